@@ -27,7 +27,7 @@ fn what_is_not_understood_gets_one_line_and_exit_code_2() {
 #[test]
 fn what_fails_gets_one_line_and_exit_code_1() {
     for command in ["pods", "status"] {
-        let message = "not running, or listening elsewhere (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
+        let message = "not running, or listening on another socket (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
         check_failure(&[command, "--local-socket", "/nowhere/c.sock"], 1, message);
     }
 }

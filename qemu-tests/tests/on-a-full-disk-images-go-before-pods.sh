@@ -34,7 +34,7 @@ pod greedy .status.message | grep -q '^The node was low on resource: ephemeral-s
     fail "message: $(pod greedy .status.message)"
 ! has_image || fail "the image that nothing needs is still there"
 log=$LOGS/$TEST/agent.log
-image=$(grep -n 'removed an image that nothing uses' "$log" | head -n 1 | cut -d: -f1)
+image=$(grep -n 'removed unused image' "$log" | head -n 1 | cut -d: -f1)
 pod=$(grep -n 'reason=Evicted' "$log" | head -n 1 | cut -d: -f1)
 [ "$image" -lt "$pod" ] || fail "the image went in line $image of the log, the pod in line $pod"
 expect_equal "restarts of the other pod" "$(restarts modest)" 0

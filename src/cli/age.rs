@@ -1,11 +1,11 @@
-//! How long ago something may have been, as an argument. Pure.
+//! Ages as command line arguments. Pure.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::platform::config::parse_duration;
 
-/// How long ago, as Go writes durations.
+/// A duration in Go's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Age(pub(super) Duration);
 
@@ -14,7 +14,7 @@ impl Age {
         self.0
     }
 
-    /// Whole seconds, as kubectl rounds them.
+    /// Whole seconds, rounded as kubectl does.
     pub(super) fn seconds(self) -> u64 {
         self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)
     }

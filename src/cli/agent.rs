@@ -1,4 +1,4 @@
-//! Starts the node agent: settings first, then what the process itself needs, then the pods.
+//! Starts the node agent: settings, then process setup, then the agent.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -38,22 +38,22 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     node_agent::run(*config)
 }
 
-/// Waits for the lock; it is let go of with the process, however that ends.
+/// Waits for the lock, which is released when the process ends.
 fn hold(path: &Path) -> io::Result<Flock<File>> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
         Err((file, nix::Error::EWOULDBLOCK)) => {
-            log!(info, "waiting for the lock", file = path.display());
+            log!(info, "waiting for lock file", file = path.display());
             Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
         }
         Err((_, error)) => Err(error.into()),
     }
 }
 
-/// When memory runs out, pods go before the one that looks after them.
+/// Makes the OOM killer prefer pods over the agent.
 fn protect_from_oom(config: &Config) {
     if let Err(error) = fs::write("/proc/self/oom_score_adj", config.process.oom_score_adj.to_string()) {
-        log!(warn, "oom_score_adj not set", wanted = config.process.oom_score_adj, error = ErrorChain(&error));
+        log!(warn, "failed to set oom_score_adj", wanted = config.process.oom_score_adj, error = ErrorChain(&error));
     }
 }

@@ -1,4 +1,4 @@
-//! `coracle apply`: pods that this node keeps and runs from now on.
+//! `coracle apply`: stores pods on this node and runs them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,7 +18,7 @@ use crate::types::sorted::SortedSet;
 
 pub(super) fn run(command: &Apply) -> ExitCode {
     let mut all = Vec::new();
-    // All are looked at before the first one is put: a mistake is mended and the whole applied again.
+    // All files are parsed before the first pod is sent, so that a mistake changes nothing.
     for file in &command.filename {
         let shown = file.display();
         let text = match read(file) {
@@ -44,7 +44,7 @@ pub(super) fn run(command: &Apply) -> ExitCode {
             }
             Err(refused) => {
                 let line = refused.line();
-                // It may name the pod itself.
+                // The agent's message may already name the pod.
                 let pod = format!("pod {namespace}/{name}");
                 complain(&if line.contains(&pod) { line } else { format!("{pod}: {line}") });
                 code = ExitCode::FAILURE;
@@ -65,7 +65,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What is put under one name: a pod, and the ConfigMaps and Secrets that it uses.
+/// A pod with the ConfigMaps and Secrets that it uses.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     namespace: String,
@@ -73,7 +73,7 @@ struct Part {
     body: Vec<u8>,
 }
 
-/// A text with one pod as it is; several pods each by itself, with what it uses.
+/// A text with a single pod stays as it is; several pods are split, each with the objects it uses.
 fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
     let origin = Origin { source: SourceName::Local, path: "", node_name: NODE, seen: "" };
     let objects = read_manifest(text, &origin).map_err(|error| error.to_string())?;
@@ -107,15 +107,15 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
         Object::Config(_) | Object::Pod(_) => None,
     });
     match unused {
-        Some(key) => Err(format!("no Pod in it uses {key}: put it beside the one that does")),
+        Some(key) => Err(format!("no Pod in the file uses {key}, define it together with the Pod that does")),
         None if parts.is_empty() => {
-            Err("there is no Pod in it; ConfigMaps and Secrets go with the Pod that uses them".to_owned())
+            Err("no Pod in the file; ConfigMaps and Secrets need a Pod that uses them".to_owned())
         }
         None => Ok(parts),
     }
 }
 
-/// The objects of a text in their order, each saying what it is.
+/// The objects of a text in order, each with its apiVersion and kind.
 fn values(text: &[u8]) -> Result<Vec<Value>, String> {
     let mut values = Vec::new();
     for document in yaml::parse(text).map_err(|error| error.to_string())? {
@@ -137,7 +137,7 @@ fn values(text: &[u8]) -> Result<Vec<Value>, String> {
     Ok(values)
 }
 
-/// Which node it is does not matter here: the agent reads the manifest itself.
+/// A placeholder: the agent reads the manifest with its own node name.
 const NODE: &str = "n";
 
 #[cfg(test)]
@@ -159,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn one_pod_is_put_as_it_was_written() {
+    fn single_pod_is_sent_as_written() {
         let text = format!("# mine\n{}---\n{}", pod("web", ""), config("x"));
         let part = Part { namespace: "default".to_owned(), name: "web".to_owned(), body: text.clone().into_bytes() };
         assert_eq!(parts(text.as_bytes()), Ok(vec![part]));
     }
 
     #[test]
-    fn each_of_several_pods_takes_what_it_uses() {
+    fn each_pod_takes_the_objects_it_uses() {
         let list = pod("two", &uses("x")).lines().map(|line| format!("  {line}\n")).collect::<String>();
         let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}", list.trim_start());
         let text = [pod("one", &uses("x")), config("x"), list, config("own"), pod("three", &uses("own"))].join("---\n");
@@ -181,20 +181,20 @@ mod tests {
             .collect();
         let expected = [("one", ["one", "x"]), ("two", ["two", "x"]), ("three", ["three", "own"])];
         assert_eq!(put, expected.map(|(name, items)| (name.to_owned(), items.map(str::to_owned).to_vec())));
-        // What is put is a manifest again.
+        // Each part is a valid manifest.
         for part in parts(text.as_bytes()).unwrap() {
             assert_eq!(parts(&part.body).unwrap(), [part]);
         }
     }
 
     #[test]
-    fn what_cannot_be_put_is_said_before_anything_is() {
+    fn file_that_cannot_be_applied_is_refused_before_sending() {
         for (text, why) in [
-            (config("x"), "there is no Pod in it; ConfigMaps and Secrets go with the Pod that uses them"),
-            (String::new(), "there is no Pod in it; ConfigMaps and Secrets go with the Pod that uses them"),
+            (config("x"), "no Pod in the file; ConfigMaps and Secrets need a Pod that uses them"),
+            (String::new(), "no Pod in the file; ConfigMaps and Secrets need a Pod that uses them"),
             (
                 [pod("a", ""), pod("b", ""), config("x")].join("---\n"),
-                "no Pod in it uses ConfigMap default/x: put it beside the one that does",
+                "no Pod in the file uses ConfigMap default/x, define it together with the Pod that does",
             ),
             (
                 [pod("a", ""), "kind: Service\napiVersion: v1\n".to_owned()].join("---\n"),

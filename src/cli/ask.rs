@@ -1,4 +1,4 @@
-//! Asks the agent of this node over its local socket.
+//! Client of the agent's local API.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::control::server::parse_response;
 use crate::types::error::ErrorChain;
 
-/// What the agent at `socket` answers for `path`.
+/// GETs `path` from the agent at `socket`.
 pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, AskError> {
     let failed = |kind| AskError { socket: socket.to_owned(), kind };
     let bytes = exchange(socket, "GET", path, &[], PATIENCE).map_err(|error| AskError::from_io(socket, error))?;
@@ -22,7 +22,7 @@ pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, A
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
 
-/// What the agent at `socket` says of the removal of what `path` stands for.
+/// DELETEs `path` at the agent; returns its message.
 pub(super) fn remove(socket: &Path, path: &str) -> Result<String, AskError> {
     let failed = |kind| AskError { socket: socket.to_owned(), kind };
     let bytes = exchange(socket, "DELETE", path, &[], PATIENCE).map_err(|error| AskError::from_io(socket, error))?;
@@ -31,12 +31,12 @@ pub(super) fn remove(socket: &Path, path: &str) -> Result<String, AskError> {
     if status == "200 OK" { Ok(said) } else { Err(failed(Kind::Said(said))) }
 }
 
-/// Asks the agent at `socket` to do something about one pod: what it answers, or one line about why it does not do it.
+/// Sends a change of one pod to the agent; returns its answer, or why it was refused.
 pub(super) fn change(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<serde_json::Value, Refused> {
     change_within(PATIENCE, socket, method, path, body)
 }
 
-/// The same, where it takes longer.
+/// The same with another timeout.
 pub(super) fn change_within(
     patience: Duration,
     socket: &Path,
@@ -55,12 +55,12 @@ pub(super) fn change_within(
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
 
-/// Why nothing was done, as one line.
+/// Why nothing was changed, as one line.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// There is nobody who would do it.
+    /// The agent could not be reached.
     NotAsked(String),
-    /// The agent knows no such pod.
+    /// The agent has no such pod.
     Missing(String),
     Said(String),
 }
@@ -73,12 +73,12 @@ impl Refused {
     }
 }
 
-/// The path of a pod, and of what is under it.
+/// The path of a pod or of a resource below it.
 pub(super) fn pod_path(namespace: &str, name: &str, more: &str) -> String {
     format!("/pods/{}/{}{more}", escaped(namespace), escaped(name))
 }
 
-/// As a part of a path or a query.
+/// Escaped for a path or query.
 pub(super) fn escaped(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let escape = |byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
@@ -91,14 +91,13 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &[u8], patience: Dura
     stream.set_write_timeout(Some(patience))?;
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     stream.write_all(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n").as_bytes())?;
-    // One that is refused is answered before all of it has been taken.
+    // The agent may answer a refused request before it has read the whole body.
     let sent = stream.write_all(body);
     let mut bytes = Vec::new();
     stream.take(MOST_BYTES).read_to_end(&mut bytes)?;
     if bytes.is_empty() { sent.map(|()| bytes) } else { Ok(bytes) }
 }
 
-/// Why there is no answer.
 #[derive(Debug)]
 pub(super) struct AskError {
     socket: PathBuf,
@@ -112,13 +111,13 @@ enum Kind {
     NoAnswer(io::Error),
     CutShort,
     Refused(String),
-    /// In the agent's own words.
+    /// The agent's message.
     Said(String),
     Malformed(serde_json::Error),
 }
 
 impl AskError {
-    /// Why the agent's socket could not be reached, or said nothing.
+    /// An error of connecting to the socket or reading from it.
     pub(super) fn from_io(socket: &Path, error: io::Error) -> Self {
         let kind = match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => Kind::NotRunning(error),
@@ -134,14 +133,14 @@ impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = self.socket.display();
         match &self.kind {
-            Kind::NotRunning(_) => write!(f, "not running, or listening elsewhere (--local-socket): {socket}"),
-            Kind::NotAllowed(_) => write!(f, "only root may ask (try sudo): {socket}"),
+            Kind::NotRunning(_) => write!(f, "not running, or listening on another socket (--local-socket): {socket}"),
+            Kind::NotAllowed(_) => write!(f, "permission denied, only root has access (try sudo): {socket}"),
             Kind::NoAnswer(_) => write!(f, "no answer from {socket}"),
-            // A door that closes without a word: it answers only its own user and root.
-            Kind::CutShort => write!(f, "no answer from {socket}: closed (only root is answered)"),
+            // The agent closes connections of users other than its own and root.
+            Kind::CutShort => write!(f, "no answer from {socket}: connection closed (only root has access)"),
             Kind::Said(line) => f.write_str(line),
             Kind::Refused(status) => write!(f, "{socket} answers {status}"),
-            Kind::Malformed(_) => write!(f, "answer from {socket} not understood"),
+            Kind::Malformed(_) => write!(f, "invalid answer from {socket}"),
         }
     }
 }
@@ -156,9 +155,9 @@ impl error::Error for AskError {
     }
 }
 
-/// A little more than the agent's own.
+/// Longer than the agent's own timeout.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// Far more than a node's pods come to.
+/// Size limit of an answer, far above that of a full node.
 const MOST_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_back_typed_and_an_unknown_question_is_refused() {
+    fn answer_is_decoded_and_unknown_path_refused() {
         let socket = std::env::temp_dir().join(format!("coracle-ask-{}/c.sock", std::process::id()));
         let server = LocalServer::bind(&socket).unwrap();
         let serve = async {
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_asked_with_its_body_and_a_refusal_is_the_agents_own_line() {
+    fn change_is_sent_with_its_body_and_a_refusal_has_the_agents_message() {
         let socket = std::env::temp_dir().join(format!("coracle-change-{}/c.sock", std::process::id()));
         let server = LocalServer::bind(&socket).unwrap();
         let serve = async {
@@ -265,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn without_an_agent_one_line_says_so() {
+    fn missing_agent_is_reported_in_one_line() {
         let error = ask::<serde_json::Value>(Path::new("/nowhere/c.sock"), "/pods").unwrap_err();
-        let line = "not running, or listening elsewhere (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
+        let line = "not running, or listening on another socket (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
         assert_eq!(ErrorChain(&error).to_string(), line);
     }
 }

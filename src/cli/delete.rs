@@ -1,4 +1,4 @@
-//! `coracle delete`: a pod that was applied on this node ends, and stays ended.
+//! `coracle delete`: removes a pod that was applied on this node.
 
 use std::process::ExitCode;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::types::error::ErrorChain;
 pub(super) fn run(command: &Delete) -> ExitCode {
     let asked = PodName::new(&command.pod, command.namespace.as_deref());
     let found = find_pod(&command.local_socket, &command.pod, command.namespace.as_deref());
-    // One that does not run, as its file is damaged, is known by its name alone.
+    // A pod with a corrupt manifest does not run and is known only by name.
     let (namespace, name) = match (&found, asked.parts()) {
         (Ok((pod, _)), _) => (pod.metadata.namespace.clone(), name_in_manifest(pod).to_owned()),
         (Err(_), (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
@@ -39,7 +39,7 @@ pub(super) fn run(command: &Delete) -> ExitCode {
     print(&format!("pod {namespace}/{name} deleted\n"))
 }
 
-/// Until nothing of the pod is left.
+/// Waits until the pod is gone.
 fn wait(command: &Delete, pod: &Pod) -> Result<(), String> {
     let end = Instant::now() + pod.spec.termination_grace() + MARGIN;
     loop {
@@ -50,12 +50,12 @@ fn wait(command: &Delete, pod: &Pod) -> Result<(), String> {
         }
         if Instant::now() >= end {
             let name = &pod.metadata.name;
-            return Err(format!("pod {name} is deleted and has not ended yet: coracle describe {name} shows why"));
+            return Err(format!("pod {name} is deleted but still terminating, see coracle describe {name}"));
         }
         thread::sleep(LOOK_AGAIN);
     }
 }
 
-/// Beyond what the containers are given: for what is removed then.
+/// Time for cleanup beyond the containers' grace period.
 pub(super) const MARGIN: Duration = Duration::from_secs(60);
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(300);

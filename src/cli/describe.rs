@@ -1,4 +1,4 @@
-//! `coracle describe`: everything about one pod, as `kubectl describe` words it.
+//! `coracle describe`: details of one pod, in the format of `kubectl describe`.
 
 use std::process::ExitCode;
 
@@ -176,7 +176,7 @@ fn conditions(page: &mut Page, pod: &Pod) {
 
 fn describe_volume(page: &mut Page, volume: &Volume) {
     page.line(2, &format!("{}:", volume.name));
-    // The name stands above; what is left is the kind and what belongs to it.
+    // The name is printed above; the rest is the volume's type and its fields.
     let encoded = encode(volume);
     for (kind, source) in encoded.as_object().into_iter().flatten().filter(|(key, _)| *key != "name") {
         page.field(4, "Type", kind);
@@ -195,7 +195,7 @@ fn qos(pod: &Pod) -> &'static str {
     }
 }
 
-/// Lines of names and values.
+/// A page of names and values.
 #[derive(Default)]
 struct Page(String);
 
@@ -222,7 +222,7 @@ impl Page {
         }
     }
 
-    /// The first value beside the name, the others below it.
+    /// The first value is beside the name, the others below it.
     fn list(&mut self, indent: usize, name: &str, values: impl Iterator<Item = String>) {
         let mut values = values;
         self.field(indent, name, values.next().unwrap_or_default());
@@ -236,7 +236,7 @@ impl Page {
     }
 }
 
-/// Where values begin.
+/// Column of the values.
 const VALUES: usize = 18;
 
 #[cfg(test)]
@@ -245,7 +245,7 @@ mod tests {
     use crate::types::api::decode;
 
     #[test]
-    fn a_pod_is_told_with_its_containers_conditions_volumes_and_events() {
+    fn pod_is_described_with_all_sections() {
         let pod = decode::<Pod>(serde_json::json!({
             "metadata": { "name": "web-n1", "namespace": "default", "uid": "u1", "labels": { "a": "1", "b": "2" } },
             "spec": {

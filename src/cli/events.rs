@@ -33,16 +33,15 @@ pub(super) fn run(command: &Events) -> ExitCode {
     })
 }
 
-/// The answer of `/events`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
     items: Vec<Value>,
 }
 
 impl Answer {
-    /// Oldest first, read and as they came.
+    /// Oldest first, decoded and raw.
     pub(super) fn events(self) -> impl Iterator<Item = (Event, Value)> {
-        // They were written by the same binary; one that does not read back shows what it can.
+        // The same binary wrote them. An event that fails to decode is shown with default values.
         self.items.into_iter().map(|item| {
             let event = decode::<Event>(item.clone()).map(|event| event.value).unwrap_or_default();
             (event, item)
@@ -77,7 +76,7 @@ fn rows<'a>(events: impl Iterator<Item = &'a Event>, now: i64) -> String {
     if rows.len() == 1 { "No events.\n".to_owned() } else { table(&rows) }
 }
 
-/// When it was last, and how often since when: `8s (x5 over 94s)`.
+/// Last time and count, such as `8s (x5 over 94s)`.
 pub(super) fn last_seen(event: &Event, now: i64) -> String {
     let since = |time: Option<Time>| {
         time.map_or_else(|| "<unknown>".to_owned(), |time| age(now.saturating_sub(time.unix_seconds())))
@@ -86,7 +85,7 @@ pub(super) fn last_seen(event: &Event, now: i64) -> String {
     if event.count > 1 { format!("{last} (x{} over {})", event.count, since(event.first_timestamp)) } else { last }
 }
 
-/// What a container or a runtime wrote must not disturb a terminal.
+/// Removes control characters: messages of containers and runtimes must not disturb the terminal.
 pub(super) fn in_one_line(text: &str) -> String {
     text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_event_is_a_line_with_its_count() {
+    fn each_event_is_a_row_with_its_count() {
         let text = "\
 NAMESPACE   LAST SEEN         TYPE      REASON    OBJECT       MESSAGE
 default     5s                Warning   BackOff   Pod/web-n1   a b
@@ -123,7 +122,7 @@ x           5s (x4 over 2m)   Warning   BackOff   Pod/web-n1   c
     }
 
     #[test]
-    fn a_pod_is_meant_by_its_name_or_that_of_its_manifest() {
+    fn pod_matches_by_its_name_or_manifest_name() {
         let about = |pod: &str, namespace: Option<&str>| {
             events().iter().filter(|event| is_about(event, &PodName::new(pod, namespace))).count()
         };

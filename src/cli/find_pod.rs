@@ -1,4 +1,4 @@
-//! The pod that a command is about.
+//! Finds the pod that a command is about.
 
 use std::path::Path;
 
@@ -11,21 +11,20 @@ use crate::platform::config::nearest;
 use crate::types::api::{ContainerState, Pod, decode};
 use crate::types::error::ErrorChain;
 
-/// The answer of `/pods`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
     pub(super) pods: Vec<PodEntry>,
 }
 
-/// The one pod of this name, and where it comes from; else one line about why not.
+/// The pod with this name and its source, or one line about why there is none.
 pub(super) fn find_pod(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(Pod, String), String> {
     let answer = ask::<Answer>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
-    // They were written by the same binary.
+    // The same binary wrote them.
     let read = answer.pods.into_iter().filter_map(|entry| Some((decode::<Pod>(entry.pod).ok()?.value, entry.source)));
     choose(read.collect(), name, namespace)
 }
 
-/// The name that a pod's manifest has; that of a pod of the cluster is its own.
+/// The name in the pod's manifest; a pod of the cluster has only its own.
 pub(super) fn name_in_manifest(pod: &Pod) -> &str {
     let name = &pod.metadata.name;
     let own = name.strip_suffix(&pod.spec.node_name.to_lowercase()).and_then(|name| name.strip_suffix('-'));
@@ -40,18 +39,18 @@ fn choose(pods: Vec<(Pod, String)>, name: &str, namespace: Option<&str>) -> Resu
     namespaces.dedup();
     if namespaces.len() > 1 {
         let namespaces = namespaces.join(", ");
-        return Err(format!("there is a pod {name} in several namespaces: {namespaces}; say which with -n"));
+        return Err(format!("pod {name} exists in several namespaces: {namespaces}; choose one with -n"));
     }
-    // One that ends may have a namesake that waits for it: what runs is shown.
+    // A terminating pod may have a successor with the same name: the running one is chosen.
     found.sort_by_key(|(pod, _)| pod.status.container_statuses.is_empty());
     found.into_iter().next().ok_or_else(|| {
         let known = others.iter().flat_map(|(pod, _)| names(&pod.metadata.name, &pod.spec.node_name));
         let near = nearest(wanted.parts().1, known).map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-        format!("there is no pod {name}{near}; coracle pods shows those that there are")
+        format!("no pod {name}{near}; coracle pods lists all pods")
     })
 }
 
-/// The container that is asked for, or the one that kubectl takes.
+/// The requested container, or kubectl's default container.
 pub(super) fn container_of<'a>(pod: &'a Pod, asked: Option<&str>) -> Result<&'a str, String> {
     let names: Vec<&str> = pod.spec.all_containers().map(|container| container.name.as_str()).collect();
     let default = pod.metadata.annotations.get("kubectl.kubernetes.io/default-container").map(String::as_str);
@@ -64,12 +63,12 @@ pub(super) fn container_of<'a>(pod: &'a Pod, asked: Option<&str>) -> Result<&'a 
     let chosen = default.and_then(|name| names.iter().find(|known| **known == name).copied()).or(first);
     let chosen = chosen.ok_or_else(|| format!("pod {} has no container", pod.metadata.name))?;
     if names.len() > 1 {
-        eprintln!("coracle: container {chosen} of {}; -c chooses another", names.join(", "));
+        eprintln!("coracle: container {chosen} of {}; use -c to choose another", names.join(", "));
     }
     Ok(chosen)
 }
 
-/// One line about what else a container does that does not run.
+/// An error with the container's state if it is not running.
 pub(super) fn is_running(pod: &Pod, container: &str) -> Result<(), String> {
     let status = &pod.status;
     let mut all = status.container_statuses.iter().chain(&status.init_container_statuses);
@@ -81,7 +80,7 @@ pub(super) fn is_running(pod: &Pod, container: &str) -> Result<(), String> {
         None => String::new(),
     };
     let name = &pod.metadata.name;
-    Err(format!("container {container} of pod {name} does not run{instead}; coracle describe {name} shows why"))
+    Err(format!("container {container} of pod {name} is not running{instead}; see coracle describe {name}"))
 }
 
 #[cfg(test)]
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_in_several_namespaces_needs_one() {
+    fn name_in_several_namespaces_needs_a_namespace() {
         let pods = || vec![pod("a", "web-n1"), pod("b", "web-n1"), pod("b", "db-n1")];
         let name = |name: &str, namespace| {
             choose(pods(), name, namespace).map(|(pod, _)| format!("{}/{}", pod.metadata.namespace, pod.metadata.name))
@@ -106,23 +105,23 @@ mod tests {
         assert_eq!(name("db", None).as_deref(), Ok("b/db-n1"));
         assert_eq!(name("b/web", None).as_deref(), Ok("b/web-n1"));
         assert_eq!(name("web", Some("a")).as_deref(), Ok("a/web-n1"));
-        let several = "there is a pod web in several namespaces: a, b; say which with -n";
+        let several = "pod web exists in several namespaces: a, b; choose one with -n";
         assert_eq!(name("web", None), Err(several.to_owned()));
-        let none = "there is no pod x; coracle pods shows those that there are";
+        let none = "no pod x; coracle pods lists all pods";
         assert_eq!(name("x", None), Err(none.to_owned()));
-        let near = "there is no pod wev (did you mean web?); coracle pods shows those that there are";
+        let near = "no pod wev (did you mean web?); coracle pods lists all pods";
         assert_eq!(name("wev", None), Err(near.to_owned()));
     }
 
     #[test]
-    fn a_container_that_does_not_run_is_told_of_with_its_state() {
+    fn stopped_container_is_reported_with_its_state() {
         let (mut pod, _) = pod("a", "web-n1");
         let status = |state| ContainerStatus { name: "main".to_owned(), state, ..ContainerStatus::default() };
         let told = |pod: &Pod| is_running(pod, "main").map_err(|line| line.split(';').next().unwrap().to_owned());
-        assert_eq!(told(&pod), Err("container main of pod web-n1 does not run".to_owned()));
+        assert_eq!(told(&pod), Err("container main of pod web-n1 is not running".to_owned()));
         let waiting = ContainerStateWaiting { reason: Reason::CRASH_LOOP_BACK_OFF, ..Default::default() };
         pod.status.container_statuses = vec![status(Some(ContainerState::Waiting(waiting)))];
-        assert_eq!(told(&pod), Err("container main of pod web-n1 does not run (CrashLoopBackOff)".to_owned()));
+        assert_eq!(told(&pod), Err("container main of pod web-n1 is not running (CrashLoopBackOff)".to_owned()));
         let running = ContainerState::Running(ContainerStateRunning::default());
         pod.status.container_statuses = vec![status(Some(running))];
         assert_eq!(told(&pod), Ok(()));

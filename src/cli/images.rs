@@ -16,7 +16,7 @@ pub(super) fn run(command: &ListImages) -> ExitCode {
     let done = match command.words.split_first() {
         None => list(&command.local_socket, command.output),
         Some((word, files)) if word == "import" => import_archives(&command.local_socket, files),
-        // The parser takes nothing else.
+        // The parser accepts no other subcommand.
         Some((_, names)) => names.iter().map(|name| remove_one(&command.local_socket, name)).collect(),
     };
     done.map_or_else(|line| failed(&line), |text| print(&text))
@@ -39,7 +39,7 @@ fn remove_one(socket: &Path, name: &str) -> Result<String, String> {
     Ok(format!("removed {name} ({})\n", short(&id)))
 }
 
-/// A row for each name; what has none goes by its digest.
+/// One row per tag; an image without tags is listed by its digest.
 fn rows(images: &[ImageEntry], wide: bool) -> String {
     if images.is_empty() {
         return "No images.\n".to_owned();
@@ -81,12 +81,12 @@ fn users(image: &ImageEntry, all: bool) -> String {
     }
 }
 
-/// As docker shows it.
+/// Shortened like docker's ids.
 fn short(id: &str) -> String {
     id.trim().trim_start_matches("sha256:").chars().take(12).collect()
 }
 
-/// In units of 1000, as registries count.
+/// In decimal units, like registries.
 fn size(bytes: u64) -> String {
     match bytes {
         1_000_000_000.. => format!("{}.{}GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_shown_under_each_of_its_names_with_who_needs_it() {
+    fn image_has_a_row_per_name_with_its_pods() {
         let pods = ["x/a", "x/b", "x/c", "x/d", "x/e"];
         let images = [image(&["a:1", "a:2"], &pods), ImageEntry { pinned: true, ..image(&[], &[]) }];
         let text = "\

@@ -1,4 +1,4 @@
-//! `coracle images import`: archives go where the agent imports them from.
+//! `coracle images import`: copies archives to the agent's import directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use crate::control::server::{ArchiveStatus, NodeStatus};
 use crate::kubelet::images::{Stamp, stamp};
 use crate::types::error::ErrorChain;
 
-/// A line for each image that has come, or one about what is wrong.
+/// One line per imported image, or one line about what failed.
 pub(super) fn import_archives(socket: &Path, files: &[String]) -> Result<String, String> {
     let status = status(socket)?;
     let directory = PathBuf::from(&status.image_archives.directory);
@@ -33,7 +33,7 @@ fn status(socket: &Path) -> Result<NodeStatus, String> {
     ask(socket, "/status").map_err(|error| ErrorChain(&error).to_string())
 }
 
-/// Until the agent is through with the archive: its images.
+/// Waits until the agent has imported the archive; returns its images.
 fn wait(socket: &Path, name: &str, stamp: Stamp) -> Result<Vec<String>, String> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -45,28 +45,27 @@ fn wait(socket: &Path, name: &str, stamp: Stamp) -> Result<Vec<String>, String> 
             Some(archive) if archive.state == "imported" => return Ok(archive.images),
             Some(archive) if !archive.message.is_empty() => return Err(format!("{name}: {}", archive.message)),
             None if Instant::now() >= end => {
-                return Err(format!("{name} is in its place, but coracle does not see it: coracle status shows why"));
+                return Err(format!("{name} was copied, but the agent has not found it, see coracle status"));
             }
             Some(_) | None => thread::sleep(LOOK_AGAIN),
         }
     }
 }
 
-/// It is seen at once, unless something is wrong; the import takes as long as it takes.
+/// Timeout for the agent to notice the file; the import itself may take longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Puts the file into the directory, whole and for good; its name there, and what it is told by. One that is there already
-/// stays as it is.
+/// Copies the file durably into the directory; returns its name and stamp there. An identical file is left alone.
 fn place(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
     let found = fs::metadata(file)?;
     let name = file.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'));
     let (true, Some(name)) = (found.is_file(), name) else {
-        return Err(io::Error::other("expected a file whose name is text and begins with no dot"));
+        return Err(io::Error::other("expected a file with a UTF-8 name that does not begin with a dot"));
     };
     let target = directory.join(name);
     let is_there = fs::metadata(&target).is_ok_and(|there| stamp(&there) == stamp(&found));
     if !is_there {
-        // What somebody else has left there half done is replaced.
+        // An unfinished copy of another run is replaced.
         let unfinished = directory.join(format!(".{name}.part"));
         let _ = fs::remove_file(&unfinished);
         let source = fs::canonicalize(file)?;
@@ -79,7 +78,7 @@ fn place(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
     Ok((name.to_owned(), stamp(&fs::metadata(&target)?)))
 }
 
-/// With the moment of its last change, so that the same file is the same archive the next time.
+/// Keeps the modification time, so that importing the same file again finds the same archive.
 fn copy(source: &Path, target: &Path) -> io::Result<()> {
     let (mut from, mut to) = (File::open(source)?, File::create(target)?);
     let copied = io::copy(&mut from, &mut to).and_then(|_| {
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_put_into_the_directory_once_and_whole() {
+    fn file_is_copied_once_and_whole() {
         let top = std::env::temp_dir().join(format!("coracle-place-{}", std::process::id()));
         let directory = top.join("images");
         fs::create_dir_all(&directory).unwrap();

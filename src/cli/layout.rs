@@ -1,22 +1,21 @@
-//! Where the files of a node of a cluster are: kubeadm's places. Pure.
+//! Paths of a cluster node's files, like kubeadm's. Pure.
 
 use std::path::{Path, PathBuf};
 
 use crate::kubelet::offline::OFFLINE;
 
-/// The two directories that everything is in.
+/// The two base directories.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) kubernetes_dir: PathBuf,
     pub(super) root_dir: PathBuf,
 }
 
-/// The usual places.
 pub(super) const KUBERNETES_DIR: &str = "/etc/kubernetes";
 pub(super) const ROOT_DIR: &str = "/var/lib/kubelet";
 
 impl Layout {
-    /// The kubeconfig of the node's own credentials.
+    /// Kubeconfig with the node's own credentials.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         self.kubernetes_dir.join("kubelet.conf")
     }
@@ -25,27 +24,27 @@ impl Layout {
         self.kubernetes_dir.join("bootstrap-kubelet.conf")
     }
 
-    /// Whom the cluster's certificates come from.
+    /// The cluster's CA certificate.
     pub(super) fn authority(&self) -> PathBuf {
         self.kubernetes_dir.join("pki/ca.crt")
     }
 
-    /// Its key: there is one on a control plane only.
+    /// The CA key, which exists only on control plane nodes.
     pub(super) fn authority_key(&self) -> PathBuf {
         self.kubernetes_dir.join("pki/ca.key")
     }
 
-    /// The cluster's configuration of its kubelets.
+    /// The cluster's kubelet configuration.
     pub(super) fn config(&self) -> PathBuf {
         self.root_dir.join("config.yaml")
     }
 
-    /// What the service takes its further flags from.
+    /// Further flags of the systemd service.
     pub(super) fn flags(&self) -> PathBuf {
         self.root_dir.join("coracle-flags.env")
     }
 
-    /// What the cluster last asked for.
+    /// The stored objects of the cluster.
     pub(super) fn offline_store(&self) -> PathBuf {
         self.root_dir.join(OFFLINE)
     }
@@ -54,7 +53,7 @@ impl Layout {
         self.root_dir.join("pki")
     }
 
-    /// The flags with which the agent is a node of the cluster.
+    /// The agent's flags for running as a node of the cluster.
     pub(super) fn agent_flags(&self, node_name: Option<&str>) -> String {
         let mut flags: Vec<String> = [
             ("bootstrap-kubeconfig", self.bootstrap_kubeconfig()),
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agent_finds_what_was_written_for_it() {
+    fn flags_name_the_written_files() {
         let layout = Layout { kubernetes_dir: KUBERNETES_DIR.into(), root_dir: ROOT_DIR.into() };
         let usual = "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
                      --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml";

@@ -1,4 +1,4 @@
-//! `coracle leave`: takes this machine out of its cluster.
+//! `coracle leave`: removes this machine from its cluster.
 
 use std::fs;
 use std::io;
@@ -20,24 +20,26 @@ use crate::types::error::ErrorChain;
 pub(super) fn run(command: &Leave) -> ExitCode {
     let layout = Layout { kubernetes_dir: command.kubernetes_dir.clone(), root_dir: command.root_dir.clone() };
     let kubeconfig = layout.kubeconfig();
-    // In memory before its files go.
+    // Read before its files are removed.
     let node = node_of_kubeconfig(&kubeconfig);
     let access = Access::load(&kubeconfig).map_err(|error| ErrorChain(&error).to_string());
     let mut report = Report::default();
     remove_files(&layout, &mut report);
     if report.removed == 0 && report.failures.is_empty() {
-        return failed(&format!("leave: this machine is no node of a cluster: no {}", kubeconfig.display()));
+        return failed(&format!("leave: this machine is not a node of a cluster: no {}", kubeconfig.display()));
     }
     if !command.no_restart {
-        // Before the cluster is told: an agent that still runs as its node would renew the lease.
+        // Before the lease is deleted: an agent still running as the node would renew it.
         restart(&mut report);
     }
-    // An agent that was still there may have written it once more.
+    // The agent may have written the store again before it stopped.
     remove_store(&layout, &mut report);
     match (node, access) {
         (Some(node), Ok(access)) => rt::block_on(tell_cluster(&node, access, command.delete_node, &mut report)),
-        (None, Ok(_)) => report.failed("lease and node are left in the cluster: the kubeconfig names no node"),
-        (_, Err(error)) => report.failed(&format!("lease and node are left in the cluster: {error}")),
+        (None, Ok(_)) => {
+            report.failed("lease and node were not deleted from the cluster: the kubeconfig has no node name")
+        }
+        (_, Err(error)) => report.failed(&format!("lease and node were not deleted from the cluster: {error}")),
     }
     match report.failures.first() {
         None => ExitCode::SUCCESS,
@@ -45,7 +47,7 @@ pub(super) fn run(command: &Leave) -> ExitCode {
     }
 }
 
-/// What was done, told as it is done, and what was not.
+/// Prints each step as it is done and collects failures.
 #[derive(Debug, Default)]
 struct Report {
     removed: usize,
@@ -54,7 +56,7 @@ struct Report {
 
 impl Report {
     fn say(line: &str) {
-        // Who does not read on is told by the exit code.
+        // If stdout is closed, the exit code still reports the result.
         let _ = print(&format!("{line}\n"));
     }
 
@@ -91,13 +93,13 @@ fn remove_files(layout: &Layout, report: &mut Report) {
         report.remove(&layout.pki().join(name));
     }
     report.remove(&layout.config());
-    // A control plane has it for others, too.
+    // A control plane also needs it for other components.
     if !layout.authority_key().exists() {
         report.remove(&layout.authority());
     }
 }
 
-/// What was stored of the cluster's pods is for nobody any more; the key stays.
+/// Removes the stored objects of the cluster; the key stays.
 fn remove_store(layout: &Layout, report: &mut Report) {
     let folder = layout.offline_store();
     match fs::remove_dir_all(&folder) {
@@ -109,13 +111,13 @@ fn remove_store(layout: &Layout, report: &mut Report) {
 
 fn restart(report: &mut Report) {
     match service::restart() {
-        Service::Restarted => Report::say("restarted: coracle.service; pods from manifests go on"),
-        Service::None => Report::say("there is no service of systemd here: start coracle anew without its cluster"),
+        Service::Restarted => Report::say("restarted: coracle.service; pods from manifests keep running"),
+        Service::None => Report::say("no systemd service found: restart coracle without the cluster's flags"),
         Service::Failed(error) => report.failed(&error),
     }
 }
 
-/// Takes back what the node has in the cluster.
+/// Deletes the node's lease, and with `delete_node` the node.
 async fn tell_cluster(node: &str, access: Access, delete_node: bool, report: &mut Report) {
     let client = Client::new(Source::Given(Box::new(access)), Dialer::new());
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
@@ -131,10 +133,10 @@ async fn delete(client: &Client, kind: &str, path: &str, name: &str, report: &mu
     match client.send(&Request::delete(path, &json!({}))).await {
         Ok(_) => Report::say(&format!("deleted in the cluster: {kind} {name}")),
         Err(error) if error.is_not_found() => {}
-        // As kubeadm sets up a cluster, a node may take back its lease, and not itself.
+        // With kubeadm's RBAC rules a node may delete its lease, but not itself.
         Err(error) if error.is_forbidden() => {
-            Report::say(&format!("the cluster does not let a node delete this: kubectl delete {kind} {name}"));
+            Report::say(&format!("nodes may not delete this, run: kubectl delete {kind} {name}"));
         }
-        Err(error) => report.failed(&format!("{kind} {name} is left in the cluster: {}", ErrorChain(&error))),
+        Err(error) => report.failed(&format!("{kind} {name} was not deleted from the cluster: {}", ErrorChain(&error))),
     }
 }

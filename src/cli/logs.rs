@@ -22,7 +22,7 @@ pub(super) fn run(command: &Logs) -> ExitCode {
     };
     match copy(&command.local_socket, &path(&pod, container, command)) {
         Ok(()) => ExitCode::SUCCESS,
-        // Who reads has had enough, as head(1) does.
+        // The reader has closed the pipe, like head(1).
         Err(CopyError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(CopyError::Output(error)) => failed(&format!("write the log: {}", ErrorChain(&error))),
         Err(CopyError::Refused(line)) => failed(&line),
@@ -51,11 +51,11 @@ fn path(pod: &Pod, container: &str, command: &Logs) -> String {
 enum CopyError {
     Input(io::Error),
     Output(io::Error),
-    /// The agent's own words.
+    /// The agent's message.
     Refused(String),
 }
 
-/// Copies the log to the standard output as it comes.
+/// Copies the log to stdout as it arrives.
 fn copy(socket: &Path, path: &str) -> Result<(), CopyError> {
     let mut stream = UnixStream::connect(socket).map_err(CopyError::Input)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").map_err(CopyError::Input)?;
@@ -93,7 +93,7 @@ fn copy_answer(answer: &mut impl BufRead, out: &mut impl Write) -> Result<(), Co
             answer.consume(most);
             left = left.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX));
         }
-        // Behind a chunk stands the end of a line.
+        // Each chunk is followed by CRLF.
         answer.read_exact(&mut [0; 2]).map_err(CopyError::Input)?;
         out.flush().map_err(CopyError::Output)?;
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_comes_in_chunks_and_is_whole_only_with_the_last_one() {
+    fn chunked_log_is_complete_only_with_the_last_chunk() {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert_eq!(copied(&format!("{head}4\r\none\n\r\n3\r\ntwo\r\n0\r\n\r\n")), ("one\ntwo".to_owned(), None));
         for cut in ["", "4\r\none", "4\r\none\n", "4\r\none\n\r\n"] {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_refuses_is_told_in_its_words() {
+    fn refusal_has_the_agents_message() {
         let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 8\r\n\r\nno such\n";
         assert_eq!(copied(answer), (String::new(), Some("no such".to_owned())));
     }

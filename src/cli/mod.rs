@@ -1,7 +1,7 @@
-//! The command line: the agent itself, and the commands that ask a running one.
+//! The command line: the agent, and the client commands.
 //!
-//! Without a command it is the kubelet's own command line, flag for flag. Exit codes: 0 done, 1 failed, 2 not
-//! understood; `exec` has that of the command.
+//! Without a command, it accepts the upstream kubelet's flags. Exit codes: 0 success, 1 failure, 2 usage error;
+//! `exec` returns the exit code of the command.
 
 mod age;
 mod agent;
@@ -45,7 +45,7 @@ use commands::{Asked, Command, VersionOutput};
 
 use crate::control::server::systemd;
 
-/// Runs what the command line asks for.
+/// Entry point of the binary.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     let program = arguments.next().unwrap_or_default();
@@ -84,12 +84,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether this binary stands in for the upstream one, whose words other programs read.
+/// Whether the binary is called as `kubelet`, whose output other programs parse.
 fn is_kubelet(program: &str) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "kubelet")
 }
 
-/// Writes to stdout. A reader that has gone (`| head`) is no failure.
+/// Writes to stdout. A closed pipe (`| head`) is not a failure.
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,7 +108,7 @@ fn misused(line: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// One line on stderr, an error to the journal: where that cannot be written there is nobody to tell.
+/// Prints one line to stderr, with error priority for the journal. A failed write is ignored.
 fn complain(line: &str) {
     let priority = if systemd::stderr_is_journal() { "<3>" } else { "" };
     let _ = io::stderr().write_all(format!("{priority}coracle: {line}\n").as_bytes());

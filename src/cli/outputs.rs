@@ -1,9 +1,9 @@
-//! How what is asked for can be shown, and for which shells. Pure.
+//! Output formats and shells as arguments. Pure.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An enum, and the word that each of its variants goes by.
+/// Defines an enum with a word for each variant.
 macro_rules! words {
     ($name:ident, $expected:literal: $($word:literal => $variant:ident),+) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ words!(StatusOutput, "json or yaml": "text" => Text, "json" => Json, "yaml" => Y
 words!(TopOutput, "json": "table" => Table, "json" => Json);
 words!(VersionOutput, "json": "text" => Text, "json" => Json);
 
-/// The words that there are.
+/// The accepted words.
 #[derive(Debug)]
 pub(super) struct Unknown(&'static str);
 

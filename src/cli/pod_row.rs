@@ -1,11 +1,10 @@
-//! What a pod is in one line: ready, status, restarts, as `kubectl get pods` words it (printPod). Pure.
+//! A pod's row: ready, status, restarts, as in `kubectl get pods` (printPod). Pure.
 
 use crate::types::api::{
     ConditionStatus, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus, RestartPolicy, Time,
     conditions,
 };
 
-/// The words of one pod's line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodRow {
     pub(super) ready: String,
@@ -15,7 +14,7 @@ pub(super) struct PodRow {
 }
 
 impl PodRow {
-    /// The line at the moment `now` (Unix seconds).
+    /// The row at the time `now`, in Unix seconds.
     pub(super) fn of(pod: &Pod, now: i64) -> Self {
         let mut tally = Tally::new(pod);
         let initializing = tally.count_init_containers(pod);
@@ -25,7 +24,7 @@ impl PodRow {
         if pod.metadata.deletion_timestamp.is_some() && !pod.status.phase.is_terminal() {
             tally.status = "Terminating".to_owned();
         }
-        // A static pod is in no API server that would know when it was made.
+        // A static pod may have no mirror pod with a creation time.
         let since = pod.metadata.creation_timestamp.or(pod.status.start_time);
         Self {
             ready: format!("{}/{}", tally.ready, tally.total),
@@ -36,7 +35,7 @@ impl PodRow {
     }
 }
 
-/// How often, and when last.
+/// Count and time of the last restart.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -64,7 +63,7 @@ struct Tally {
     total: usize,
     status: String,
     restarts: Restarts,
-    /// The part of `restarts` that stays in sight when the pod is initialized.
+    /// The part of `restarts` that still counts after initialization.
     sidecar_restarts: Restarts,
 }
 
@@ -81,7 +80,7 @@ impl Tally {
         }
     }
 
-    /// Whether an init container is still to be waited for; it gives the status then.
+    /// Counts init containers. Returns true, with the status set, if one is still pending.
     fn count_init_containers(&mut self, pod: &Pod) -> bool {
         for (index, container) in pod.status.init_container_statuses.iter().enumerate() {
             let spec = pod.spec.init_containers.iter().find(|spec| spec.name == container.name);
@@ -110,7 +109,7 @@ impl Tally {
         false
     }
 
-    /// The first container that has something to say gives the status.
+    /// The first container with a reason sets the status, so they are visited in reverse.
     fn count_containers(&mut self, pod: &Pod) {
         self.restarts = self.sidecar_restarts;
         let mut running = false;
@@ -128,7 +127,7 @@ impl Tally {
                 Some(ContainerState::Waiting(_) | ContainerState::Running(_)) | None => {}
             }
         }
-        // One container is done and another runs: the pod is not done.
+        // One container has completed but another is running, so the pod is not complete.
         if self.status == "Completed" && running {
             let ready = has_condition(&pod.status, conditions::READY);
             self.status = if ready { "Running" } else { "NotReady" }.to_owned();
@@ -154,7 +153,7 @@ fn has_condition(status: &PodStatus, kind: &str) -> bool {
     status.conditions.iter().any(|condition| condition.kind == kind && condition.status == ConditionStatus::True)
 }
 
-/// So many seconds in two units at most (`duration.HumanDuration`).
+/// Seconds in at most two units (`duration.HumanDuration`).
 pub(super) fn age(seconds: i64) -> String {
     let two = |big: i64, big_unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{big}{big_unit}"),
@@ -162,7 +161,7 @@ pub(super) fn age(seconds: i64) -> String {
     };
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
-        // A little in the future is a clock that differs; more is no time at all.
+        // Slightly negative means that clocks differ; anything less is invalid.
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),

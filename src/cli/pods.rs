@@ -42,7 +42,7 @@ fn shown(mut entries: Vec<PodEntry>, output: PodsOutput, namespace: Option<&str>
     }
 }
 
-/// The pods as the API would list them.
+/// A `v1.List` of the pods.
 fn list(entries: Vec<PodEntry>) -> Value {
     let items: Vec<Value> = entries.into_iter().map(|entry| entry.pod).collect();
     json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items })
@@ -56,7 +56,7 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
     let head = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"].iter().chain(more);
     let mut rows = vec![head.map(|&name| name.to_owned()).collect()];
     for entry in entries {
-        // It was written by the same binary; a pod that does not read back shows what it can.
+        // The same binary wrote it. A pod that fails to decode is shown with default values.
         let pod = decode::<Pod>(entry.pod).map(|pod| pod.value).unwrap_or_default();
         let PodRow { ready, status, restarts, age } = PodRow::of(&pod, now);
         let mut row = vec![pod.metadata.namespace, pod.metadata.name, ready, status, restarts, age];
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_listed_by_namespace_and_name() {
+    fn pods_are_sorted_by_namespace_and_name() {
         let text = "\
 NAMESPACE   NAME   READY   STATUS    RESTARTS   AGE
 default     c      0/1     Pending   0          60s
@@ -100,7 +100,7 @@ x           b      0/1     Pending   0          60s
     }
 
     #[test]
-    fn wide_adds_address_uid_and_manifest() {
+    fn wide_adds_ip_uid_and_source() {
         let text = "\
 NAMESPACE   NAME   READY   STATUS    RESTARTS   AGE   IP       UID   SOURCE
 default     c      0/1     Pending   0          60s   <none>   u1    file:/m/c.yaml
@@ -118,7 +118,7 @@ default     c      0/1     Pending   0          60s   <none>   u1    file:/m/c.y
     }
 
     #[test]
-    fn no_pods_are_an_answer_too() {
+    fn empty_list_has_a_message() {
         assert_eq!(shown(entries(), PodsOutput::Table, Some("y"), NOW), "No pods.\n");
     }
 }

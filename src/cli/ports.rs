@@ -77,7 +77,7 @@ mod tests {
     use crate::types::api::{Container, ContainerPort};
 
     #[test]
-    fn ports_are_written_as_kubectl_takes_them() {
+    fn ports_are_parsed_like_kubectls() {
         let mut pod = Pod::default();
         let port = ContainerPort { name: "http".to_owned(), container_port: 8000, ..ContainerPort::default() };
         pod.metadata.name = "web".to_owned();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_those_of_this_machine() {
+    fn addresses_must_be_ip_addresses_or_localhost() {
         let addresses = |words: &str| words.parse::<Addresses>().map(|Addresses(all)| all.len());
         assert_eq!(addresses("localhost"), Ok(1));
         assert_eq!(addresses("127.0.0.1,::1"), Ok(2));

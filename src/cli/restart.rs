@@ -1,4 +1,4 @@
-//! `coracle restart`: the containers of a pod begin anew, in the pod that is there.
+//! `coracle restart`: restarts containers of a pod in place.
 
 use std::process::ExitCode;
 use std::thread;
@@ -39,7 +39,7 @@ pub(super) fn run(command: &Restart) -> ExitCode {
     print(&format!("pod {namespace}/{name} {done}: {}\n", containers.join(", ")))
 }
 
-/// Until each of the containers runs again.
+/// Waits until each of the containers is running again.
 fn wait(command: &Restart, before: &Pod, containers: &[&str]) -> Result<(), String> {
     let (namespace, name) = (&before.metadata.namespace, &before.metadata.name);
     let counts = counts(before);
@@ -49,7 +49,7 @@ fn wait(command: &Restart, before: &Pod, containers: &[&str]) -> Result<(), Stri
         let late = containers.iter().find(|container| !runs_again(&now, container, counts.get(**container).copied()));
         let Some(late) = late else { return Ok(()) };
         if Instant::now() >= end {
-            return Err(format!("container {late} does not run again yet: coracle describe {name} shows why"));
+            return Err(format!("container {late} is not running again yet, see coracle describe {name}"));
         }
         thread::sleep(LOOK_AGAIN);
     }
@@ -74,7 +74,7 @@ mod tests {
     use crate::types::api::{ContainerStateRunning, ContainerStatus};
 
     #[test]
-    fn a_container_runs_again_when_it_was_restarted_and_runs() {
+    fn container_runs_again_after_a_counted_restart() {
         let running = || Some(ContainerState::Running(ContainerStateRunning::default()));
         for (state, count, expected) in [(running(), 1, true), (running(), 0, false), (None, 1, false)] {
             let status =

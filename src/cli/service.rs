@@ -1,13 +1,12 @@
-//! The service that runs the agent, where systemd does.
+//! The systemd service of the agent.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What became of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     Restarted,
-    /// There is none here: somebody else starts the agent.
+    /// There is no systemd service; the agent is started in another way.
     None,
     /// One line.
     Failed(String),
@@ -15,7 +14,7 @@ pub(super) enum Service {
 
 const UNIT: &str = "coracle.service";
 
-/// Has the service run with what stands in its files now, and at each boot.
+/// Enables and restarts the service, so that it reads its files again.
 pub(super) fn restart() -> Service {
     if !Path::new("/run/systemd/system").is_dir() || systemctl(&["cat", UNIT]).is_err() {
         return Service::None;

@@ -62,7 +62,7 @@ fn text(status: &NodeStatus) -> String {
         lines.push("Pulls:".to_owned());
         lines.extend(status.pulls.iter().map(|pull| {
             let since = age(i64::try_from(pull.seconds).unwrap_or(i64::MAX));
-            let what = if pull.begun { "under way for" } else { "waits for its turn since" };
+            let what = if pull.begun { "in progress for" } else { "waiting for its turn since" };
             format!("  {} for {}: {what} {since}", pull.image, pull.pod)
         }));
     }
@@ -88,7 +88,7 @@ fn text(status: &NodeStatus) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Nothing, where there are none.
+/// Adds nothing if there are no archives.
 fn archives(archives: &ArchivesStatus, lines: &mut Vec<String>) {
     let ArchivesStatus { directory, files, message } = archives;
     if files.is_empty() && message.is_empty() {
@@ -132,7 +132,7 @@ fn sync_line(status: &SyncStatus) -> String {
         (false, None) => line.push_str("; nothing exchanged yet"),
     }
     if let Some(last) = status.last.as_ref().filter(|last| !last.message.is_empty()) {
-        line.push_str(&format!(", the last try failed ({})", last.message));
+        line.push_str(&format!(", last attempt failed ({})", last.message));
     }
     if let Some(next) = status.next_seconds {
         line.push_str(&format!(", next in {}", seconds(next)));
@@ -148,7 +148,7 @@ fn sync_line(status: &SyncStatus) -> String {
     let pending = pending.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let pending: Vec<String> = pending.collect();
     if !pending.is_empty() {
-        line.push_str(&format!("; to be told: {}", pending.join(", ")));
+        line.push_str(&format!("; to report: {}", pending.join(", ")));
     }
     line
 }
@@ -157,14 +157,14 @@ fn offline_store(status: &OfflineStatus) -> String {
     let OfflineStatus { records, bytes, changed, in_use, set_aside, unopened, left_out, .. } = status;
     let written = if changed.is_empty() { "nothing yet".to_owned() } else { format!("as of {changed}") };
     let in_use = if *in_use { "; the pods are those of the store" } else { "" };
-    let faults = [(set_aside, "set aside"), (unopened, "not to be opened"), (left_out, "too large")];
+    let faults = [(set_aside, "set aside"), (unopened, "not decryptable"), (left_out, "too large")];
     let faults = faults.map(|(count, what)| if *count > 0 { format!(", {count} {what}") } else { String::new() });
     let why = if status.message.is_empty() { String::new() } else { format!(" ({})", status.message) };
     let (bytes, secrets, faults) = (si_bytes(*bytes), &status.secrets, faults.concat());
     format!("{records} objects, {bytes}, {written}{faults}{why}; secrets {secrets}{in_use}")
 }
 
-/// Three digits or so: `950 B`, `8.2 MB`.
+/// At most three significant digits: `950 B`, `8.2 MB`.
 pub(super) fn si_bytes(bytes: u64) -> String {
     let (mut whole, mut tenths) = (bytes, 0);
     for unit in ["B", "kB", "MB", "GB"] {
@@ -239,7 +239,7 @@ mod tests {
     };
 
     #[test]
-    fn the_page_names_node_runtime_sources_and_errors() {
+    fn page_has_node_runtime_sources_and_errors() {
         let status = NodeStatus {
             version: "0.1.0".to_owned(),
             node: "edge-7".to_owned(),
@@ -301,14 +301,14 @@ Last errors:
     }
 
     #[test]
-    fn a_node_that_has_just_begun_says_what_it_waits_for() {
+    fn starting_node_shows_what_it_waits_for() {
         let page = text(&NodeStatus::default());
         assert!(page.contains("Runtime:  no answer yet at , not ready\n"), "{page}");
         assert!(page.ends_with("Sources:\n  <none>\nLast errors:\n  <none>\n"), "{page}");
     }
 
     #[test]
-    fn images_on_their_way_are_told_with_their_pods() {
+    fn pulls_are_shown_with_their_pods() {
         let pull = |image: &str, begun| PullStatus {
             image: image.to_owned(),
             pod: "web_default".to_owned(),
@@ -317,13 +317,12 @@ Last errors:
         };
         let status = NodeStatus { pulls: vec![pull("a:1", true), pull("b:1", false)], ..NodeStatus::default() };
         let page = text(&status);
-        let pulls =
-            "Pulls:\n  a:1 for web_default: under way for 75s\n  b:1 for web_default: waits for its turn since 75s\n";
+        let pulls = "Pulls:\n  a:1 for web_default: in progress for 75s\n  b:1 for web_default: waiting for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
     }
 
     #[test]
-    fn a_pod_that_does_not_run_what_its_manifest_says_is_told() {
+    fn held_version_is_shown() {
         let version = |pod: &str, state: &str| VersionStatus {
             pod: pod.to_owned(),
             state: state.to_owned(),
@@ -336,7 +335,7 @@ Last errors:
     }
 
     #[test]
-    fn archives_are_told_with_their_images_or_what_is_wrong_and_so_are_images_that_nobody_has() {
+    fn archives_and_missing_images_are_shown() {
         let archive = |file: &str, state: &str, images: &[&str], message: &str| ArchiveStatus {
             file: file.to_owned(),
             state: state.to_owned(),
@@ -366,7 +365,7 @@ Missing images:
     }
 
     #[test]
-    fn the_way_to_the_cluster_is_told_with_what_it_has_cost() {
+    fn connection_to_the_cluster_is_shown_with_its_traffic() {
         let mut server = ApiServerStatus {
             server: "10.0.0.1:6443".to_owned(),
             connected: true,
@@ -385,7 +384,7 @@ Missing images:
     }
 
     #[test]
-    fn when_the_cluster_is_asked_is_told_with_what_waits_and_what_it_costs() {
+    fn sync_mode_is_shown_with_pending_work_and_traffic() {
         let mut sync = SyncStatus { mode: "watch".to_owned(), open: true, bytes_today: 7_800, ..SyncStatus::default() };
         assert_eq!(sync_line(&sync), "watch; 7.8 kB today");
         (sync.mode, sync.open) = ("poll every 15m0s".to_owned(), false);
@@ -395,27 +394,27 @@ Missing images:
         sync.last = Some(ExchangeStatus { message: "refused".to_owned(), ..ExchangeStatus::default() });
         sync.bytes_per_day = Some(1_000_000);
         (sync.left_out, sync.pending_statuses, sync.pending_events) = (vec!["events".to_owned()], 2, 3);
-        let line = "Sync:     poll every 15m0s; last heard 10m ago, the last try failed (refused), next in 30s; \
-                    7.8 kB today of 1.0 MB, left out: events; to be told: 2 pods, 3 events\n";
+        let line = "Sync:     poll every 15m0s; last heard 10m ago, last attempt failed (refused), next in 30s; \
+                    7.8 kB today of 1.0 MB, left out: events; to report: 2 pods, 3 events\n";
         let page = text(&NodeStatus { sync: Some(sync), ..NodeStatus::default() });
         assert!(page.contains(line), "{page}");
     }
 
     #[test]
-    fn what_is_stored_is_told_with_its_age_and_its_faults() {
+    fn offline_store_is_shown_with_its_age_and_faults() {
         let mut offline =
             OfflineStatus { records: 34, bytes: 210_000, secrets: "in plain".to_owned(), ..OfflineStatus::default() };
         assert_eq!(offline_store(&offline), "34 objects, 210 kB, nothing yet; secrets in plain");
         (offline.changed, offline.in_use, offline.set_aside) = ("2026-11-20T20:24:00Z".to_owned(), true, 1);
         (offline.unopened, offline.left_out, offline.message) = (2, 3, "write: no space".to_owned());
-        let line = "Offline:  34 objects, 210 kB, as of 2026-11-20T20:24:00Z, 1 set aside, 2 not to be opened, 3 too large (write: no \
+        let line = "Offline:  34 objects, 210 kB, as of 2026-11-20T20:24:00Z, 1 set aside, 2 not decryptable, 3 too large (write: no \
                     space); secrets in plain; the pods are those of the store\n";
         let page = text(&NodeStatus { offline: Some(offline), ..NodeStatus::default() });
         assert!(page.contains(line), "{page}");
     }
 
     #[test]
-    fn certificates_are_told_with_their_end_and_what_is_wrong() {
+    fn certificates_are_shown_with_expiry_and_faults() {
         let certificate = |state, not_after: &str, message: &str| CertificateStatus {
             name: "client".to_owned(),
             state,
@@ -441,7 +440,7 @@ Certificates:
     }
 
     #[test]
-    fn the_last_stall_is_told_with_what_came_of_it() {
+    fn last_stall_is_shown_with_its_outcome() {
         let mut stall = Stall {
             time: "2026-11-20T20:24:00Z".to_owned(),
             seconds: 37,
@@ -459,7 +458,7 @@ Certificates:
     }
 
     #[test]
-    fn a_spin_is_told_with_its_rounds_and_the_part_that_was_due() {
+    fn busy_loop_is_shown_with_its_rounds_and_due_part() {
         let stall = Stall {
             time: "2026-11-20T20:24:00Z".to_owned(),
             doing: "going round without ever waiting".to_owned(),
@@ -472,7 +471,7 @@ Certificates:
     }
 
     #[test]
-    fn each_watchdog_is_named_with_its_interval() {
+    fn each_watchdog_is_shown_with_its_interval() {
         let path = "/dev/watchdog".to_owned();
         let mut device = DeviceStatus { path, armed: true, timeout_seconds: 15, reset_the_board: true };
         let page = |device: &DeviceStatus| {

@@ -1,4 +1,4 @@
-//! `coracle sync`: exchanges everything with the cluster now, whatever the sync mode is.
+//! `coracle sync`: synchronizes with the cluster now, in any sync mode.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::status::si_bytes;
 use super::{failed, print};
 use crate::control::server::{ExchangeStatus, SyncStatus};
 
-/// A little more than the agent's own.
+/// Longer than the agent's own timeout.
 const PATIENCE: Duration = Duration::from_secs(11 * 60);
 
 pub(super) fn run(command: &Sync) -> ExitCode {
@@ -25,23 +25,22 @@ pub(super) fn run(command: &Sync) -> ExitCode {
             Ok(line) => print(&line),
             Err(line) => failed(&line),
         },
-        Err(error) => failed(&format!("the agent's answer is not understood: {error}")),
+        Err(error) => failed(&format!("invalid answer from the agent: {error}")),
     }
 }
 
 fn told(status: &SyncStatus, waited: bool) -> Result<String, String> {
     let last = match (&status.last, waited) {
         _ if status.open => {
-            // Always, or in a window.
-            return Ok(format!("nothing to begin: in mode {} everything is exchanged as it happens\n", status.mode));
+            // In mode watch, or inside a sync window.
+            return Ok(format!("nothing to do: in mode {} changes are exchanged immediately\n", status.mode));
         }
         (Some(last), true) => last,
-        _ => return Ok("begun: coracle status shows what comes of it\n".to_owned()),
+        _ => return Ok("sync started, see coracle status\n".to_owned()),
     };
     if last.message.is_empty() { Ok(exchanged(last) + "\n") } else { Err(last.message.clone()) }
 }
 
-/// What was exchanged, in a line.
 pub(super) fn exchanged(last: &ExchangeStatus) -> String {
     let what = if last.answered.is_empty() { "nothing".to_owned() } else { last.answered.join(", ") };
     let failed = if last.failed > 0 { format!(", {} without success", last.failed) } else { String::new() };
@@ -54,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_exchanged_is_told_and_what_broke_it_off_is_an_error() {
+    fn exchange_is_summarized_and_its_failure_is_an_error() {
         let last = ExchangeStatus {
             answered: vec!["leases: 1".to_owned(), "events: 3".to_owned()],
             sent_bytes: 950,
@@ -64,11 +63,11 @@ mod tests {
         let mut status = SyncStatus { mode: "manual".to_owned(), last: Some(last), ..SyncStatus::default() };
         let line = "leases: 1, events: 3; 950 B sent, 4.2 kB received\n";
         assert_eq!(told(&status, true).as_deref(), Ok(line));
-        assert_eq!(told(&status, false).as_deref(), Ok("begun: coracle status shows what comes of it\n"));
+        assert_eq!(told(&status, false).as_deref(), Ok("sync started, see coracle status\n"));
         status.last = Some(ExchangeStatus { message: "refused".to_owned(), failed: 2, ..ExchangeStatus::default() });
         assert_eq!(told(&status, true), Err("refused".to_owned()));
         (status.open, status.mode) = (true, "watch".to_owned());
-        let line = "nothing to begin: in mode watch everything is exchanged as it happens\n";
+        let line = "nothing to do: in mode watch changes are exchanged immediately\n";
         assert_eq!(told(&status, true).as_deref(), Ok(line));
     }
 }

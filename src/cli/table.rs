@@ -1,6 +1,6 @@
-//! Columns as wide as what is in them. Pure.
+//! Text tables. Pure.
 
-/// The rows under each other, each cell but the last padded to its column; lines end without spaces.
+/// Pads all cells but the last of each row to the column width.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_by_characters_and_lines_have_no_trailing_spaces() {
+    fn columns_align_by_characters_without_trailing_spaces() {
         let rows = [vec!["A", "B"], vec!["b\u{fc}ro", ""], vec!["x", "long"]];
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|&cell| cell.to_owned()).collect()).collect();
         assert_eq!(table(&rows), "A      B\nb\u{fc}ro\nx      long\n");

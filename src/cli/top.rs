@@ -33,7 +33,7 @@ pub(super) fn run(command: &Top) -> ExitCode {
     }
 }
 
-/// What processors do is known from two looks: where nobody has looked before there is a second one.
+/// CPU usage needs two samples: without an earlier one, a second is taken.
 fn measured(socket: &Path, output: TopOutput) -> Result<Value, AskError> {
     let page = match output {
         TopOutput::Table => "/stats/summary?only_cpu_and_memory=true",
@@ -48,7 +48,7 @@ fn measured(socket: &Path, output: TopOutput) -> Result<Value, AskError> {
     ask(socket, page)
 }
 
-/// The node, and its pods by namespace and name.
+/// The node, and its pods sorted by namespace and name.
 fn rows(summary: &Value, namespace: Option<&str>) -> String {
     let text = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64);
@@ -86,7 +86,7 @@ fn unknown() -> String {
     "<unknown>".to_owned()
 }
 
-/// Rounded up, as kubectl does: what runs uses something.
+/// Rounded up like kubectl, so that a running container never shows zero.
 fn millicores(nanos: u64) -> String {
     format!("{}m", nanos.div_ceil(1_000_000))
 }
@@ -100,7 +100,7 @@ fn bytes(bytes: u64) -> String {
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
 const PERIOD: Duration = Duration::from_secs(3);
-/// A little more than what the agent takes for two looks.
+/// Longer than the agent's minimum time between two samples.
 const BETWEEN: Duration = Duration::from_millis(1100);
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_is_above_its_pods() {
+    fn node_is_above_its_pods() {
         let text = "\
 NODE   CPU     MEMORY   MEMORY%
 n1     1169m   1024Mi   25%
@@ -144,7 +144,7 @@ x           b      0m          252Ki
     }
 
     #[test]
-    fn an_answer_without_anything_shows_what_it_can() {
+    fn empty_answer_shows_placeholders() {
         let text = "NODE   CPU         MEMORY      MEMORY%\n       <unknown>   <unknown>   <unknown>\n\nNo pods.\n";
         assert_eq!(rows(&Value::Null, None), text);
     }

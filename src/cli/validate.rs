@@ -1,4 +1,4 @@
-//! `coracle validate`: manifests as the agent would read them.
+//! `coracle validate`: checks manifests as the agent would read them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use crate::types::api::yaml::MAX_BYTES;
 use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Validate) -> ExitCode {
-    // Where the host has no name the pods have to get along without it as well.
+    // A host without a name gets a placeholder.
     let node_name = config::host_node_name().unwrap_or_else(|_| "localhost".to_owned());
     let mut report = Report { node_name, ..Report::default() };
     for path in &command.files {
@@ -36,14 +36,14 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 #[derive(Debug, Default)]
 struct Report {
     node_name: String,
-    /// The file that each object was found in first.
+    /// The first file with each object.
     files: SortedMap<String, String>,
     text: String,
     refused: bool,
 }
 
 impl Report {
-    /// Adds the lines about one file.
+    /// Adds the lines for one file.
     fn check(&mut self, file: &str, text: io::Result<Vec<u8>>) {
         let origin = Origin { source: SourceName::File, path: file, node_name: &self.node_name.clone(), seen: "" };
         let text = match text {
@@ -51,7 +51,7 @@ impl Report {
             Err(error) => return self.refuse(file, &error.to_string()),
         };
         match read_manifest(&text, &origin) {
-            Ok(objects) if objects.is_empty() => self.refuse(file, "there is nothing in it"),
+            Ok(objects) if objects.is_empty() => self.refuse(file, "the file is empty"),
             Ok(objects) => objects.iter().for_each(|object| self.check_object(file, object)),
             Err(error) => self.refuse(file, &error.to_string()),
         }
@@ -82,7 +82,7 @@ impl Report {
     fn accept(&mut self, file: &str, place: &str, object: String) {
         match self.files.get(&object) {
             Some(first) => {
-                let line = format!("{place}{object} is in {first} already");
+                let line = format!("{place}{object} is already in {first}");
                 self.refuse(file, &line);
             }
             None => {
@@ -106,7 +106,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// The report about files of these texts, named a, b and so on, on a node called `n`.
+    /// The report for files with these texts, named a, b and so on, on node `n`.
     fn report(texts: &[&str]) -> (String, bool) {
         let mut report = Report { node_name: "n".to_owned(), ..Report::default() };
         for (file, text) in ["a", "b", "c"].iter().zip(texts) {
@@ -118,7 +118,7 @@ mod tests {
     const WEB: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n";
 
     #[test]
-    fn a_good_manifest_is_ok_under_the_name_that_it_gives() {
+    fn valid_manifest_is_reported_with_its_pod() {
         assert_eq!(report(&[WEB]), ("a: ok (pod default/web)\n".to_owned(), false));
     }
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_document_of_a_file_is_told_of() {
+    fn every_document_of_a_file_is_reported() {
         let text = format!("{WEB}---\napiVersion: v1\nkind: Service\n---\nkind: Pod\n");
         let lines = "\
 a: document 1 (line 1): ok (pod default/web)
@@ -141,7 +141,7 @@ a: document 3 (line 8): apiVersion: required
     }
 
     #[test]
-    fn config_maps_and_secrets_are_read_as_well() {
+    fn config_maps_and_secrets_are_checked() {
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\napiVersion: v1\nkind: Secret\n\
                     metadata: {name: s, namespace: boats}\ndata: {k: '%'}\n";
         let lines = "\
@@ -152,16 +152,16 @@ a: document 2 (line 4): data.k: expected base64, with padding
     }
 
     #[test]
-    fn a_pod_that_two_manifests_have_is_refused_in_the_second() {
-        let lines = "a: ok (pod default/web)\nb: pod default/web is in a already\n";
+    fn pod_defined_twice_is_refused_in_the_second_file() {
+        let lines = "a: ok (pod default/web)\nb: pod default/web is already in a\n";
         assert_eq!(report(&[WEB, WEB]), (lines.to_owned(), true));
     }
 
     #[test]
-    fn what_holds_nothing_is_refused() {
+    fn empty_file_is_refused() {
         for (text, line) in [
-            ("", "there is nothing in it"),
-            ("# nothing\n", "there is nothing in it"),
+            ("", "the file is empty"),
+            ("# nothing\n", "the file is empty"),
             ("just text", "expected an object with apiVersion and kind"),
         ] {
             assert_eq!(report(&[text]), (format!("a: {line}\n"), true));
@@ -170,7 +170,7 @@ a: document 2 (line 4): data.k: expected base64, with padding
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_refused() {
+    fn unreadable_file_is_refused() {
         let mut report = Report::default();
         report.check("a", Err(io::Error::from_raw_os_error(2)));
         assert_eq!((report.text.as_str(), report.refused), ("a: No such file or directory (os error 2)\n", true));

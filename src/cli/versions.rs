@@ -1,4 +1,4 @@
-//! `coracle rollback`, `hold`, `confirm`: which version of a pod runs.
+//! `coracle rollback`, `hold` and `confirm`: selects the version of a pod.
 
 use std::path::Path;
 use std::process::ExitCode;

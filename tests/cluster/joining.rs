@@ -160,7 +160,7 @@ fn a_machine_joins_runs_its_own_pods_and_leaves_again() {
     assert!(fleet.api.get(NODE).is_some());
     let again = fleet.join_with(TOKEN, &fleet.pin(), &[]);
     assert_eq!(again.code, 1);
-    assert!(again.error.contains("kubelet.conf is there already: this node has joined a cluster"), "{}", again.error);
+    assert!(again.error.contains("kubelet.conf already exists: this node has joined a cluster"), "{}", again.error);
 
     fleet.node.kill_agent();
     let left = fleet.run(&["leave", "--no-restart"]);
@@ -174,7 +174,7 @@ fn a_machine_joins_runs_its_own_pods_and_leaves_again() {
     assert!(fleet.node.seen("own").is_exactly(&[("main", 0)]));
     let nothing = fleet.run(&["leave", "--no-restart"]);
     assert_eq!(nothing.code, 1);
-    assert!(nothing.error.contains("this machine is no node of a cluster"), "{}", nothing.error);
+    assert!(nothing.error.contains("this machine is not a node of a cluster"), "{}", nothing.error);
 }
 
 #[test]
@@ -182,11 +182,11 @@ fn a_cluster_that_is_not_the_one_that_was_meant_is_refused_and_nothing_is_writte
     let fleet = Fleet::new();
     let other = pin(&Authority::new(jiff::Timestamp::now()).pem());
     for (token, pin, line) in [
-        (TOKEN, &other, format!("the cluster's authority is not the expected one: expected {other}, found {}", fleet.pin())),
+        (TOKEN, &other, format!("the cluster's CA does not match: expected {other}, found {}", fleet.pin())),
         (
             "abcdef.0123456789abcdee",
             &fleet.pin(),
-            "the server does not prove that it knows token \"abcdef\": another secret, or not the cluster that was meant"
+            "the signature for token \"abcdef\" does not match: wrong token secret, or another cluster"
                 .to_owned(),
         ),
         (
@@ -228,7 +228,7 @@ fn whoever_answers_in_the_place_of_the_server_is_found_out() {
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
     assert_eq!(
         (said.code, said.error.as_str()),
-        (1, "coracle: join: the server has shown two different cluster-infos: try again\n")
+        (1, "coracle: join: the server returned two different cluster-infos, try again\n")
     );
     assert_eq!(fleet.written(), Vec::<String>::new());
 }
@@ -250,12 +250,12 @@ fn a_token_that_is_no_login_and_a_configuration_that_cannot_be_used_are_told_and
     let fleet = Fleet::new();
     fleet.set_configuration("maxPods: many\n");
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
-    let line = "coracle: join: the cluster's configuration of its kubelets cannot be used here: maxPods: ";
+    let line = "coracle: join: the cluster's kubelet configuration cannot be used here: maxPods: ";
     assert!(said.code == 1 && said.error.starts_with(line), "{}", said.error);
     assert_eq!(fleet.written(), Vec::<String>::new());
     fleet.api.remove_token(TOKEN);
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
-    let line = "coracle: join: the API server does not take token \"abcdef\" as a login, or it has expired\n";
+    let line = "coracle: join: the API server does not accept token \"abcdef\" for authentication, or it has expired\n";
     assert_eq!((said.code, said.error.as_str()), (1, line));
     assert_eq!(fleet.written(), Vec::<String>::new());
 }
@@ -287,7 +287,7 @@ fn an_authority_of_another_cluster_is_not_written_over() {
     fs::create_dir_all(fleet.path("etc/pki")).unwrap();
     fs::write(fleet.path("etc/pki/ca.crt"), "other").unwrap();
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
-    assert!(said.code == 1 && said.error.contains("ca.crt is that of another cluster"), "{}", said.error);
+    assert!(said.code == 1 && said.error.contains("ca.crt belongs to another cluster"), "{}", said.error);
     assert_eq!(fleet.written(), ["etc/pki/ca.crt"]);
 }
 
@@ -301,7 +301,7 @@ fn who_leaves_a_cluster_that_cannot_be_reached_is_told_what_stays_there() {
     fleet.api.set_network(Network::Refused);
     let said = fleet.run(&["leave", "--no-restart", "--delete-node"]);
     assert_eq!(said.code, 1);
-    assert!(said.error.contains("lease node-a is left in the cluster: "), "{}", said.error);
-    assert!(said.out.contains("node node-a is left in the cluster: "), "{}", said.out);
+    assert!(said.error.contains("lease node-a was not deleted from the cluster: "), "{}", said.error);
+    assert!(said.out.contains("node node-a was not deleted from the cluster: "), "{}", said.out);
     assert_eq!(fleet.written(), Vec::<String>::new());
 }

@@ -64,7 +64,7 @@ fn after_an_outage_the_lease_is_renewed_and_nothing_was_restarted() {
     joined.wait_until_ready();
     joined.api.wait_for_requests("patch", LEASE, 2);
     joined.api.set_network(Network::Refused);
-    joined.node.wait_until("the agent misses the server", |_| joined.node.log().contains("lease is not renewed"));
+    joined.node.wait_until("the agent misses the server", |_| joined.node.log().contains("failed to renew node lease"));
     let before = joined.api.get(LEASE).unwrap()["spec"]["renewTime"].clone();
     joined.api.set_network(Network::Open);
     joined.api.wait(LEASE, "a renewal", |lease| lease["spec"]["renewTime"] != before);

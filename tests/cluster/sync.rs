@@ -191,7 +191,7 @@ fn a_node_that_polls_does_what_has_changed_and_its_connections_are_as_many_as_it
 fn when_everything_is_exchanged_as_it_happens_there_is_nothing_to_begin() {
     let mut joined = Joined::with_web(&json!({}));
     let said = joined.sync();
-    assert_eq!(said, "nothing to begin: in mode watch everything is exchanged as it happens\n");
+    assert_eq!(said, "nothing to do: in mode watch changes are exchanged immediately\n");
     assert_eq!(joined.sync_state()["mode"], "watch");
     assert_eq!(joined.api.connections_so_far(), 1);
     joined.node.kill_agent();

@@ -66,7 +66,7 @@ fn a_command_has_its_streams_and_gives_its_exit_code() {
     let node = Node::with_web();
     let done = node.exec(&["web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!((text(&done.stdout), done.status.code()), ("out\n", Some(7)));
-    let chosen = "coracle: container main of main, other; -c chooses another\n";
+    let chosen = "coracle: container main of main, other; use -c to choose another\n";
     assert_eq!(text(&done.stderr), format!("{chosen}err\n"));
     let done = node.exec(&["default/web-node-a", "-c", "other", "--", "echo", "a b", "c=&d", "--", "-n"]);
     assert_eq!((text(&done.stdout), text(&done.stderr)), ("a b c=&d -- -n\n", ""));
@@ -96,12 +96,12 @@ fn what_cannot_be_run_is_told_in_one_line() {
     node.apply(&Manifest::new("done").container("main", "exit 3").spec("restartPolicy: Never"));
     node.wait_until("the other has ended", |pods| pods.has("done", |pod| pod.phase() == "Failed"));
     for (line, told) in [
-        (&["wen", "--", "ls"][..], "there is no pod wen (did you mean web?); coracle pods shows those that there are"),
+        (&["wen", "--", "ls"][..], "no pod wen (did you mean web?); coracle pods lists all pods"),
         (&["web", "-c", "x", "--", "ls"], "pod web-node-a has no container x: main, other"),
         (
             &["done", "--", "ls"],
-            "container main of pod done-node-a does not run (ended with exit code 3); \
-             coracle describe done-node-a shows why",
+            "container main of pod done-node-a is not running (ended with exit code 3); \
+             see coracle describe done-node-a",
         ),
     ] {
         let done = node.exec(line);
@@ -333,5 +333,5 @@ fn what_a_container_writes_is_shown_to_who_is_attached_and_what_he_types_goes_to
     signal(&attached, Signal::SIGTERM);
     assert_eq!(attached.wait().unwrap().signal(), Some(15));
     let done = node.coracle("attach", &["-i", "deaf"]).stdin(Stdio::null()).output().unwrap();
-    assert_eq!(text(&done.stderr), "coracle: container main takes no input: its manifest lacks stdin: true\n");
+    assert_eq!(text(&done.stderr), "coracle: container main takes no input: its manifest has no stdin: true\n");
 }

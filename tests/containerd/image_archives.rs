@@ -158,7 +158,7 @@ fn an_image_stays_for_as_long_as_its_archive_lies_there() {
     collect(&node, "first", &others[0]);
     assert!(has(&node, &kept), "it was removed beside its archive");
     let remove = node.coracle("images", &["remove", &kept]).output().unwrap();
-    let told = format!("coracle: image {kept} stays: it is needed by (archive kept.tar)\n");
+    let told = format!("coracle: image {kept} is in use by (archive kept.tar)\n");
     assert_eq!(String::from_utf8(remove.stderr).unwrap(), told);
 
     // An agent that is killed knows what it has imported, and imports nothing twice.

@@ -294,9 +294,9 @@ fn images_are_listed_with_who_needs_them_and_only_others_can_be_removed() {
         (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
     };
     let busybox = "localhost/coracle/busybox:1";
-    let stays = format!("coracle: image {busybox} stays: it is needed by default/web-node-a\n");
+    let stays = format!("coracle: image {busybox} is in use by default/web-node-a\n");
     assert_eq!(remove(busybox), (String::new(), stays));
-    let nothing = "coracle: there is no image localhost/nothing:1\n".to_owned();
+    let nothing = "coracle: no image localhost/nothing:1\n".to_owned();
     assert_eq!(remove("localhost/nothing:1"), (String::new(), nothing));
     node.remove_manifest("web");
     node.wait_until_gone("web");

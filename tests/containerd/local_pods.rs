@@ -74,10 +74,7 @@ fn an_applied_pod_runs_also_after_a_power_cut_until_it_is_deleted() {
     assert!(!kept(&node, "web").exists());
     node.wait_until_gone("web");
     let (code, _, error) = said(&node, &["delete", "web"], "");
-    assert_eq!(
-        (code, error.as_str()),
-        (Some(1), "coracle: there is no pod web; coracle pods shows those that there are\n")
-    );
+    assert_eq!((code, error.as_str()), (Some(1), "coracle: no pod web; coracle pods lists all pods\n"));
 }
 
 #[test]

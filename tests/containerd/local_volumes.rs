@@ -78,7 +78,7 @@ fn a_disk_is_formatted_once_and_mounted_for_each_pod_that_has_it() {
     node.wait_for_output("third", "main", "end");
     let lines: Vec<String> = node.container_log("third", "main").into_iter().map(|line| line.text).collect();
     assert_eq!(lines, ["one", "two", "end"], "it was formatted once");
-    assert_eq!(node.agent_log().matches("a disk has nothing on it").count(), 1);
+    assert_eq!(node.agent_log().matches("formatting empty disk").count(), 1);
     api.delete(&path("third"));
     api.wait_gone(&path("third"));
 }

@@ -115,7 +115,7 @@ fn a_pod_waits_for_a_device_that_another_has_and_gets_it_when_that_ends() {
 fn a_plugin_that_is_killed_takes_nothing_from_who_has_its_devices() {
     let (node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     plugin.kill();
-    node.wait_until("the plugin is missed", |_| node.log().contains("device plugin is gone"));
+    node.wait_until("the plugin is missed", |_| node.log().contains("device plugin stopped"));
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
     node.fake.exit("one", 1);
@@ -441,7 +441,7 @@ fn an_agent_that_is_killed_before_it_has_written_down_devices_gives_none_twice_a
         std::fs::remove_file(checkpoint(node)).unwrap();
         std::fs::create_dir(checkpoint(node)).unwrap();
     };
-    let says = "the pod waits for its devices: write down the devices of the pod";
+    let says = "the pod waits for its devices: write the device checkpoint";
     check_kill(block, |node, _| node.log().contains(says), |node| std::fs::remove_dir(checkpoint(node)).unwrap());
 }
 

@@ -34,8 +34,8 @@ fn a_log_that_the_runtime_does_not_open_anew_keeps_its_name_until_it_does() {
         names.filter(|name| name.to_string_lossy().starts_with("0.log.")).count()
     };
     wait_for("the full file to keep its new name", || rotated() == 1 && !log.exists());
-    let told = "log not rotated log=";
+    let told = "failed to rotate log log=";
     let log = node.log();
     assert_eq!(log.matches(told).count(), 1, "{log}");
-    assert!(log.contains("have the runtime open a new file: ReopenContainerLog"), "{log}");
+    assert!(log.contains("reopen the log in the runtime: ReopenContainerLog"), "{log}");
 }

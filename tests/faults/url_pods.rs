@@ -115,7 +115,7 @@ fn a_url_that_fails_ends_no_pod_and_a_start_without_its_server_knows_them() {
     ] {
         *answer.lock().unwrap() = bytes;
         wait_for_errors(&node, |errors| {
-            errors.iter().any(|error| error.contains(why) && error.contains("its last good state goes on"))
+            errors.iter().any(|error| error.contains(why) && error.contains("its last good state stays in use"))
         });
         assert_eq!(node.seen("web"), before, "{why}");
     }

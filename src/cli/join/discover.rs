@@ -1,4 +1,4 @@
-//! Finds out what a cluster is, whether it is the one that was meant, and how its nodes are set up.
+//! Discovers a cluster, verifies it, and reads the configuration for its nodes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use crate::platform::net::Dialer;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// What was asked for.
+/// What to discover.
 #[derive(Debug)]
 pub(super) struct Question {
     /// `https://host:port`.
     pub(super) server: String,
     pub(super) token: BootstrapToken,
-    /// Empty: whoever knows the token is believed.
+    /// Empty: any server that knows the token is trusted.
     pub(super) pins: Vec<Pin>,
     pub(super) node_name: String,
-    /// A server that is away, or has not signed with the token yet, is asked again for so long.
+    /// How long to retry while the server is unreachable or has not signed with the token yet.
     pub(super) patience: Duration,
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Question {
 pub(super) struct Cluster {
     /// With the token.
     pub(super) kubeconfig: Kubeconfig,
-    /// The authority's certificates, in PEM.
+    /// CA certificates in PEM.
     pub(super) authority: Vec<u8>,
-    /// The KubeletConfiguration of its nodes.
+    /// The nodes' KubeletConfiguration.
     pub(super) kubelet_config: String,
 }
 
@@ -41,7 +41,7 @@ const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-in
 const KUBELET_CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/kubelet-config";
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Asks; `say` gets a line where it takes longer.
+/// Runs the discovery; `say` gets a line while it waits.
 pub(super) async fn discover(question: &Question, say: &dyn Fn(&str)) -> Result<Cluster, String> {
     let (kubeconfig, authority) = meet(question, say).await?;
     let kubeconfig = Kubeconfig { token: Some(Token::Data(question.token.reveal())), ..kubeconfig };
@@ -49,7 +49,7 @@ pub(super) async fn discover(question: &Question, say: &dyn Fn(&str)) -> Result<
     let id = question.token.id();
     let config = client.send(&Request::get(KUBELET_CONFIG)).await.and_then(|answer| answer.json());
     let config = config.map_err(|error| match error.code() {
-        Some(401) => format!("the API server does not take token {id:?} as a login, or it has expired"),
+        Some(401) => format!("the API server does not accept token {id:?} for authentication, or it has expired"),
         _ => format!("read the cluster's kubelet-config: {}", ErrorChain(&error)),
     })?;
     let kubelet_config = config.pointer("/data/kubelet").and_then(Value::as_str);
@@ -58,7 +58,7 @@ pub(super) async fn discover(question: &Question, say: &dyn Fn(&str)) -> Result<
     Ok(Cluster { kubeconfig, authority, kubelet_config })
 }
 
-/// The cluster and its authority, once they are known to be the right ones.
+/// The cluster and its CA, after verification.
 async fn meet(question: &Question, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Vec<u8>), String> {
     let unknown = Kubeconfig::of_server(&question.server);
     let anybody = client(&Kubeconfig { insecure: true, ..unknown.clone() })?;
@@ -69,18 +69,18 @@ async fn meet(question: &Question, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Ve
     };
     check_authority(&authority, &question.pins).map_err(|error| error.to_string())?;
     if !question.pins.is_empty() {
-        // Who has answered so far may have passed on what another has signed.
+        // The first connection was not verified and may have relayed another cluster's signed answer.
         let known = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;
         let again = known.send(&Request::get(CLUSTER_INFO)).await.and_then(|answer| answer.json());
         let again = again.map_err(|error| ErrorChain(&error).to_string())?;
         if again.pointer("/data/kubeconfig").and_then(Value::as_str) != Some(&text) {
-            return Err("the server has shown two different cluster-infos: try again".to_owned());
+            return Err("the server returned two different cluster-infos, try again".to_owned());
         }
     }
     Ok((kubeconfig, authority))
 }
 
-/// The kubeconfig in the cluster-info. The cluster signs with a new token a moment after it was made.
+/// The verified kubeconfig in cluster-info. The cluster signs with a new token a moment after it was created.
 async fn patiently(question: &Question, say: &dyn Fn(&str), client: &Client) -> Result<String, String> {
     let end = Instant::now() + question.patience;
     let mut said = String::new();
@@ -106,18 +106,18 @@ async fn patiently(question: &Question, say: &dyn Fn(&str), client: &Client) -> 
 fn told(error: &ApiError) -> String {
     match error.code() {
         Some(404) => ClusterInfoError::NoKubeconfig.to_string(),
-        Some(401 | 403) => "the API server does not show its cluster-info to who has not logged in".to_owned(),
+        Some(401 | 403) => "the API server does not allow anonymous access to cluster-info".to_owned(),
         _ => ErrorChain(error).to_string(),
     }
 }
 
-/// Two nodes of one name would undo each other's work (kubeadm asks the same).
+/// Refuses the name of an existing ready node, as kubeadm does: two nodes of one name would conflict.
 async fn check_name(client: &Client, name: &str) -> Result<(), String> {
     let node = match client.send(&Request::get(format!("/api/v1/nodes/{name}"))).await {
         Ok(answer) => answer.json().map_err(|error| ErrorChain(&error).to_string())?,
-        // Who may not know has to hope.
+        // Without permission to read it, the check is skipped.
         Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(()),
-        Err(error) => return Err(format!("ask for node {name}: {}", ErrorChain(&error))),
+        Err(error) => return Err(format!("get node {name}: {}", ErrorChain(&error))),
     };
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
     let is_ready = conditions.into_iter().flatten().any(|condition| {

@@ -1,4 +1,4 @@
-//! `coracle join`: makes this machine a node of a cluster, with a bootstrap token as kubeadm makes them.
+//! `coracle join`: joins this machine to a cluster with a bootstrap token, like kubeadm.
 
 mod discover;
 mod staged;
@@ -21,7 +21,7 @@ use crate::platform::host::file_watch::FileWatch;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// kubeadm waits so long for the node's own credentials.
+/// kubeadm's timeout for the node's own credentials.
 const CREDENTIALS: Duration = Duration::from_secs(300);
 
 pub(super) fn run(command: &Join) -> ExitCode {
@@ -58,7 +58,7 @@ fn question(command: &Join) -> Result<Question, String> {
     })
 }
 
-/// `host`, `host:port` or an address of the API; 6443 is kubeadm's port.
+/// Accepts `host`, `host:port` or a URL; the default port is kubeadm's 6443.
 fn server(given: &str) -> String {
     let host = given.trim_start_matches("https://").trim_end_matches('/');
     let after_brackets = host.rsplit(']').next().unwrap_or(host);
@@ -73,36 +73,38 @@ fn server(given: &str) -> String {
 fn join(command: &Join, question: &Question, layout: &Layout) -> Result<(), String> {
     for path in [layout.kubeconfig(), layout.bootstrap_kubeconfig()] {
         if path.exists() {
-            return Err(format!("{} is there already: this node has joined a cluster (coracle leave)", path.display()));
+            return Err(format!("{} already exists: this node has joined a cluster (coracle leave)", path.display()));
         }
     }
     let cluster = rt::block_on(discover(question, &say))?;
-    say(&format!("this is the cluster that was meant: {}", cluster.kubeconfig.server));
+    say(&format!("cluster verified: {}", cluster.kubeconfig.server));
     let name = command.node_name.as_ref().map(|_| question.node_name.as_str());
     for path in write(&cluster, question, layout, name)? {
         say(&format!("written: {}", path.display()));
     }
     let begin = format!("coracle {}", layout.agent_flags(name));
     if command.no_start {
-        say(&format!("not started; start it with: {begin}"));
+        say(&format!("not started, start it with: {begin}"));
         return Ok(());
     }
     match service::restart() {
         Service::Restarted => say("started: coracle.service"),
         Service::None => {
-            say(&format!("there is no service of systemd here; start it with: {begin}"));
+            say(&format!("no systemd service found, start it with: {begin}"));
             return Ok(());
         }
-        Service::Failed(error) => return Err(format!("everything is written, but the service did not start: {error}")),
+        Service::Failed(error) => {
+            return Err(format!("all files are written, but the service failed to start: {error}"));
+        }
     }
     rt::block_on(wait_for_credentials(layout))?;
-    // The token has served.
+    // The token is no longer needed.
     let _ = fs::remove_file(layout.bootstrap_kubeconfig());
     say(&format!("joined: node {}", question.node_name));
     Ok(())
 }
 
-/// Writes everything, or nothing.
+/// Writes all files or none.
 fn write(
     cluster: &Cluster,
     question: &Question,
@@ -114,7 +116,7 @@ fn write(
     match fs::read_to_string(layout.authority()) {
         Ok(there) if there.trim() == authority.trim() => {}
         Ok(_) => {
-            return Err(format!("{} is that of another cluster (coracle leave)", layout.authority().display()));
+            return Err(format!("{} belongs to another cluster (coracle leave)", layout.authority().display()));
         }
         Err(_) => staged.add(&layout.authority(), 0o644, &authority)?,
     }
@@ -128,19 +130,19 @@ fn write(
     staged.put()
 }
 
-/// What the agent would refuse is better known now.
+/// Checks the configuration before anything is installed.
 fn check_config(place: &Path) -> Result<(), String> {
     let staged = Staged::path(place).display().to_string();
     match config::load(&[format!("--config={staged}"), "--hostname-override=node".to_owned()]) {
         Ok(_) => Ok(()),
         Err(error) => {
             let why = ErrorChain(&error).to_string().replace(&format!("{staged}: "), "");
-            Err(format!("the cluster's configuration of its kubelets cannot be used here: {why}"))
+            Err(format!("the cluster's kubelet configuration cannot be used here: {why}"))
         }
     }
 }
 
-/// Where systemd-resolved answers on an address of this host, pods get the name servers behind it, as kubeadm has it.
+/// If the host uses the systemd-resolved stub, pods get the name servers behind it, like with kubeadm.
 fn with_resolver(config: &str, root: &Path) -> String {
     let behind = "run/systemd/resolve/resolv.conf";
     let is_set = config.lines().any(|line| line.starts_with("resolvConf:"));
@@ -176,7 +178,7 @@ async fn wait_for_credentials(layout: &Layout) -> Result<(), String> {
 }
 
 fn say(line: &str) {
-    // Who does not read on is told by the exit code.
+    // If stdout is closed, the exit code still reports the result.
     let _ = print(&format!("{line}\n"));
 }
 
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_may_be_given_as_host_or_address_with_and_without_its_port() {
+    fn server_may_be_host_or_address_with_or_without_port() {
         for (given, url) in [
             ("10.0.0.1:6443", "https://10.0.0.1:6443"),
             ("10.0.0.1", "https://10.0.0.1:6443"),
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_get_the_name_servers_behind_the_stub_of_systemd() {
+    fn pods_get_the_name_servers_behind_the_systemd_stub() {
         let root = std::env::temp_dir().join(format!("coracle-resolver-{}", std::process::id()));
         let resolve = root.join("run/systemd/resolve");
         fs::create_dir_all(&resolve).unwrap();

@@ -1,4 +1,4 @@
-//! Several files, written all or not at all.
+//! Writes several files, all or none.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::platform::host::directories;
 
-/// Files that stand beside their places, whole and on the disk, until all of them are put there. What was not put there
-/// goes when this is dropped.
+/// Files staged under temporary names, synced to disk, until all are renamed. Files not renamed are removed on drop.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
-    /// The places. The files stand under another name beside them.
+    /// The target paths.
     places: Vec<PathBuf>,
 }
 
@@ -31,12 +30,12 @@ impl Staged {
         write().map_err(|error| format!("write {}: {error}", place.display()))
     }
 
-    /// Where the file for `place` stands until it is put there.
+    /// The temporary path of the file for `place`.
     pub(super) fn path(place: &Path) -> PathBuf {
         beside(place, "new")
     }
 
-    /// Puts every file at its place. If one cannot be put there, none is.
+    /// Renames every file to its target. If one fails, all are reverted.
     pub(super) fn put(mut self) -> Result<Vec<PathBuf>, String> {
         let places = std::mem::take(&mut self.places);
         let mut done: Vec<&Path> = Vec::new();
@@ -50,14 +49,14 @@ impl Staged {
         }
         for place in &places {
             let _ = fs::remove_file(beside(place, "old"));
-            // A file that is there without its folder being on the disk comes with the next sync.
+            // A rename whose directory was not synced reaches the disk with the next sync.
             let _ = place.parent().and_then(|folder| File::open(folder).ok()).map(|folder| folder.sync_all());
         }
         Ok(places)
     }
 }
 
-/// Keeps what is there until all is done.
+/// Keeps a backup of the existing file until all are renamed.
 fn put_one(place: &Path) -> io::Result<()> {
     match fs::rename(place, beside(place, "old")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -68,7 +67,7 @@ fn put_one(place: &Path) -> io::Result<()> {
 
 fn take_back(place: &Path) {
     let old = beside(place, "old");
-    // What cannot be taken back is said by the error that is on its way.
+    // The caller already returns the error that led here.
     let _ = if old.exists() { fs::rename(old, place) } else { fs::remove_file(place) };
 }
 
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_at_its_place_before_everything_is_and_nothing_is_left_beside() {
+    fn files_appear_all_at_once_and_leave_no_temporary_ones() {
         let folder = Folder::new("put");
         fs::write(folder.0.join("b"), "before").unwrap();
         let mut staged = Staged::default();
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_leaves_nothing() {
+    fn dropped_files_are_removed() {
         let folder = Folder::new("dropped");
         fs::write(folder.0.join("b"), "before").unwrap();
         let mut staged = Staged::default();
@@ -153,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_put_takes_the_others_back() {
+    fn failed_rename_reverts_the_others() {
         let folder = Folder::new("back");
         fs::write(folder.0.join("b"), "before").unwrap();
-        // Nothing can be moved over a directory that holds something.
+        // A file cannot be renamed over a non-empty directory.
         fs::create_dir_all(folder.0.join(".c.old/full")).unwrap();
         fs::write(folder.0.join("c"), "before").unwrap();
         let mut staged = Staged::default();

@@ -1,4 +1,4 @@
-//! Lines as kubectl prints them for the same pods.
+//! Rows as kubectl prints them for the same pods.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::types::api::decode;
 
 const NOW: i64 = 1_800_000_000;
 
-/// A time of so many seconds before now, as the API writes it.
+/// The time this many seconds ago, in the API's format.
 fn ago(seconds: i64) -> String {
     jiff::Timestamp::from_second(NOW - seconds).unwrap().to_string()
 }
@@ -16,7 +16,7 @@ fn row(pod: Value) -> PodRow {
     PodRow::of(&decode::<Pod>(pod).unwrap().value, NOW)
 }
 
-/// Two containers with these statuses, none of them an init container.
+/// A pod of two main containers with these statuses.
 fn status_of(phase: &str, ready: bool, containers: &[Value]) -> PodRow {
     row(json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -50,7 +50,7 @@ fn ended(code: i32, signal: i32, reason: &str) -> Value {
 }
 
 #[test]
-fn containers_give_ready_and_status() {
+fn containers_decide_ready_and_status() {
     for (phase, ready, a, b, line) in [
         ("Running", true, running(), running(), ("2/2", "Running")),
         ("Pending", false, waiting("ContainerCreating"), waiting("ContainerCreating"), ("0/2", "ContainerCreating")),
@@ -76,19 +76,19 @@ fn containers_give_ready_and_status() {
 }
 
 #[test]
-fn a_running_container_that_is_not_ready_is_not_counted() {
+fn running_but_unready_container_is_not_counted_ready() {
     let row = status_of("Running", false, &[container("a", false, running()), container("b", true, running())]);
     assert_eq!((row.ready.as_str(), row.status.as_str()), ("1/2", "Running"));
 }
 
 #[test]
-fn a_pod_without_statuses_shows_its_phase_and_a_refused_one_its_reason() {
+fn pod_without_statuses_shows_its_phase_or_reason() {
     let pod = |reason: &str| json!({ "spec": { "containers": [{ "name": "a" }] }, "status": { "phase": "Failed", "reason": reason } });
     assert_eq!(row(pod("")).status, "Failed");
     assert_eq!(row(pod("Evicted")).status, "Evicted");
 }
 
-/// A pod with the init containers `one`, the sidecar `side` and `two`, and a main container that waits.
+/// A pod with init containers `one`, `side` (a sidecar) and `two`, and a waiting main container.
 fn initializing(statuses: Vec<Value>) -> PodRow {
     row(json!({
         "spec": {
@@ -104,7 +104,7 @@ fn initializing(statuses: Vec<Value>) -> PodRow {
 }
 
 #[test]
-fn an_init_container_that_is_waited_for_gives_the_status() {
+fn pending_init_container_decides_the_status() {
     let done = || container("one", true, ended(0, 0, "Completed"));
     let mut side = container("side", true, running());
     side["started"] = json!(true);
@@ -125,7 +125,7 @@ fn an_init_container_that_is_waited_for_gives_the_status() {
 }
 
 #[test]
-fn restarts_of_init_containers_are_forgotten_when_the_pod_is_initialized_and_those_of_sidecars_are_not() {
+fn only_sidecar_restarts_count_after_initialization() {
     let mut one = container("one", true, ended(0, 0, "Completed"));
     one["restartCount"] = json!(7);
     let mut side = container("side", true, running());
@@ -139,7 +139,7 @@ fn restarts_of_init_containers_are_forgotten_when_the_pod_is_initialized_and_tho
 }
 
 #[test]
-fn a_pod_that_is_asked_to_go_is_terminating_until_it_is_over() {
+fn deleted_pod_is_terminating_until_its_phase_is_terminal() {
     let pod = |phase: &str| {
         json!({
             "metadata": { "deletionTimestamp": ago(3), "creationTimestamp": ago(7200) },
@@ -153,13 +153,13 @@ fn a_pod_that_is_asked_to_go_is_terminating_until_it_is_over() {
 }
 
 #[test]
-fn the_age_of_a_pod_that_no_api_server_made_counts_from_its_start() {
+fn age_of_a_pod_without_creation_time_counts_from_its_start() {
     let row = row(json!({ "status": { "startTime": ago(5) } }));
     assert_eq!(row.age, "5s");
 }
 
 #[test]
-fn ages_have_two_units_at_most() {
+fn ages_have_at_most_two_units() {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;

@@ -1,8 +1,7 @@
-//! What goes on between this machine and a container: `coracle exec`, `attach` and `port-forward`.
+//! Streams between this machine and a container: `coracle exec`, `attach` and `port-forward`.
 //!
-//! The agent hands the connection on to the runtime's streaming server, and that is spoken with in SPDY. One loop waits for
-//! whatever can go on: nothing is read that cannot be passed on yet, so that memory stays flat and the slower side is waited
-//! for.
+//! The agent connects the client to the runtime's streaming server, which speaks SPDY. A single poll loop reads only
+//! what it can pass on at once, so memory use is bounded and the slower side sets the pace.
 
 mod outcome;
 mod port_forward;
@@ -24,7 +23,7 @@ use port_forward::Listeners;
 use remote_command::Wanted;
 use session::Session;
 
-/// `coracle exec`: its exit code is that of the command.
+/// `coracle exec`: returns the exit code of the command.
 pub(super) fn exec(command: &Exec) -> ExitCode {
     let (pod, name) = match target(&command.local_socket, &command.pod, &command.namespace, &command.container) {
         Ok((pod, container)) => (pod, container.name),
@@ -40,32 +39,32 @@ pub(super) fn exec(command: &Exec) -> ExitCode {
     run(&command.local_socket, &path, wanted)
 }
 
-/// `coracle attach`: a container that has a terminal is attached to with it.
+/// `coracle attach`: uses a terminal if the container has one.
 pub(super) fn attach(command: &Attach) -> ExitCode {
     let (pod, container) = match target(&command.local_socket, &command.pod, &command.namespace, &command.container) {
         Ok(found) => found,
         Err(line) => return failed(&line),
     };
     if command.stdin && !container.stdin {
-        return failed(&format!("container {} takes no input: its manifest lacks stdin: true", container.name));
+        return failed(&format!("container {} takes no input: its manifest has no stdin: true", container.name));
     }
     if command.tty && !container.tty {
-        eprintln!("coracle: container {} has no terminal: its manifest lacks tty: true", container.name);
+        eprintln!("coracle: container {} has no terminal: its manifest has no tty: true", container.name);
     }
     let wanted = Wanted { stdin: command.stdin, stderr: !container.tty, tty: container.tty };
     if command.tty && container.tty && command.stdin && io::stdin().is_terminal() {
-        eprintln!("coracle: attached; what is not shown yet comes with the next key");
+        eprintln!("coracle: attached, press a key to redraw the screen");
     }
     run(&command.local_socket, &path("attach", &pod, &container.name, wanted), wanted)
 }
 
-/// `coracle port-forward`, until a signal ends it.
+/// `coracle port-forward`: runs until a signal arrives.
 pub(super) fn port_forward(command: &PortForward) -> ExitCode {
     let forwarded = (|| {
         let (pod, _) = find_pod(&command.local_socket, &command.pod, command.namespace.as_deref())?;
         let meta = &pod.metadata;
         if pod.status.phase != PodPhase::Running {
-            return Err(format!("pod {} does not run; coracle describe {0} shows why", meta.name));
+            return Err(format!("pod {} is not running, see coracle describe {0}", meta.name));
         }
         let ports: Result<Vec<_>, _> = command.ports.iter().map(|pair| pair.numbers(&pod)).collect();
         let signals = port_forward::signals().map_err(|error| format!("wait for signals: {error}"))?;
@@ -91,11 +90,11 @@ fn target(
     Ok((pod, found))
 }
 
-/// As kubectl: a terminal is one that is typed on.
+/// Like kubectl, a terminal needs a terminal on stdin.
 fn has_terminal(wants_input: bool) -> bool {
     let has = wants_input && io::stdin().is_terminal();
     if !has {
-        eprintln!("coracle: no terminal here: -t needs -i, and a terminal as the input; going on without");
+        eprintln!("coracle: no terminal here: -t needs -i and a terminal on stdin; continuing without one");
     }
     has
 }

@@ -1,21 +1,21 @@
-//! How a command has ended, as the runtime tells it at the end of the error stream. Pure.
+//! The outcome of a command, from the end of the runtime's error stream. Pure.
 
 use serde_json::Value;
 
-/// What is left to be told of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Exited(u8),
-    /// Why it did not run, or not to its end.
+    /// It did not run or did not complete; why.
     Failed(String),
 }
 
 impl Outcome {
-    /// `status` is a v1.Status; nothing is what a runtime says that goes away in the middle.
+    /// `status` is a v1.Status; it is empty if the runtime dies while the command runs.
     pub(super) fn of(status: &[u8]) -> Self {
         let Ok(status) = serde_json::from_slice::<Value>(status) else {
             return Self::Failed(match String::from_utf8_lossy(status).trim() {
-                "" => "the runtime ended the connection before the command had ended".to_owned(),
+                "" => "the runtime closed the connection before the command exited".to_owned(),
                 text => one_line(text),
             });
         };
@@ -28,12 +28,12 @@ impl Outcome {
         let code = codes.find_map(|cause| cause.get("message")?.as_str()?.parse().ok());
         match code {
             Some(code) => Self::Exited(code),
-            None => Self::Failed(one_line(text("/message").unwrap_or("the runtime does not say what went wrong"))),
+            None => Self::Failed(one_line(text("/message").unwrap_or("the runtime gave no reason"))),
         }
     }
 }
 
-/// Runtimes put what they were told by others into what they say, with line ends.
+/// Runtimes include multi-line messages of other programs.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_of_a_command_is_among_the_causes_of_its_failure() {
+    fn exit_code_is_read_from_the_causes() {
         let exited = |code: &str| {
             let status = format!(
                 r#"{{"metadata":{{}},"status":"Failure","message":"command terminated with non-zero exit code",
@@ -59,14 +59,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_success() {
+    fn unknown_outcome_is_a_failure() {
         let failed = |status: &str| match Outcome::of(status.as_bytes()) {
             Outcome::Failed(line) => line,
             Outcome::Exited(code) => panic!("{code}"),
         };
-        assert_eq!(failed(""), "the runtime ended the connection before the command had ended");
+        assert_eq!(failed(""), "the runtime closed the connection before the command exited");
         assert_eq!(failed("no\nJSON\n"), "no JSON");
-        assert_eq!(failed("{}"), "the runtime does not say what went wrong");
+        assert_eq!(failed("{}"), "the runtime gave no reason");
         assert_eq!(failed(r#"{"status":"Failure","message":"no such file"}"#), "no such file");
         assert_eq!(failed(r#"{"status":1,"details":{"causes":[1,{"reason":"ExitCode"}]}}"#), failed("{}"));
     }

@@ -1,7 +1,7 @@
-//! Connections to ports of this machine, carried to ports of a pod, each over a session of its own.
+//! Forwards connections to local ports to ports of a pod, each in a session of its own.
 //!
-//! Many could share one, as kubectl's do. But a session has no windows, and a runtime whose end of one stream is stuck reads none
-//! of the others: whose peer in the pod resets its connection would stop everybody else's.
+//! kubectl shares one session between connections. But SPDY sessions here have no flow control windows, and a runtime
+//! that blocks on one stream reads none of the others: a peer that resets its connection would block all others.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
@@ -18,11 +18,11 @@ use super::session::{CHUNK, Session, SessionError};
 use crate::cli::{complain, print};
 use crate::protocol::spdy::{Event, StreamId};
 
-/// Ports that are listened on, and the pod's for each.
+/// Listening sockets, each with the pod's port.
 pub(super) struct Listeners(Vec<(TcpListener, u16)>);
 
 impl Listeners {
-    /// Opens all of them, and says so for each; else one line about which is not to be had.
+    /// Binds all ports; fails with one line about the first that cannot be bound.
     pub(super) fn open(addresses: &[IpAddr], ports: &[(u16, u16)]) -> Result<Self, String> {
         let mut all = Vec::new();
         for (local, remote) in ports {
@@ -36,7 +36,7 @@ impl Listeners {
         Ok(Self(all))
     }
 
-    /// As kubectl tells it.
+    /// In kubectl's format.
     fn lines(&self) -> String {
         let line = |(listener, remote): &(TcpListener, u16)| {
             let local = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
@@ -46,37 +46,37 @@ impl Listeners {
     }
 }
 
-/// One connection to this machine, and what stands for it in a session.
+/// A local connection and its streams in a session.
 struct Connection {
     session: Session,
     local: TcpStream,
     data: StreamId,
     error: StreamId,
-    /// What the pod has sent and the local side has not taken.
+    /// Data from the pod that is not yet written to the local side.
     unwritten: Vec<u8>,
-    /// The local side may still say something.
+    /// The local side may still send.
     is_heard: bool,
-    /// The pod says no more.
+    /// The pod has finished sending.
     is_said: bool,
-    /// What the runtime says of it.
+    /// Error message from the runtime.
     fault: Vec<u8>,
     is_judged: bool,
 }
 
-/// Connections that are carried; each tells of its end.
+/// The open connections; each thread signals its end.
 struct Carried {
     ended: Arc<OwnedFd>,
     count: u64,
 }
 
-/// What there is to wait for.
+/// What `wait` waits for.
 enum Who {
     Signals,
     Ended,
     Listener(usize),
 }
 
-/// The signals that end forwarding, as an event from now on.
+/// Blocks the signals that end forwarding and makes them readable.
 pub(super) fn signals() -> io::Result<SignalFd> {
     let mut ending = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -86,12 +86,12 @@ pub(super) fn signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&ending, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
-/// Until a signal ends it, or the pod is gone. `open` gives a session to the pod as it is then.
+/// Runs until a signal arrives or the pod is gone. `open` opens a new session to the pod.
 pub(super) fn forward<F>(open: F, listeners: &Listeners, signals: &SignalFd) -> Result<(), SessionError>
 where
     F: Fn() -> Result<Session, SessionError>,
 {
-    // Whether there is anything to forward to is told now, and not to the first who comes.
+    // Fails now if there is nothing to forward to, rather than at the first connection.
     drop(open()?);
     let local = |doing| move |error: io::Error| SessionError::Local(doing, error);
     let mut carried = Carried::none().map_err(local("count connections"))?;
@@ -103,12 +103,12 @@ where
                 Who::Ended => carried.count_ended(),
                 Who::Listener(index) => {
                     let Some((listener, remote)) = listeners.0.get(index) else { continue };
-                    // Who has gone already is nobody's trouble.
+                    // The client has already disconnected.
                     let Ok((accepted, _)) = listener.accept() else { continue };
                     match open() {
                         Ok(session) => carried.carry(session, accepted, *remote),
                         Err(SessionError::Refused(line)) => return Err(SessionError::Refused(line)),
-                        // The agent may be back for the next one.
+                        // The agent may be back for the next connection.
                         Err(error) => complain(&error.to_string()),
                     }
                 }
@@ -147,7 +147,7 @@ impl Carried {
         }
     }
 
-    /// In a thread of its own: who takes nothing holds up nobody else.
+    /// Runs in its own thread, so that a blocked connection does not delay others.
     fn carry(&mut self, session: Session, local: TcpStream, remote: u16) {
         let ended = Arc::clone(&self.ended);
         let carry = move || {
@@ -177,14 +177,14 @@ impl Connection {
         Ok(Self { session, local, data, error, unwritten, is_heard: true, is_said: false, fault, is_judged: false })
     }
 
-    /// Until one of the two sides has gone, or both have said all.
+    /// Runs until one side is gone or both have finished.
     fn carry(mut self) -> Result<(), SessionError> {
         loop {
             self.understand()?;
             if self.is_said && self.unwritten.is_empty() {
                 let _ = self.local.shutdown(Shutdown::Write);
             }
-            // Why there was nothing to say may come after the end of what was said.
+            // The runtime's error may arrive after the end of the data.
             let is_all = self.session.is_over() || (self.is_judged && (self.is_said || !self.fault.is_empty()));
             if is_all && self.unwritten.is_empty() {
                 return self.outcome();
@@ -222,12 +222,12 @@ impl Connection {
         is_whole.then_some(()).ok_or_else(|| SessionError::Refused("a connection to the pod is lost".to_owned()))
     }
 
-    /// The pod is heard no further than what it has said is passed on.
+    /// Nothing is read from the pod before its earlier data is passed on.
     fn may_read(&self) -> bool {
         self.unwritten.is_empty()
     }
 
-    /// What the session and the local side are ready for.
+    /// Waits for the session and the local side; returns what each is ready for.
     fn wait(&self) -> io::Result<[PollFlags; 2]> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, self.is_heard && self.session.takes_more());
@@ -243,7 +243,7 @@ impl Connection {
         Ok(asked.map(|(_, flags)| if flags.is_empty() { flags } else { found.next().unwrap_or(flags) }))
     }
 
-    /// Does what has become possible; whether the local side has gone.
+    /// Reads and writes what is possible; true if the local side is gone.
     fn go_on(&mut self, [session, local]: [PollFlags; 2]) -> Result<bool, SessionError> {
         if !session.is_empty() {
             let may_read = self.may_read();
@@ -276,8 +276,8 @@ fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Half of what the agent has for everybody on this machine.
+/// Half of the agent's limit for all clients on this machine.
 const MOST_CONNECTIONS: u64 = 64;
 const MOST_FAULT: usize = 4096;
-/// For two buffers, one below the other.
+/// Enough for two nested buffers.
 const STACK: usize = 128 * 1024;

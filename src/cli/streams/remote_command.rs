@@ -1,4 +1,4 @@
-//! A command in a container, or the container's own: what is typed goes in, what it writes comes out.
+//! The streams of a command in a container, or of the container's own process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use super::session::{CHUNK, Session, SessionError};
 use super::terminal::{self, RawTerminal};
 use crate::protocol::spdy::{Event, StreamId};
 
-/// Which streams there are, beside the output and the one for errors.
+/// The streams besides stdout and the error stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) stdin: bool,
@@ -22,7 +22,7 @@ pub(super) struct Wanted {
 struct Conversation {
     session: Session,
     terminal: Option<RawTerminal>,
-    /// Open for as long as there is something to be read for it.
+    /// `None` once the input has ended.
     stdin: Option<StreamId>,
     resize: Option<StreamId>,
     stdout: Output,
@@ -32,14 +32,14 @@ struct Conversation {
     status_is_whole: bool,
 }
 
-/// A stream, and what of it is not written yet.
+/// A stream and its data that is not yet written.
 struct Output {
     stream: StreamId,
     unwritten: Vec<u8>,
     is_over: bool,
 }
 
-/// What has become possible.
+/// What is readable or writable.
 struct Ready {
     session: bool,
     stdin: bool,
@@ -48,7 +48,7 @@ struct Ready {
     signal: bool,
 }
 
-/// Streams of this and that, until all is said.
+/// Copies the streams until both sides have finished.
 pub(super) fn converse(mut session: Session, wanted: Wanted) -> Result<Outcome, SessionError> {
     let status_stream = session.open_stream("error", &[]);
     let stdin = wanted.stdin.then(|| session.open_stream("stdin", &[]));
@@ -57,7 +57,7 @@ pub(super) fn converse(mut session: Session, wanted: Wanted) -> Result<Outcome, 
     let resize = wanted.tty.then(|| session.open_stream("resize", &[]));
     let is_typed_on = wanted.tty && wanted.stdin && io::IsTerminal::is_terminal(&io::stdin());
     let terminal = is_typed_on.then(RawTerminal::take).transpose();
-    let terminal = terminal.map_err(|error| SessionError::Local("take the terminal over", error))?;
+    let terminal = terminal.map_err(|error| SessionError::Local("set the terminal to raw mode", error))?;
     let (status, status_is_whole) = (Vec::new(), false);
     let mut conversation =
         Conversation { session, terminal, stdin, resize, stdout, stderr, status_stream, status, status_is_whole };
@@ -75,7 +75,7 @@ pub(super) fn converse(mut session: Session, wanted: Wanted) -> Result<Outcome, 
 }
 
 impl Conversation {
-    /// Takes in what has come.
+    /// Handles the session's events.
     fn understand(&mut self) -> Result<(), SessionError> {
         while let Some(event) = self.session.next_event()? {
             match event {
@@ -95,7 +95,7 @@ impl Conversation {
                     if let Some(output) = output(&mut self.stdout, &mut self.stderr, stream) {
                         output.is_over = true;
                     } else if matches!(event, Event::Reset(_)) && self.stdin == Some(stream) {
-                        // The command takes no more.
+                        // The command has closed its input.
                         self.stdin = None;
                     }
                 }
@@ -111,7 +111,7 @@ impl Conversation {
         (all_said || self.session.is_over()) && outputs().all(|output| output.unwritten.is_empty())
     }
 
-    /// The other side is heard no further than what it has said is passed on.
+    /// Nothing is read from the other side before its earlier data is passed on.
     fn may_read(&self) -> bool {
         self.stdout.unwritten.is_empty() && self.stderr.as_ref().is_none_or(|stderr| stderr.unwritten.is_empty())
     }
@@ -140,7 +140,7 @@ impl Conversation {
         Ok(Ready { session, stdin, stdout, stderr, signal })
     }
 
-    /// Does what has become possible; what ends this before the other side has said all.
+    /// Reads and writes what is possible; returns an outcome that ends the conversation early.
     fn go_on(&mut self, ready: &Ready) -> Result<Option<Outcome>, SessionError> {
         if ready.signal {
             let terminal = self.terminal.as_ref().map_or(Ok(None), RawTerminal::take_signal);
@@ -160,9 +160,9 @@ impl Conversation {
         let stdout = if ready.stdout { self.stdout.write(io::stdout()) } else { Ok(()) };
         match stdout.and(stderr) {
             Ok(()) => Ok(None),
-            // Who reads has had enough, as head(1) does.
+            // The reader has closed the pipe, like head(1).
             Err(Errno::PIPE) => Ok(Some(by_signal(nix::libc::SIGPIPE))),
-            Err(error) => Err(SessionError::Local("write what the command writes", error.into())),
+            Err(error) => Err(SessionError::Local("write the command's output", error.into())),
         }
     }
 
@@ -172,7 +172,7 @@ impl Conversation {
         match read(io::stdin(), &mut chunk) {
             Ok(come) if come > 0 => self.session.data(stream, chunk.get(..come).unwrap_or_default()),
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // A terminal that is gone says so with an error.
+            // A closed terminal reports an error.
             Ok(_) | Err(_) => {
                 self.session.end(stream);
                 self.stdin = None;
@@ -187,7 +187,7 @@ impl Conversation {
     }
 }
 
-/// As a shell counts it.
+/// The exit code that a shell gives for a signal.
 fn by_signal(signal: i32) -> Outcome {
     Outcome::Exited(u8::try_from(128_i32.saturating_add(signal)).unwrap_or(u8::MAX))
 }
@@ -201,7 +201,7 @@ impl Output {
         Self { stream, unwritten: Vec::new(), is_over: false }
     }
 
-    /// No more than a pipe takes at once that takes anything: nothing else may wait for its reader.
+    /// Writes at most what a writable pipe takes without blocking, so that one slow reader does not block the rest.
     fn write(&mut self, to: impl AsFd) -> Result<(), Errno> {
         let part = self.unwritten.get(..PIPE_BUF).unwrap_or(&self.unwritten);
         match write(to, part) {

@@ -1,4 +1,4 @@
-//! One connection to the runtime's streaming server, by way of the agent.
+//! A connection to the runtime's streaming server through the agent.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,29 +13,29 @@ use crate::cli::ask::AskError;
 use crate::protocol::spdy::{self, Event, Incoming, Malformed, Outgoing, StreamId};
 use crate::types::error::ErrorChain;
 
-/// SPDY both ways; neither is ever waited for here.
+/// A SPDY connection; its methods do not block.
 #[derive(Debug)]
 pub(super) struct Session {
     connection: UnixStream,
     incoming: Incoming,
     outgoing: Outgoing,
-    /// What has come; from `understood` on it has not been told of.
+    /// Received bytes; those before `understood` are processed.
     come: Vec<u8>,
     understood: usize,
     unsent: Vec<u8>,
-    /// Nothing more comes.
+    /// The other side has closed the connection.
     is_over: bool,
 }
 
-/// Why there is no connection, or none any more; each is one line.
+/// Why there is no connection; each is one line.
 #[derive(Debug)]
 pub(super) enum SessionError {
     Agent(AskError),
-    /// In its own words.
+    /// The agent's or the runtime's message.
     Refused(String),
     Broken(io::Error),
     Malformed(Malformed),
-    /// What this side reads from or writes to.
+    /// Reading from or writing to the local side failed.
     Local(&'static str, io::Error),
 }
 
@@ -45,14 +45,14 @@ impl fmt::Display for SessionError {
             Self::Agent(error) => write!(f, "{}", ErrorChain(error)),
             Self::Refused(line) => f.write_str(line),
             Self::Broken(error) => write!(f, "the connection to the runtime broke: {}", ErrorChain(error)),
-            Self::Malformed(what) => write!(f, "the runtime's answer is not understood: {what}"),
+            Self::Malformed(what) => write!(f, "invalid answer from the runtime: {what}"),
             Self::Local(doing, error) => write!(f, "{doing}: {}", ErrorChain(error)),
         }
     }
 }
 
 impl Session {
-    /// Asks the agent at `socket` for what `path` stands for, in a protocol of Kubernetes' for streams.
+    /// Connects to the agent at `socket` and upgrades `path` to a Kubernetes streaming protocol.
     pub(super) fn open(socket: &Path, path: &str, protocol: &str) -> Result<Self, SessionError> {
         let mut connection = UnixStream::connect(socket).map_err(|error| no_answer(socket, error))?;
         let asked = (|| {
@@ -82,7 +82,7 @@ impl Session {
         })
     }
 
-    /// Opens a stream of this type, with further headers.
+    /// Opens a stream of this type, with these extra headers.
     pub(super) fn open_stream(&mut self, kind: &str, more: &[(&str, &str)]) -> StreamId {
         let headers = [&[("streamtype", kind)], more].concat();
         self.outgoing.open(&headers, &mut self.unsent)
@@ -92,12 +92,12 @@ impl Session {
         spdy::data(stream, bytes, &mut self.unsent);
     }
 
-    /// Nothing more goes out on the stream.
+    /// Half-closes the stream.
     pub(super) fn end(&mut self, stream: StreamId) {
         spdy::end(stream, &mut self.unsent);
     }
 
-    /// Whether there is so little to be sent that more may be added.
+    /// Whether more data may be queued for sending.
     pub(super) fn takes_more(&self) -> bool {
         self.unsent.len() < CHUNK && !self.is_over
     }
@@ -110,7 +110,7 @@ impl Session {
         self.connection.as_fd()
     }
 
-    /// What to wait for; nothing is read while `may_read` is false.
+    /// The poll flags; `POLLIN` only if `may_read`.
     pub(super) fn interest(&self, may_read: bool) -> PollFlags {
         let mut interest = PollFlags::empty();
         interest.set(PollFlags::IN, may_read && !self.is_over);
@@ -118,13 +118,13 @@ impl Session {
         interest
     }
 
-    /// Sends and reads what can be at once.
+    /// Sends and reads what is possible without blocking.
     pub(super) fn go_on(&mut self, may_read: bool) -> Result<(), SessionError> {
         if !self.unsent.is_empty() {
             match self.connection.write(&self.unsent) {
                 Ok(sent) => drop(self.unsent.drain(..sent)),
                 Err(error) if is_nothing(&error) => {}
-                // What the other side has said before it went is still to be read.
+                // Data received before the other side closed is still processed.
                 Err(_) => self.unsent.clear(),
             }
         }
@@ -143,12 +143,12 @@ impl Session {
         Ok(())
     }
 
-    /// The next event out of what has come. Pings are answered here.
+    /// The next event in the received bytes. Answers pings itself.
     pub(super) fn next_event(&mut self) -> Result<Option<Event<'_>>, SessionError> {
         let come = self.come.get(self.understood..).unwrap_or_default();
         let Some((event, used)) = self.incoming.take(come).map_err(SessionError::Malformed)? else {
             if self.is_over {
-                // The rest of what was cut short means nothing.
+                // An incomplete frame at the end is dropped.
                 self.understood = self.come.len();
             }
             return Ok(None);
@@ -162,8 +162,7 @@ impl Session {
     }
 }
 
-/// The head of the agent's or the runtime's answer: whether it is SPDY from here on, and what came behind it; all of the
-/// answer where it is not.
+/// Reads the head of the response: whether it upgrades to SPDY, and the bytes after it; otherwise the whole response.
 fn answer(connection: &mut UnixStream) -> io::Result<(bool, String, Vec<u8>)> {
     let mut come = Vec::new();
     loop {
@@ -191,7 +190,7 @@ fn has_whole_body(head: &str, come: usize) -> bool {
     length.is_some_and(|length: usize| come >= length)
 }
 
-/// An answer that is no SPDY, as one line.
+/// A response without upgrade, as one line.
 fn refusal(head: &str, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
     if text.is_empty() { head.lines().next().unwrap_or_default().to_owned() } else { text }
@@ -205,10 +204,10 @@ fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// So much is read at once, and waits to be sent at the most before no more is taken in.
+/// Read size, and limit of the queued bytes before no more input is taken.
 pub(super) const CHUNK: usize = 16 * 1024;
 const MOST_ANSWER: usize = 64 * 1024;
-/// A little more than the agent has for the runtime.
+/// Longer than the agent's timeout for the runtime.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
@@ -216,16 +215,16 @@ mod tests {
     use super::*;
     use crate::protocol::spdy::LONGEST;
 
-    const _: () = assert!(CHUNK > LONGEST, "a frame's head fits in what is read at once");
+    const _: () = assert!(CHUNK > LONGEST, "a frame header fits into one read");
 
     #[test]
-    fn a_refusal_is_told_in_one_line() {
+    fn refusal_is_reported_in_one_line() {
         assert_eq!(refusal("HTTP/1.1 404 Not Found\r\nA: b", b"pod does\nnot exist\n"), "pod does not exist");
         assert_eq!(refusal("HTTP/1.1 404 Not Found\r\nA: b", b" \n"), "HTTP/1.1 404 Not Found");
     }
 
     #[test]
-    fn a_body_is_whole_when_it_is_as_long_as_its_head_says() {
+    fn body_is_complete_at_its_content_length() {
         let head = "HTTP/1.1 500 X\r\ncontent-length: 3";
         assert!(has_whole_body(head, 3) && !has_whole_body(head, 2));
         assert!(!has_whole_body("HTTP/1.1 500 X\r\nContent-Length: -1", 3));

@@ -1,4 +1,4 @@
-//! The terminal that this program runs on, taken over for as long as another one is shown on it.
+//! Raw mode of the local terminal.
 
 use std::io::{self, IsTerminal as _};
 use std::panic;
@@ -8,17 +8,18 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Every key goes to the other side, Ctrl-C too. Given back when dropped, and by a panic, after which nothing is.
+/// Sends every key to the other side, including Ctrl-C. Restored on drop and on panic, which aborts without drops.
 #[derive(Debug)]
 pub(super) struct RawTerminal {
     signals: SignalFd,
 }
 
-/// What was before, while it is not so.
+/// The settings to restore, while in raw mode.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 impl RawTerminal {
-    /// Takes the terminal of the standard input over, and the signals that would leave it as it is then.
+    /// Switches the terminal on stdin to raw mode, and blocks the signals that would end the process without
+    /// restoring it.
     pub(super) fn take() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -38,7 +39,7 @@ impl RawTerminal {
         let mut raw = before.clone();
         raw.make_raw();
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-        // From here on it is given back, however this ends.
+        // From here on the drop restores the terminal.
         let terminal = Self { signals };
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
         Ok(terminal)
@@ -48,7 +49,7 @@ impl RawTerminal {
         &self.signals
     }
 
-    /// A signal that has come; `None` where it is only the terminal that has another size.
+    /// A received signal; `None` if it is only a change of the window size.
     pub(super) fn take_signal(&self) -> io::Result<Option<i32>> {
         let mut fatal = None;
         while let Some(come) = self.signals.read_signal()? {
@@ -70,12 +71,12 @@ impl Drop for RawTerminal {
 fn give_back() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
-        // Where that fails there is no terminal any more.
+        // If this fails, the terminal is gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }
 }
 
-/// As the other side is told of it; `None` where nobody knows.
+/// The window size as the message for the runtime; `None` if unknown.
 pub(super) fn size() -> Option<String> {
     let shown_on = if io::stdout().is_terminal() { tcgetwinsize(io::stdout()) } else { tcgetwinsize(io::stdin()) };
     let size = shown_on.ok().filter(|size| size.ws_col > 0 && size.ws_row > 0)?;

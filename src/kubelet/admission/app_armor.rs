@@ -1,17 +1,16 @@
-//! Whether the host can confine a pod as it asks for. Pure.
+//! AppArmor support of the host. Pure.
 
 use super::Rejection;
 use crate::types::api::{Pod, Reason, SecurityProfile, SecurityProfileType};
 
-/// What the host says of AppArmor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AppArmor {
     pub(super) is_enabled: bool,
-    /// The names of the profiles that are loaded; `None` if that cannot be told.
+    /// Names of the loaded profiles; `None` if they cannot be read.
     pub(super) profiles: Option<Vec<String>>,
 }
 
-/// Whether anything of the pod is to be confined.
+/// Whether the pod has an AppArmor profile.
 pub(super) fn is_wanted(pod: &Pod) -> bool {
     profiles(pod).any(|profile| profile.kind != Some(SecurityProfileType::Unconfined))
 }
@@ -37,7 +36,7 @@ fn profiles(pod: &Pod) -> impl Iterator<Item = &SecurityProfile> {
     of_pod.chain(contexts.filter_map(|context| context.app_armor_profile.as_ref()))
 }
 
-/// The names in the kernel's list of profiles: `/usr/bin/man (enforce)`.
+/// Profile names in the kernel's list, which has lines such as `/usr/bin/man (enforce)`.
 pub(super) fn loaded(text: &str) -> Vec<String> {
     let names = text.lines().filter_map(|line| line.rsplit_once(" (").map(|(name, _)| name.to_owned()));
     names.collect()
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_pod_that_is_to_be_confined_needs_it() {
+    fn only_pods_with_a_profile_need_app_armor() {
         assert!(!is_wanted(&Pod::default()));
         assert!(!is_wanted(&confined(profile(SecurityProfileType::Unconfined, None))));
         assert!(is_wanted(&confined(profile(SecurityProfileType::RuntimeDefault, None))));
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_of_the_host_must_be_loaded() {
+    fn localhost_profile_must_be_loaded() {
         let message = |pod: &Pod, host: &AppArmor| check(pod, host).err().map(|rejection| rejection.message);
         let default = confined(profile(SecurityProfileType::RuntimeDefault, None));
         let disabled = Some("Cannot enforce AppArmor: AppArmor is not enabled on the host".to_owned());
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_are_read_off_the_kernels_list() {
+    fn loaded_profiles_are_parsed() {
         assert_eq!(loaded("/usr/bin/man (enforce)\nmine (x) (complain)\n\n"), ["/usr/bin/man", "mine (x)"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether there is room for a pod beside the others. Pure.
+//! Whether the node has enough resources for another pod. Pure.
 //!
 //! `fitsRequest` in pkg/scheduler/framework/plugins/noderesources.
 
@@ -9,10 +9,10 @@ use crate::types::api::{
     pod_requests,
 };
 
-/// How many pods there are, as a resource.
+/// The number of pods, as a resource.
 const PODS: &str = "pods";
 
-/// A resource of which there is too little: processors in thousandths, all else as it is.
+/// An insufficient resource; CPU in millicores, everything else in its own unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lack {
     pub(super) resource: String,
@@ -21,16 +21,16 @@ pub(super) struct Lack {
     pub(super) capacity: i64,
 }
 
-/// What all pods together may have; a resource that is not known is not counted.
+/// Allocatable resources; an unknown resource is not checked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     pub(super) resources: ResourceList,
-    /// Resources that somebody has put into the node's object: pods of the cluster are counted against them.
+    /// Extended resources in the Node object, set by others; pods are checked against them.
     pub(super) extended: ResourceList,
     pub(super) pods: i64,
 }
 
-/// What is missing for `pod` to run beside `others`.
+/// The resources missing for `pod` to run beside `others`.
 pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room, is_device: &dyn Fn(&str) -> bool) -> Vec<Lack> {
     let mut lacks = Vec::new();
     let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
@@ -53,7 +53,7 @@ pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room, is_device: &dyn F
     lacks
 }
 
-/// What a pod takes of a resource that another one lacks.
+/// The pod's share of a resource that another pod lacks.
 pub(super) fn takes(pod: &Pod, resource: &str) -> i64 {
     if resource == PODS { 1 } else { amount(&pod_requests(&pod.spec), resource) }
 }
@@ -66,7 +66,7 @@ fn counted(resource: &str, quantity: Quantity) -> i64 {
     if resource == CPU { quantity.milli_value() } else { quantity.value() }
 }
 
-/// `None`: it is not known how much there is. Pages of a size that the machine does not have there are none of.
+/// `None`: unknown. A huge page size that the machine does not have has a capacity of zero.
 fn capacity(room: &Room, resource: &str) -> Option<i64> {
     let known = room.resources.get(resource).or_else(|| room.extended.get(resource));
     let known = known.map(|quantity| counted(resource, *quantity));
@@ -78,7 +78,7 @@ impl Lack {
         Reason::from(["OutOf", &self.resource].concat())
     }
 
-    /// What would have to become free.
+    /// The amount that would have to be freed.
     pub(super) fn missing(&self) -> i64 {
         self.requested.saturating_sub(self.capacity.saturating_sub(self.used))
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_fits_where_what_it_asks_for_is_left() {
+    fn pod_fits_if_its_requests_are_free() {
         check(&pod(&[(CPU, "1"), (MEMORY, "1Gi")]), &[], &[]);
         check(&pod(&[(CPU, "500m")]), &[pod(&[(CPU, "500m")])], &[]);
         check(&pod(&[(CPU, "501m")]), &[pod(&[(CPU, "500m")])], &["cpu: requested: 501, used: 500, capacity: 1000"]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_nothing_needs_a_place_only() {
+    fn pod_without_requests_needs_only_a_pod_slot() {
         let over = [pod(&[(CPU, "5")]), pod(&[])];
         check(&pod(&[]), &over, &[]);
         check(&pod(&[(CPU, "0")]), &over, &[]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_of_a_cluster_are_not_the_nodes_and_pages_of_another_size_are_none() {
+    fn unknown_extended_resource_is_ignored_and_huge_page_size_refused() {
         check(&pod(&[("example.com/gpu", "1")]), &[], &[]);
         let too_many = "example.com/fpga: requested: 2, used: 1, capacity: 2";
         check(&pod(&[("example.com/fpga", "2")]), &[pod(&[("example.com/fpga", "1")])], &[too_many]);
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_the_node_is_not_counted() {
+    fn unknown_capacity_is_not_checked() {
         let unknown = Room { pods: 1, ..Room::default() };
         assert_eq!(lacking(&pod(&[(CPU, "5"), (MEMORY, "5Gi")]), &[], &unknown, &|_| false), []);
     }
 
     #[test]
-    fn the_most_that_a_pod_uses_at_any_time_counts() {
+    fn peak_usage_of_init_and_main_containers_counts() {
         let mut wanted = pod(&[(CPU, "400m")]);
         let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container(&[(CPU, "200m")]) };
         wanted.spec.init_containers = vec![container(&[(CPU, "900m")]), sidecar];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_what_others_would_have_to_give() {
+    fn missing_amount_is_what_must_be_freed() {
         let others = [pod(&[(CPU, "700m")])];
         let others: Vec<&Pod> = others.iter().collect();
         let lacks = lacking(&pod(&[(CPU, "400m")]), &others, &room(), &|_| false);

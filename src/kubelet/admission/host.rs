@@ -1,4 +1,4 @@
-//! What the kernel says of itself.
+//! Kernel version and AppArmor state of the host.
 
 use std::fs;
 
@@ -16,5 +16,5 @@ pub(super) fn app_armor() -> AppArmor {
     AppArmor { is_enabled: enabled.starts_with('Y'), profiles: profiles.ok().map(|text| loaded(&text)) }
 }
 
-/// In Rust's words.
+/// In Rust's spelling.
 pub(super) const MACHINE: &str = std::env::consts::ARCH;

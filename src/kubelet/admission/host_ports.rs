@@ -1,10 +1,10 @@
-//! Whether the ports of the host that a pod wants are free. Pure.
+//! Host port conflicts. Pure.
 //!
 //! `HostPortInfo` in pkg/scheduler/framework.
 
 use crate::types::api::{Pod, Protocol};
 
-/// Some port that `pod` wants is taken by one of `others`.
+/// Whether a host port of `pod` is used by one of `others`.
 pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> bool {
     let taken = || others.iter().copied().flat_map(host_ports);
     host_ports(pod).any(|wanted| taken().any(|taken| wanted.meets(taken)))
@@ -17,10 +17,10 @@ struct HostPort<'a> {
     port: i32,
 }
 
-/// Stands for every address of the host.
+/// All addresses of the host.
 const ANY: &str = "0.0.0.0";
 
-/// Init containers that end give their ports back before anybody could miss them.
+/// Only sidecars among the init containers count: the others end before the pod runs.
 fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
     let ports = pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_taken_for_its_protocol_and_its_address() {
+    fn port_conflicts_by_protocol_and_address() {
         use Protocol::{Sctp, Tcp, Udp};
         for (one, other, expected) in [
             (("", Tcp, 80), ("", Tcp, 80), true),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn of_init_containers_only_sidecars_hold_a_port() {
+    fn only_sidecars_among_init_containers_hold_ports() {
         let mut init = Pod::default();
         init.spec.init_containers = vec![container("", Protocol::Tcp, 80)];
         let main = pod("", Protocol::Tcp, 80);

@@ -1,5 +1,4 @@
-//! Whether this node takes a pod: what it may not do here, or what the node cannot do for it, has it refused before
-//! anything of it is made.
+//! Pod admission: rejects a pod before any of it is created if it may not or cannot run on this node.
 
 mod app_armor;
 mod fit;
@@ -20,27 +19,26 @@ use fit::Room;
 use sysctls::AllowedSysctls;
 use this_node::ThisNode;
 
-/// Why a pod is not taken, in upstream's words.
+/// The reason and message of a rejection, as upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 
-/// What pods are asked for.
 #[derive(Debug)]
 pub(crate) struct Admission {
     sysctls: AllowedSysctls,
     node: ThisNode,
     room: Room,
-    /// As for eviction: static pods may have to end like any other pod.
+    /// Static pods may be preempted and evicted like other pods.
     static_pods_count: bool,
 }
 
 impl Admission {
-    /// `allocatable` is what all pods together may have, and `pods` how many there may be.
+    /// `allocatable`: resources for all pods; `pods`: maximum number of pods.
     pub(crate) fn new(config: &Config, allocatable: &ResourceList, pods: u32) -> Self {
-        // No machine is without a processor and memory: it could not be told.
+        // A zero means that the amount could not be detected: every machine has CPU and memory.
         let is_known = |name: &str, amount: &Quantity| !amount.is_zero() || name.starts_with(HUGE_PAGES_PREFIX);
         let known = allocatable.iter().filter(|(name, amount)| is_known(name, amount));
         let resources = known.map(|(name, amount)| (name, *amount)).collect();
@@ -52,16 +50,15 @@ impl Admission {
         }
     }
 
-    /// The cluster has told what it has of the node.
+    /// Applies the labels, taints and extended resources of the Node object.
     pub(crate) fn in_cluster(&mut self, mut terms: NodeTerms) {
         self.room.extended = std::mem::take(&mut terms.extended);
         self.node.in_cluster(terms);
     }
 
-    /// Whether the pod is taken beside `others`, which are all that have been and have not ended. Gives those that have
-    /// to end for it. `strict_groups` tells whether the runtime can keep to the groups that a pod names, and `given`
-    /// whether the managers of resources have what it asks for. Of resources that plugins tell of (`is_device`) pods have
-    /// their share already.
+    /// Admits the pod beside `others`, which are all pods that have not ended; returns the pods to preempt.
+    /// `strict_groups`: the runtime supports the strict supplemental groups policy. `given`: the result of the
+    /// resource managers. Device plugin resources (`is_device`) are already allocated.
     pub(crate) fn admit(
         &self,
         pod: &Pod,
@@ -81,7 +78,7 @@ impl Admission {
         Ok(victims)
     }
 
-    /// Of what is against a critical pod, that counts first which no other pod's end would mend.
+    /// For a critical pod, a problem that preemption cannot solve takes precedence.
     fn make_room(
         &self,
         pod: &Pod,
@@ -136,7 +133,7 @@ mod tests {
     use crate::types::api::{CPU, Container, ContainerPort, MEMORY, PodSecurityContext};
 
     #[test]
-    fn a_pod_that_needs_its_groups_and_no_others_is_taken_only_where_that_can_be_kept() {
+    fn strict_supplemental_groups_need_runtime_support() {
         let mut pod = Pod::default();
         assert_eq!(check_groups(&pod, false), Ok(()));
         for (policy, expected) in [(SupplementalGroupsPolicy::Merge, true), (SupplementalGroupsPolicy::Strict, false)] {
@@ -164,7 +161,7 @@ mod tests {
         pod
     }
 
-    /// The reason and the message of the refusal; or who has to end.
+    /// The reason and message of the rejection, or the pods to preempt.
     #[track_caller]
     fn check(pod: &Pod, others: &[&Pod], expected: Result<&[&str], (&str, &str)>) {
         let found = admission().admit(pod, others, false, Ok(()), &|_| false);
@@ -180,7 +177,7 @@ mod tests {
     const NAME: (&str, &str) = ("NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name");
 
     #[test]
-    fn a_pod_is_refused_for_the_first_thing_that_is_against_it() {
+    fn pod_is_rejected_for_the_first_failed_check() {
         let other = pod("o", "600m");
         check(&pod("p", "400m"), &[&other], Ok(&[]));
         let full = ("OutOfcpu", "Node didn't have enough resource: cpu, requested: 500, used: 600, capacity: 1000");
@@ -196,21 +193,21 @@ mod tests {
     }
 
     #[test]
-    fn two_pods_do_not_have_one_port_of_the_host() {
+    fn two_pods_cannot_share_a_host_port() {
         let mut one = pod("1", "0");
         one.spec.containers[0].ports = vec![ContainerPort { host_port: 80, ..ContainerPort::default() }];
         check(&one, &[&one], Err(PORTS));
     }
 
     #[test]
-    fn others_end_for_a_critical_pod_only_if_nothing_else_is_against_it() {
+    fn preemption_happens_only_if_all_other_checks_pass() {
         let other = pod("o", "600m");
         let mut critical = pod("c", "500m");
         critical.spec.priority = Some(2_000_001_000);
         check(&critical, &[&other], Ok(&["o"]));
         critical.spec.node_selector.insert("none", String::new());
         check(&critical, &[&other], Err(AFFINITY));
-        // All of the node is not enough.
+        // Even the whole node is not enough.
         let mut large = pod("c", "2");
         large.spec.priority = Some(2_000_001_000);
         let message = "Node didn't have enough resource: cpu, requested: 2000, used: 600, capacity: 1000";
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_of_which_the_node_does_not_know_how_much_it_has_refuses_nobody() {
+    fn unknown_resource_rejects_no_pod() {
         let mut wanted = pod("p", "1");
         wanted.spec.containers[0].resources.requests.insert(MEMORY, "1Ti".parse().unwrap());
         check(&wanted, &[], Ok(&[]));

@@ -1,15 +1,15 @@
-//! Which pods make room for a critical one. Pure.
+//! Selects the pods to preempt for a critical pod. Pure.
 //!
-//! `getPodsToPreempt` in pkg/kubelet/preemption: best-effort pods rather than burstable ones, and these rather than
-//! guaranteed ones; of each class those that bring most of what is missing, so that they are few.
+//! `getPodsToPreempt` in pkg/kubelet/preemption: best-effort pods before burstable ones before guaranteed ones;
+//! within a class, those that free most of what is missing, so that few pods are preempted.
 
 use std::cmp::Ordering;
 
 use super::fit::{Lack, takes};
 use crate::types::api::{CPU, MEMORY, Pod, PodUid, QosClass, qos_class};
 
-/// The pods that have to end for `pod` to fit; `None` if that would not be enough. Upstream counts every static pod as
-/// critical; with `static_pods_count` its priority decides.
+/// The pods to preempt so that `pod` fits; `None` if even all would not be enough. Upstream counts every static pod
+/// as critical; with `static_pods_count` its priority decides.
 pub(super) fn victims(pod: &Pod, others: &[&Pod], lacks: &[Lack], static_pods_count: bool) -> Option<Vec<PodUid>> {
     let missing: Vec<Missing<'_>> =
         lacks.iter().map(|lack| Missing { resource: &lack.resource, amount: lack.missing() }).collect();
@@ -28,14 +28,14 @@ pub(super) fn victims(pod: &Pod, others: &[&Pod], lacks: &[Lack], static_pods_co
     Some(chosen.into_iter().map(|pod| pod.metadata.uid.clone()).collect())
 }
 
-/// `Preemptable` in pkg/kubelet/types: one that is not critical, or one of lower priority where both have one.
+/// `Preemptable` in pkg/kubelet/types: the other pod is not critical, or has a lower priority.
 fn is_preemptable(pod: &Pod, other: &Pod, static_pods_count: bool) -> bool {
     let is_critical = |pod: &Pod| pod.is_spared(static_pods_count);
     let is_lower = || pod.spec.priority.zip(other.spec.priority).is_some_and(|(own, other)| own > other);
     (is_critical(pod) && !is_critical(other)) || is_lower()
 }
 
-/// How much of a resource has still to become free.
+/// How much of a resource still has to be freed.
 #[derive(Clone, Copy, Debug)]
 struct Missing<'a> {
     resource: &'a str,
@@ -50,7 +50,7 @@ fn without<'a>(missing: &[Missing<'a>], pods: &[&Pod]) -> Vec<Missing<'a>> {
     left.filter(|missing| missing.amount > 0).collect()
 }
 
-/// Takes pods, each time the one that leaves least missing, until nothing is.
+/// Repeatedly takes the pod that leaves least missing, until nothing is missing.
 fn nearest<'p>(mut pods: Vec<&'p Pod>, mut missing: Vec<Missing<'_>>) -> Option<Vec<&'p Pod>> {
     let mut chosen = Vec::new();
     while !missing.is_empty() {
@@ -66,8 +66,8 @@ fn nearest<'p>(mut pods: Vec<&'p Pod>, mut missing: Vec<Missing<'_>>) -> Option<
     Some(chosen)
 }
 
-/// How far a pod is from giving all that is missing: each resource weighs the same, whatever its unit.
-#[expect(clippy::cast_precision_loss, reason = "a measure to compare by")]
+/// How far a pod is from freeing everything missing; each resource has the same weight whatever its unit.
+#[expect(clippy::cast_precision_loss, reason = "only compared")]
 fn distance(pod: &Pod, missing: &[Missing<'_>]) -> f64 {
     let shares = missing.iter().map(|missing| {
         let left = missing.amount.saturating_sub(takes(pod, missing.resource)).max(0);
@@ -90,7 +90,7 @@ mod tests {
         [(CPU, cpu), (MEMORY, memory)].into_iter().map(|(name, value)| (name, value.parse().unwrap())).collect()
     }
 
-    /// `class` is the first letter of its name.
+    /// `class` is the first letter of the QoS class.
     fn pod(uid: &str, priority: Option<i32>, class: char, cpu: &str, memory: &str) -> Pod {
         let mut container = Container::default();
         if class != 'e' {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn few_pods_of_the_lower_classes_make_room() {
+    fn few_pods_of_the_lowest_classes_are_preempted() {
         let others = [
             pod("g", None, 'g', "1", "1Gi"),
             pod("b-large", None, 'b', "1", "1Gi"),
@@ -133,14 +133,15 @@ mod tests {
         check(&critical(), &others, &[lack(CPU, 400)], Some(&["b-small"]));
         check(&critical(), &others, &[lack(CPU, 900)], Some(&["b-large"]));
         check(&critical(), &others, &[lack(CPU, 1100)], Some(&["b-large", "b-tiny"]));
-        // All burstable pods would not be enough: a guaranteed one goes, and then no more burstable ones than it takes.
+        // All burstable pods are not enough: a guaranteed one is taken, and then only the burstable ones still
+        // needed.
         check(&critical(), &others, &[lack(CPU, 2000)], Some(&["g", "b-large"]));
         check(&critical(), &others, &[lack(CPU, 3000)], None);
         check(&critical(), &others, &[lack(CPU, 300), lack(MEMORY, 1 << 30)], Some(&["b-large"]));
     }
 
     #[test]
-    fn a_place_for_one_more_pod_is_given_by_a_best_effort_pod() {
+    fn pod_slot_is_freed_by_a_best_effort_pod() {
         let others = [pod("b", None, 'b', "100m", "1Mi"), pod("e", None, 'e', "", "")];
         check(&critical(), &others, &[lack("pods", 1)], Some(&["e"]));
         check(&critical(), &others, &[lack("pods", 2)], Some(&["b", "e"]));
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_ends_for_a_critical_one_or_for_one_of_higher_priority() {
+    fn pod_is_preempted_for_a_critical_or_higher_priority_one() {
         let others = |priority| [pod("o", priority, 'b', "1", "1Gi")];
         let lacks = [lack(CPU, 1)];
         check(&critical(), &others(Some(2_000_000_000)), &lacks, None);
@@ -156,14 +157,14 @@ mod tests {
         check(&pod("p", Some(5), 'b', "1", "1Gi"), &others(Some(4)), &lacks, Some(&["o"]));
         check(&pod("p", Some(5), 'b', "1", "1Gi"), &others(Some(5)), &lacks, None);
         check(&pod("p", Some(5), 'b', "1", "1Gi"), &others(None), &lacks, None);
-        // A static pod is critical whatever its priority: another one ends for it only where both have one.
+        // A static pod is critical whatever its priority: it is preempted only if both have a priority.
         let mut of_file = pod("p", None, 'b', "1", "1Gi");
         of_file.metadata.annotations.insert("kubernetes.io/config.source", "file".to_owned());
         check(&of_file, &others(None), &lacks, Some(&["o"]));
         let mut other = others(None);
         other[0].metadata.annotations.insert("kubernetes.io/config.source", "file".to_owned());
         check(&of_file, &other, &lacks, None);
-        // Where static pods count, only those of a system priority are critical.
+        // With `static_pods_count`, only system priorities are critical.
         let of_system = Pod { spec: critical().spec, ..of_file.clone() };
         for (pod, expected) in [(&of_system, Some(vec!["o".into()])), (&of_file, None)] {
             assert_eq!(victims(pod, &[&other[0]], &lacks, true), expected);

@@ -1,14 +1,13 @@
-//! Whether a node that is short of something takes one more pod. Pure.
+//! Admission under node pressure. Pure.
 
 use super::Rejection;
 use crate::state::pods::Pressure;
 use crate::types::api::{Pod, QosClass, Reason, TaintEffect, Toleration, qos_class};
 use crate::types::sorted::SortedSet;
 
-/// The taint of a node under memory pressure.
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 
-/// `spared` are pods that are not to be ended for the node's sake either.
+/// `spared`: a pod that is exempt from eviction as well.
 pub(crate) fn check_pressure(pod: &Pod, held: &SortedSet<Pressure>, spared: bool) -> Result<(), Rejection> {
     if held.is_empty() || spared {
         return Ok(());
@@ -55,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn short_of_memory_a_node_refuses_only_who_asks_for_nothing_and_tolerates_nothing() {
+    fn memory_pressure_rejects_only_intolerant_best_effort_pods() {
         let memory = "The node had condition: [MemoryPressure]. ";
         check(&pod(false, Vec::new()), &[], None);
         check(&pod(false, Vec::new()), &[Pressure::Memory], Some(memory));
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn short_of_anything_else_it_refuses_all() {
+    fn other_pressure_rejects_all_pods() {
         let disk = "The node had condition: [DiskPressure]. ";
         check(&pod(true, Vec::new()), &[Pressure::Disk], Some(disk));
         let both = "The node had condition: [DiskPressure MemoryPressure]. ";

@@ -1,11 +1,11 @@
-//! The kernel parameters that pods may set. Pure.
+//! The sysctl allowlist. Pure.
 
 use std::fmt;
 
 use super::Rejection;
 use crate::types::api::{KernelVersion, Pod, Reason, SysctlNamespace, dotted_sysctl, is_safe_sysctl};
 
-/// The safe ones, and those that the configuration adds: names, and beginnings of names that end in `*`.
+/// Safe sysctls and those from the configuration: names, and prefixes ending in `*`.
 #[derive(Clone, Debug)]
 pub(super) struct AllowedSysctls {
     unsafe_ones: Vec<String>,
@@ -46,12 +46,12 @@ impl AllowedSysctls {
     }
 }
 
-/// Why a pod may not have a sysctl.
+/// Why a pod may not set a sysctl.
 enum Forbidden<'n> {
     NotListed {
         name: &'n str,
     },
-    /// It would be the host's own value.
+    /// The pod shares the namespace, so the sysctl would change the host.
     OfHost {
         name: &'n str,
         namespace: SysctlNamespace,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn safe_ones_are_taken_and_others_only_where_the_node_allows_them() {
+    fn unsafe_sysctls_need_the_nodes_permission() {
         let pod = pod(&["kernel.shm_rmid_forced", "net/core/somaxconn", "kernel.msgmax"]);
         let forbidden = "forbidden sysctl: \"net.core.somaxconn\" not allowlisted";
         check(&[], &pod, Some(forbidden));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_sets_nothing_of_a_namespace_that_it_shares_with_the_host() {
+    fn sysctl_of_a_host_namespace_is_refused() {
         let mut net = pod(&["net.ipv4.tcp_syncookies"]);
         net.spec.host_ipc = true;
         check(&[], &net, None);

@@ -1,10 +1,10 @@
-//! Whether a pod is meant for this node: by its operating system, by the node's name and labels. Pure.
+//! Whether a pod is meant for this node: OS, node name, selector, taints. Pure.
 
 use super::Rejection;
 use crate::state::pods::NodeTerms;
 use crate::types::api::{Map, Pod, Reason, Taint, TaintEffect};
 
-/// What pods may ask of a node.
+/// The node's name, labels and taints.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThisNode {
     name: String,
@@ -16,8 +16,7 @@ const OS_LABEL: &str = "kubernetes.io/os";
 const OS: &str = "linux";
 
 impl ThisNode {
-    /// With the labels that every node has, and those that it was given, which may stand in their place. `machine` is
-    /// the architecture in Rust's words.
+    /// The default labels, overridden by the configured ones. `machine` is the architecture in Rust's spelling.
     pub(super) fn new(name: &str, machine: &'static str, given: &Map<String>) -> Self {
         let (host, arch) = ("kubernetes.io/hostname", go_architecture(machine));
         let own = [(host, name), (OS_LABEL, OS), ("kubernetes.io/arch", arch)];
@@ -25,18 +24,18 @@ impl ThisNode {
         let own = own.into_iter().chain(old);
         let all = own.chain(given.iter().map(|(key, value)| (key, value.as_str())));
         let mut labels: Map<String> = all.map(|(key, value)| (key, value.to_owned())).collect();
-        // No word makes it another system.
+        // The OS label cannot be overridden.
         labels.insert(OS_LABEL, OS.to_owned());
         Self { name: name.to_owned(), labels, taints: Vec::new() }
     }
 
-    /// What the cluster has of the node counts, whoever gave it.
+    /// Replaces labels and taints by those of the Node object.
     pub(super) fn in_cluster(&mut self, NodeTerms { labels, taints, .. }: NodeTerms) {
         self.labels = labels;
         self.taints = taints;
     }
 
-    /// Nothing that becomes free could help a pod that is for another system.
+    /// Freed resources cannot help a pod for another OS.
     pub(super) fn check_os(&self, pod: &Pod) -> Result<(), Rejection> {
         let refused = |reason, message: &str| Err(Rejection { reason, message: message.to_owned() });
         if pod.metadata.labels.get(OS_LABEL).is_some_and(|os| os != OS) {
@@ -50,7 +49,7 @@ impl ThisNode {
         Ok(())
     }
 
-    /// The selector, and the affinity that is required.
+    /// Node selector and required node affinity.
     pub(super) fn is_selected(&self, pod: &Pod) -> bool {
         let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let required = affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
@@ -58,7 +57,7 @@ impl ThisNode {
             && required.is_none_or(|selector| selector.selects(&self.name, &self.labels))
     }
 
-    /// Only a taint that ends pods keeps one away that was placed here; the node's own pods it does not concern.
+    /// Only NoExecute taints are checked here. Static pods are exempt.
     pub(super) fn is_tolerated(&self, pod: &Pod) -> bool {
         let no_execute = TaintEffect::NoExecute.as_str();
         let mut taints = self.taints.iter().filter(|taint| taint.effect == no_execute);
@@ -72,7 +71,7 @@ impl ThisNode {
     }
 }
 
-/// The label's word for an architecture, which is Go's.
+/// The architecture in Go's spelling, as the label has it.
 fn go_architecture(machine: &'static str) -> &'static str {
     match machine {
         "aarch64" => "arm64",
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_selected_by_all_of_the_labels() {
+    fn node_selector_must_match_all_labels() {
         for (selector, expected) in [
             (json!({}), true),
             (json!({"zone": "a"}), true),
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_has_of_the_node_counts() {
+    fn labels_of_the_node_object_are_used() {
         let mut node = node();
         let labels: Map<String> = [("zone", "c".to_owned()), ("disk", "ssd".to_owned())].into_iter().collect();
         node.in_cluster(NodeTerms { labels, ..NodeTerms::default() });
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_ends_pods_keeps_those_away_that_do_not_tolerate_it() {
+    fn untolerated_no_execute_taint_rejects_the_pod() {
         let taint = |value: &str, effect: &'static str| Taint {
             key: "broken".to_owned(),
             value: value.to_owned(),
@@ -150,12 +149,12 @@ mod tests {
             let mut pod = pod(json!({"tolerations": tolerations}));
             assert_eq!(node.is_tolerated(&pod), expected, "{tolerations}");
             pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());
-            assert!(node.is_tolerated(&pod), "the node's own pods stay");
+            assert!(node.is_tolerated(&pod), "static pods are exempt");
         }
     }
 
     #[test]
-    fn a_selector_and_the_required_affinity_must_both_hold() {
+    fn selector_and_required_affinity_must_both_match() {
         let with = |zone: &str, name: &str| {
             let field = json!({"key": "metadata.name", "operator": "In", "values": [name]});
             let required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
@@ -163,12 +162,12 @@ mod tests {
             node().is_selected(&pod(json!({"nodeSelector": {"zone": zone}, "affinity": affinity})))
         };
         assert_eq!([with("a", "node1"), with("a", "node2"), with("b", "node1")], [true, false, false]);
-        // What is only preferred, and which pods are to be near, is the scheduler's business.
+        // Preferred affinity and pod affinity are only for the scheduler.
         assert!(node().is_selected(&pod(json!({"affinity": {"podAffinity": {"x": 1}, "nodeAffinity": {}}}))));
     }
 
     #[test]
-    fn a_pod_for_another_node_or_system_is_told_from_one_for_this() {
+    fn pod_for_another_node_or_os_is_rejected() {
         assert!(node().is_named(&pod(json!({}))) && node().is_named(&pod(json!({"nodeName": "node1"}))));
         assert!(!node().is_named(&pod(json!({"nodeName": "node2"}))));
         let reason = |pod: &Pod| node().check_os(pod).err().map(|rejection| rejection.reason);

@@ -1,10 +1,10 @@
-//! What is known of the node's certificates, for who asks.
+//! State of the node's certificates, for metrics and the status command.
 
 use std::cell::RefCell;
 
 use super::rotation::{Seconds, Standing};
 
-/// An entry for each of the node's certificates that is looked after.
+/// One entry for each certificate that the kubelet manages.
 #[derive(Debug, Default)]
 pub(crate) struct CertificateStatuses {
     client: RefCell<Option<CertificateEntry>>,
@@ -13,16 +13,15 @@ pub(crate) struct CertificateStatuses {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CertificateEntry {
-    /// `None`: there is none.
+    /// `None`: there is no certificate.
     pub(crate) not_after: Option<Seconds>,
     pub(crate) standing: Option<Standing>,
-    /// Why there is none, or none that is newer; one line.
+    /// Why there is no certificate, or no newer one; one line.
     pub(crate) fault: Option<String>,
-    /// How often a newer one was not to be had.
+    /// Number of failed renewals.
     pub(crate) failures: u64,
 }
 
-/// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Client,
@@ -48,7 +47,7 @@ impl CertificateStatuses {
         self.cell(which).borrow().clone().unwrap_or_default()
     }
 
-    /// Failures are counted here alone.
+    /// Keeps the failure count, which only `failed` changes.
     pub(crate) fn note(&self, which: Which, entry: CertificateEntry) {
         let mut cell = self.cell(which).borrow_mut();
         let failures = cell.as_ref().map_or(0, |before| before.failures);

@@ -1,4 +1,4 @@
-//! Keeps the certificate that the node shows to the API server: the first one, and each one after it.
+//! Obtains and rotates the client certificate for the API server.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -25,21 +25,20 @@ use crate::platform::rt;
 use crate::protocol::x509::Certificate;
 use crate::state::pods::SyncEvent;
 
-/// What it takes to keep a client certificate.
 #[derive(Debug)]
 pub(crate) struct ClientCertificate {
     pub(crate) names: Names,
     pub(crate) places: Places,
-    /// It is replaced before it expires.
+    /// `rotateCertificates`: renew the certificate before it expires.
     pub(crate) rotates: bool,
-    /// Speaks with what the kubeconfig says.
+    /// Uses the credentials of the kubeconfig.
     pub(crate) client: Client,
     pub(crate) dialer: Dialer,
     pub(crate) book: Rc<CertificateStatuses>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
-/// Runs for ever. Whatever fails is told, and tried again.
+/// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ClientCertificate) {
     let teller = Teller::new(Which::Client, Rc::clone(&settings.book), settings.inbox.clone());
     let mut keeper = Keeper {
@@ -61,18 +60,18 @@ struct Keeper {
     settings: ClientCertificate,
     teller: Teller,
     started: Duration,
-    /// What is watched.
+    /// Files that the watch covers.
     files: Vec<PathBuf>,
-    /// What the connection is made with, as it was last looked at.
+    /// The credentials that the connection was last built from.
     mark: Option<Mark>,
-    /// What this process was issued, and when: by a clock that nobody sets.
+    /// The certificate issued to this process, and the uptime at that moment.
     issued: Option<(Certificate, Duration)>,
-    /// How often the server had said, when it was last asked about it, that it does not know who asks.
+    /// The client's count of 401 responses when this was last checked.
     refusals: u64,
     is_stranger: bool,
 }
 
-/// A server that knows the node no more is asked again after this, where there is nothing else to ask with.
+/// Delay before the API server is asked again after a 401, if there are no other credentials to try.
 const STRANGER: Duration = Duration::from_secs(300);
 
 impl Keeper {
@@ -132,7 +131,7 @@ impl Keeper {
         found
     }
 
-    /// What was past when this process began is past for longer by now.
+    /// The floor advances by the time that this process has run.
     fn present(&self, found: &Found) -> Present {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
         let floor = found.floor.saturating_add(Seconds::try_from(counted).unwrap_or_default());
@@ -160,7 +159,7 @@ impl Keeper {
         }
     }
 
-    /// Waits until something is due, or the server says that it does not know this node.
+    /// Waits until `until`, or until the API server rejects the node's credentials.
     async fn rest(&mut self, until: Option<Until>, has_certificate: bool) {
         let client = self.settings.client.clone();
         let refused = async {
@@ -178,7 +177,7 @@ impl Keeper {
             false
         };
         if rt::either(refused, due).await {
-            // Somebody may have been refused with what has been replaced since.
+            // The 401 may have been for credentials that have been replaced since.
             let answer = client.send(&Request::get("/version")).await;
             self.is_stranger = answer.is_err_and(|error| error.is_unauthorized());
             self.refusals = client.unauthorized().changes();
@@ -217,7 +216,7 @@ impl Keeper {
             entry.standing = Some(own.held.standing(present));
         }
         if situation.is_stranger {
-            entry.fault = Some("the API server does not know this certificate any more".to_owned());
+            entry.fault = Some("the API server rejects this certificate".to_owned());
         }
         self.teller.note(entry);
     }

@@ -1,4 +1,4 @@
-//! Asks the cluster for a certificate, and waits until somebody has signed it.
+//! Creates a certificate signing request and waits until it is signed.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,15 +15,14 @@ use crate::platform::rt;
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A certificate as it was asked for.
 #[derive(Debug)]
 pub(super) struct Issued {
     pub(super) pair: Pair,
-    /// The request was made just now. What was asked for before a restart may have been signed long ago.
+    /// The request was created just now. A request from before a restart may have been signed long ago.
     pub(super) is_fresh: bool,
 }
 
-/// A certificate for `names` and `key`. Asking a second time finds the request of the first time.
+/// Returns a certificate for `names` and `key`. A second call with the same key finds the first request.
 pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &Key) -> Result<Issued, AskError> {
     let der = certification_request(key, names).map_err(AskError::Key)?;
     let public_key = key.public_key().map_err(AskError::Key)?;
@@ -33,7 +32,7 @@ pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &
         Err(error) if error.is_already_exists() => false,
         Err(error) => return Err(AskError::Api(error)),
     };
-    log!(info, "certificate asked for", signer = purpose.signer(), request = request.name, new = is_fresh);
+    log!(info, "certificate requested", signer = purpose.signer(), request = request.name, new = is_fresh);
     let issued = match rt::deadline(REQUEST_WAIT, issued(client, &request.name)).await {
         Ok(issued) => issued?,
         Err(rt::Elapsed) => return Err(AskError::NotInTime { name: request.name }),
@@ -42,7 +41,7 @@ pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &
     if names.are_in(&pair.leaf) { Ok(Issued { pair, is_fresh }) } else { Err(AskError::OtherNames) }
 }
 
-/// Waits until the request is signed or refused.
+/// Waits until the request is signed or denied.
 async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
     let (sender, changes) = async_channel::bounded(4);
     let collection = Collection {
@@ -58,7 +57,7 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
             Change::Replaced(mut objects) => objects.pop().unwrap_or(Value::Null),
             Change::Deleted(_) => Value::Null,
             Change::Away(why) => {
-                log!(debug, "signing request cannot be followed", request = name, error = why);
+                log!(debug, "failed to watch certificate signing request", request = name, error = why);
                 continue;
             }
         };
@@ -71,7 +70,7 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
             Outcome::Refused(why) => return Err(AskError::Denied(why)),
         }
     }
-    // The follower ends with its listener only.
+    // The reflector runs as long as its receiver exists.
     std::future::pending().await
 }
 
@@ -87,7 +86,7 @@ pub(super) enum AskError {
         name: String,
     },
     OtherNames,
-    /// It was asked for and signed before, and is old by now.
+    /// The request was signed before a restart, and the certificate is due for renewal.
     Old,
     Pair(PairError),
     Key(KeyError),
@@ -102,12 +101,12 @@ impl AskError {
         }
     }
 
-    /// Other credentials may do better: who asked is not known, may not ask, or did not even get a connection.
+    /// Other credentials may succeed: the client is unknown, forbidden, or could not connect.
     pub(super) fn is_about_who_asks(&self) -> bool {
         matches!(self, Self::Api(_))
     }
 
-    /// The same key would only find the same answer.
+    /// A new request with the same key would get the same result.
     pub(super) fn spends_the_key(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::OtherNames | Self::Old | Self::Pair(_) | Self::Key(_))
     }
@@ -117,17 +116,19 @@ impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = REQUEST_WAIT / 60;
         match self {
-            Self::Api(_) => f.write_str("ask for a certificate"),
+            Self::Api(_) => f.write_str("request a certificate"),
             Self::Denied(why) => f.write_str(why),
             Self::NotInTime { name } => write!(
                 f,
-                "nobody has signed {name} within {} minutes (kubectl certificate approve {name})",
+                "{name} was not signed within {} minutes (kubectl certificate approve {name})",
                 Duration::as_secs(&minutes)
             ),
             Self::Gone { name } => write!(f, "{name} was deleted before it was signed"),
-            Self::OtherNames => f.write_str("expected a certificate for the names asked for, found one for others"),
-            Self::Old => f.write_str("what was asked for before is old by now: asking anew"),
-            Self::Pair(_) => f.write_str("the certificate that was issued"),
+            Self::OtherNames => {
+                f.write_str("expected a certificate for the requested names, found one for other names")
+            }
+            Self::Old => f.write_str("the certificate of the earlier request is due for renewal"),
+            Self::Pair(_) => f.write_str("read the issued certificate"),
             Self::Key(_) => f.write_str("sign the request"),
         }
     }

@@ -1,4 +1,4 @@
-//! One try to get a certificate from the cluster: the key, the request, and what is left of them when it fails.
+//! One attempt to obtain a certificate: the key, the request, and the cleanup after a failure.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::platform::apiserver::Client;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// Asks as each of these clients, until one is not refused; the number of the one that was not.
+/// Tries `clients` in order until one is accepted; also returns the index of that client.
 pub(super) async fn pursue(
     store: &Store,
     purpose: Purpose,
@@ -43,12 +43,11 @@ pub(super) async fn pursue(
     Err(refused.map_or(Fault::Nothing, Fault::Ask))
 }
 
-/// Why there is no new certificate.
 #[derive(Debug)]
 pub(super) enum Fault {
     Ask(AskError),
     Store(StoreError),
-    /// There is nothing to ask with.
+    /// There are no credentials to send a request with.
     Nothing,
 }
 
@@ -67,7 +66,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Ask(error) => ErrorChain(error).fmt(f),
             Self::Store(error) => ErrorChain(error).fmt(f),
-            Self::Nothing => f.write_str("there is nothing to ask with"),
+            Self::Nothing => f.write_str("no credentials to request a certificate with"),
         }
     }
 }

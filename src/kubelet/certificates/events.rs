@@ -1,4 +1,4 @@
-//! Tells what becomes of one of the node's certificates: events, the log, and the book.
+//! Reports certificate renewals and failures as events, log lines and metrics.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub(super) struct Teller {
     which: Which,
     book: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
-    /// In a row.
+    /// Consecutive failures.
     pub(super) failures: u32,
-    /// The last failure that was told of: each one once.
+    /// The last failure that was reported; each one is reported once.
     told: String,
 }
 
@@ -37,7 +37,7 @@ impl Teller {
         self.told.clear();
     }
 
-    /// Beside the certificate that there is; gives how long to wait.
+    /// Reports a failed attempt and returns the back-off.
     pub(super) fn failed(&mut self, fault: &Fault, leaf: Option<&Certificate>, present: Present) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let (which, why) = (self.which.name(), fault.to_string());
@@ -45,9 +45,9 @@ impl Teller {
             Some(leaf) => {
                 let (left, end) = (leaf.not_after.saturating_sub(present.now()), date(leaf.not_after));
                 let (ends, soon) = match nearness(left) {
-                    _ if left < 0 => ("it expired", ""),
-                    Some(soon) => ("it is good until", soon),
-                    None => ("it is good until", ""),
+                    _ if left < 0 => ("current certificate expired", ""),
+                    Some(soon) => ("current certificate valid until", soon),
+                    None => ("current certificate valid until", ""),
                 };
                 format!("no new {which} certificate: {why} ({ends} {end}{soon})")
             }
@@ -62,7 +62,7 @@ impl Teller {
         wait(self.failures, fault.failure(), random)
     }
 
-    /// Notes what is so, and tells of an end. What a try has failed for stays until there is something else.
+    /// Records the state and reports an expiry. The last attempt's failure is kept unless `entry` has another one.
     pub(super) fn note(&self, mut entry: CertificateEntry) {
         let before = self.book.entry(self.which);
         if entry.fault.is_none() && self.failures > 0 {
@@ -75,13 +75,13 @@ impl Teller {
             self.tell(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
         }
         if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {
-            log!(warn, "a certificate of the node", which = self.which.name(), error = fault);
+            log!(warn, "certificate problem", which = self.which.name(), error = fault);
         }
         self.book.note(self.which, entry);
     }
 
     fn tell(&self, kind: EventKind, reason: Reason, message: String) {
-        // Events may be lost, who tells may not stand still.
+        // Events may be dropped; the sender must not block.
         let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
     }
 }

@@ -1,4 +1,4 @@
-//! Looks at what the disk holds of the node's credentials, and mends what was left half done.
+//! Reads the node's credentials from disk and repairs interrupted updates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::protocol::x509::Certificate;
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
-/// Where everything is.
+/// The paths of the node's credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     pub(crate) kubeconfig: PathBuf,
@@ -24,18 +24,17 @@ pub(crate) struct Places {
     pub(crate) store: Store,
 }
 
-/// What was found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) own: FoundOwn,
     pub(super) has_bootstrap: bool,
-    /// What cannot be used, and why; one line each.
+    /// Why credentials cannot be used; one line each.
     pub(super) faults: Vec<String>,
-    /// The newest moment that is certainly past.
+    /// The latest time that is certainly past.
     pub(super) floor: Seconds,
-    /// Everything that a connection is made with. When it differs, there is to be a new one.
+    /// Everything that a connection is built from. When it changes, the client reconnects.
     pub(super) mark: Mark,
-    /// Whose changes matter.
+    /// The files to watch.
     pub(super) files: Vec<PathBuf>,
 }
 
@@ -48,12 +47,12 @@ pub(super) enum FoundOwn {
 
 pub(super) type Mark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
 
-/// No kubeconfig or list of authorities is larger.
+/// Size limit of kubeconfigs and CA files.
 const LIMIT: u64 = 1 << 20;
 
 impl Places {
-    /// Reads everything. A kubeconfig that is missing or has nothing good gets the pair of the store, if that is good and
-    /// the cluster is known. Blocks.
+    /// Reads all credentials. Points the kubeconfig to the stored pair if that pair is valid, the cluster is known,
+    /// and the kubeconfig has no better credentials. Blocks.
     pub(super) fn look(&self, names: &Names, clock: Seconds) -> Found {
         let mut faults = Vec::new();
         let stored = self.store.current().unwrap_or_else(|error| {
@@ -69,7 +68,7 @@ impl Places {
                 if seen.is_worse_than(stored, names, present) {
                     faults.clear();
                     faults.extend(self.write_kubeconfig(cluster).err().map(|error| ErrorChain(&error).to_string()));
-                    log!(info, "kubeconfig points to the certificate on the disk", file = self.kubeconfig.display());
+                    log!(info, "kubeconfig now points to the stored certificate", file = self.kubeconfig.display());
                     seen = self.kubeconfig(&mut faults);
                 }
             }
@@ -92,7 +91,7 @@ impl Places {
         }
     }
 
-    /// Puts a pair in force, and has the kubeconfig point to it. Blocks.
+    /// Stores the pair as the current one and points the kubeconfig to it. Blocks.
     pub(super) fn put(&self, pair: &Pair, from_bootstrap: bool, moment: Seconds) -> Result<(), StoreError> {
         self.store.put(pair, Time::from_unix_nanos(moment.saturating_mul(1_000_000_000)))?;
         let kubeconfig = read_kubeconfig(&self.kubeconfig, &mut Vec::new());
@@ -113,7 +112,7 @@ impl Places {
     fn write_kubeconfig(&self, cluster: &Kubeconfig) -> Result<(), StoreError> {
         let text = kubeconfig::of_pair(cluster, &self.store.current_path());
         let path = &self.kubeconfig;
-        // What is broken may be all that somebody has of it.
+        // A kubeconfig that cannot be read is kept aside: it may be the user's only copy.
         if path.exists() && read_kubeconfig(path, &mut Vec::new()).is_none() {
             let _ = set_aside(path);
         }
@@ -160,7 +159,7 @@ impl Places {
     }
 }
 
-/// The node that a kubeconfig speaks as. Blocks.
+/// The node name in the kubeconfig's client certificate. Blocks.
 pub(crate) fn node_of_kubeconfig(path: &Path) -> Option<String> {
     let kubeconfig = read_kubeconfig(path, &mut Vec::new())?;
     let text = match kubeconfig.certificate?.0 {
@@ -171,7 +170,7 @@ pub(crate) fn node_of_kubeconfig(path: &Path) -> Option<String> {
     certificate.common_name.strip_prefix("system:node:").map(str::to_owned)
 }
 
-/// What a kubeconfig comes to.
+/// The content of the kubeconfig, and its pair if that can be read.
 #[derive(Debug, Default)]
 struct Seen {
     kubeconfig: Option<Kubeconfig>,
@@ -184,7 +183,7 @@ impl Seen {
         self.kubeconfig.as_ref().is_some_and(|kubeconfig| kubeconfig.token.is_some())
     }
 
-    /// Whether the pair of the store does better than what the kubeconfig has.
+    /// The stored pair is better than the kubeconfig's credentials.
     fn is_worse_than(&self, stored: &Pair, names: &Names, present: Present) -> bool {
         let is_good = |pair: &Pair| {
             names.are_in(&pair.leaf) && Held::new(&pair.leaf, None).standing(present) != Standing::Expired
@@ -194,13 +193,13 @@ impl Seen {
     }
 }
 
-/// The newest of what certainly lies in the past: these certificates were made, and so was this program.
+/// The latest time that is certainly past: when these certificates were issued and this program was built.
 pub(super) fn floor(certificates: [Option<&Certificate>; 2], authority: Option<&[u8]>) -> Seconds {
     let made = certificates.into_iter().flatten().map(|certificate| certificate.not_before);
     made.chain(authority.and_then(newest)).chain(clock::built()).max().unwrap_or(0)
 }
 
-/// A kubeconfig that is there and can be read. What is not there is no fault.
+/// Reads the kubeconfig. A missing file is not a fault.
 fn read_kubeconfig(path: &Path, faults: &mut Vec<String>) -> Option<Kubeconfig> {
     if !fs::exists(path).unwrap_or(true) {
         return None;
@@ -219,7 +218,7 @@ fn authority_of(kubeconfig: &Kubeconfig) -> Option<Vec<u8>> {
     }
 }
 
-/// When the newest of these certificates was made.
+/// The latest `notBefore` of these certificates.
 fn newest(pem: &[u8]) -> Option<Seconds> {
     let read = pem::certificates(pem).ok()?;
     read.iter().filter_map(|der| Certificate::read(der).ok()).map(|certificate| certificate.not_before).max()

@@ -1,4 +1,4 @@
-//! The node's private keys: made, read, and used to sign what asks for a certificate.
+//! The node's private keys: generation, reading, signing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustls::sign::{Signer, SigningKey};
 
 use crate::protocol::pem::{self, NoPem};
 
-/// A private key. Nothing of it is ever shown.
+/// A private key. `Debug` shows nothing of it.
 #[derive(Clone)]
 pub(crate) struct Key {
     pem: Arc<str>,
@@ -20,14 +20,14 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// A new one, on the curve P-256 as upstream's are.
+    /// A new ECDSA P-256 key, like upstream's.
     pub(crate) fn generate() -> Result<Self, KeyError> {
         let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
         let made = made.map_err(|_| KeyError::NoRandomness)?;
         Self::new(PrivatePkcs8KeyDer::from(made.as_ref()).into(), pem::encode(pem::PRIVATE_KEY, made.as_ref()))
     }
 
-    /// The first key in a text, of any kind that TLS knows.
+    /// The first key in `text`, of any type that TLS supports.
     pub(crate) fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
         let der = pem::private_key(text).map_err(KeyError::Pem)?;
         let label = match &der {
@@ -44,7 +44,6 @@ impl Key {
         Ok(Self { pem: text.into(), signing })
     }
 
-    /// The key as text, for its file.
     pub(super) fn to_pem(&self) -> &str {
         &self.pem
     }
@@ -53,7 +52,7 @@ impl Key {
         Arc::clone(&self.signing)
     }
 
-    /// The DER of the public key with its algorithm (SubjectPublicKeyInfo).
+    /// The DER of the SubjectPublicKeyInfo.
     pub(crate) fn public_key(&self) -> Result<Vec<u8>, KeyError> {
         self.signing.public_key().map(|key| key.to_vec()).ok_or(KeyError::Unknown)
     }
@@ -62,7 +61,7 @@ impl Key {
         self.signing.choose_scheme(&[SignatureScheme::RSA_PKCS1_SHA256]).is_some()
     }
 
-    /// The content of the AlgorithmIdentifier of its signatures.
+    /// The content of the AlgorithmIdentifier of the signatures.
     pub(super) fn algorithm(&self) -> Result<&'static [u8], KeyError> {
         let scheme = self.signer()?.scheme();
         let chosen = ALGORITHMS.iter().find(|(known, _)| *known == scheme);
@@ -79,7 +78,7 @@ impl Key {
     }
 }
 
-/// The schemes of signatures in certificates.
+/// The signature schemes used in certificates.
 static ALGORITHMS: [(SignatureScheme, AlgorithmIdentifier); 4] = [
     (SignatureScheme::ECDSA_NISTP256_SHA256, alg_id::ECDSA_SHA256),
     (SignatureScheme::ECDSA_NISTP384_SHA384, alg_id::ECDSA_SHA384),
@@ -96,9 +95,9 @@ impl fmt::Debug for Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyError {
     Pem(NoPem),
-    /// Of no kind that TLS has a use for.
+    /// Not a type that TLS supports.
     Unknown,
-    /// The kernel gives no random numbers.
+    /// The kernel's random number generator failed.
     NoRandomness,
 }
 
@@ -109,7 +108,7 @@ impl fmt::Display for KeyError {
             Self::Unknown => {
                 f.write_str("expected an ECDSA (P-256, P-384), RSA or Ed25519 key, found another or a damaged one")
             }
-            Self::NoRandomness => f.write_str("no random numbers for a key or a signature"),
+            Self::NoRandomness => f.write_str("failed to get random numbers"),
         }
     }
 }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_key_is_another_one_and_is_read_from_its_text_again() {
+    fn generated_key_survives_a_pem_round_trip() {
         let (one, other) = (Key::generate().unwrap(), Key::generate().unwrap());
         assert_ne!(one.public_key(), other.public_key());
         let again = Key::from_pem(one.to_pem().as_bytes()).unwrap();
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_as_upstream_writes_it_is_taken_and_kept_as_it_is() {
+    fn upstream_key_is_read_and_kept_unchanged() {
         let text = include_str!("../../../tests/data/certificates/leaf.key");
         let key = Key::from_pem(text.as_bytes()).unwrap();
         assert_eq!(key.to_pem(), text);
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_key_is_shown() {
+    fn debug_and_errors_show_no_key_material() {
         let key = Key::generate().unwrap();
         assert_eq!(format!("{key:?}"), "Key");
         let damaged = pem::encode(pem::PRIVATE_KEY, b"damaged");

@@ -1,4 +1,4 @@
-//! The kubeconfig that a node's own credentials get, as upstream writes it; and the one that it begins with. Pure.
+//! Writes the kubeconfigs of the node's own credentials and of the bootstrap token. Pure.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use serde_json::{Map, Value, json};
 use crate::platform::apiserver::{Kubeconfig, Pem};
 use crate::types::api::{Bytes, to_yaml};
 
-/// The text of a kubeconfig for the cluster of `cluster`, with certificate and key in the file `pair`.
+/// A kubeconfig for `cluster` that takes certificate and key from the file `pair`.
 pub(super) fn of_pair(cluster: &Kubeconfig, pair: &Path) -> String {
     let pair = pair.to_string_lossy();
     let user = json!({ "client-certificate": pair, "client-key": pair });
-    // The names that client-go's own bootstrap gives (`writeKubeconfigFromBootstrapping`).
+    // The names from client-go's `writeKubeconfigFromBootstrapping`.
     text(cluster, &Naming { cluster: "default-cluster", user: "default-auth", context: "default-context" }, user)
 }
 
-/// The text of a kubeconfig with a bootstrap token, as kubeadm writes it.
+/// A kubeconfig with a bootstrap token, as kubeadm writes it.
 pub(crate) fn of_token(cluster: &Kubeconfig, token: &str) -> String {
     let naming = Naming {
         cluster: "kubernetes",
@@ -25,7 +25,7 @@ pub(crate) fn of_token(cluster: &Kubeconfig, token: &str) -> String {
     text(cluster, &naming, json!({ "token": token }))
 }
 
-/// What is called how.
+/// Names of the entries in a kubeconfig.
 struct Naming {
     cluster: &'static str,
     user: &'static str,
@@ -47,7 +47,7 @@ fn text(from: &Kubeconfig, naming: &Naming, user: Value) -> String {
     if from.insecure {
         cluster.insert("insecure-skip-tls-verify".to_owned(), true.into());
     }
-    // What upstream forgets here: without them the server may not be found, or not be believed.
+    // Upstream drops these fields here. Without them the server may be unreachable or fail verification.
     for (field, value) in [("tls-server-name", &from.server_name), ("proxy-url", &from.proxy)] {
         if let Some(value) = value {
             cluster.insert(field.to_owned(), value.clone().into());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_own_kubeconfig_reads_as_upstreams_does() {
+    fn kubeconfig_matches_upstreams() {
         let text = of_pair(&cluster(), Path::new("/var/lib/kubelet/pki/kubelet-client-current.pem"));
         let expected = "\
 apiVersion: v1
@@ -111,7 +111,7 @@ users:
     }
 
     #[test]
-    fn everything_about_the_cluster_goes_with_it() {
+    fn all_cluster_fields_are_kept() {
         let from = Kubeconfig {
             authority: Some(Pem::File("/etc/kubernetes/pki/ca.crt".into())),
             server_name: Some("api".to_owned()),
@@ -126,7 +126,7 @@ users:
     }
 
     #[test]
-    fn the_first_kubeconfig_has_the_token() {
+    fn bootstrap_kubeconfig_has_the_token() {
         let read = Kubeconfig::read(of_token(&cluster(), "secret").as_bytes(), Path::new("/")).unwrap();
         assert_eq!(read, cluster());
     }

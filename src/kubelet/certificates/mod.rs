@@ -1,7 +1,8 @@
-//! The node's certificates: as a client of the API server, and as a server of its own.
+//! The node's client and serving certificates.
 //!
-//! Nothing here ends the process or touches a pod. A certificate that has expired, a clock that is wrong, a server that
-//! cannot be reached: the node goes on, says so, and takes up a new certificate as soon as one can be had.
+//! No failure here stops the process or affects a pod. If a certificate has expired, the clock is wrong or the API
+//! server cannot be reached, the node keeps running, reports the problem, and uses a new certificate as soon as it
+//! gets one.
 
 mod certificate_status;
 mod client;

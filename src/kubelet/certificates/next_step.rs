@@ -1,24 +1,23 @@
-//! What is done about the client certificate now. Pure.
+//! Decides what to do about the client certificate. Pure.
 
 use super::rotation::{Credentials, Held, Present, Standing, Until, credentials};
 
-/// All that counts for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Situation {
     pub(super) own: Own,
     pub(super) has_bootstrap: bool,
     /// `rotateCertificates`.
     pub(super) rotates: bool,
-    /// The server has said that it does not know this client, whatever its certificate says.
+    /// The API server rejects this client (401), whatever its certificate says.
     pub(super) is_stranger: bool,
 }
 
-/// As whom the node speaks by itself.
+/// The node's own credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// There is no kubeconfig that can be used.
+    /// There is no usable kubeconfig.
     Nobody,
-    /// By a token, which somebody else looks after.
+    /// A token, which is managed elsewhere.
     Token,
     Certificate(OwnCertificate),
 }
@@ -26,19 +25,19 @@ pub(super) enum Own {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnCertificate {
     pub(super) held: Held,
-    /// It has the node's name and group. A kubeconfig may lend one that has other rights.
+    /// It has the node's name and group. A kubeconfig may have a certificate with other rights.
     pub(super) is_for_node: bool,
-    /// It stands in the kubeconfig itself, as kubeadm writes it at first.
+    /// It is embedded in the kubeconfig, as kubeadm writes it at first.
     pub(super) is_embedded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing, before this moment or a change.
+    /// Nothing to do before this time or a change.
     Rest { until: Option<Until> },
-    /// Nothing can be had: what there is was refused, and there is nothing else.
+    /// The server rejected the credentials, and there are no others.
     Wait,
-    /// Ask for a certificate with each of these, until one is not refused.
+    /// Request a certificate with these credentials, in order, until one is accepted.
     Ask(&'static [Credentials]),
 }
 
@@ -62,10 +61,11 @@ impl Situation {
             (Standing::Due, true) => Step::Ask(&[Credentials::Own]),
             (Standing::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
             (Standing::Good { until }, true) => Step::Rest { until: Some(own.held.wait(until, present)) },
-            // Its end is told, and bootstrap credentials are tried then.
+            // At its expiry the failure is reported and the bootstrap credentials are tried.
             (Standing::Good { .. } | Standing::Due, false) => {
                 let end = own.held.not_after.saturating_add(1);
-                // One that was just issued counts as good after its end too, by a clock that is ahead of the signer's.
+                // A certificate that was just issued counts as good past its end if the clock is ahead of the
+                // signer's.
                 let until = if let Standing::Good { until } = standing { end.max(until) } else { end };
                 Step::Rest { until: Some(own.held.wait(until, present)) }
             }
@@ -107,20 +107,20 @@ mod tests {
     const ASK_BOTH: Step = Step::Ask(&[Credentials::Own, Credentials::Bootstrap]);
 
     #[test]
-    fn a_node_without_credentials_asks_with_those_for_the_beginning_if_it_has_any() {
+    fn node_without_credentials_uses_bootstrap_credentials() {
         check(situation(Own::Nobody), GOOD, ASK_BOOTSTRAP);
         check(Situation { rotates: false, ..situation(Own::Nobody) }, GOOD, ASK_BOOTSTRAP);
         check(Situation { has_bootstrap: false, ..situation(Own::Nobody) }, GOOD, REST);
     }
 
     #[test]
-    fn a_token_is_left_alone() {
+    fn token_is_left_alone() {
         check(situation(Own::Token), GOOD, REST);
         check(Situation { is_stranger: true, ..situation(Own::Token) }, GOOD, REST);
     }
 
     #[test]
-    fn a_certificate_is_replaced_when_it_is_due_and_not_before() {
+    fn certificate_is_replaced_when_due() {
         let own = situation(Own::Certificate(certificate()));
         let step = own.step(Present { clock: GOOD, floor: 0 });
         assert!(matches!(step, Step::Rest { until: Some(Until::Date(until)) } if until > GOOD), "{step:?}");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rotation_only_its_end_matters() {
+    fn without_rotation_only_expiry_matters() {
         let own = Situation { rotates: false, ..situation(Own::Certificate(certificate())) };
         let end = Step::Rest { until: Some(Until::Date(EXPIRED)) };
         check(own, GOOD, end);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_ends_in_the_future_when_the_clock_is_ahead_of_the_signer() {
+    fn rest_ends_in_the_future_when_the_clock_is_ahead() {
         let hour = Certificate { not_before: MADE, not_after: MADE + 3600, ..Certificate::default() };
         for (age, clock) in [(0, MADE + 2 * 3600), (359, MADE + 2 * 3600), (10, MADE + 3601), (400, MADE + 1800)] {
             let held = Held::new(&hour, Some(Duration::from_secs(age)));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_was_only_lent_is_replaced_at_once() {
+    fn certificate_for_another_identity_is_replaced_at_once() {
         for lent in [
             OwnCertificate { is_embedded: true, ..certificate() },
             OwnCertificate { is_for_node: false, ..certificate() },
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_the_server_does_not_know_asks_as_if_expired_and_is_not_kept_from_resting() {
+    fn unknown_node_requests_as_if_expired_and_may_rest() {
         let own = Situation { is_stranger: true, ..situation(Own::Certificate(certificate())) };
         check(own, GOOD, ASK_BOTH);
         check(Situation { rotates: false, ..own }, GOOD, ASK_BOOTSTRAP);

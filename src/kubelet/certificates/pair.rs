@@ -1,4 +1,4 @@
-//! A certificate with the key that it is for. Pure.
+//! A certificate chain with its private key. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,23 +10,22 @@ use super::key::{Key, KeyError};
 use crate::protocol::pem::{self, NoPem};
 use crate::protocol::x509::Certificate;
 
-/// What a connection proves with who this node is.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
-    /// The certificate, and those between it and the authority's.
+    /// The leaf certificate and the intermediates.
     chain: Vec<CertificateDer<'static>>,
-    /// What the first of them says.
+    /// The parsed leaf certificate.
     pub(crate) leaf: Certificate,
     key: Key,
 }
 
 impl Pair {
-    /// Reads both from texts, which may be the same one.
+    /// Reads both from PEM texts, which may be the same text.
     pub(crate) fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, PairError> {
         Self::new(certificates, Key::from_pem(key).map_err(PairError::Key)?)
     }
 
-    /// The certificates of a text, if they are for this key.
+    /// Reads the certificates; fails if they are for another key.
     pub(crate) fn new(certificates: &[u8], key: Key) -> Result<Self, PairError> {
         let chain = pem::certificates(certificates).map_err(PairError::Pem)?;
         let leaf = chain.first().and_then(|leaf| Certificate::read(leaf).ok()).ok_or(PairError::Malformed)?;
@@ -36,7 +35,7 @@ impl Pair {
         Ok(Self { chain, leaf, key })
     }
 
-    /// Both as one text, the certificates first: what stands in the file of a pair.
+    /// Certificates and key in one PEM text, the format of the pair's file.
     pub(super) fn to_pem(&self) -> String {
         self.certificates_pem() + self.key_pem()
     }
@@ -49,7 +48,7 @@ impl Pair {
         self.key.to_pem()
     }
 
-    /// As TLS wants it.
+    /// The form that rustls takes.
     pub(crate) fn certified_key(&self) -> Arc<CertifiedKey> {
         Arc::new(CertifiedKey::new(self.chain.clone(), self.key.signing_key()))
     }
@@ -82,7 +81,7 @@ pub(super) mod tests {
     use crate::kubelet::certificates::pkcs10::{Names, self_signed};
     use crate::types::api::Time;
 
-    /// A pair of this node that is good between two moments, in seconds.
+    /// A pair for this node, valid between two times in seconds.
     pub(crate) fn pair(node: &str, from: i64, until: i64) -> Pair {
         let key = Key::generate().unwrap();
         let moment = |seconds: i64| Time::from_unix_nanos(seconds * 1_000_000_000);
@@ -91,7 +90,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_pair_is_read_from_its_own_text_again() {
+    fn pair_survives_a_pem_round_trip() {
         let pair = pair("a", 0, 1);
         let text = pair.to_pem();
         let again = Pair::from_pem(text.as_bytes(), text.as_bytes()).unwrap();
@@ -99,7 +98,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_pair_that_upstream_has_written_is_taken() {
+    fn upstream_pair_is_read() {
         let certificate = include_bytes!("../../../tests/data/certificates/leaf.crt");
         let key = include_bytes!("../../../tests/data/certificates/leaf.key");
         let pair = Pair::from_pem(certificate, key).unwrap();
@@ -107,7 +106,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_certificate_for_another_key_is_refused() {
+    fn certificate_for_another_key_is_refused() {
         let (one, other) = (pair("a", 0, 1).to_pem(), pair("a", 0, 1).to_pem());
         assert_eq!(Pair::from_pem(one.as_bytes(), other.as_bytes()).unwrap_err(), PairError::OtherKey);
         let certificate = pem::encode(pem::CERTIFICATE, b"no certificate");

@@ -1,4 +1,4 @@
-//! The DER of a request for a certificate (PKCS #10, RFC 2986), and of a certificate that a node makes for itself.
+//! Encodes certification requests (PKCS #10, RFC 2986) and self-signed certificates as DER.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::protocol::der::{bit_string, element, sequence, tag};
 use crate::protocol::x509::{Certificate, DNS_NAME, IP_ADDRESS, encode_time, oid};
 use crate::types::api::Time;
 
-/// For whom a certificate is.
+/// The subject and alternative names of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) common_name: String,
@@ -19,7 +19,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The node as a user of the API.
+    /// The names of a node as an API user.
     pub(crate) fn of_node(node_name: &str) -> Self {
         Self {
             common_name: format!("system:node:{node_name}"),
@@ -28,7 +28,7 @@ impl Names {
         }
     }
 
-    /// Whether a certificate is for all of these. It may be for more.
+    /// Whether `certificate` has all of these names. It may have more.
     pub(crate) fn are_in(&self, certificate: &Certificate) -> bool {
         self.common_name == certificate.common_name
             && self.organizations.iter().all(|name| certificate.organizations.contains(name))
@@ -36,7 +36,7 @@ impl Names {
             && self.ip_addresses.iter().all(|address| certificate.ip_addresses.contains(address))
     }
 
-    /// As a Name, RFC 5280 section 4.1.2.4; the organizations first, as Go writes them.
+    /// The subject as a Name (RFC 5280, section 4.1.2.4); organizations first, as Go writes them.
     fn subject(&self) -> Vec<u8> {
         let organizations: Vec<Vec<u8>> =
             self.organizations.iter().map(|name| attribute(oid::ORGANIZATION, name)).collect();
@@ -49,7 +49,7 @@ impl Names {
         sequence(&[&organizations, &common_name])
     }
 
-    /// The extension subjectAltName, if there are other names.
+    /// The subjectAltName extension; empty without alternative names.
     fn alternatives(&self) -> Vec<u8> {
         let mut names = Vec::new();
         for name in &self.dns_names {
@@ -73,7 +73,7 @@ fn extension(kind: &[u8], value: &[u8]) -> Vec<u8> {
     sequence(&[&element(tag::OID, &[kind]), &element(tag::OCTET_STRING, &[value])])
 }
 
-/// A request for a certificate for these names, signed with the key that it is for.
+/// A request for these names, signed with its own key.
 pub(crate) fn certification_request(key: &Key, names: &Names) -> Result<Vec<u8>, KeyError> {
     let alternatives = names.alternatives();
     let attributes = match alternatives.as_slice() {
@@ -88,11 +88,11 @@ pub(crate) fn certification_request(key: &Key, names: &Names) -> Result<Vec<u8>,
     signed(key, &sequence(&[&version, &names.subject(), &key.public_key()?, &attributes]))
 }
 
-/// A certificate for a server that nobody else vouches for.
+/// A self-signed server certificate.
 pub(crate) fn self_signed(key: &Key, names: &Names, from: Time, until: Time) -> Result<Vec<u8>, KeyError> {
     let mut serial = [0; 16];
     SystemRandom::new().fill(&mut serial).map_err(|_| KeyError::NoRandomness)?;
-    // Positive, and with no leading byte that says nothing.
+    // The serial number must be positive and have no redundant leading byte.
     if let Some(first) = serial.first_mut() {
         *first = *first & 0x3f | 0x40;
     }
@@ -100,7 +100,7 @@ pub(crate) fn self_signed(key: &Key, names: &Names, from: Time, until: Time) -> 
     let algorithm = sequence(&[key.algorithm()?]);
     let validity = sequence(&[&encode_time(&from.to_string()), &encode_time(&until.to_string())]);
     let subject = names.subject();
-    // The first bit: digitalSignature.
+    // Bit 0: digitalSignature.
     let usage = extension(oid::KEY_USAGE, &element(tag::BIT_STRING, &[&[7, 0x80]]));
     let purpose = sequence(&[&element(tag::OID, &[oid::SERVER_AUTH])]);
     let purpose = extension(oid::EXTENDED_KEY_USAGE, &purpose);
@@ -118,7 +118,7 @@ pub(crate) fn self_signed(key: &Key, names: &Names, from: Time, until: Time) -> 
     signed(key, &body)
 }
 
-/// What is signed, with the signature: the common form of requests and certificates.
+/// `body` with its signature: the outer structure of requests and certificates.
 fn signed(key: &Key, body: &[u8]) -> Result<Vec<u8>, KeyError> {
     Ok(sequence(&[body, &sequence(&[key.algorithm()?]), &bit_string(&key.sign(body)?)]))
 }

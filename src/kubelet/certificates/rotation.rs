@@ -1,23 +1,22 @@
-//! When a certificate is replaced, with which credentials it is asked for, and when again after a failure. Pure.
+//! When a certificate is renewed, with which credentials, and the back-off after failures. Pure.
 //!
-//! The moment is an argument, and may be wrong: a board without a clock of its own begins in 1970, and a battery that
-//! fails shows any year. What is certain is that no moment lies before a certificate that is in use was made, so the
-//! moment is never taken to be earlier; and that a certificate that has just been issued is new, whatever the clock
-//! says, so that a clock from the future does not have one after the other replaced.
+//! The clock may be wrong: a board without a real-time clock starts in 1970, and one with a failing battery shows any
+//! year. Two facts hold anyway. The present is never earlier than the issue of a certificate in use, so an earlier
+//! clock is corrected to that time. And a certificate that was just issued is new whatever the clock says, so a clock
+//! in the future does not cause one renewal after another.
 
 use std::time::Duration;
 
 use crate::protocol::x509::Certificate;
 
-/// A moment, in seconds since 1970.
+/// Seconds since 1970.
 pub(crate) type Seconds = i64;
 
-/// The present, as far as it can be told.
+/// The current time, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
-    /// What the clock says.
     pub(crate) clock: Seconds,
-    /// When it certainly is later than: the newest of what is known to have been made before.
+    /// The latest time that is certainly past.
     pub(crate) floor: Seconds,
 }
 
@@ -27,59 +26,58 @@ impl Present {
     }
 }
 
-/// A certificate that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) not_before: Seconds,
     pub(crate) not_after: Seconds,
-    /// How long ago it was issued, where this process asked for it: by a clock that nobody sets.
+    /// Time since this process obtained it, by the monotonic clock; `None` if an earlier process did.
     pub(crate) age: Option<Duration>,
-    /// Which part of its life it is used for, in 65536ths: from 70 to 90 percent, and the same after a restart.
+    /// The part of its lifetime after which it is renewed, in 65536ths: 70 to 90 percent, stable across restarts.
     share: u16,
 }
 
-/// Where a certificate is in its life.
+/// Where a certificate is in its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Good, and to be replaced from this moment on.
+    /// Valid; due for renewal at `until`.
     Good {
         until: Seconds,
     },
-    /// Good, and old enough to be replaced.
+    /// Valid and due for renewal.
     Due,
     Expired,
 }
 
-/// When something is due.
+/// When to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// When the clock shows this.
+    /// When the clock shows this time.
     Date(Seconds),
-    /// After so long: what the clock shows is certainly wrong. When it is set, everything is to be decided anew.
+    /// After this duration: the clock is certainly wrong. When it is set, the decision is made again.
     Span(Duration),
 }
 
-/// Signers date a certificate back, so that clocks which are a little late take it.
+/// Signers backdate certificates for clients whose clocks are behind.
 const BACKDATED: Seconds = 24 * 3600;
 
 impl Held {
-    /// `issued`: how long ago this process got it.
+    /// `issued`: the time since this process obtained it.
     pub(crate) fn new(certificate: &Certificate, issued: Option<Duration>) -> Self {
-        // The key is as good a random number as any: nodes do not all come at once, and each has its own.
+        // The public key serves as the random number: nodes renew at different times, and each node always at the
+        // same.
         let key = certificate.public_key.iter().rev().take(2);
         let random = key.fold(0_u16, |number, byte| number << 8 | u16::from(*byte));
         Self { not_before: certificate.not_before, not_after: certificate.not_after, age: issued, share: share(random) }
     }
 
-    /// Where it is in its life.
     pub(crate) fn standing(&self, present: Present) -> Standing {
         let now = self.moment(present);
         let life = self.not_after.saturating_sub(self.not_before).max(0);
-        // In 128 bits there is room for any life.
+        // 128 bits hold the product for any lifetime.
         let used = (i128::from(life) * i128::from(self.share)) >> 16;
         let until = self.not_before.saturating_add(i64::try_from(used).unwrap_or(life));
-        // What has just been issued is kept for a while, however short its life is or late the clock says it is: signers
-        // date back by some minutes, and clocks differ by some more.
+        // A certificate that was just issued is kept for a while, however short its lifetime and whatever the clock
+        // says: signers backdate by some minutes, and clocks differ.
         let fresh = i64::try_from(self.age.map_or(u64::MAX, |age| age.as_secs())).unwrap_or(i64::MAX);
         if fresh < life / 10 {
             return Standing::Good { until: until.max(now.saturating_add(life / 10 - fresh)) };
@@ -93,7 +91,7 @@ impl Held {
         }
     }
 
-    /// How to wait for a moment of its life: by the clock, or where that is wrong, by counting.
+    /// How to wait for a time in its life: by the clock, or by duration if the clock is wrong.
     pub(crate) fn wait(&self, until: Seconds, present: Present) -> Until {
         let now = self.moment(present);
         if now == present.clock {
@@ -102,7 +100,7 @@ impl Held {
         Until::Span(Duration::from_secs(u64::try_from(until.saturating_sub(now)).unwrap_or_default()))
     }
 
-    /// The present. The one who has issued it knew the time, and since then a clock has counted that nobody sets.
+    /// The current time: if this process obtained it, at least the issue time plus the time counted since.
     fn moment(&self, present: Present) -> Seconds {
         let now = Present { floor: present.floor.max(self.not_before), ..present }.now();
         let Some(age) = self.age else { return now };
@@ -111,31 +109,32 @@ impl Held {
     }
 }
 
-/// How near the end is, for who is told that a newer certificate is not to be had: with each step he is told once more.
+/// The remaining time in words. Each change of the words repeats the report that no newer certificate can be
+/// obtained.
 pub(crate) fn nearness(left: Seconds) -> Option<&'static str> {
     const DAY: Seconds = 24 * 3600;
     let steps = [(1, ", in less than a day"), (7, ", in less than 7 days"), (30, ", in less than 30 days")];
     steps.into_iter().find(|(days, _)| left < days * DAY).map(|(_, words)| words)
 }
 
-/// From 70 to 90 percent, evenly.
+/// 70 to 90 percent, evenly distributed.
 fn share(random: u16) -> u16 {
     const LEAST: u32 = 65536 * 7 / 10;
     const SPAN: u32 = 65536 * 2 / 10;
     u16::try_from(LEAST + ((SPAN * u32::from(random)) >> 16)).unwrap_or(u16::MAX)
 }
 
-/// What a request for a certificate is made with.
+/// The credentials that a signing request is sent with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Credentials {
     Bootstrap,
-    /// The client certificate, or whatever else the kubeconfig has.
+    /// The client certificate, or whatever the kubeconfig has.
     Own,
 }
 
-/// With what to ask, one after the other, as long as they are refused.
+/// The credentials to try, in order, until one is not rejected.
 ///
-/// A certificate that seems to have expired is still tried: the clock may be wrong, and the server alone decides.
+/// A certificate that seems expired is still tried: the clock may be wrong, and only the server decides.
 pub(crate) fn credentials(own: Option<Standing>, has_bootstrap: bool) -> &'static [Credentials] {
     match (own, has_bootstrap) {
         (Some(Standing::Expired), true) => &[Credentials::Own, Credentials::Bootstrap],
@@ -145,18 +144,16 @@ pub(crate) fn credentials(own: Option<Standing>, has_bootstrap: bool) -> &'stati
     }
 }
 
-/// How a request came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nobody answered, or what was answered will pass: a look from time to time costs little.
+    /// No answer, or a transient one. Retrying at intervals is cheap.
     Passing,
-    /// The answer was no. Only another credential or somebody's act changes that.
+    /// Rejected. Only other credentials or an administrator can change that.
     Refused,
 }
 
-/// The wait before the next try: 2 s, doubled up to 32 s (client-go: `rotateCerts`). Who is refused asks less and less,
-/// down to every five minutes: each time is a handshake that somebody pays for. `failures` counts from 1; `random` is
-/// any number, evenly spread.
+/// The back-off: 2 s, doubled up to 32 s (client-go: `rotateCerts`). After rejections it grows to five minutes,
+/// because each attempt costs a handshake. `failures` counts from 1; `random` is uniformly distributed.
 pub(crate) fn wait(failures: u32, failure: Failure, random: u16) -> Duration {
     let doubled = 2_u64.saturating_pow(failures.max(1));
     let most = match failure {
@@ -164,11 +161,11 @@ pub(crate) fn wait(failures: u32, failure: Failure, random: u16) -> Duration {
         Failure::Refused => 300,
     };
     let wait = Duration::from_secs(doubled.min(most));
-    // Up to a tenth more, so that nodes which lost one server do not come back as one.
+    // Up to 10% jitter, so that nodes which lost the same server do not return at once.
     wait + wait.mul_f64(0.1 * f64::from(random) / 65535.0)
 }
 
-/// How long it is waited for the answer to one request (client-go: `certificateWaitTimeout`).
+/// How long to wait for one request to be signed (client-go: `certificateWaitTimeout`).
 pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(15 * 60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The API's CertificateSigningRequest: what is sent, and what has become of it. Pure.
+//! The CertificateSigningRequest object: what is sent, and its outcome. Pure.
 
 use ring::digest;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::pkcs10::Names;
 use crate::protocol::pem;
 use crate::types::api::Bytes;
 
-/// Which of the node's two certificates is asked for.
+/// The two kinds of certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Client,
@@ -22,18 +22,17 @@ impl Purpose {
         }
     }
 
-    /// The usages that these signers want; RSA keys encrypt other keys, too.
+    /// The usages that the signer requires; RSA keys also get key encipherment.
     fn usages(self, is_rsa: bool) -> Vec<&'static str> {
         let own = match self {
             Self::Client => "client auth",
             Self::Serving => "server auth",
         };
-        // In the order that upstream has for the digest of the first request.
+        // The order that upstream uses for the digest in the request's name.
         if is_rsa { vec!["digital signature", own, "key encipherment"] } else { vec!["digital signature", own] }
     }
 }
 
-/// A request as it is sent.
 #[derive(Debug)]
 pub(crate) struct SigningRequest {
     pub(crate) name: String,
@@ -41,8 +40,8 @@ pub(crate) struct SigningRequest {
 }
 
 impl SigningRequest {
-    /// `der` is the request itself, `public_key` the key that it is for. The same key and names give the same name, so
-    /// that who asks a second time finds what he has asked for before.
+    /// `der` is the PKCS #10 request, `public_key` its key. The same key and names give the same name, so that a
+    /// retry finds the earlier request.
     pub(crate) fn new(purpose: Purpose, names: &Names, public_key: &[u8], is_rsa: bool, der: &[u8]) -> Self {
         let usages = purpose.usages(is_rsa);
         let name = name(names, public_key, &usages);
@@ -61,8 +60,8 @@ impl SigningRequest {
     }
 }
 
-/// As upstream names a node's first request: the digest of all that matters in it, each part ended by a `|`, which no
-/// part can have.
+/// The name that upstream gives a node's first request: a digest of its relevant parts, each followed by a `|`, which
+/// no part contains.
 fn name(names: &Names, public_key: &[u8], usages: &[&str]) -> String {
     let mut context = digest::Context::new(&digest::SHA512_256);
     let mut write = |part: &[u8]| {
@@ -73,7 +72,7 @@ fn name(names: &Names, public_key: &[u8], usages: &[&str]) -> String {
     write(names.common_name.as_bytes());
     names.organizations.iter().for_each(|name| write(name.as_bytes()));
     usages.iter().for_each(|usage| write(usage.as_bytes()));
-    // A serving certificate's names, which upstream asks for under names that the server makes up.
+    // Serving names are part of the digest; upstream uses `generateName` for serving requests.
     names.dns_names.iter().for_each(|name| write(name.as_bytes()));
     names.ip_addresses.iter().for_each(|address| write(address.to_string().as_bytes()));
     format!("node-csr-{}", url_safe(context.finish().as_ref()))
@@ -85,18 +84,17 @@ pub(super) fn url_safe(bytes: &[u8]) -> String {
     text.trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-/// What has become of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Pending,
     /// The certificates, in PEM.
     Issued(Vec<u8>),
-    /// Denied or failed; upstream's words.
+    /// Denied or failed, with upstream's message.
     Refused(String),
 }
 
 impl Outcome {
-    /// Reads the object as the API has it.
     pub(crate) fn of(object: &Value) -> Self {
         let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let status = object.get("status").unwrap_or(&Value::Null);
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_asks_for_what_its_signer_signs() {
+    fn request_has_its_signer_and_usages() {
         for (purpose, signer, usage) in [
             (Purpose::Client, "kubernetes.io/kube-apiserver-client-kubelet", "client auth"),
             (Purpose::Serving, "kubernetes.io/kubelet-serving", "server auth"),
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_follows_from_the_key_and_the_names_and_is_one_that_the_api_takes() {
+    fn name_is_valid_and_depends_on_key_and_names() {
         let of = |names: &Names, key: &[u8]| SigningRequest::new(Purpose::Client, names, key, false, b"").name;
         let one = of(&Names::of_node("a"), b"key");
         assert_eq!(one, of(&Names::of_node("a"), b"key"));
@@ -157,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_the_digest_that_upstream_makes() {
-        // base64url of each part, ended by a bar; SHA-512/256 by another program.
+    fn name_is_the_same_digest_as_upstreams() {
+        // base64url of each part, followed by a bar; SHA-512/256 from another program.
         let parts = ["a2V5", "c3lzdGVtOm5vZGU6YQ", "c3lzdGVtOm5vZGVz", "ZGlnaXRhbCBzaWduYXR1cmU", "Y2xpZW50IGF1dGg"];
         let text: String = parts.iter().flat_map(|part| [part, "|"]).collect();
         let digest = digest::digest(&digest::SHA512_256, text.as_bytes());
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_pending_until_it_is_both_approved_and_signed() {
+    fn request_is_pending_until_approved_and_signed() {
         let approved = json!([{"type": "Approved", "reason": "AutoApproved"}]);
         check(json!({}), Outcome::Pending);
         check(Value::Null, Outcome::Pending);
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_denied_or_has_failed_says_why() {
+    fn denied_or_failed_request_has_the_reason() {
         let words = "certificate signing request is denied, reason: No, message: not this node";
         let denied = json!({"type": "Denied", "reason": "No", "message": "not this node"});
         check(json!({"conditions": [denied]}), Outcome::Refused(words.to_owned()));

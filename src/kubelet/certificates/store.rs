@@ -1,12 +1,12 @@
-//! The pairs of certificate and key on the disk, laid out as the upstream kubelet has them.
+//! The stored pairs of certificate and key, in the upstream kubelet's layout.
 //!
 //! ```text
-//! kubelet-client-current.pem -> kubelet-client-2026-01-02-03-04-05.pem    the pair in force
+//! kubelet-client-current.pem -> kubelet-client-2026-01-02-03-04-05.pem    the current pair
 //! kubelet-client.key.tmp                                                  a key that has no certificate yet
 //! ```
 //!
-//! At every moment either the pair before or the new one is in force, also when the power goes. A file that cannot be
-//! read as a pair is set aside (`*.corrupt`), and the newest other one takes its place.
+//! At every moment either the previous or the new pair is current, also after a power failure. A file that cannot be
+//! read as a pair is set aside (`*.corrupt`), and the newest other pair is used.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use crate::platform::host::directories::set_aside;
 use crate::platform::host::file;
 use crate::types::api::Time;
 
-/// The files of one of the node's certificates.
+/// The files of one certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Store {
     prefix: &'static str,
 }
 
-/// A pair has some kilobytes.
+/// Size limit of a pair, which normally has a few kilobytes.
 const LIMIT: u64 = 1 << 20;
 
 impl Store {
@@ -36,38 +36,37 @@ impl Store {
         Self { directory, prefix }
     }
 
-    /// The link to the pair in force.
+    /// The symlink to the current pair.
     pub(crate) fn current_path(&self) -> PathBuf {
         self.directory.join(format!("{}-current.pem", self.prefix))
     }
 
-    /// The pair in force, if there is one.
     pub(crate) fn current(&self) -> Result<Option<Pair>, StoreError> {
         let link = self.current_path();
         match read_pair(&link)? {
             Some(Ok(pair)) => return Ok(Some(pair)),
             Some(Err(fault)) => {
                 let file = fs::canonicalize(&link).unwrap_or_else(|_| link.clone());
-                log!(warn, "certificate cannot be read", file = file.display(), error = fault);
+                log!(warn, "failed to read certificate", file = file.display(), error = fault);
                 set_aside(&file).map_err(|cause| StoreError::io("set aside", &file, cause))?;
             }
             None => {}
         }
-        // What an interrupted change has left behind: the link before it got its name, or files without one.
+        // Left by an interrupted update: the symlink before its rename, or files without a symlink.
         for file in self.others()? {
             match read_pair(&file)? {
                 Some(Ok(pair)) => {
                     self.link(&file)?;
                     return Ok(Some(pair));
                 }
-                Some(Err(fault)) => log!(warn, "certificate cannot be read", file = file.display(), error = fault),
+                Some(Err(fault)) => log!(warn, "failed to read certificate", file = file.display(), error = fault),
                 None => {}
             }
         }
         Ok(None)
     }
 
-    /// Makes `pair` the one in force. Of the others the one before stays.
+    /// Makes `pair` the current one. Keeps the previous pair and removes older ones.
     pub(crate) fn put(&self, pair: &Pair, moment: Time) -> Result<(), StoreError> {
         let before = fs::canonicalize(self.current_path()).ok();
         let file = self.free_name(moment);
@@ -75,19 +74,19 @@ impl Store {
         self.link(&file)?;
         let kept = |other: &PathBuf| *other == file || Some(other) == before.as_ref();
         for other in self.others()?.into_iter().filter(|other| !kept(other)) {
-            // What stays for an error is in nobody's way.
+            // A file that cannot be removed does no harm.
             let _ = fs::remove_file(other);
         }
         Ok(())
     }
 
-    /// The key that a certificate is being asked for with, and may have been before a restart; else a new one.
+    /// The key of the pending request, also after a restart; else a new key.
     pub(crate) fn key(&self) -> Result<Key, StoreError> {
         let path = self.key_path();
         match read(&path)?.map(|text| Key::from_pem(&text)) {
             Some(Ok(key)) => return Ok(key),
             Some(Err(fault)) => {
-                log!(warn, "key cannot be read", file = path.display(), error = fault);
+                log!(warn, "failed to read key", file = path.display(), error = fault);
                 set_aside(&path).map_err(|cause| StoreError::io("set aside", &path, cause))?;
             }
             None => {}
@@ -97,7 +96,7 @@ impl Store {
         Ok(key)
     }
 
-    /// The key has its certificate, or will never get one.
+    /// Called when the key has its certificate or will never get one.
     pub(crate) fn forget_key(&self) -> Result<(), StoreError> {
         remove(&self.key_path())
     }
@@ -106,7 +105,7 @@ impl Store {
         self.directory.join(format!("{}.key.tmp", self.prefix))
     }
 
-    /// Every file of this store: pairs, links, keys, and what was set aside.
+    /// Every file of this store: pairs, symlinks, keys, and files set aside.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
         let parts = ["-", ".key.", ".crt", ".key"].map(|part| [self.prefix, part].concat());
         let mut files = self.list()?;
@@ -128,7 +127,7 @@ impl Store {
         Ok(names)
     }
 
-    /// The files that may hold a pair, the likeliest first: what a link that was not done points to, then the newest.
+    /// Files that may hold a pair, most likely first: the target of an unfinished symlink, then the newest.
     fn others(&self) -> Result<Vec<PathBuf>, StoreError> {
         let dated = |name: &&String| {
             let stamp = name.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".pem"));
@@ -143,7 +142,7 @@ impl Store {
         self.directory.join(format!("{}-updated.pem", self.prefix))
     }
 
-    /// A name of this moment that no file has: a clock that was set back gives one twice.
+    /// An unused name for this time: after the clock is set back, a name may exist already.
     fn free_name(&self, moment: Time) -> PathBuf {
         let stamp = moment.to_string().replace(['T', ':'], "-");
         let stamp = stamp.trim_end_matches('Z');
@@ -153,7 +152,7 @@ impl Store {
         names.find(|path| !path.exists()).unwrap_or_else(|| name("-1000"))
     }
 
-    /// Has the link point to `file`.
+    /// Points the symlink to `file`.
     fn link(&self, file: &Path) -> Result<(), StoreError> {
         let (link, updated) = (self.current_path(), self.updated_path());
         let linked = || {
@@ -168,7 +167,7 @@ impl Store {
     }
 }
 
-/// The contents of a file, if there is one.
+/// The content of a file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match file::read_all(path, LIMIT) {
         Ok(text) => Ok(Some(text)),
@@ -204,7 +203,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
-            Self::Key(_) => f.write_str("make a key"),
+            Self::Key(_) => f.write_str("generate a key"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What those who look after certificates wait for: files, and dates.
+//! Waits for certificate files to change, and for dates.
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::wall_timer;
 use crate::platform::rt;
 
-/// Where the kernel cannot tell of changes.
+/// Polling interval where the kernel cannot watch files.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// Returns when one of the files may have changed.
@@ -19,12 +19,12 @@ pub(super) async fn changed(watch: &io::Result<FileWatch>) {
     }
 }
 
-/// Returns when somebody sets the clock.
+/// Returns when the clock is set.
 pub(super) async fn clock_set() {
     wall_timer::until(Seconds::MAX).await;
 }
 
-/// Returns when it is due, or the clock was set and it may be.
+/// Returns when `until` is reached. May return early when the clock is set.
 pub(super) async fn due(until: Until) {
     match until {
         Until::Date(second) => wall_timer::until(second).await,

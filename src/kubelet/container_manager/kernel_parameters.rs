@@ -1,4 +1,4 @@
-//! What the kernel is to do when memory runs out and when it panics, as pods rely on it.
+//! Kernel parameters for memory overcommit and panics that pods rely on.
 //!
 //! `setupKernelTunables` in pkg/kubelet/cm/container_manager_linux.go.
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Below `/proc/sys`, and what each is to hold.
+/// Files below `/proc/sys` and their required values.
 const WANTED: [(&str, i64); 6] = [
     ("vm/overcommit_memory", 1),
     ("vm/panic_on_oom", 0),
@@ -17,7 +17,7 @@ const WANTED: [(&str, i64); 6] = [
     ("kernel/keys/root_maxbytes", 25_000_000),
 ];
 
-/// A parameter that does not hold what it should.
+/// A parameter without its required value.
 #[derive(Debug)]
 pub(crate) struct Fault {
     name: &'static str,
@@ -27,13 +27,13 @@ pub(crate) struct Fault {
 
 #[derive(Debug)]
 enum Why {
-    /// The kernel says so, and may not be told otherwise.
+    /// It has this value, and may not be changed.
     Holds(i64),
     Unknown(io::Error),
     NotSet(io::Error),
 }
 
-/// Sets what differs, and gives what could not be set. `root` is where `/proc/sys` is.
+/// Sets the parameters that differ and returns those that could not be set. `root`: parent of `proc/sys`.
 pub(crate) fn set(root: &Path) -> Vec<Fault> {
     see_to_all(root, |path, wanted, holds| {
         fs::write(path, wanted.to_string()).map_err(Why::NotSet)?;
@@ -42,7 +42,7 @@ pub(crate) fn set(root: &Path) -> Vec<Fault> {
     })
 }
 
-/// Changes nothing, and gives what differs.
+/// Returns the parameters that differ without changing them.
 pub(crate) fn check(root: &Path) -> Vec<Fault> {
     see_to_all(root, |_, _, holds| Err(Why::Holds(holds)))
 }
@@ -72,8 +72,8 @@ impl fmt::Display for Fault {
             Why::Holds(holds) => {
                 write!(f, "invalid kernel flag: {name}, expected value: {wanted}, actual value: {holds}")
             }
-            Why::Unknown(error) => write!(f, "{name}: expected {wanted}, not read: {error}"),
-            Why::NotSet(error) => write!(f, "{name}: {wanted} not set: {error}"),
+            Why::Unknown(error) => write!(f, "{name}: expected {wanted}, failed to read: {error}"),
+            Why::NotSet(error) => write!(f, "{name}: failed to set {wanted}: {error}"),
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_set_and_then_holds() {
+    fn differing_parameters_are_set() {
         let machine = Scratch::new("set", &MACHINE);
         assert!(set(&machine.0).is_empty() && check(&machine.0).is_empty());
         for (name, wanted) in WANTED {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_changes_nothing_and_names_all_that_differs() {
+    fn check_changes_nothing_and_names_every_difference() {
         let machine = Scratch::new("check", &MACHINE);
         let expected = [
             "invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0",
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_have_is_told_and_keeps_nothing_else() {
+    fn missing_parameter_is_reported_and_others_are_set() {
         let machine = Scratch::new("missing", &MACHINE[..4]);
         let faults = told(&set(&machine.0));
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(
-            faults[0].starts_with("kernel/keys/root_maxkeys: expected 1000000, not read: No such file"),
+            faults[0].starts_with("kernel/keys/root_maxkeys: expected 1000000, failed to read: No such file"),
             "{faults:?}"
         );
         assert_eq!(read(&machine.0.join("kernel/panic")).unwrap(), 10);

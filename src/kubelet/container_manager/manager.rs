@@ -1,4 +1,4 @@
-//! Keeps the groups as they should be: each step is some writes to small files, done beside the other work.
+//! Creates, updates and removes the cgroups of pods and the node, in blocking tasks.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -16,33 +16,32 @@ use crate::types::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// One for the whole process.
 #[derive(Debug)]
 pub(crate) struct ContainerManager {
     groups: Groups,
-    /// `None` where no groups are made.
+    /// `None` if pods have no cgroups.
     settings: Option<Settings>,
     driver: Cell<CgroupDriver>,
-    /// The shares that the group of burstable pods has been given.
+    /// The CPU shares last set on the burstable cgroup.
     burstable: Cell<i64>,
-    /// The last word on what is kept for pods and for the system, which is said once.
+    /// The last result of enforcing node allocatable, so that each is reported once.
     enforcement: RefCell<String>,
-    /// Pods that this process has given a group.
+    /// Pods whose cgroup this process has created.
     made: RefCell<SortedSet<PodUid>>,
-    /// Who has processors for himself.
+    /// CPUs assigned exclusively.
     placements: Rc<RefCell<Placements>>,
-    /// The kernel's kills in each pod that are accounted for.
+    /// OOM kills already reported, by pod.
     kills: RefCell<SortedMap<PodUid, u64>>,
 }
 
-/// As the upstream kubelet says it.
+/// Upstream's message.
 const ENFORCED: &str = "Updated Node Allocatable limit across pods";
 
-/// The classes that have pods, and so all the groups that pods are in.
+/// The QoS classes, whose cgroups contain all pod cgroups.
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
 
 impl ContainerManager {
-    /// `hierarchy` is where cgroup v2 is mounted.
+    /// `hierarchy` is the mount point of cgroup v2.
     pub(crate) fn new(hierarchy: &Path, settings: Option<Settings>) -> Self {
         let driver = settings.as_ref().map_or(CgroupDriver::Cgroupfs, |settings| settings.driver);
         Self {
@@ -57,32 +56,32 @@ impl ContainerManager {
         }
     }
 
-    /// With somebody who says where containers are to run.
+    /// Uses these CPU and memory placements.
     pub(crate) fn with_placements(self, placements: Rc<RefCell<Placements>>) -> Self {
         Self { placements, ..self }
     }
 
-    /// Whether the kernel limits swap by group, as the group of all pods shows it. Where nobody else makes groups it is
-    /// made for that.
+    /// Whether the kernel limits swap by cgroup, as visible in the `kubepods` cgroup. With the cgroupfs driver that
+    /// cgroup is created for the test.
     pub(crate) fn limits_swap(&self) -> bool {
         let Some(settings) = &self.settings else { return false };
         let path = CgroupName::kubepods(&settings.root).path(settings.driver);
         if settings.driver == CgroupDriver::Cgroupfs {
-            // If it cannot be made now, there will be an event to say so.
+            // A failure here is reported as an event by `ensure_node`.
             let _ = self.groups.tree.make(&path);
         }
         self.groups.tree.read(&path, "memory.swap.max").is_ok()
     }
 
-    /// The runtime has told which driver it has.
+    /// Switches to the driver that the runtime reports.
     pub(crate) fn use_driver(&self, driver: Option<CgroupDriver>) {
         if let Some(driver) = driver {
             self.driver.set(driver);
         }
     }
 
-    /// Makes the groups above the pods, and sets them and those of the system: at the start, and again and again, as
-    /// somebody else may have changed them. Gives what is news of it.
+    /// Creates the cgroups above the pods and sets their values and those of the system's cgroups. Called at the
+    /// start and periodically, in case others have changed them. Returns an event if the result changed.
     pub(crate) async fn ensure_node(&self) -> Option<NodeEvent> {
         let settings = self.settings.clone()?;
         let (groups, driver, burstable) = (self.groups.clone(), self.driver.get(), self.burstable.get());
@@ -102,7 +101,7 @@ impl ContainerManager {
         (before != message).then(|| NodeEvent::new(kind, reason, message))
     }
 
-    /// Gives the group of burstable pods the weight of those that there are now; nothing happens if it has it.
+    /// Updates the CPU weight of the burstable cgroup for these pods; `None` if it is unchanged.
     pub(crate) fn weigh<'a>(self: &Rc<Self>, pods: impl Iterator<Item = &'a Pod>) -> Option<rt::Task<()>> {
         let settings = self.settings.as_ref()?;
         let shares = burstable_shares(pods);
@@ -114,12 +113,12 @@ impl ContainerManager {
         Some(rt::spawn(async move {
             let weighed = on_pool(driver, move || groups.ensure(&name, driver, &values)).await;
             if let Err(error) = weighed {
-                log!(warn, "weight of burstable pods not set", error = ErrorChain(&error));
+                log!(warn, "failed to set weight of burstable pods", error = ErrorChain(&error));
             }
         }))
     }
 
-    /// The pod's group is there afterwards, as its spec wants it.
+    /// Creates the pod's cgroup, or updates it to the pod's spec.
     pub(crate) async fn ensure_pod(&self, pod: &Pod) -> Result<(), CgroupError> {
         let Some(settings) = &self.settings else { return Ok(()) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
@@ -128,7 +127,7 @@ impl ContainerManager {
         on_pool(driver, move || groups.ensure(&name, driver, &values)).await
     }
 
-    /// Those of the pods whose group is not there.
+    /// The pods whose cgroup does not exist.
     pub(crate) async fn without_group(&self, pods: Vec<Arc<Pod>>) -> Vec<PodUid> {
         let Some(settings) = &self.settings else { return Vec::new() };
         let (groups, driver, root) = (self.groups.clone(), self.driver.get(), settings.root.clone());
@@ -142,7 +141,7 @@ impl ContainerManager {
         .await
     }
 
-    /// The pod's group is wide enough for what it had and for what it shall have.
+    /// Raises the limits of the pod's cgroup so that both its old and its new resources fit.
     pub(crate) async fn widen_pod(&self, pod: &Pod) -> Result<(), CgroupError> {
         let Some(settings) = &self.settings else { return Ok(()) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
@@ -158,28 +157,28 @@ impl ContainerManager {
         values
     }
 
-    /// Removes the group of a pod that has ended, and ends what has outlived its containers there.
+    /// Removes the cgroup of a terminated pod and kills the processes left in it.
     pub(crate) async fn remove_pod(&self, uid: &PodUid) -> Result<(), CgroupError> {
         self.kills.borrow_mut().remove(uid);
         let Some(settings) = &self.settings else { return Ok(()) };
-        // Its class is known from its spec only, which may be gone.
+        // The QoS class is only known from the spec, which may be gone.
         let names = CLASSES.map(|class| CgroupName::pod(&settings.root, class, uid));
         let (groups, driver) = (self.groups.clone(), self.driver.get());
         let killed =
             rt::slow(move || names.iter().try_fold(0, |sum, name| Ok(sum + groups.remove(name, driver)?))).await?;
         self.made.borrow_mut().remove(uid);
         if killed > 0 {
-            log!(warn, "processes had outlived their pod's containers and were killed", uid = uid, processes = killed);
+            log!(warn, "killed processes left in pod cgroup", uid = uid, processes = killed);
         }
         Ok(())
     }
 
-    /// Removes the groups of pods that are not in `known`: left when this process did not run, or could not finish.
+    /// Removes orphaned pod cgroups: those of pods not in `known`.
     pub(crate) async fn remove_strays(&self, known: &[PodUid]) {
         let Some(settings) = &self.settings else { return };
         let (groups, driver, root) = (self.groups.clone(), self.driver.get(), settings.root.clone());
         let mut strays = rt::blocking(move || pod_groups(&groups, driver, &root)).await;
-        // Pods that have come since then are among those that have been given a group.
+        // Pods that arrived in the meantime are in `made`.
         let made = self.made.borrow().iter().cloned().collect::<Vec<_>>();
         for uid in known.iter().chain(&made) {
             let kept = CLASSES.map(|class| CgroupName::pod(&settings.root, class, uid).path(driver));
@@ -188,15 +187,14 @@ impl ContainerManager {
         for path in strays {
             let (groups, group) = (self.groups.clone(), path.clone());
             match rt::slow(move || groups.remove_at(&group, driver)).await {
-                Ok(0) => log!(info, "group of a former pod removed", group = path),
-                Ok(killed) => log!(warn, "group of a former pod removed", group = path, killed = killed),
-                Err(error) => log!(warn, "group of a former pod not removed", error = ErrorChain(&error)),
+                Ok(0) => log!(info, "removed orphaned pod cgroup", group = path),
+                Ok(killed) => log!(warn, "removed orphaned pod cgroup", group = path, killed = killed),
+                Err(error) => log!(warn, "failed to remove orphaned pod cgroup", error = ErrorChain(&error)),
             }
         }
     }
 
-    /// Whether the kernel has killed a process of the pod for want of memory, of which nobody has heard yet. True is
-    /// the answer once for all of the kills until now.
+    /// Whether the kernel has OOM-killed a process of the pod since the last call.
     pub(crate) fn take_oom_kills(&self, uid: &PodUid) -> bool {
         let Some(settings) = &self.settings else { return false };
         let driver = self.driver.get();
@@ -209,7 +207,7 @@ impl ContainerManager {
     }
 }
 
-/// Runs work on control groups where it may take its time: systemd may not answer.
+/// Runs work on cgroups in the pool for its driver: systemd may be slow.
 async fn on_pool<T: Send + 'static>(driver: CgroupDriver, work: impl FnOnce() -> T + Send + 'static) -> T {
     match driver {
         CgroupDriver::Cgroupfs => rt::blocking(work).await,
@@ -231,7 +229,7 @@ fn ensure_classes(
     Ok(())
 }
 
-/// The groups of the system and of Kubernetes' services are there already, or the configuration is wrong.
+/// The configured cgroups of the system and of Kubernetes' services must exist.
 fn enforce(groups: &Groups, driver: CgroupDriver, settings: &Settings) -> Result<(), CgroupError> {
     let enforced = settings.enforced;
     let set = |reserved: &Reserved, all: bool, compressible: bool| {
@@ -246,7 +244,7 @@ fn enforce(groups: &Groups, driver: CgroupDriver, settings: &Settings) -> Result
     set(&settings.kube, enforced.kube, enforced.kube_compressible)
 }
 
-/// The paths of all groups of pods. What cannot be listed now is found another time.
+/// The paths of all pod cgroups. Directories that cannot be listed are skipped.
 fn pod_groups(groups: &Groups, driver: CgroupDriver, root: &str) -> Vec<String> {
     let mut found = Vec::new();
     for class in CLASSES.map(|class| CgroupName::class(root, class)) {
@@ -267,7 +265,7 @@ mod tests {
     use super::*;
     use crate::types::api::Container;
 
-    /// Folders that look like groups, with the files that a kernel makes in each.
+    /// Directories that look like cgroups, with the files that a kernel creates.
     struct Hierarchy(PathBuf);
 
     impl Hierarchy {
@@ -311,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_above_the_pods_and_those_of_the_system_are_set() {
+    fn cgroups_above_pods_and_of_the_system_are_set() {
         let hierarchy = Hierarchy::new("node", &NODE);
         let mut settings = settings();
         settings.enforced.system_compressible = true;
@@ -328,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn burstable_pods_are_weighed_when_that_changes() {
+    fn burstable_weight_follows_the_pods() {
         let hierarchy = Hierarchy::new("weigh", &NODE);
         let manager = hierarchy.manager(settings());
         rt::block_on(async {
@@ -340,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn only_groups_of_pods_that_nobody_knows_are_strays() {
+    fn only_cgroups_of_unknown_pods_are_removed() {
         let hierarchy = Hierarchy::new("strays", &NODE);
         let pods = ["pod1", "burstable/pod2", "besteffort/pod3", "burstable/pod4", "burstable/pod5", "other"];
         for pod in pods {
@@ -348,7 +346,7 @@ mod tests {
         }
         let manager = hierarchy.manager(settings());
         rt::block_on(async {
-            // It came while the strays were looked for.
+            // A pod that arrives during the search.
             manager.made.borrow_mut().insert("4".into());
             manager.remove_strays(&["1".into(), "2".into()]).await;
         });
@@ -357,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_for_want_of_memory_is_heard_of_once() {
+    fn each_oom_kill_is_reported_once() {
         let hierarchy = Hierarchy::new("kills", &["kubepods/burstable/pod1"]);
         let events = hierarchy.0.join("kubepods/burstable/pod1/memory.events");
         let manager = hierarchy.manager(settings());
@@ -371,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_groups_are_made_nothing_is_touched() {
+    fn without_cgroups_nothing_is_touched() {
         let manager = Rc::new(ContainerManager::new(Path::new("/nonexistent"), None));
         rt::block_on(async {
             assert_eq!(manager.ensure_node().await, None);

@@ -1,7 +1,7 @@
-//! The control groups of the node and of its pods: which there are, and what they are set to.
+//! The cgroups of the node and of its pods.
 //!
-//! On a machine without cgroup v2 controllers, or with `cgroupsPerQOS: false`, there is nothing here to do: the runtime
-//! puts containers where it likes.
+//! On a machine without cgroup v2 controllers, or with `cgroupsPerQOS: false`, this does nothing: the runtime chooses
+//! the cgroups of containers.
 
 pub(crate) mod kernel_parameters;
 mod manager;

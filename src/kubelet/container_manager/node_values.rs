@@ -1,10 +1,10 @@
-//! What the groups above the pods are set to, and those of what is no pod. Pure.
+//! Values of the cgroups above the pods and of the reserved cgroups. Pure.
 
 use super::settings::{Amounts, Reserved, Settings};
 use crate::platform::cgroups::{LEAST_SHARES, Limit, Values, cpu_shares, cpu_weight};
 use crate::types::api::{CPU, Pod, QosClass, Quantity, pod_requests, qos_class};
 
-/// The group of all pods. Where the node's allocatable is not enforced, the machine's whole capacity bounds it.
+/// The `kubepods` cgroup. If allocatable is not enforced, it is limited by the machine's capacity.
 pub(crate) fn kubepods(settings: &Settings) -> Values {
     let all = if settings.enforced.pods { settings.allocatable() } else { settings.capacity.clone() };
     let Amounts { milli_cpu, memory, pids, huge_pages } = all;
@@ -17,7 +17,7 @@ pub(crate) fn kubepods(settings: &Settings) -> Values {
     }
 }
 
-/// The group of a class. Burstable pods together weigh what they ask for; the others weigh next to nothing.
+/// The cgroup of a QoS class. Burstable has the weight of its pods' requests, the others the minimum.
 pub(crate) fn class(settings: &Settings, shares: i64) -> Values {
     Values {
         cpu_weight: Some(cpu_weight(shares)),
@@ -26,18 +26,18 @@ pub(crate) fn class(settings: &Settings, shares: i64) -> Values {
     }
 }
 
-/// The shares of all burstable pods together.
+/// CPU shares of all burstable pods together.
 pub(crate) fn burstable_shares<'a>(pods: impl Iterator<Item = &'a Pod>) -> i64 {
     let cpu = |pod: &Pod| pod_requests(&pod.spec).get(CPU).map_or(0, |cpu: &Quantity| cpu.milli_value());
     let burstable = pods.filter(|pod| qos_class(pod) == QosClass::Burstable);
     cpu_shares(burstable.fold(0i64, |sum, pod| sum.saturating_add(cpu(pod))))
 }
 
-/// The shares of all best-effort pods together.
+/// CPU shares of all best-effort pods together.
 pub(crate) const BEST_EFFORT_SHARES: i64 = LEAST_SHARES;
 
-/// The group of the system or of Kubernetes' own services: what is reserved for them is also all that they get. With
-/// `compressible_only` no more than the processor is limited, for want of which nothing dies.
+/// The cgroup of the system or of Kubernetes' services, limited to its reservation. `compressible_only`: limits CPU
+/// only, whose shortage kills no process.
 pub(crate) fn reserved(reserved: &Reserved, compressible_only: bool) -> Values {
     let limit = |amount: Option<u64>| amount.filter(|_| !compressible_only).map(Limit::At);
     Values {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_together_have_what_is_not_reserved() {
+    fn kubepods_is_limited_to_allocatable() {
         let values = kubepods(&settings());
         assert_eq!(values.cpu_weight, Some(cpu_weight(3584)));
         assert_eq!(values.memory_max, Some(Limit::At((1 << 30) - (96 << 20))));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_that_is_not_known_sets_no_limit() {
+    fn unknown_capacity_sets_no_limit() {
         let mut unknown = settings();
         unknown.capacity = Amounts::default();
         let values = kubepods(&unknown);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_is_held_to_its_reservation_and_by_processor_alone_where_that_is_all() {
+    fn reserved_cgroup_is_limited_to_its_reservation() {
         let system = settings().system;
         let values = reserved(&system, false);
         assert_eq!((values.cpu_weight, values.memory_max), (Some(10), Some(Limit::At(64 << 20))));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn burstable_pods_weigh_what_they_ask_for_together() {
+    fn burstable_weight_is_the_sum_of_requests() {
         let pod = |cpu: &str, limit: bool| {
             let mut container = crate::types::api::Container::default();
             container.resources.requests.insert(CPU, cpu.parse().unwrap());

@@ -1,4 +1,4 @@
-//! What a pod's group is set to. Pure.
+//! Values of a pod's cgroup. Pure.
 //!
 //! `ResourceConfigForPod` in pkg/kubelet/cm/helpers_linux.go.
 
@@ -19,7 +19,7 @@ pub(crate) fn pod_values(pod: &Pod, settings: &Settings) -> Values {
             cpu_shares(named.map_or(0, |cpu| cpu.milli_value()))
         }
     };
-    // One container without a limit may take all: then the pod as a whole has none.
+    // If one container has no limit, the pod has none.
     let limit = |resource| limits.get(resource).filter(|_| class == QosClass::Guaranteed || is_limited(spec, resource));
     let memory = limit(MEMORY).and_then(|memory| u64::try_from(memory.value()).ok()).filter(|bytes| *bytes > 0);
     Values {
@@ -42,20 +42,20 @@ fn cpu_max(limit: Option<&Quantity>, period: Option<i64>) -> CpuMax {
     }
 }
 
-/// The pod itself, or each of its containers, limits the resource.
+/// Whether the pod or each of its containers limits the resource.
 fn is_limited(spec: &PodSpec, resource: &str) -> bool {
     let positive = |limits: &ResourceList| limits.get(resource).is_some_and(|limit| !limit.is_zero());
     let whole = spec.resources.as_deref().is_some_and(|pod| positive(&pod.limits));
     whole || spec.containers.iter().chain(&spec.init_containers).all(|one| positive(&one.resources.limits))
 }
 
-/// For each size of page that the machine has: what the pod asks for, and else none.
+/// The pod's request for each huge page size of the machine, zero without a request.
 fn huge_page_limits(requests: &ResourceList, settings: &Settings) -> Vec<(u64, Limit)> {
     let asked = |size: u64| Limit::At(huge_pages(requests, size).unwrap_or(0));
     settings.capacity.huge_pages.iter().map(|(size, _)| (*size, asked(*size))).collect()
 }
 
-/// In microseconds; what `cpu.max` has before anybody writes to it.
+/// The kernel's default period in `cpu.max`, in microseconds.
 const KERNELS_PERIOD: u64 = 100_000;
 
 #[cfg(test)]
@@ -87,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_guaranteed_pod_is_held_to_what_it_asks_for() {
+    fn guaranteed_pod_is_limited_to_its_requests() {
         let both: Given<'_> = &[("cpu", "250m"), ("memory", "32Mi")];
         check(&pod(vec![container(both, both)]), ["10", "25000 100000", "33554432", "max", "0"]);
     }
 
     #[test]
-    fn a_burstable_pod_is_limited_where_each_of_its_containers_is() {
+    fn burstable_pod_is_limited_if_all_its_containers_are() {
         let asks: Given<'_> = &[("cpu", "100m"), ("memory", "16Mi")];
         let memory: Given<'_> = &[("memory", "48Mi")];
         let limited = pod(vec![container(asks, memory), container(&[], memory)]);
@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn a_best_effort_pod_has_the_least_weight_and_no_limit() {
+    fn best_effort_pod_has_minimum_weight_and_no_limit() {
         check(&pod(vec![container(&[], &[])]), ["1", "max 100000", "max", "max", "0"]);
     }
 
     #[test]
-    fn a_pod_may_limit_itself_as_a_whole_and_its_overhead_counts() {
+    fn pod_level_limits_and_overhead_count() {
         let mut whole = pod(vec![container(&[], &[])]);
         let own = container(&[("cpu", "1")], &[("cpu", "2"), ("memory", "64Mi")]).resources;
         whole.spec.resources = Some(Box::new(own));
@@ -117,13 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_those_that_it_asks_for() {
+    fn huge_page_limits_are_the_requests() {
         let pages: Given<'_> = &[("hugepages-2Mi", "4Mi"), ("memory", "8Mi")];
         check(&pod(vec![container(pages, pages)]), ["1", "max 100000", "8388608", "max", "4194304"]);
     }
 
     #[test]
-    fn without_quotas_no_processor_limit_is_kept_and_a_limit_of_processes_is_each_pods() {
+    fn disabled_quota_and_pod_pid_limit_apply() {
         let both: Given<'_> = &[("cpu", "250m"), ("memory", "32Mi")];
         let settings = Settings { quota_period: None, pod_pids: Some(100), ..settings() };
         let values = pod_values(&pod(vec![container(both, both)]), &settings);

@@ -1,22 +1,21 @@
-//! Whether a pod that runs may have other resources than it has. Pure.
+//! Whether a running pod can be resized. Pure.
 //!
-//! `canResizePod` in pkg/kubelet/allocation. What a pod has been given stays until the new resources fit.
+//! `canResizePod` in pkg/kubelet/allocation. The allocated resources stay until the new ones fit.
 
 use crate::types::api::{CPU, Container, MEMORY, Pod, ResourceList, pod_requests, qos_class};
 
-/// What becomes of the wish for other resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The pod asks for what it has, or for something else than other resources.
+    /// No change of resources.
     NoResize,
     Fits,
-    /// Not while the other pods have what they have.
+    /// Not possible while the other pods have their resources.
     Deferred(String),
-    /// Not on this node, or not for this pod.
+    /// Not possible on this node or for this pod.
     Infeasible(String),
 }
 
-/// Whether `wanted` may take the place of `allocated`, which is the same pod, beside `others`.
+/// Whether `wanted` may replace `allocated`, the same pod, beside `others`.
 pub(crate) fn verdict<'a>(
     allocated: &Pod,
     wanted: &Pod,
@@ -41,7 +40,7 @@ pub(crate) fn verdict<'a>(
     for resource in [cpu, memory] {
         let used = used.iter().fold(0i64, |sum, list| sum.saturating_add(resource.of(list)));
         let (asked, has) = (resource.of(&requests), resource.of(allocatable));
-        // Who asks for less never waits.
+        // A decrease never waits.
         let grows = asked > resource.of(&pod_requests(&allocated.spec));
         if grows && used.saturating_add(asked) > has {
             return Verdict::Deferred(format!(
@@ -53,7 +52,7 @@ pub(crate) fn verdict<'a>(
     Verdict::Fits
 }
 
-/// `wanted`, but with the resources that `allocated` has.
+/// `wanted` with the resources of `allocated`.
 pub(crate) fn keep_resources(wanted: &Pod, allocated: &Pod) -> Pod {
     let mut pod = wanted.clone();
     let spec = &mut pod.spec;
@@ -65,7 +64,7 @@ pub(crate) fn keep_resources(wanted: &Pod, allocated: &Pod) -> Pod {
     pod
 }
 
-/// A resource that can be resized, in the unit in which it is counted.
+/// A resizable resource and its unit.
 #[derive(Clone, Copy)]
 struct Counted {
     name: &'static str,
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_beside_the_others_is_given() {
+    fn resize_that_fits_is_accepted() {
         let has = asks("100m", "64Mi");
         check(&has, &has, &[asks("5", "5Gi")], &Verdict::NoResize);
         check(&has, &asks("500m", "64Mi"), &[asks("500m", "64Mi")], &Verdict::Fits);
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_node_does_not_have_is_never_given() {
+    fn resize_beyond_capacity_is_infeasible() {
         let has = asks("100m", "64Mi");
         let message = "Node didn't have enough capacity: cpu, requested: 1001, capacity: 1000";
         check(&has, &asks("1001m", "64Mi"), &[], &Verdict::Infeasible(message.to_owned()));
@@ -137,19 +136,19 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_less_never_waits() {
+    fn decrease_is_never_deferred() {
         check(&asks("500m", "64Mi"), &asks("400m", "32Mi"), &[asks("5", "5Gi")], &Verdict::Fits);
     }
 
     #[test]
-    fn the_class_of_a_pod_stays() {
+    fn qos_class_may_not_change() {
         let both: &[(&'static str, &str)] = &[(CPU, "100m"), (MEMORY, "64Mi")];
         let verdict = Verdict::Infeasible("Pod QOS Class may not change as a result of resizing".to_owned());
         check(&pod(both, both), &pod(both, &[(CPU, "200m"), (MEMORY, "64Mi")]), &[], &verdict);
     }
 
     #[test]
-    fn what_is_not_given_yet_leaves_the_rest_of_a_change() {
+    fn deferred_resize_keeps_other_changes() {
         let mut wanted = asks("5", "64Mi");
         wanted.metadata.labels.insert("a", "b".to_owned());
         let kept = keep_resources(&wanted, &asks("1", "64Mi"));

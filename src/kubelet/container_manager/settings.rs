@@ -1,4 +1,4 @@
-//! What the configuration and the machine say of control groups. Pure.
+//! Cgroup settings from the configuration and the machine. Pure.
 
 use crate::kubelet::node::Facts;
 use crate::platform::config::{CgroupDriver, Config, Enforced};
@@ -6,43 +6,43 @@ use crate::types::api::{CPU, MEMORY, Quantity, ResourceList};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The runtime may know better.
+    /// The configured driver; the runtime's own takes precedence.
     pub(crate) driver: CgroupDriver,
-    /// The group above `kubepods`; empty for the root of the hierarchy.
+    /// The cgroup above `kubepods`; empty for the root of the hierarchy.
     pub(crate) root: String,
     pub(crate) capacity: Amounts,
     pub(crate) system: Reserved,
     pub(crate) kube: Reserved,
     pub(crate) enforced: Enforced,
-    /// For each pod; `None` is no limit.
+    /// Process limit per pod; `None`: no limit.
     pub(crate) pod_pids: Option<u64>,
-    /// CPU limits are kept by quotas, in periods of so many microseconds.
+    /// CPU quota period in microseconds; `None`: CPU limits are not enforced by quotas.
     pub(crate) quota_period: Option<i64>,
 }
 
-/// What a machine has, or a part of it that is kept.
+/// Capacity of the machine, or a reserved part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amounts {
     pub(crate) milli_cpu: i64,
     pub(crate) memory: u64,
     pub(crate) pids: u64,
-    /// Bytes of pages of each size, by the size.
+    /// Bytes in huge pages, by page size.
     pub(crate) huge_pages: Vec<(u64, u64)>,
 }
 
-/// What is kept for something that is no pod.
+/// Resources reserved for the system or for Kubernetes' services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reserved {
-    /// As it is configured, and empty where it is not.
+    /// The configured cgroup; empty if there is none.
     pub(crate) group: String,
-    /// `None`: the resource is not named.
+    /// `None`: not reserved.
     pub(crate) milli_cpu: Option<i64>,
     pub(crate) memory: Option<u64>,
     pub(crate) pids: Option<u64>,
 }
 
 impl Settings {
-    /// `None` where no groups are made for pods.
+    /// `None` if pods have no cgroups.
     pub(crate) fn new(config: &Config, facts: &Facts) -> Option<Self> {
         let period = i64::try_from(config.cgroups.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
         (facts.cgroup_v2 && config.cgroups.per_qos).then(|| Self {
@@ -62,7 +62,7 @@ impl Settings {
         })
     }
 
-    /// What is left for pods: eviction keeps its own distance from that and takes nothing from it.
+    /// Allocatable for limits, without the eviction thresholds.
     pub(crate) fn allocatable(&self) -> Amounts {
         let kept = |amount: fn(&Reserved) -> Option<u64>| {
             amount(&self.system).unwrap_or(0).saturating_add(amount(&self.kube).unwrap_or(0))
@@ -112,7 +112,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_reserved_beyond_the_machine_leaves_nothing() {
+    fn reservation_above_capacity_leaves_nothing() {
         let mut settings = settings();
         settings.kube.memory = Some(u64::MAX);
         settings.kube.milli_cpu = Some(i64::MAX);

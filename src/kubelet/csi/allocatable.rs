@@ -1,4 +1,4 @@
-//! How many volumes a driver has room for may change: it is asked again, as often as the cluster wants that.
+//! Periodic updates of the drivers' volume limits (`nodeAllocatableUpdatePeriodSeconds`).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::Csi;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// A driver that is asked again and again.
+/// The periodic update of one driver.
 pub(super) struct Recurrence {
     pub(super) driver: String,
     period: Duration,
@@ -16,7 +16,7 @@ pub(super) struct Recurrence {
 }
 
 impl Csi {
-    /// The drivers that have registered are asked as often as `period` says, and others never.
+    /// Starts periodic updates of the registered drivers with a `period`, and stops all others.
     pub(crate) fn ask_again_by(self: &Rc<Self>, period: impl Fn(&str) -> Option<Duration>) {
         let wanted = self.registered().into_iter().filter_map(|name| Some((period(&name)?, name)));
         let mut before = self.recurrences.take();
@@ -40,19 +40,19 @@ impl Csi {
         Recurrence { driver, period, task }
     }
 
-    /// Who has registered.
+    /// Names of the registered drivers.
     pub(crate) fn registered(&self) -> Vec<String> {
         let drivers = self.drivers.borrow();
         drivers.iter().filter(|(_, driver)| driver.is_some()).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Asks a driver what it said when it registered. The cluster is told if it says something else now.
+    /// Repeats NodeGetInfo and updates the CSINode if the answer has changed.
     pub(super) async fn ask_again(&self, name: &str) {
         let Ok(driver) = self.driver(name) else { return };
         match driver.asked_again().await {
             Ok(Some(news)) => {
                 let mut drivers = self.drivers.borrow_mut();
-                // Another process of it may have registered meanwhile.
+                // The driver may have registered again in the meantime.
                 let same = drivers.get_mut(name).filter(|now| now.as_ref().is_some_and(|now| Rc::ptr_eq(now, &driver)));
                 if let Some(known) = same {
                     *known = Some(Rc::new(news));
@@ -61,12 +61,7 @@ impl Csi {
             }
             Ok(None) => {}
             Err(error) => {
-                log!(
-                    warn,
-                    "a CSI driver does not say how many volumes it has room for",
-                    driver = name,
-                    error = ErrorChain(&error)
-                );
+                log!(warn, "failed to get node info of CSI driver", driver = name, error = ErrorChain(&error));
             }
         }
     }
@@ -80,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_goes_on_until_its_driver_or_its_period_is_another() {
+    fn timer_runs_until_driver_or_period_changes() {
         rt::block_on(async {
             let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
             let register = |name: &str, is_there: bool| {
@@ -90,7 +85,7 @@ mod tests {
             register("a", true);
             register("b", true);
             register("gone", false);
-            // Each timer that was begun knows the drivers, until it is next looked at.
+            // Each running timer has a reference to the drivers.
             let ask = |of_a: u64, of_b: Option<u64>| {
                 let before = Rc::weak_count(&csi);
                 csi.ask_again_by(|name| if name == "b" { of_b } else { Some(of_a) }.map(Duration::from_secs));

@@ -1,4 +1,4 @@
-//! Pods that wait in vain for volumes to be attached: one for whose volume the node has no room any more is refused.
+//! Rejects pods that wait for a volume for which the node has no room.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -16,26 +16,26 @@ use crate::types::api::PodUid;
 /// A volume that is not attached to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unattached {
-    /// As the pod calls it.
+    /// The volume's name in the pod.
     pub(crate) name: String,
     pub(crate) driver: String,
     pub(crate) handle: String,
-    /// The cluster asks the driver again for how many volumes it has room: a pod may go for that.
+    /// The driver's volume limit is updated periodically, so the pod may be rejected.
     pub(crate) may_be_refused: bool,
 }
 
-/// A pod, and what it waits for.
+/// A pod and the volumes it waits for.
 pub(super) struct Waiting {
     pod: PodUid,
     volumes: Rc<RefCell<Vec<Unattached>>>,
     task: rt::Task<()>,
 }
 
-/// Upstream's `podAttachAndMountTimeout`: whatever is attached by then keeps the pod.
+/// Upstream's `podAttachAndMountTimeout`: volumes attached by then are in time.
 const PATIENCE: Duration = Duration::from_secs(123);
 
 impl Csi {
-    /// What of the pod's volumes has still to be attached.
+    /// Records the pod's volumes that are not attached yet.
     pub(crate) fn awaits(self: &Rc<Self>, pod: &PodUid, volumes: Vec<Unattached>) {
         let may_be_refused = volumes.iter().any(|volume| volume.may_be_refused);
         let mut waiting = self.waiting.borrow_mut();
@@ -59,7 +59,7 @@ impl Csi {
         waiting.push(Waiting { pod: pod.clone(), volumes, task });
     }
 
-    /// The pod of this directory ends.
+    /// The pod with this directory has terminated.
     pub(super) fn awaits_no_more(&self, pod: &Path) {
         self.waiting.borrow_mut().retain(|one| pod.file_name() != Some(OsStr::new(one.pod.as_str())));
     }
@@ -67,9 +67,9 @@ impl Csi {
     async fn refuse_without_room(&self, pod: PodUid, volumes: &[Unattached]) {
         for volume in volumes.iter().filter(|volume| volume.may_be_refused) {
             if self.is_out_of_room(volume).await {
-                // So that the next pod goes elsewhere.
+                // So that the scheduler sends the next pod elsewhere.
                 self.ask_again(&volume.driver).await;
-                // Nobody listens any more when the agent ends.
+                // The receiver is gone only at shutdown.
                 let _ = self.inbox.send(SyncEvent::VolumesRefused(pod, refusal(volumes))).await;
                 return;
             }
@@ -87,7 +87,7 @@ impl Csi {
     }
 }
 
-/// As upstream tells it.
+/// Upstream's message.
 fn refusal(volumes: &[Unattached]) -> String {
     let mut names: Vec<&str> = volumes.iter().map(|volume| &*volume.name).collect();
     names.sort_unstable();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_waited_for_as_long_as_a_driver_that_tells_of_its_room_has_not_attached_everything() {
+    fn pod_is_waited_for_while_a_reporting_driver_has_unattached_volumes() {
         rt::block_on(async {
             let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
             let waiting = || {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_volumes_in_their_order() {
+    fn rejection_names_the_volumes_in_order() {
         let told = refusal(&[volume("w", true), volume("v", false)]);
         assert!(told.contains(" unmounted volumes=[v w], unattached volumes=[v w], "), "{told}");
     }

@@ -1,4 +1,4 @@
-//! Which drivers have registered, and one call to one of them.
+//! Registered CSI drivers, and calls to a driver.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use crate::protocol::protobuf::{Message, decode_into, encode};
 use crate::state::pods::SyncEvent;
 use crate::types::sorted::SortedMap;
 
-/// A driver that has registered.
 pub(super) struct Driver {
     client: Client,
     socket: String,
     pub(super) node_id: String,
-    /// 0: it has not said.
+    /// 0: unknown.
     pub(super) most_volumes: i64,
     pub(super) topology: SortedMap<String, String>,
     capabilities: Vec<i32>,
@@ -31,7 +30,7 @@ macro_rules! method {
 }
 pub(super) use method;
 
-/// Upstream's, for each call.
+/// Upstream's timeout of each call.
 const ANSWER: Duration = Duration::from_secs(120);
 
 impl Driver {
@@ -46,7 +45,7 @@ impl Driver {
         self.capabilities.contains(&capability)
     }
 
-    /// As it is by now, if it says anything else.
+    /// Repeats NodeGetInfo; returns the driver with the new answer if it has changed.
     pub(super) async fn asked_again(&self) -> Result<Option<Self>, CsiError> {
         let info = node_info(&self.client).await?;
         let topology = info.accessible_topology.unwrap_or_default().segments;
@@ -94,7 +93,7 @@ async fn call(
 }
 
 impl Csi {
-    /// Who takes CSI drivers that show themselves in the registry.
+    /// The plugin watcher's handler for CSI drivers.
     pub(crate) fn taker(self: &Rc<Self>) -> Taker {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
         Taker {
@@ -112,7 +111,7 @@ impl Csi {
         if !versions.iter().any(|version| version.trim_start_matches('v').split('.').next() == Some("1")) {
             return Err(CsiError::UnsupportedVersions { driver: name, versions });
         }
-        // It is the name of a directory, too.
+        // The name is also used as a directory name.
         if name.is_empty() || name.len() > LONGEST_NAME || name.starts_with('.') || !name.bytes().all(is_of_name) {
             return Err(CsiError::BadName { name });
         }
@@ -135,12 +134,12 @@ impl Csi {
         };
         self.drivers.borrow_mut().insert(name, Some(Rc::new(driver)));
         self.changed.notify();
-        // Nobody listens any more when the agent ends.
+        // The receiver is gone only at shutdown.
         let _ = self.inbox.send(SyncEvent::CsiDriversChanged).await;
         Ok(())
     }
 
-    /// The driver's socket is gone.
+    /// The driver's socket was removed.
     fn left(&self, plugin: &PluginInfo) {
         let mut drivers = self.drivers.borrow_mut();
         let Some(known) = drivers.get_mut(&plugin.name) else { return };
@@ -162,5 +161,5 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.')
 }
 
-/// The specification's.
+/// The limit in the CSI specification.
 const LONGEST_NAME: usize = 63;

@@ -1,4 +1,4 @@
-//! Why a CSI driver or one of its volumes fails. Pure.
+//! Errors of CSI drivers and volumes. Pure.
 
 use std::fmt;
 use std::io;
@@ -8,14 +8,14 @@ use crate::platform::rpc;
 use crate::protocol::grpc::{Code, Status};
 use crate::protocol::protobuf::DecodeError;
 
-/// The words are upstream's where there are some.
+/// The messages are upstream's where upstream has one.
 #[derive(Debug)]
 pub(crate) enum CsiError {
     BadName {
         name: String,
     },
     Call(CallError),
-    /// One step of several, in upstream's words; the source says why.
+    /// A failed step in upstream's terms; the source is the cause.
     During {
         doing: &'static str,
         source: Box<CsiError>,
@@ -43,17 +43,17 @@ pub(crate) enum CsiError {
     },
 }
 
-/// A call to a driver that failed.
+/// A failed call to a driver.
 #[derive(Debug)]
 pub(crate) enum CallError {
     Answer { path: &'static str, source: DecodeError },
     Rpc(rpc::Error),
 }
 
-/// What the driver is to be told of a volume and is not known yet. The volume cannot be set up before.
+/// Missing data without which the volume cannot be set up yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The status of the node does not name the volume.
+    /// The volume is not in the node status.
     NotAttached,
     NoAttachment,
     AttachmentUnknown {
@@ -63,7 +63,7 @@ pub(crate) enum Missing {
         driver: String,
         why: String,
     },
-    /// The driver has no volumes of this mode; without `supported` it has no CSIDriver object.
+    /// The driver does not support this lifecycle mode; `supported` is `None` without a CSIDriver object.
     Mode {
         mode: &'static str,
         driver: String,
@@ -82,7 +82,7 @@ pub(crate) enum Missing {
     },
 }
 
-/// The secret that expands a volume could not be had.
+/// The secret for expanding a volume could not be read.
 #[derive(Debug)]
 pub(super) struct ExpandSecretError {
     pub(super) namespace: String,
@@ -90,7 +90,7 @@ pub(super) struct ExpandSecretError {
     pub(super) source: Box<dyn std::error::Error>,
 }
 
-/// The step of the set-up, as upstream calls it.
+/// The step of the set-up, in upstream's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     WaitForAttach,
@@ -105,7 +105,7 @@ pub(crate) struct SetUpError {
     pub(crate) error: CsiError,
 }
 
-/// A volume that could not be taken away.
+/// A volume that could not be unmounted.
 #[derive(Debug)]
 pub(crate) struct Unmounted {
     pub(crate) volume: PathBuf,
@@ -129,7 +129,7 @@ impl CsiError {
 }
 
 impl CallError {
-    /// The driver's own code, if it answered.
+    /// The driver's status code, if it answered.
     pub(super) fn code(&self) -> Option<Code> {
         match self {
             Self::Rpc(error) => error.status().map(|status| status.code),
@@ -170,7 +170,7 @@ impl fmt::Display for CsiError {
             Self::NotRegistered { driver } => {
                 write!(f, "driver name {driver} not found in the list of registered CSI drivers")
             }
-            Self::PodEnds => f.write_str("the pod ends"),
+            Self::PodEnds => f.write_str("the pod is terminating"),
             Self::UnsupportedVersions { driver, versions } => write!(
                 f,
                 "plugin validation failed with err: CSI driver {driver} has no version that is supported among \

@@ -1,4 +1,4 @@
-//! Making volumes larger that pods have: their claims are looked at, as a node may not watch them.
+//! Expands the volumes of running pods. Claims are polled, because nodes may not watch them.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -27,34 +27,34 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
-/// A volume of a pod whose claim is looked at again and again.
+/// The polling of one volume's claim.
 pub(super) struct Growth {
     volume: CsiVolume,
-    #[expect(dead_code, reason = "dropping the task ends it")]
+    #[expect(dead_code, reason = "dropping the task cancels it")]
     task: rt::Task<()>,
 }
 
-/// What was seen of a claim since a pod of the node has its volume, in bytes. One for all pods that have it: what is done for
-/// one is done.
+/// What is known about a claim while a pod of the node uses the volume, in bytes. Shared by all its pods, because an
+/// expansion counts for all.
 #[derive(Default)]
 pub(super) struct Seen {
     capacity: Cell<Option<i64>>,
-    /// The driver does not take this size while the volume is used.
+    /// The size that the driver refused while the volume is in use.
     refused: Cell<Option<i64>>,
 }
 
-/// So many times the period in which pods are synchronized: the radio is dear, and a volume grows seldom.
+/// The polling interval in sync periods: network traffic is expensive, and expansions are rare.
 const LOOKS: u32 = 3;
-/// A pod that begins waits so long for what its claim says, and no longer.
+/// How long the start of a pod waits for the claim.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Csi {
-    /// Whether the driver makes volumes larger.
+    /// Whether the driver has the capability to expand volumes.
     pub(crate) fn grows(&self, driver: &str) -> bool {
         self.driver(driver).is_ok_and(|driver| driver.can(EXPAND_VOLUME))
     }
 
-    /// Looks after these and no others; pods are synchronized so often.
+    /// Polls the claims of these volumes and no others, at a multiple of `sync_frequency`.
     pub(crate) fn follow_growth(self: &Rc<Self>, wanted: Vec<CsiVolume>, sync_frequency: Duration) {
         let period = sync_frequency.saturating_mul(LOOKS);
         let mut before = self.growths.take();
@@ -67,7 +67,7 @@ impl Csi {
         self.growths.replace(growths);
     }
 
-    /// The pod of this directory ends: it waits for no driver that is at it.
+    /// Stops polling for the pod with this directory. Does not wait for a driver call in progress.
     pub(super) fn grow_no_more(&self, pod: &Path) {
         self.growths.borrow_mut().retain(|growth| !growth.volume.place.starts_with(pod));
         self.seen.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
@@ -75,7 +75,7 @@ impl Csi {
 
     fn seen(&self, volume: &CsiVolume) -> Rc<Seen> {
         let mut all = self.seen.borrow_mut();
-        // At each place its name is the last part.
+        // In every pod, the last component of the path is the volume's name.
         let known = all.iter().find(|(place, _)| place.file_name() == volume.place.file_name());
         let seen = known.map(|(_, seen)| Rc::clone(seen)).unwrap_or_default();
         if all.iter().all(|(place, _)| *place != volume.place) {
@@ -98,26 +98,26 @@ impl Csi {
         Growth { volume, task }
     }
 
-    /// Who makes it larger, if that is the node's to do.
+    /// The driver, if it can expand the volume.
     fn can_grow(&self, volume: &CsiVolume) -> Option<Rc<Driver>> {
         let driver = self.driver(&volume.driver).ok()?;
         (volume.claim.is_some() && !volume.read_only && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
     async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &Seen) {
-        // A server that is away is asked again with the next look.
+        // A failed request is retried at the next poll.
         let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
-        // Another pod that has it may have been at it meanwhile.
+        // The claim may have been updated for another pod of the volume in the meantime.
         let is_due = growth_due(&claim, seen.capacity.get()) != ExpansionDue::Nothing;
         if is_due && is_published(volume).await.is_ok_and(|is_published| is_published) {
             self.grow(volume, driver, &claim, &target, seen).await;
         }
     }
 
-    /// Makes a volume as large as it should be that no container uses yet: there are drivers that can do it only then. It is
-    /// the caller's turn to act on it. Whatever comes of it, the pod has its volume.
+    /// Expands a volume before its first use: some drivers can only expand unused volumes. The caller must hold the
+    /// volume's turn. A failure does not prevent the use of the volume.
     pub(super) async fn grow_before_use(&self, volume: &CsiVolume) {
         let Some(driver) = self.can_grow(volume) else { return };
         let seen = self.seen(volume);
@@ -160,8 +160,8 @@ impl Csi {
         };
         if target.is_told && !target.is_marked {
             if let Err(error) = self.patch_claim(volume, &begun_patch(claim)).await {
-                // Another one has changed it, or the server is away: the next look shows.
-                log!(info, "a volume is not made larger yet", volume = volume.name, error = error);
+                // The claim has changed, or the server is unreachable: retried at the next poll.
+                log!(info, "volume expansion postponed", volume = volume.name, error = error);
                 return;
             }
         }
@@ -197,7 +197,7 @@ impl Csi {
             }
         }
         if let Err(error) = told {
-            log!(warn, "a claim was not told of its volume's size", volume = volume.name, error = error);
+            log!(warn, "failed to update claim after volume expansion", volume = volume.name, error = error);
         }
     }
 
@@ -238,12 +238,12 @@ impl Csi {
 
     fn tell(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
         let event = PodEvent::of_pod(&paths::pod_uid(&volume.place), kind, reason, message);
-        // Nothing depends on it: when the inbox is full it is dropped.
+        // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
 }
 
-/// What the driver has said so counts: it is not still at it (upstream's `isFinalError`).
+/// Whether the operation is certainly over (upstream's `isFinalError`).
 fn is_final(code: Code) -> bool {
     !matches!(
         code,

@@ -1,7 +1,7 @@
-//! Volumes of CSI drivers: who has registered, and the calls that bring a volume to a pod and take it away.
+//! CSI volumes: driver registration, and the calls that stage, publish, unpublish and unstage volumes.
 //!
-//! Nothing about a volume is remembered but which calls have not ended well: what is staged and published is read from the
-//! kernel's table of mounts and from the files beside the mounts, so that it is found again after a restart.
+//! Only unfinished calls are remembered. What is staged and published is read from the mount table and from the files
+//! beside the mounts, so it is found again after a restart.
 
 mod allocatable;
 mod attachment;
@@ -38,31 +38,30 @@ pub(crate) use node_object::CsiNodeRegistration;
 pub(crate) use paths::target;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, handle_of_inline};
 
-/// One for the whole process.
 pub(crate) struct Csi {
-    /// By name; nothing for one that has left.
+    /// By name; `None` for a driver that has deregistered.
     drivers: RefCell<SortedMap<String, Option<Rc<Driver>>>>,
-    /// Of them.
+    /// Notified when drivers change.
     changed: Signal,
-    /// Where volumes are staged.
+    /// The directory of staged volumes.
     directory: PathBuf,
     node_name: String,
-    /// Who may act on a volume, by driver and handle: one pod at a time.
+    /// Serializes the work on a volume, by driver and handle.
     turns: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
-    /// Places whose last call has not ended well: what is mounted there may be half of what it should be.
+    /// Paths whose last call did not succeed: their mounts may be incomplete.
     doubtful: RefCell<SortedSet<PathBuf>>,
-    /// Volumes that this process has given to their pods' groups.
+    /// Volumes whose group this process has set.
     owned: RefCell<SortedSet<PathBuf>>,
-    /// What pods have that may have been attached to the node, by the places where it is: by the names in the node's status.
+    /// Attachable volumes of pods: the unique volume name in the node status, by path.
     present: RefCell<SortedMap<PathBuf, String>>,
     recurrences: RefCell<Vec<Recurrence>>,
     waiting: RefCell<Vec<Waiting>>,
     growths: RefCell<Vec<Growth>>,
-    /// By the places of the volumes.
+    /// By the path of the volume.
     seen: RefCell<Vec<(PathBuf, Rc<Seen>)>>,
     /// `None` without a cluster.
     client: Option<Client>,
-    /// The sync loop's.
+    /// The sync loop's inbox.
     inbox: Sender<SyncEvent>,
 }
 
@@ -86,10 +85,10 @@ impl Csi {
         })
     }
 
-    /// Takes in what pods have from an earlier process.
+    /// Loads the volumes of pods from an earlier process.
     pub(crate) async fn find_present(&self, pods: &Path) {
         let pods = pods.to_owned();
-        // What cannot be read now is told of when it is to be taken away.
+        // Unreadable directories are reported at tear-down.
         let found = rt::blocking(move || vol_data::all_volumes(&pods).unwrap_or_default()).await;
         let known = found.into_iter().filter(|(_, data)| !data.is_ephemeral);
         self.present.borrow_mut().extend(known.map(|(path, data)| (path, unique_name(&data.driver, &data.handle))));

@@ -1,4 +1,4 @@
-//! What the cluster is told of this node's drivers: the CSINode, and labels of the node.
+//! Reports the node's drivers: the CSINode object, and labels and annotations of the node.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::{Backoff, jitter};
 
-/// Who is told, and of what.
 pub(crate) struct CsiNodeRegistration {
     pub(crate) client: Client,
     pub(crate) csi: Rc<Csi>,
@@ -28,7 +27,7 @@ const MOST: Duration = Duration::from_secs(120);
 const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 
 impl CsiNodeRegistration {
-    /// Tells of drivers that come and go, for as long as the process lives.
+    /// Updates the objects whenever drivers change; never returns.
     pub(crate) async fn run(self) {
         let mut seen = 0;
         let mut backoff = Backoff::new(FIRST, MOST);
@@ -42,7 +41,7 @@ impl CsiNodeRegistration {
                     backoff.reset();
                 }
                 Err(error) => {
-                    log!(warn, "the API server was not told of CSI drivers, trying again", error = ErrorChain(&error));
+                    log!(warn, "failed to update CSINode, retrying", error = ErrorChain(&error));
                     rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
                 }
             }
@@ -85,7 +84,7 @@ impl CsiNodeRegistration {
     }
 }
 
-/// Those of the object that nobody here knows stay: their drivers may come yet.
+/// Entries of drivers that have not registered with this process stay: the drivers may still come.
 fn drivers_of(known: &[Value], drivers: &Drivers) -> Vec<Value> {
     let name_of = |one: &Value| one.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let others = known.iter().filter(|one| !drivers.contains_key(&name_of(one)));
@@ -101,7 +100,7 @@ fn drivers_of(known: &[Value], drivers: &Drivers) -> Vec<Value> {
     others.cloned().chain(own).collect()
 }
 
-/// The node's labels for the topology of its drivers, and by which names the drivers know it.
+/// The patch with topology labels and driver node ids; `None` if nothing changes.
 fn node_patch(node: &Value, drivers: &Drivers) -> Option<Value> {
     let label = |key: &str| node.pointer("/metadata/labels").and_then(|labels| labels.get(key));
     let mut labels = Map::new();
@@ -118,7 +117,7 @@ fn node_patch(node: &Value, drivers: &Drivers) -> Option<Value> {
             match label(key) {
                 None => drop(labels.insert(key.clone(), value.clone().into())),
                 Some(found) if found != value => {
-                    log!(error, "the node is elsewhere than its CSI driver says", driver = name, label = key);
+                    log!(error, "CSI driver topology conflicts with node label", driver = name, label = key);
                 }
                 Some(_) => {}
             }
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_has_who_is_there_and_who_may_come_yet_and_nobody_who_has_left() {
+    fn drivers_not_yet_registered_stay_and_deregistered_ones_are_removed() {
         let known = [json!({"name": "gone", "nodeID": "x"}), json!({"name": "other", "nodeID": "y"})];
         let expected = json!([
             {"name": "other", "nodeID": "y"},
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_the_topology_are_added_where_they_are_missing_and_never_changed() {
+    fn missing_topology_labels_are_added_and_existing_ones_kept() {
         let ids = r#"{"disk":"node-7","net":"n"}"#;
         let labels = json!({"topology.disk/zone": "b"});
         let node = json!({"metadata": {"labels": labels, "annotations": {NODE_IDS: r#"{"gone":"x"}"#}}});

@@ -1,22 +1,23 @@
-//! Where the parts of a volume are: upstream's layout. Pure.
+//! Paths of a volume, in upstream's layout. Pure.
 //!
-//! Everything follows from the volume's place in the directory of its pod: a directory with a mount in it
-//! (`pods/<uid>/volumes/kubernetes.io~csi/<name>`), or a link to a device (`pods/<uid>/volumeDevices/kubernetes.io~csi/<name>`).
+//! All paths follow from the volume's path in the pod's directory: a directory with a mount inside
+//! (`pods/<uid>/volumes/kubernetes.io~csi/<name>`), or a symlink to a device
+//! (`pods/<uid>/volumeDevices/kubernetes.io~csi/<name>`).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::types::api::PodUid;
 
-/// Of a pod's directory: where its devices are.
+/// Directory of a pod's block devices, in the pod's directory.
 pub(super) const DEVICES: &str = "volumeDevices";
 
-/// Whether the volume is a device.
+/// Whether it is a block volume.
 pub(super) fn is_device(place: &Path) -> bool {
     place.ancestors().nth(2).and_then(Path::file_name) == Some(OsStr::new(DEVICES))
 }
 
-/// Where the driver publishes it.
+/// The target path of NodePublishVolume.
 pub(crate) fn target(place: &Path) -> PathBuf {
     match is_device(place) {
         true => published(place).join(pod_of(place).file_name().unwrap_or_default()),
@@ -24,7 +25,7 @@ pub(crate) fn target(place: &Path) -> PathBuf {
     }
 }
 
-/// The directory with what is written about it.
+/// The directory with the volume's data file.
 pub(super) fn data(place: &Path) -> PathBuf {
     match is_device(place) {
         true => own(place).join("data"),
@@ -32,22 +33,22 @@ pub(super) fn data(place: &Path) -> PathBuf {
     }
 }
 
-/// Where a device is staged.
+/// The staging path of a block volume.
 pub(super) fn staged_device(place: &Path) -> PathBuf {
     devices(place).join("staging").join(name(place))
 }
 
-/// The directory that a device is published in, for every pod that has it.
+/// The parent of the publish paths of a block volume, one per pod.
 pub(super) fn published(place: &Path) -> PathBuf {
     devices(place).join("publish").join(name(place))
 }
 
-/// What is known of a device on this node.
+/// The directory of everything about a block volume.
 pub(super) fn own(place: &Path) -> PathBuf {
     devices(place).join(name(place))
 }
 
-/// The directory of pods that the volume's pod is in.
+/// The directory of all pods.
 pub(super) fn pods(place: &Path) -> &Path {
     place.ancestors().nth(4).unwrap_or(place)
 }
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_has_its_mount_and_its_data_in_it() {
+    fn mounted_volume_has_its_mount_and_data_inside() {
         let place = Path::new("/k/pods/u-1/volumes/kubernetes.io~csi/pv");
         assert!(!is_device(place));
         assert_eq!((target(place), data(place)), (place.join("mount"), place.to_owned()));
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_published_and_known_beside_the_driver() {
+    fn block_volume_is_published_in_the_plugins_directory() {
         let place = Path::new("/k/pods/u-1/volumeDevices/kubernetes.io~csi/pv");
         assert!(is_device(place));
         let below = Path::new("/k/plugins/kubernetes.io/csi/volumeDevices");

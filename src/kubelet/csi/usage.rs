@@ -1,4 +1,4 @@
-//! What a volume holds, as its driver says.
+//! Volume usage from NodeGetVolumeStats.
 
 use std::path::Path;
 
@@ -11,8 +11,7 @@ use crate::platform::host::file_system::FileSystem;
 use crate::protocol::protobuf::encode;
 
 impl Csi {
-    /// What is in the volume that the driver has published there, and how much there can be; `None` if it is none of those
-    /// that tell.
+    /// Usage and capacity of the volume published at this path; `None` if the driver lacks the capability.
     pub(crate) async fn usage(
         &self,
         driver: &str,
@@ -34,7 +33,7 @@ impl Csi {
     }
 }
 
-/// What is not told is nothing, as upstream has it; of a unit that is told twice the last counts.
+/// Missing values are zero, as upstream; of several values for a unit the last one counts.
 fn told(usages: &[VolumeUsage]) -> (FileSystem, Found) {
     let (mut disk, mut found) = (FileSystem::default(), Found::default());
     for usage in usages {
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_told_or_below_nothing_is_nothing() {
+    fn missing_and_negative_values_are_zero() {
         let bytes = VolumeUsage { available: 60, total: 100, used: 40, unit: BYTES };
         let inodes = VolumeUsage { available: -1, total: 10, used: 3, unit: INODES };
         let unknown = VolumeUsage { available: 1, total: 1, used: 1, unit: 7 };

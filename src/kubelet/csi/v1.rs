@@ -1,9 +1,9 @@
-//! The messages of `csi.v1.Node`, as far as they are used. Pure.
+//! The messages of `csi.v1.Node` in use. Pure.
 
 use crate::protocol::protobuf::message;
 use crate::types::sorted::SortedMap;
 
-/// What a driver can do (`NodeServiceCapability.RPC.Type`).
+/// Driver capabilities (`NodeServiceCapability.RPC.Type`).
 pub(super) const STAGE_UNSTAGE_VOLUME: i32 = 1;
 pub(super) const GET_VOLUME_STATS: i32 = 2;
 pub(super) const EXPAND_VOLUME: i32 = 3;

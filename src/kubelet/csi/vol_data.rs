@@ -1,4 +1,4 @@
-//! What stands beside each mount about the volume there, in upstream's form: who has mounted it can be found again.
+//! Data files beside CSI mounts, in upstream's format, which tell the driver and handle of each volume.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::paths;
 use crate::platform::host::file;
 
-/// Of a volume on the disk.
+/// Data of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VolData {
     pub(super) driver: String,
@@ -21,7 +21,7 @@ const NAME: &str = "vol_data.json";
 const LARGEST: u64 = 64 << 10;
 const EPHEMERAL: &str = "Ephemeral";
 
-/// For a volume of a pod.
+/// The content for a pod's volume.
 pub(super) fn of_pod(data: &VolData, name: &str, node: &str, attachment: &str) -> Value {
     json!({
         "attachmentID": attachment, "driverName": data.driver, "nodeName": node, "specVolID": name,
@@ -30,12 +30,12 @@ pub(super) fn of_pod(data: &VolData, name: &str, node: &str, attachment: &str) -
     })
 }
 
-/// For one that is staged.
+/// The content for a staged volume.
 pub(super) fn of_staged(data: &VolData) -> Value {
     json!({"driverName": data.driver, "volumeHandle": data.handle})
 }
 
-/// Written where it says something else.
+/// Writes the file if its content differs.
 pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
     let path = directory.join(NAME);
     let text = format!("{content}\n");
@@ -45,12 +45,12 @@ pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
     file::replace(&path, text.as_bytes())
 }
 
-/// Whether it is there, even if it cannot be read.
+/// Whether the file exists, even if it is unreadable.
 pub(super) fn is_at(directory: &Path) -> bool {
     !directory.join(NAME).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// `None` where the file is missing or damaged; an error where the disk does not tell.
+/// `None` if the file is missing or corrupt; an error if it cannot be read.
 fn read(directory: &Path) -> io::Result<Option<VolData>> {
     match file::read_all(&directory.join(NAME), LARGEST) {
         Ok(text) => Ok(parse(&text)),
@@ -69,7 +69,7 @@ fn parse(text: &[u8]) -> Option<VolData> {
     })
 }
 
-/// The places of a pod's volumes of this kind.
+/// Paths of a pod's CSI volumes.
 pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
     let mut volumes = Vec::new();
     for folder in ["volumes", paths::DEVICES] {
@@ -85,17 +85,17 @@ pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(volumes)
 }
 
-/// The volume at this place. `None` where the file about it is missing or damaged.
+/// The volume at this path; `None` if its data file is missing or corrupt.
 pub(super) fn of_place(place: &Path) -> io::Result<Option<VolData>> {
     read(&paths::data(place))
 }
 
-/// Whether a volume of another place than `own` is this one.
+/// Whether another path than `own` has the same volume.
 pub(super) fn is_used_elsewhere(own: &Path, data: &VolData) -> io::Result<bool> {
     Ok(all_volumes(paths::pods(own))?.iter().any(|(volume, of)| volume != own && of == data))
 }
 
-/// The volumes of all pods, but for those whose file is missing or damaged.
+/// The volumes of all pods, except those with a missing or corrupt data file.
 pub(super) fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
     let mut all = Vec::new();
     for pod in fs::read_dir(pods)? {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_used_elsewhere_where_the_same_is_written_of_another_place() {
+    fn volume_is_used_elsewhere_if_another_path_has_its_data() {
         let root = std::env::temp_dir().join(format!("coracle-vol-data-{}", std::process::id()));
         let data = |handle: &str| VolData { driver: "d".to_owned(), handle: handle.to_owned(), is_ephemeral: false };
         let bring = |place: &str, handle: &str| {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_the_disk_does_not_give_is_not_taken_for_a_missing_one() {
+    fn unreadable_file_is_not_taken_for_a_missing_one() {
         let place =
             std::env::temp_dir().join(format!("coracle-vol-data-unread-{}/volumes/{FOLDER}/pv", std::process::id()));
         let file = paths::data(&place).join(NAME);
@@ -149,7 +149,7 @@ mod tests {
         fs::write(&file, "{").unwrap();
         found.push(of_place(&place));
         fs::remove_file(&file).unwrap();
-        // It cannot be read as a file.
+        // A directory, which cannot be read as a file.
         fs::create_dir(&file).unwrap();
         found.push(of_place(&place));
         fs::remove_dir_all(place.ancestors().nth(3).unwrap()).unwrap();

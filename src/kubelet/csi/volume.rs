@@ -1,4 +1,4 @@
-//! The calls for one volume: stage, publish; unpublish, unstage.
+//! Stages, publishes, unpublishes and unstages a volume.
 
 use std::fs;
 use std::io;
@@ -28,62 +28,62 @@ use crate::types::sorted::SortedMap;
 
 type Texts = SortedMap<String, String>;
 
-/// Is over when the pod ends.
+/// Completes when the pod is terminating.
 pub(crate) type Ends = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A volume as one pod wants it.
+/// A volume as one pod uses it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CsiVolume {
-    /// Of the PersistentVolume, or of the volume in the pod's spec.
+    /// Name of the PersistentVolume, or of the volume in the pod spec.
     pub(crate) name: String,
     pub(crate) driver: String,
     pub(crate) handle: String,
-    /// It begins and ends with the pod.
+    /// An ephemeral inline volume.
     pub(crate) is_ephemeral: bool,
     pub(crate) fs_type: String,
     pub(crate) mount_options: Vec<String>,
-    /// The first of those that the volume has, as Kubernetes calls it.
+    /// The first of the volume's access modes, in Kubernetes' terms.
     pub(crate) access_mode: String,
     pub(crate) read_only: bool,
     pub(crate) attributes: Texts,
-    /// What is told beside that when it is published.
+    /// Pod info and tokens that are added to the volume context of NodePublishVolume.
     pub(crate) pod_attributes: Texts,
     pub(crate) stage_secrets: Texts,
     pub(crate) publish_secrets: Texts,
-    /// The pod's group.
+    /// The pod's fsGroup.
     pub(crate) group: Option<u32>,
-    /// How it is attached to the node, for one that has to be.
+    /// The publish context of the attachment; `None` if the volume needs no attachment.
     pub(crate) attachment: Option<Texts>,
-    /// It is a device, and no directory.
+    /// `volumeMode: Block`.
     pub(crate) is_block: bool,
-    /// The namespace and name of its claim.
+    /// Namespace and name of the claim.
     pub(crate) claim: Option<(String, String)>,
     pub(crate) expand_secret: Option<ObjectKey>,
-    /// In the directory of its pod, see [`super::paths`].
+    /// Path in the pod's directory, see [`super::paths`].
     pub(crate) place: PathBuf,
     pub(crate) missing: Option<Missing>,
 }
 
-/// Whether the node has still to see to it that the volume belongs to the pod's group.
+/// Whether the kubelet must still set the volume's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnershipIsDue(pub(crate) bool);
 
-/// The handle of a volume that is in a pod's spec itself (`makeVolumeHandle`).
+/// The handle of an inline volume (`makeVolumeHandle`).
 pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
     ["csi-", &sha256([pod_uid, volume].concat().as_bytes())].concat()
 }
 
 impl CsiVolume {
-    /// Where the driver publishes it.
+    /// The target path of NodePublishVolume.
     pub(crate) fn target(&self) -> PathBuf {
         paths::target(&self.place)
     }
 }
 
 impl Csi {
-    /// Stages and publishes what is not yet.
+    /// Stages and publishes the volume as far as needed.
     ///
-    /// A pod that ends waits for no call: what it has begun is taken away.
+    /// A terminating pod does not wait for a call in progress; the tear-down undoes it.
     pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<OwnershipIsDue, SetUpError> {
         let CsiVolume { driver: name, handle, .. } = volume;
         let turn = self.turn(name, handle);
@@ -100,7 +100,7 @@ impl Csi {
         let is_published = is_published(volume).await.map_err(failed)?;
         let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&target);
         if self.is_done(&target, is_published) {
-            // It is the pod's, also while its driver is away.
+            // It is published, even if its driver is not registered now.
             return Ok(OwnershipIsDue(self.driver(name).is_ok_and(|driver| !owned(&driver))));
         }
         if let Some(missing) = &volume.missing {
@@ -137,7 +137,7 @@ impl Csi {
             None => drop(self.present.borrow_mut().remove(&volume.place)),
         }
         if let Some(staged) = staged_at {
-            // Whether a device is staged only its driver knows.
+            // Only the driver knows whether a block volume is staged.
             let is_there = !volume.is_block && is_mounted(staged.clone()).await.map_err(failed)?;
             let request = NodeStageVolumeRequest {
                 volume_id: handle.clone(),
@@ -163,8 +163,8 @@ impl Csi {
         Ok(OwnershipIsDue(!owned(&driver)))
     }
 
-    /// Publishes once more what is published, as what the driver is told may be another by now. Whatever comes of it, the
-    /// volume stays the pod's.
+    /// Publishes a published volume again, because its volume context may have changed. The volume stays published
+    /// even if this fails.
     pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), CsiError> {
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
@@ -195,13 +195,13 @@ impl Csi {
         })
     }
 
-    /// The pod's group has the volume.
+    /// Records that the volume's group has been set.
     pub(crate) fn given_to_group(&self, target: &Path) {
         self.owned.borrow_mut().insert(target.to_owned());
     }
 
-    /// Unpublishes what the pod in this directory has, and unstages what no other pod has. What it needs of the disk is
-    /// removed last, so that whatever ends this between two steps, it is done again.
+    /// Unpublishes the volumes of the pod with this directory, and unstages those that no other pod uses. The files
+    /// that are needed for this are removed last, so that it can be repeated after an interruption.
     pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), Unmounted> {
         self.awaits_no_more(pod);
         self.grow_no_more(pod);
@@ -220,7 +220,7 @@ impl Csi {
         for (data, path) in found {
             let done = match &data {
                 Some(data) => self.take_away(data, &path).await,
-                // Nothing tells whose it is: the mount goes with the rest of the pod's.
+                // The data file is missing, so the mount is removed with the rest of the pod.
                 None => {
                     let place = path.clone();
                     let uid = pod.file_name().unwrap_or_default().to_string_lossy();
@@ -264,7 +264,7 @@ impl Csi {
         Ok(())
     }
 
-    /// One call that changes what is at `place`, which is in doubt until it has ended well.
+    /// A call that changes `place`, which is marked as doubtful until the call succeeds.
     async fn make(&self, driver: &Driver, path: &'static str, request: Vec<u8>, place: &Path) -> Result<(), CsiError> {
         self.doubtful.borrow_mut().insert(place.to_owned());
         driver.ask(path, request, &mut Empty::default()).await?;
@@ -276,7 +276,7 @@ impl Csi {
         is_mounted && !self.doubtful.borrow().contains(place)
     }
 
-    /// Where the driver stages the volume, if it does.
+    /// The staging path, if the driver stages volumes.
     pub(super) fn staged_at(&self, volume: &CsiVolume, driver: &Driver) -> Option<PathBuf> {
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
         is_staged.then(|| match volume.is_block {
@@ -285,7 +285,7 @@ impl Csi {
         })
     }
 
-    /// Where a directory is staged, with what is written beside.
+    /// The staging directory of a mounted volume, which also has its data file.
     fn staging(&self, driver: &str, handle: &str) -> PathBuf {
         self.directory.join(driver).join(sha256(handle.as_bytes()))
     }
@@ -325,7 +325,7 @@ pub(super) fn capability(volume: &CsiVolume, driver: &Driver) -> VolumeCapabilit
     }
 }
 
-/// `VolumeCapability.AccessMode.Mode`; a driver that tells writers on one node apart is told how many there may be.
+/// `VolumeCapability.AccessMode.Mode`. A driver with SINGLE_NODE_MULTI_WRITER gets the exact number of writers.
 fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
     match (mode, tells_writers_apart) {
         ("ReadOnlyMany", _) => 3,
@@ -337,14 +337,14 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
     }
 }
 
-/// Makes what the driver expects to be there, and writes down what the pod's end takes away.
+/// Creates the directories that the driver expects, and writes the data files for the tear-down.
 fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), CsiError> {
     let make = |path: &Path| directories::make_own(path, 0o750).map_err(CsiError::io("make", path));
     let data = paths::data(place);
     let is_device = paths::is_device(place);
     place.parent().map_or(Ok(()), make)?;
     if is_device {
-        // By the link the pod's end finds the rest.
+        // The tear-down finds the rest through this symlink.
         link(&paths::target(place), place).map_err(CsiError::io("link", place))?;
     }
     make(&data)?;
@@ -360,7 +360,7 @@ fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Valu
     }
 }
 
-/// Makes `place` a link to `target`, whatever is there.
+/// Makes `place` a symlink to `target`, replacing anything there.
 fn link(target: &Path, place: &Path) -> io::Result<()> {
     if fs::read_link(place).is_ok_and(|found| found == target) {
         return Ok(());
@@ -369,13 +369,13 @@ fn link(target: &Path, place: &Path) -> io::Result<()> {
     symlink(target, place)
 }
 
-/// Of what is unpublished: whether it may be staged, and no other pod of the node has it.
+/// Whether an unpublished volume may be staged and no other pod of the node uses it.
 fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, CsiError> {
     if paths::is_device(place) {
         let target = paths::target(place);
         remove_tree(&target).map_err(CsiError::io(REMOVE, &target))?;
     } else {
-        // Whatever the driver has left.
+        // Mounts that the driver has left behind.
         unmount_below(place).map_err(CsiError::io(UNMOUNT, place))?;
         if data.is_ephemeral || staged.parent().is_none_or(|beside| !beside.exists()) {
             return Ok(false);
@@ -385,7 +385,7 @@ fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, Cs
     is_used.map(|is_used| !is_used).map_err(CsiError::io(FIND_USERS, paths::pods(place)))
 }
 
-/// What a device has of what is written about it, where that has not come to its end: nothing else was begun then.
+/// Removes a block volume's directory if its data file was never completed: then nothing else was begun.
 fn remove_unwritten(place: &Path) -> Result<(), CsiError> {
     if !paths::is_device(place) || vol_data::is_at(&paths::data(place)) {
         return Ok(());
@@ -394,7 +394,7 @@ fn remove_unwritten(place: &Path) -> Result<(), CsiError> {
     remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
 }
 
-/// What the node has of a volume that is staged no more.
+/// Removes the files of an unstaged volume.
 fn remove_staged(place: &Path, staged: &Path) -> Result<(), CsiError> {
     let remove = |path: &Path| {
         unmount_below(path).map_err(CsiError::io(UNMOUNT, path))?;
@@ -416,14 +416,14 @@ pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, CsiError> {
     }
 }
 
-/// As [`mounted_at`], beside the loop.
+/// [`mounted_at`], off the event loop.
 async fn is_mounted(place: PathBuf) -> Result<bool, CsiError> {
     rt::blocking(move || mounted_at(&place).map_err(CsiError::io("look for a mount at", &place))).await
 }
 
 const GLOBAL: &str = "globalmount";
 
-/// What was tried on a path.
+/// Operations on a path, for errors.
 const FIND_USERS: &str = "look for other pods that use the volume in";
 const REMOVE: &str = "remove";
 const UNMOUNT: &str = "unmount what is below";
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_is_told_how_many_writers_there_are_if_it_can_tell_them_apart() {
+    fn access_mode_is_exact_if_the_driver_supports_it() {
         for (mode, plain, exact) in
             [("ReadWriteOnce", 1, 7), ("ReadWriteOncePod", 1, 6), ("ReadOnlyMany", 3, 3), ("ReadWriteMany", 5, 5)]
         {
@@ -458,19 +458,19 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_of_a_device_is_found_by_its_pods_end_wherever_it_was_interrupted() {
+    fn interrupted_block_volume_is_found_by_the_tear_down() {
         let root = folder("device");
         let (pod, written) = (root.join("pods/u"), vol_data::of_pod(&vol_data(), "pv", "n", "a"));
         let place = pod.join("volumeDevices/kubernetes.io~csi/pv");
         let (own, data) = (paths::own(&place), paths::data(&place));
-        // It cannot be written down.
+        // Makes writing the data file fail.
         fs::create_dir_all(data.join("vol_data.new")).unwrap();
         prepare(&place, &written, None, &Value::Null).unwrap_err();
         assert_eq!(fs::read_link(&place).unwrap(), paths::target(&place));
         let csi = Csi::new(&root, "n", async_channel::bounded(1).0, None);
         rt::block_on(csi.tear_down(&pod)).unwrap();
         assert!(!own.exists());
-        // What cannot be read may be another pod's.
+        // A corrupt data file may be another pod's.
         fs::create_dir_all(&data).unwrap();
         fs::write(data.join("vol_data.json"), "{").unwrap();
         rt::block_on(csi.tear_down(&pod)).unwrap();
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_of_a_staged_directory_goes_with_the_last_pod() {
+    fn staged_volume_is_removed_with_its_last_pod() {
         let root = folder("staged");
         let place = root.join("pods/u/volumes/kubernetes.io~csi/pv");
         let beside = root.join("staged");

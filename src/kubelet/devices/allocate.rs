@@ -1,4 +1,4 @@
-//! Devices for containers: what a plugin has to say about them, and what the runtime is told.
+//! Allocate and PreStartContainer calls to device plugins, and the resulting container configuration.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::platform::rt;
 use crate::types::api::{Container, Pod, PodUid, annotations};
 use crate::types::metrics::{self, Timed};
 
-/// For a plugin to make devices ready. One that takes longer is asked again.
+/// Timeout of Allocate, which is then retried.
 const ALLOCATE: Duration = Duration::from_secs(60);
 const PREFER: Duration = Duration::from_secs(10);
 /// `KubeletPreStartContainerRPCTimeoutInSecs`.
 const PRE_START: Duration = Duration::from_secs(30);
 
 impl Devices {
-    /// Everything that the pod's containers need is theirs when this is done, and on the disk. `runs` tells of containers
-    /// that run already.
+    /// Allocates all devices of the pod's containers and writes the checkpoint. `runs`: containers that are already
+    /// running.
     pub(crate) async fn prepare(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), DeviceError> {
         if !self.concerns(pod) {
             return Ok(());
@@ -35,11 +35,11 @@ impl Devices {
                 return Err(DeviceError::TakenBack { resource: given.resource });
             }
         }
-        // Before anything runs with them: after a power cut they are still the pod's.
+        // Written before any container starts, so that the devices are still the pod's after a power failure.
         self.write().await.map_err(DeviceError::Checkpoint)
     }
 
-    /// Which devices they are in the end, and what comes with them.
+    /// Calls GetPreferredAllocation and Allocate; returns the final devices and the response.
     async fn ask(&self, given: Given) -> Result<(Given, ContainerAllocateResponse), DeviceError> {
         if let Some(response) = self.of_rule(&given) {
             return Ok((given, response));
@@ -71,7 +71,7 @@ impl Devices {
         Ok((given, response.ok_or(DeviceError::NoContainers)?))
     }
 
-    /// The plugin of a resource, if it is there.
+    /// The client of a resource's plugin, if it is connected.
     fn client(&self, resource: &str) -> Result<rpc::Client, DeviceError> {
         let lives = self.book.borrow().options(resource).is_some_and(|(_, lives)| lives);
         let plugins = self.plugins.borrow();
@@ -80,7 +80,7 @@ impl Devices {
         plugin.map(|plugin| plugin.client.clone()).ok_or_else(gone)
     }
 
-    /// What the runtime is told of the container's devices: nothing else of the configuration is set.
+    /// The configuration for the container's devices; all other fields are empty.
     pub(crate) async fn container_config(
         &self,
         pod: &PodUid,
@@ -108,7 +108,7 @@ impl Devices {
     }
 }
 
-/// Of two that would be at one place the first stays.
+/// If two entries have the same path, the first one is used.
 fn add(config: &mut v1::ContainerConfig, response: ContainerAllocateResponse) {
     for (key, value) in response.envs {
         if !config.envs.iter().any(|known| known.key == key) {

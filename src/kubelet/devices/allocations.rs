@@ -1,6 +1,6 @@
-//! Which devices there are, and to whom they have been given. Pure: the moment is an argument.
+//! The devices and their allocations. Pure: time is an argument.
 //!
-//! As upstream decides it (pkg/kubelet/cm/devicemanager/manager.go), but for what ARCHITECTURE.md tells of.
+//! Follows upstream (pkg/kubelet/cm/devicemanager/manager.go), with the exceptions listed in ARCHITECTURE.md.
 
 mod choice;
 
@@ -15,80 +15,80 @@ use crate::types::sorted::{SortedMap, SortedSet};
 #[derive(Debug, Default)]
 pub(super) struct DeviceAllocations {
     resources: SortedMap<String, Resource>,
-    /// What each container has, or is about to get.
+    /// Allocated and chosen devices of each container.
     pub(super) given: Vec<Given>,
-    /// The NUMA nodes that a container's devices are to be near to, by pod and container.
+    /// Preferred NUMA nodes by pod and container.
     near: Vec<(PodUid, String, Nodes)>,
-    /// Resources that were there once: the cluster is told that there are none.
+    /// Resources that no longer exist: reported with a capacity of zero.
     gone: SortedSet<String>,
     registrations: u64,
-    /// The checkpoint could not be read yet: a pod may have had any device.
+    /// The checkpoint could not be read yet, so any pod may have devices.
     pub(super) is_unread: bool,
 }
 
-/// All devices of one kind, and who tells of them.
+/// The devices of one resource and their plugin.
 #[derive(Debug, Default)]
 struct Resource {
     devices: SortedMap<String, Device>,
-    /// Tells one plugin of this resource from the one before.
+    /// Distinguishes a plugin from the previous one of the same resource.
     registration: Registration,
     options: DevicePluginOptions,
-    /// Nobody has told of them since; what remains is forgotten after a while.
+    /// When the plugin stopped; the resource is removed after a grace period.
     stopped: Option<Instant>,
-    /// Whoever tells of them now has done so.
+    /// The current plugin has sent its device list.
     is_told: bool,
-    /// They are by a rule of this node: one does as well as another.
+    /// Device files matched by a rule of this node; any device is as good as another.
     is_local: bool,
 }
 
 #[derive(Debug)]
 struct Device {
     is_healthy: bool,
-    /// The NUMA nodes that it is near to.
+    /// NUMA nodes of the device.
     nodes: Vec<i64>,
 }
 
 pub(super) use choice::Left;
 
-/// One plugin's time; a later one of the same resource has another.
+/// Number of a plugin registration; each new one of a resource is different.
 pub(super) type Registration = u64;
 
-/// Devices of one resource that a container has.
+/// Devices of one resource allocated to a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Given {
     pub(super) pod: PodUid,
     pub(super) container: String,
     pub(super) resource: String,
-    /// By NUMA node; those that are near to none are under -1.
+    /// By NUMA node; devices without NUMA nodes are under -1.
     pub(super) ids: SortedMap<i64, Vec<String>>,
-    /// `None`: chosen, and the plugin has not been told yet.
+    /// `None`: chosen, but Allocate was not called yet.
     pub(super) response: Option<ContainerAllocateResponse>,
-    /// This process has seen that they are there, or that the container runs with them.
+    /// This process has seen the devices, or the running container that uses them.
     pub(super) is_confirmed: bool,
 }
 
-/// Why a pod does not get what it asks for: upstream's words.
+/// Why devices cannot be allocated, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lacks(pub(crate) String);
 
 const WITHOUT_NODE: i64 = -1;
-/// So long resources stay without a plugin (`endpointStopGracePeriod`).
+/// How long a resource stays after its plugin has stopped (`endpointStopGracePeriod`).
 const GRACE: Duration = Duration::from_secs(5 * 60);
 
 impl DeviceAllocations {
-    /// What an earlier process has written down. Plugins that registered then have so long to come back.
+    /// Loads the checkpoint of an earlier process. Its plugins have the grace period to register again.
     pub(super) fn restore(&mut self, given: Vec<Given>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.insert(name, Resource { stopped: Some(now), ..Resource::default() });
         }
         for one in given {
-            // Of two entries about one place the later counts, as of two keys.
+            // Of two entries for the same container and resource the later one counts.
             self.given.retain(|other| !one.is_of(&other.pod, &other.container, &other.resource));
             self.given.push(one);
         }
     }
 
-    /// The same when pods have got devices since: they keep them, and an entry about one of these devices is left out.
+    /// Loads a checkpoint after pods have got devices: they keep them, and conflicting entries are dropped.
     pub(super) fn merge(&mut self, given: Vec<Given>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });
@@ -104,7 +104,7 @@ impl DeviceAllocations {
         }
     }
 
-    /// A container that is there has this, though nothing was written down of it. True if that is news.
+    /// Adds the devices of an existing container without a checkpoint entry. True if anything changed.
     pub(super) fn learn(&mut self, one: Given, now: Instant) -> bool {
         if self.given.iter().any(|other| other.is_same_place(&one)) {
             return false;
@@ -119,7 +119,7 @@ impl DeviceAllocations {
         self.resources.iter().map(|(name, resource)| (name.as_str(), resource.healthy().collect()))
     }
 
-    /// A plugin has come. Its devices are those of the one before until it tells of its own.
+    /// A plugin has registered. The previous plugin's devices stay until the first list.
     pub(super) fn register(&mut self, name: &str, options: DevicePluginOptions) -> Registration {
         self.registrations += 1;
         let resource = self.resources.entry(name.to_owned()).or_default();
@@ -131,7 +131,7 @@ impl DeviceAllocations {
         self.registrations
     }
 
-    /// A resource of which a rule of the node tells.
+    /// Adds a resource defined by a rule of the node.
     pub(super) fn add_local(&mut self, name: &str) {
         self.register(name, DevicePluginOptions::default());
         if let Some(resource) = self.resources.get_mut(name) {
@@ -139,13 +139,13 @@ impl DeviceAllocations {
         }
     }
 
-    /// The devices of a rule as they are now.
+    /// Sets the devices of a rule.
     pub(super) fn tell_local(&mut self, name: &str, devices: Vec<v1beta1::Device>) -> bool {
         let registration = self.resources.get(name).map(|resource| resource.registration);
         registration.is_some_and(|registration| self.tell(name, registration, devices))
     }
 
-    /// A plugin tells of all of its devices. True if that is news.
+    /// Sets the device list of a plugin. True if it changed.
     pub(super) fn tell(&mut self, name: &str, registration: Registration, devices: Vec<v1beta1::Device>) -> bool {
         let Some(resource) = self.resources.get_mut(name).filter(|one| one.registration == registration) else {
             return false;
@@ -163,7 +163,7 @@ impl DeviceAllocations {
         !std::mem::replace(&mut resource.is_told, true) || !same
     }
 
-    /// The plugin has gone: what it told of is still there, and can be given to nobody.
+    /// The plugin has stopped: its devices become unhealthy and cannot be allocated.
     pub(super) fn stop(&mut self, name: &str, registration: Registration, now: Instant) -> bool {
         let Some(resource) = self.resources.get_mut(name).filter(|one| one.registration == registration) else {
             return false;
@@ -175,7 +175,7 @@ impl DeviceAllocations {
         true
     }
 
-    /// Forgets resources whose plugin has not come back. True if there were any.
+    /// Removes resources whose plugin has not come back. True if there were any.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let gone: Vec<String> = self.expiring().filter(|(_, at)| *at <= now).map(|(name, _)| name.to_owned()).collect();
         for name in &gone {
@@ -185,7 +185,7 @@ impl DeviceAllocations {
         !gone.is_empty()
     }
 
-    /// When the next resource is forgotten.
+    /// When the next resource is removed.
     pub(super) fn due(&self) -> Option<Instant> {
         self.expiring().map(|(_, at)| at).min()
     }
@@ -194,7 +194,7 @@ impl DeviceAllocations {
         self.resources.iter().filter_map(|(name, resource)| Some((name.as_str(), resource.stopped? + GRACE)))
     }
 
-    /// What a node has, and what of it pods can get.
+    /// Capacity and allocatable.
     pub(super) fn amounts(&self) -> [ResourceList; 2] {
         let amount = |count: usize| Quantity::new(i64::try_from(count).unwrap_or(i64::MAX), Format::DecimalSi);
         let mut lists = [ResourceList::new(), ResourceList::new()];
@@ -210,7 +210,7 @@ impl DeviceAllocations {
         lists
     }
 
-    /// Takes back what pods have that are no more. True if there was anything.
+    /// Releases the devices of pods that are gone. True if there were any.
     pub(super) fn keep_only(&mut self, stays: impl Fn(&PodUid) -> bool) -> bool {
         let before = self.given.len();
         self.given.retain(|given| stays(&given.pod));
@@ -218,7 +218,7 @@ impl DeviceAllocations {
         self.given.len() != before
     }
 
-    /// Whether the pod asks for any device that somebody has told of, or has one.
+    /// Whether the pod requests a known device resource, or has devices.
     pub(super) fn concerns(&self, pod: &Pod) -> bool {
         in_order(pod)
             .flat_map(|(container, _)| asked(container))
@@ -231,8 +231,8 @@ impl DeviceAllocations {
             || self.given.iter().any(|given| given.resource == resource)
     }
 
-    /// Chooses devices for all containers of the pod that have none. `runs` tells of containers that need not be seen to.
-    /// Nothing is chosen if it does not do for all of them.
+    /// Chooses devices for all containers of the pod without any. `runs`: running containers, which need no check.
+    /// Chooses nothing if the devices do not suffice for all.
     pub(super) fn reserve(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
         let chosen = self.choose(pod, runs);
         if chosen.is_err() {
@@ -241,12 +241,12 @@ impl DeviceAllocations {
         chosen
     }
 
-    /// The pod gets nothing more than it has: what was only chosen for it is free again.
+    /// Releases devices that were chosen for the pod but not allocated.
     pub(super) fn give_up(&mut self, pod: &PodUid) {
         self.given.retain(|given| given.pod != *pod || given.response.is_some());
     }
 
-    /// Healthy, and nobody's.
+    /// Healthy and not allocated.
     fn available<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let taken = move |id: &str| {
             let mut of_kind = self.given.iter().filter(|given| given.resource == name);
@@ -279,24 +279,24 @@ impl DeviceAllocations {
         ids
     }
 
-    /// All that can be given or has been, by resource and by NUMA node.
+    /// All healthy devices, by resource and NUMA node.
     pub(super) fn healthy(&self) -> impl Iterator<Item = (&str, SortedMap<i64, Vec<String>>)> {
         let ids = |name: &String, resource: &Resource| self.by_node(name, resource.healthy().map(str::to_owned));
         self.resources.iter().map(move |(name, resource)| (name.as_str(), ids(name, resource)))
     }
 
-    /// What the plugins have not been told of yet.
+    /// The pod's chosen devices for which Allocate was not called.
     pub(super) fn unanswered(&self, pod: &PodUid) -> Vec<Given> {
         self.given.iter().filter(|given| given.pod == *pod && given.response.is_none()).cloned().collect()
     }
 
-    /// The plugin has said what comes with the devices. False if they have been taken back meanwhile.
+    /// Records the Allocate response. False if the devices were released meanwhile.
     pub(super) fn answered(&mut self, given: &Given, response: ContainerAllocateResponse) -> bool {
         let place = self.given.iter_mut().find(|one| one.is_same_place(given) && one.ids == given.ids);
         place.map(|place| place.response = Some(response)).is_some()
     }
 
-    /// The chosen devices as they are now: another process of choosing may have changed them.
+    /// The current state of these devices, which may have changed meanwhile.
     pub(super) fn current(&self, given: &Given) -> Option<&Given> {
         self.given.iter().find(|one| one.is_same_place(given))
     }
@@ -309,14 +309,14 @@ impl DeviceAllocations {
         self.resources.get(resource).map(|resource| (&resource.options, resource.stopped.is_none()))
     }
 
-    /// What the pod's containers have, and whether each of it is healthy.
+    /// The devices of the pod's containers and their health.
     pub(super) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
         let of_pod = self.given.iter().filter(|given| given.pod == *pod);
         let shown = |given: &Given| {
             let resource = self.resources.get(&given.resource);
             let health = |id: &String| match resource.and_then(|resource| resource.devices.get(id)) {
                 Some(device) => device.is_healthy,
-                // What nobody tells of yet is not known to be ill; what is told of no more is gone.
+                // Before the first list, health is assumed; a device missing from the list is gone.
                 None => resource.is_none_or(|resource| !resource.is_told),
             };
             AllocatedDevices {
@@ -340,7 +340,7 @@ impl Given {
         self.is_of(&other.pod, &other.container, &other.resource)
     }
 
-    /// Each once, whatever it is near to, in order.
+    /// The device ids, sorted and without duplicates.
     pub(super) fn ids(&self) -> impl Iterator<Item = &String> {
         let ids: SortedSet<&String> = self.ids.values().flatten().collect();
         ids.into_iter()
@@ -348,7 +348,7 @@ impl Given {
 }
 
 impl Resource {
-    /// It is there, and healthy.
+    /// The device exists and is healthy.
     fn has(&self, id: &str) -> bool {
         self.devices.get(id).is_some_and(|device| device.is_healthy)
     }
@@ -358,13 +358,13 @@ impl Resource {
     }
 }
 
-/// The containers in the order in which they begin; false for one that ends before those after it begin.
+/// The containers in the order of their start; false for init containers that end before the next one starts.
 fn in_order(pod: &Pod) -> impl Iterator<Item = (&Container, bool)> {
     let init = pod.spec.init_containers.iter().map(|container| (container, container.is_sidecar()));
     init.chain(pod.spec.containers.iter().map(|container| (container, true)))
 }
 
-/// Each limit of extended resources.
+/// The limits of extended resources.
 fn asked(container: &Container) -> impl Iterator<Item = (&str, usize)> {
     let limits = container.resources.limits.iter().filter(|(name, _)| is_extended_resource(name));
     limits.map(|(name, count)| (name, usize::try_from(count.value()).unwrap_or(0)))

@@ -56,7 +56,7 @@ fn amounts(book: &DeviceAllocations) -> Option<(i64, i64)> {
 }
 
 #[test]
-fn an_entry_that_is_read_late_takes_no_device_from_a_pod_that_has_got_it_since() {
+fn late_checkpoint_entry_takes_no_device_from_a_running_pod() {
     let mut early = book(&["a", "b", "c"]);
     let (one, two, three) = (pod("1", 1), pod("2", 1), pod("3", 1));
     early.reserve(&one, |_| false).unwrap();
@@ -70,9 +70,9 @@ fn an_entry_that_is_read_late_takes_no_device_from_a_pod_that_has_got_it_since()
 }
 
 #[test]
-fn a_pod_that_asks_for_any_device_is_not_started_without_it_while_the_checkpoint_cannot_be_read() {
+fn pod_needs_known_devices_while_the_checkpoint_is_unreadable() {
     let mut book = DeviceAllocations::default();
-    assert!(!book.concerns(&pod("1", 1)), "nobody has told of it");
+    assert!(!book.concerns(&pod("1", 1)), "the resource is unknown");
     book.is_unread = true;
     assert!(book.concerns(&pod("1", 1)));
     assert_eq!(lacks(&mut book, &pod("1", 1)), "cannot allocate unregistered device example.com/cam");
@@ -82,7 +82,7 @@ fn a_pod_that_asks_for_any_device_is_not_started_without_it_while_the_checkpoint
 }
 
 #[test]
-fn no_device_is_given_twice() {
+fn device_is_not_allocated_twice() {
     let mut book = book(&["a", "b", "c"]);
     let (one, two, three) = (pod("1", 2), pod("2", 1), pod("3", 1));
     book.reserve(&one, |_| false).unwrap();
@@ -90,7 +90,7 @@ fn no_device_is_given_twice() {
     assert_eq!((of(&book, &one, "main"), of(&book, &two, "main")), (vec!["a".into(), "b".into()], vec!["c".into()]));
     let why = "requested number of devices unavailable for example.com/cam. Requested: 1, Available: 0";
     assert_eq!(lacks(&mut book, &three), why);
-    // Asking again changes nothing.
+    // Repeating it changes nothing.
     book.reserve(&one, |_| false).unwrap();
     assert_eq!(of(&book, &one, "main"), ["a", "b"]);
     assert!(book.keep_only(|uid| uid.as_str() != "1"));
@@ -99,7 +99,7 @@ fn no_device_is_given_twice() {
 }
 
 #[test]
-fn a_pod_that_cannot_have_all_gets_nothing() {
+fn pod_gets_all_its_devices_or_none() {
     let mut book = book(&["a", "b", "c"]);
     let mut both = pod("1", 2);
     both.spec.containers.push(container("second", 2));
@@ -108,7 +108,7 @@ fn a_pod_that_cannot_have_all_gets_nothing() {
 }
 
 #[test]
-fn what_an_init_container_had_goes_to_those_after_it_and_what_a_sidecar_has_does_not() {
+fn devices_of_ended_init_containers_are_reused_but_not_of_sidecars() {
     let mut book = book(&["a", "b", "c"]);
     let mut pod = pod("1", 2);
     pod.spec.init_containers = vec![
@@ -124,13 +124,13 @@ fn what_an_init_container_had_goes_to_those_after_it_and_what_a_sidecar_has_does
 }
 
 #[test]
-fn only_healthy_devices_are_given_and_upstreams_words_say_why_not() {
+fn only_healthy_devices_are_allocated_with_upstreams_errors() {
     let mut book = DeviceAllocations::default();
-    // What nobody knows of is the cluster's; a pod of the node's own waits for it.
+    // An unknown resource is accounted by the cluster; a static pod waits for it.
     book.reserve(&pod("1", 1), |_| false).unwrap();
     let mut own = pod("1", 1);
     own.metadata.annotations.insert(annotations::CONFIG_SOURCE, "file".to_owned());
-    assert_eq!(lacks(&mut book, &own), "no device plugin has told of example.com/cam");
+    assert_eq!(lacks(&mut book, &own), "no device plugin has registered example.com/cam");
     let registration = book.register(CAM, DevicePluginOptions::default());
     let none = "no healthy devices present; cannot allocate unhealthy devices example.com/cam";
     assert_eq!(lacks(&mut book, &pod("1", 1)), none);
@@ -141,7 +141,7 @@ fn only_healthy_devices_are_given_and_upstreams_words_say_why_not() {
 }
 
 #[test]
-fn a_pod_whose_containers_run_is_not_asked_again() {
+fn running_containers_keep_their_devices_unchecked() {
     let mut book = book(&["a"]);
     book.reserve(&pod("1", 1), |_| false).unwrap();
     let mut later = DeviceAllocations::default();
@@ -151,12 +151,12 @@ fn a_pod_whose_containers_run_is_not_asked_again() {
     later.restore(given, vec![CAM.to_owned()], Instant::now());
     let none = "no healthy devices present; cannot allocate unhealthy devices example.com/cam";
     assert_eq!(lacks(&mut later, &pod("1", 1)), none, "after a reboot it waits for its device");
-    assert_eq!(of(&later, &pod("1", 1), "main"), ["a"], "which stays its own");
+    assert_eq!(of(&later, &pod("1", 1), "main"), ["a"], "the pod keeps it");
     told(&mut later, &["b"]);
     let other = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/cam";
     assert_eq!(lacks(&mut later, &pod("1", 1)), other);
     later.reserve(&pod("1", 1), |name| name == "main").unwrap();
-    // From then on it may be made anew with what it has.
+    // Once confirmed, the container may be recreated with its devices.
     later.reserve(&pod("1", 1), |_| false).unwrap();
     assert_eq!(of(&later, &pod("1", 1), "main"), ["a"]);
     let changed = "pod \"1\" container \"main\" changed request for resource \"example.com/cam\" from 1 to 2";
@@ -165,26 +165,26 @@ fn a_pod_whose_containers_run_is_not_asked_again() {
 }
 
 #[test]
-fn a_resource_without_a_plugin_has_no_room_and_is_forgotten_after_five_minutes() {
+fn resource_without_a_plugin_is_removed_after_five_minutes() {
     let now = Instant::now();
     let mut book = book(&["a", "b"]);
     let registration = told(&mut book, &["a", "b"]);
     assert_eq!(amounts(&book), Some((2, 2)));
-    assert!(!book.stop(CAM, registration - 1, now), "an earlier plugin's end is not the later one's");
+    assert!(!book.stop(CAM, registration - 1, now), "an earlier plugin's registration");
     assert!(book.stop(CAM, registration, now));
     assert_eq!(amounts(&book), Some((2, 0)));
     let due = book.due().unwrap();
     assert_eq!(due, now + Duration::from_secs(300));
     assert!(!book.expire(due - Duration::from_millis(1)));
     assert!(book.expire(due));
-    assert_eq!(amounts(&book), Some((0, 0)), "the cluster is told that there are none");
+    assert_eq!(amounts(&book), Some((0, 0)), "a capacity of zero is reported");
     assert_eq!(book.due(), None);
     told(&mut book, &["a"]);
     assert_eq!(amounts(&book), Some((1, 1)));
 }
 
 #[test]
-fn a_plugin_that_comes_back_has_its_devices_given_as_before() {
+fn returning_plugin_has_its_allocations() {
     let mut book = book(&["a", "b"]);
     book.reserve(&pod("1", 1), |_| false).unwrap();
     let registration = told(&mut book, &["a", "b"]);
@@ -195,7 +195,7 @@ fn a_plugin_that_comes_back_has_its_devices_given_as_before() {
 }
 
 #[test]
-fn what_is_told_by_a_plugin_that_has_been_displaced_does_not_count() {
+fn list_of_a_replaced_plugin_is_ignored() {
     let mut book = book(&["a"]);
     let old = told(&mut book, &["a"]);
     told(&mut book, &["b"]);
@@ -205,7 +205,7 @@ fn what_is_told_by_a_plugin_that_has_been_displaced_does_not_count() {
 }
 
 #[test]
-fn the_same_list_again_is_no_news() {
+fn equal_list_is_not_a_change() {
     let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, DevicePluginOptions::default());
     assert!(book.tell(CAM, registration, vec![device("a"), device("b")]));
@@ -215,7 +215,7 @@ fn the_same_list_again_is_no_news() {
 }
 
 #[test]
-fn a_plugins_preference_counts_as_far_as_it_can_be_had() {
+fn plugin_preference_applies_as_far_as_available() {
     let preferring = DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
     let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, preferring);
@@ -225,7 +225,7 @@ fn a_plugins_preference_counts_as_far_as_it_can_be_had() {
     let given = book.unanswered(&"2".into()).remove(0);
     let all = ["b", "c", "d"].map(str::to_owned).to_vec();
     assert_eq!(book.choice(&given), Some((all, Vec::new())));
-    // Another pod's, one that there is not, and one twice.
+    // Another pod's device, an unknown one, and a duplicate.
     book.prefer(&given, &["a", "z", "d", "d"].map(str::to_owned));
     assert_eq!(of(&book, &pod("2", 2), "main"), ["b", "d"]);
     book.reserve(&pod("3", 1), |_| false).unwrap();
@@ -235,7 +235,7 @@ fn a_plugins_preference_counts_as_far_as_it_can_be_had() {
 }
 
 #[test]
-fn devices_are_written_down_by_the_numa_nodes_that_they_are_near_to() {
+fn devices_are_stored_by_numa_node() {
     let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, DevicePluginOptions::default());
     let near = |id: &str, nodes: &[i64]| {
@@ -251,7 +251,7 @@ fn devices_are_written_down_by_the_numa_nodes_that_they_are_near_to() {
 }
 
 #[test]
-fn the_health_of_what_a_pod_has_is_shown_and_what_is_gone_is_not_healthy() {
+fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     let mut book = book(&["a", "b"]);
     book.reserve(&pod("1", 2), |_| false).unwrap();
     let registration = book.register(CAM, DevicePluginOptions::default());
@@ -264,18 +264,18 @@ fn the_health_of_what_a_pod_has_is_shown_and_what_is_gone_is_not_healthy() {
     let mut again = DeviceAllocations::default();
     again.restore(book.given.clone(), vec![CAM.to_owned()], Instant::now());
     let both = [("a".to_owned(), true), ("b".to_owned(), true)];
-    assert_eq!(again.shown(&"1".into())[0].devices, both, "nobody has told of them yet");
+    assert_eq!(again.shown(&"1".into())[0].devices, both, "no list has arrived yet");
 }
 
 #[test]
-fn a_container_that_starts_anew_gets_another_device_of_a_rule_where_its_own_is_gone() {
+fn restarted_container_gets_another_device_of_a_rule() {
     let mut book = DeviceAllocations::default();
     book.add_local(CAM);
     assert!(book.tell_local(CAM, vec![device("/dev/video0")]));
     book.reserve(&pod("1", 1), |_| false).unwrap();
     book.tell_local(CAM, vec![device("/dev/video1")]);
     book.reserve(&pod("1", 1), |_| true).unwrap();
-    assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video0"], "while it runs it has what it was given");
+    assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video0"], "a running container keeps its device");
     book.reserve(&pod("1", 1), |_| false).unwrap();
     assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video1"]);
 }
@@ -284,7 +284,7 @@ fn nodes(text: &str) -> Nodes {
     Nodes::of(&CpuSet::parse(text).unwrap())
 }
 
-/// A book with these devices; those below 0 are near to no node.
+/// A book with these devices; a negative node means none.
 fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceAllocations {
     let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, options);
@@ -294,7 +294,7 @@ fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceAl
     book
 }
 
-/// The container has these, whatever was decided.
+/// Gives the container these devices without a decision.
 fn put(book: &mut DeviceAllocations, pod: &str, container: &str, ids: &[&str]) {
     book.given.push(Given {
         pod: pod.into(),
@@ -306,7 +306,7 @@ fn put(book: &mut DeviceAllocations, pod: &str, container: &str, ids: &[&str]) {
     });
 }
 
-/// The hints, as `0` or `0-1`, with a `+` if they are preferred, for a container and for the pod that has only that.
+/// Checks the hints, such as `0` or `0-1+` (preferred), of a container and of a pod with only that container.
 #[track_caller]
 fn check_hints(book: &DeviceAllocations, count: u32, expected: Option<&[&str]>) {
     let pod = pod("p", count);
@@ -325,9 +325,9 @@ fn check_hints(book: &DeviceAllocations, count: u32, expected: Option<&[&str]>) 
     assert_eq!(shown(None), expected);
 }
 
-/// The cases are upstream's own (`getCommonTestCases` of the device manager), as are those of the next tests.
+/// The cases are upstream's (`getCommonTestCases` of the device manager), as are those of the next tests.
 #[test]
-fn from_which_nodes_devices_could_be_is_told_as_upstream_tells_it() {
+fn topology_hints_are_upstreams() {
     let hints = |devices: &[(&str, i64)], count, expected: Option<&[&str]>| {
         check_hints(&near_nodes(devices, DevicePluginOptions::default()), count, expected);
     };
@@ -341,18 +341,18 @@ fn from_which_nodes_devices_could_be_is_told_as_upstream_tells_it() {
     let mut book = near_nodes(&four, DevicePluginOptions::default());
     put(&mut book, "other", "main", &["a", "b"]);
     check_hints(&book, 2, Some(&["0-1"]));
-    // What it has already is what it can have.
+    // The devices it already has determine its hints.
     let mut book = near_nodes(&[("a", 0), ("b", 0)], DevicePluginOptions::default());
     put(&mut book, "p", "main", &["a", "b"]);
     check_hints(&book, 2, Some(&["0+", "0-1"]));
     check_hints(&book, 1, Some(&[]));
     check_hints(&book, 4, Some(&[]));
     let waits = book.hints(nodes("0-1"), &pod("p", 4), None, &Left::new(), true);
-    assert!(waits.is_empty(), "what it waits for keeps it from nothing");
+    assert!(waits.is_empty(), "missing devices give no empty hints");
 }
 
 #[test]
-fn a_pod_has_of_a_resource_what_it_has_when_it_has_the_most() {
+fn pod_hints_use_the_maximum_at_any_time() {
     let mut pod = pod("p", 1);
     let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container("s", 1) };
     pod.spec.init_containers = vec![container("i", 2), sidecar, container("j", 3)];
@@ -366,7 +366,7 @@ fn a_pod_has_of_a_resource_what_it_has_when_it_has_the_most() {
 }
 
 #[test]
-fn devices_are_near_to_the_nodes_that_were_found_as_far_as_there_are_as_many() {
+fn devices_are_taken_from_the_preferred_nodes_first() {
     let given = |devices: &[(&str, i64)], near: &str, count| {
         let mut book = near_nodes(devices, DevicePluginOptions::default());
         book.bring_near(&"p".into(), "main", nodes(near));
@@ -383,11 +383,11 @@ fn devices_are_near_to_the_nodes_that_were_found_as_far_as_there_are_as_many() {
     assert_eq!(given(&six, "1", 4), "a b d f");
     let eight = [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 0), ("f", 1), ("g", 2), ("h", 3)];
     assert_eq!(given(&eight, "1,3", 4), "b d f h");
-    assert_eq!(given(&[("a", -1), ("b", 0), ("c", 1)], "1", 2), "b c", "before those that are near to none");
+    assert_eq!(given(&[("a", -1), ("b", 0), ("c", 1)], "1", 2), "b c", "before those without a node");
 }
 
 #[test]
-fn a_plugin_chooses_among_what_is_near_or_else_beside_all_of_that() {
+fn plugin_chooses_among_preferred_devices_or_adds_others() {
     let preferring = DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
     let split = |near: usize| -> Vec<(String, i64)> {
         (0..8).map(|number| (format!("d{number}"), i64::from(number >= near))).collect()
@@ -412,7 +412,7 @@ fn a_plugin_chooses_among_what_is_near_or_else_beside_all_of_that() {
     assert_eq!(choice(8, 1, &[], &[]), expected(all, ""));
     assert_eq!(choice(8, 4, &["d0", "d5"], &[]), expected(all, "d0 d5"));
     assert_eq!(choice(8, 4, &["d0", "d5"], &["d1", "d4"]), expected("d0 d2 d3 d5 d6 d7", "d0 d5"));
-    assert_eq!(choice(4, 1, &[], &[]), expected("d0 d1 d2 d3", ""), "of what is near only");
+    assert_eq!(choice(4, 1, &[], &[]), expected("d0 d1 d2 d3", ""), "only preferred devices");
     assert_eq!(choice(4, 6, &["d1", "d6"], &[]), expected(all, "d1 d6 d0 d2 d3"));
     assert_eq!(choice(4, 6, &["d1", "d6"], &["d0", "d7"]), None, "there are no more");
     assert_eq!(choice(4, 5, &["d1", "d6"], &["d0", "d7"]), expected("d1 d2 d3 d4 d5 d6", "d1 d6 d2 d3"));

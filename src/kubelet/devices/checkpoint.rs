@@ -1,6 +1,6 @@
-//! The file of what has been given to whom, in the upstream kubelet's format and with its checksum. Pure.
+//! The device checkpoint in the upstream kubelet's format, including its checksum. Pure.
 //!
-//! A kubelet that takes the node over finds its pods' devices there, and so does this one.
+//! Another kubelet that takes over the node finds the pods' devices there, and the reverse.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use crate::protocol::protobuf::{decode, encode};
 use crate::types::api::{Bytes, PodUid};
 use crate::types::sorted::SortedMap;
 
-/// What a file tells.
+/// The content of a checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) given: Vec<Given>,
-    /// The resources that plugins have told of.
+    /// The registered resources.
     pub(super) resources: Vec<String>,
-    /// The file is not as it was written; what stands here is what could be read.
+    /// The checksum does not match; the rest is what could be read.
     pub(super) is_damaged: bool,
 }
 
@@ -31,19 +31,19 @@ pub(super) fn write(book: &DeviceAllocations) -> String {
     json!({"Data": data, "Checksum": checksum}).to_string()
 }
 
-/// What is written on a container: the entries of what it has.
+/// The annotation of a container: the entries of its devices.
 pub(super) fn mark(given: &[Given]) -> String {
     Value::from(entries(given)).to_string()
 }
 
-/// The entries that are written on a container, and are its own.
+/// The entries in a container's annotation that belong to it.
 pub(super) fn read_mark(pod: &PodUid, container: &str, text: &str) -> Vec<Given> {
     let list: Option<Value> = serde_json::from_str(text).ok();
     let entries = list.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(entry);
     entries.filter(|given| given.pod == *pod && given.container == container).collect()
 }
 
-/// What no plugin has answered for yet nobody has.
+/// Entries without an Allocate response are left out.
 fn entries(given: &[Given]) -> Vec<Value> {
     let answered = given.iter().filter_map(|given| Some((given, given.response.as_ref()?)));
     let entry = |(given, response): (&Given, &ContainerAllocateResponse)| {
@@ -75,7 +75,7 @@ pub(super) fn read(text: &str) -> Kept {
     Kept { resources: resources.collect(), given: entries.into_iter().flatten().collect(), is_damaged }
 }
 
-/// The entries that are whole in a text that is not: a device that is still somebody's must not be given again.
+/// Reads the intact entries of a corrupt text: a device in use must not be allocated again.
 fn salvage(text: &str) -> Vec<Given> {
     const BEGINNING: &str = "{\"PodUID\":";
     let places = text.match_indices('{').filter_map(|(place, _)| text.get(place..));
@@ -106,7 +106,7 @@ fn entry(value: &Value) -> Option<Given> {
     })
 }
 
-/// FNV-1a of the data as Go's spew prints it for a hash (`DeepHashObject`).
+/// FNV-1a of the data as printed by Go's spew (`DeepHashObject`).
 pub(super) fn checksum(data: &Value) -> u32 {
     spew(data).bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -140,7 +140,7 @@ fn spew(data: &Value) -> String {
     out
 }
 
-/// Lists of names by their keys, which are in order.
+/// Lists of names by key, sorted.
 fn map<K: std::fmt::Display>(out: &mut String, entries: Option<Vec<(K, &Value)>>) {
     if entries.is_some() {
         out.push_str("map");

@@ -1,4 +1,4 @@
-//! The checkpoint on the disk.
+//! Reads and writes the device checkpoint file.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use super::checkpoint::{self, Kept};
 use crate::platform::host::{directories, file};
 use crate::platform::rt;
 
-/// The upstream kubelet's name for it.
+/// Upstream's file name.
 pub(super) const NAME: &str = "kubelet_internal_checkpoint";
 const LIMIT: u64 = 16 << 20;
 
-/// `None` if there is none. One that is damaged is set aside, and what can be read of it counts: a device that is still
-/// somebody's must not be given again. An error says nothing of the checkpoint.
+/// `None` if the file does not exist. A corrupt one is set aside, and its readable entries are used, because a device
+/// in use must not be allocated again. After an error the content is unknown.
 pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Kept)>> {
     let shown = path.display().to_string();
     let read = rt::blocking(move || {
@@ -30,13 +30,13 @@ pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Kept)>> {
     });
     let found = read.await?;
     if let Some((_, kept)) = found.as_ref().filter(|(_, kept)| kept.is_damaged) {
-        log!(warn, "damaged checkpoint of devices set aside", file = shown, entries_kept = kept.given.len());
+        log!(warn, "device checkpoint corrupt, set aside", file = shown, entries_kept = kept.given.len());
     }
     Ok(found)
 }
 
 impl Devices {
-    /// Done when it is on the disk.
+    /// Returns when the file is on disk.
     pub(super) async fn write(&self) -> io::Result<()> {
         let _turn = self.turn.acquire().await;
         self.read_again().await?;
@@ -50,7 +50,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Takes in a checkpoint that could not be read at the start: nothing is written over it before.
+    /// Loads a checkpoint that could not be read at the start; until then it is not overwritten.
     async fn read_again(&self) -> io::Result<()> {
         if !self.book.borrow().is_unread {
             return Ok(());
@@ -73,7 +73,7 @@ mod tests {
     use crate::types::api::PodUid;
 
     #[test]
-    fn a_checkpoint_that_cannot_be_read_at_the_start_is_not_overwritten_and_counts_when_it_can_be_read() {
+    fn unreadable_checkpoint_is_kept_and_used_once_readable() {
         let root = std::env::temp_dir().join(format!("coracle-unread-checkpoint-{}", std::process::id()));
         let path = root.join("device-plugins").join(NAME);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

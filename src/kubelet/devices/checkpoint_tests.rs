@@ -5,8 +5,8 @@ use super::checkpoint::{Kept, read, write};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY};
 use crate::types::api::{Container, Pod};
 
-/// As the upstream kubelet's own code writes them: no pods; nothing at all; names with quotes and line ends, several NUMA
-/// nodes, empty and missing lists; a longer answer.
+/// Written by upstream's code: no pods; nothing; names with quotes and line breaks, several NUMA nodes, empty and
+/// missing lists; a longer response.
 const UPSTREAMS: [&str; 4] = [
     r#"{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":3467439661}"#,
     r#"{"Data":{"PodDeviceEntries":[],"RegisteredDevices":null},"Checksum":3252601439}"#,
@@ -15,7 +15,7 @@ const UPSTREAMS: [&str; 4] = [
 ];
 
 #[test]
-fn the_checksum_is_that_of_upstreams_own_code() {
+fn checksum_is_upstreams() {
     for text in UPSTREAMS {
         let file: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(u64::from(super::checkpoint::checksum(&file["Data"])), file["Checksum"].as_u64().unwrap(), "{text}");
@@ -23,7 +23,7 @@ fn the_checksum_is_that_of_upstreams_own_code() {
     assert!(!read(UPSTREAMS[0]).is_damaged && !read(UPSTREAMS[1]).is_damaged);
 }
 
-/// A book in which one pod has a device.
+/// A book with one allocated device.
 fn book() -> DeviceAllocations {
     let mut book = DeviceAllocations::default();
     let registration = book.register("a.com/b", DevicePluginOptions::default());
@@ -41,7 +41,7 @@ fn book() -> DeviceAllocations {
     book
 }
 
-/// The devices of each container, the resources, and whether it is damaged.
+/// The devices of each container, the resources, and whether it is corrupt.
 type Found = (Vec<(String, Vec<String>)>, Vec<String>, bool);
 
 fn kept(text: &str) -> Found {
@@ -51,7 +51,7 @@ fn kept(text: &str) -> Found {
 }
 
 #[test]
-fn what_was_written_is_read_back_and_upstream_would_take_it() {
+fn checkpoint_is_read_back_with_a_valid_checksum() {
     let book = book();
     let text = write(&book);
     let read = read(&text);
@@ -63,18 +63,18 @@ fn what_was_written_is_read_back_and_upstream_would_take_it() {
     let mut again = DeviceAllocations::default();
     again.restore(read.given, read.resources, Instant::now());
     let capacity = &again.amounts()[0];
-    assert_eq!(capacity.get("a.com/b").map(|amount| amount.value()), Some(0), "nobody tells of it yet");
+    assert_eq!(capacity.get("a.com/b").map(|amount| amount.value()), Some(0), "no plugin has registered yet");
 }
 
 #[test]
-fn what_has_not_been_answered_is_not_written() {
+fn unanswered_allocation_is_not_written() {
     let mut book = book();
     book.given[0].response = None;
     assert!(write(&book).contains("\"PodDeviceEntries\":[]"));
 }
 
 #[test]
-fn of_a_damaged_file_what_can_be_read_counts() {
+fn intact_entries_of_a_corrupt_file_are_used() {
     let text = write(&book());
     let whole = (vec![("c".to_owned(), vec!["x".to_owned()])], vec!["a.com/b".to_owned()]);
     let (other, checksum) = (text.replace("\"x\",\"y\"", "\"x\",\"z\""), text.replace("Checksum\":", "Checksum\":1"));
@@ -89,7 +89,7 @@ fn of_a_damaged_file_what_can_be_read_counts() {
 }
 
 #[test]
-fn no_cut_and_no_changed_byte_makes_reading_fail() {
+fn truncated_or_changed_file_never_fails_to_read() {
     let text = write(&book());
     for end in 0..text.len() {
         read(text.get(..end).unwrap());

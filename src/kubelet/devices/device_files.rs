@@ -1,4 +1,4 @@
-//! Device files that rules of the node make resources of: they come and go as the kernel has them.
+//! Device files that rules of the node define as resources, updated as they appear and disappear.
 
 use std::fs;
 use std::io;
@@ -15,14 +15,14 @@ use crate::platform::host::file_watch::FileWatch;
 use crate::platform::rt;
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// Of one resource.
+/// Limit per resource.
 const MOST: usize = 256;
-/// A device often comes as several files, one after the other.
+/// A device often has several files that appear one after the other.
 const SETTLE: Duration = Duration::from_millis(100);
-/// After directories could not be watched.
+/// Delay after a failed watch.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Follows the files of all rules, for as long as the process lives.
+/// Watches the files of all rules; never returns.
 pub(super) async fn follow(devices: Rc<Devices>) {
     if devices.rules.is_empty() {
         return;
@@ -35,7 +35,7 @@ pub(super) async fn follow(devices: Rc<Devices>) {
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
         };
         if let Err(error) = changed {
-            log!(error, "devices cannot be seen to come", error = error);
+            log!(error, "failed to watch device files", error = error);
             rt::sleep(AGAIN).await;
         }
         rt::sleep(SETTLE).await;
@@ -43,18 +43,18 @@ pub(super) async fn follow(devices: Rc<Devices>) {
 }
 
 impl Devices {
-    /// Takes in which of the files there are.
+    /// Updates the devices of all rules.
     pub(super) fn see_nodes(&self) {
         for rule in &self.rules {
             let found = find(rule);
             if self.book.borrow_mut().tell_local(&rule.resource, found) {
-                log!(info, "devices of this node", resource = rule.resource);
+                log!(info, "device files changed", resource = rule.resource);
                 self.changed.notify();
             }
         }
     }
 
-    /// What comes with devices of a rule; `None` if they are a plugin's.
+    /// The Allocate response for devices of a rule; `None` for a plugin's devices.
     pub(super) fn of_rule(&self, given: &Given) -> Option<ContainerAllocateResponse> {
         let rule = self.rules.iter().find(|rule| rule.resource == given.resource)?;
         let spec = |id: &String| DeviceSpec {
@@ -67,7 +67,7 @@ impl Devices {
     }
 }
 
-/// The device files of a rule: each device once, under the first of its names.
+/// The device files of a rule; each device once, under its first name.
 fn find(rule: &DeviceRule) -> Vec<Device> {
     let mut found: SortedMap<(bool, u64), Device> = SortedMap::new();
     let mut paths = Vec::new();
@@ -75,7 +75,7 @@ fn find(rule: &DeviceRule) -> Vec<Device> {
         expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut paths, &mut SortedSet::new());
     }
     for path in paths {
-        // The device counts, not the link that leads to it.
+        // Follows symlinks: the device counts.
         let Ok(metadata) = fs::metadata(&path) else { continue };
         let kind = metadata.file_type();
         let Some(id) = path.to_str() else { continue };
@@ -87,18 +87,18 @@ fn find(rule: &DeviceRule) -> Vec<Device> {
     found.into_values().collect()
 }
 
-/// What is in these directories now, or comes to be there.
+/// Watches these directories for new and removed entries.
 fn watch(rules: &[DeviceRule]) -> io::Result<FileWatch> {
     let mut directories = SortedSet::new();
     for pattern in rules.iter().flat_map(|rule| &rule.paths) {
         expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut Vec::new(), &mut directories);
     }
-    // What is written to a device concerns nobody here, and is often.
+    // Writes to devices are frequent and irrelevant.
     let directories: Vec<PathBuf> = directories.into_iter().collect();
     FileWatch::of_entries(&directories)
 }
 
-/// The paths that fit, in order, and the directories in which what fits may come to be.
+/// Collects the matching paths in order, and the directories where matching paths may appear.
 fn expand(base: PathBuf, rest: &str, paths: &mut Vec<PathBuf>, directories: &mut SortedSet<PathBuf>) {
     let (name, below) = rest.split_once('/').map_or((rest, None), |(name, below)| (name, Some(below)));
     let is_pattern = name.contains(['*', '?']);
@@ -124,12 +124,12 @@ fn names_in(directory: &Path, pattern: &str) -> Vec<String> {
     names
 }
 
-/// `*` is any part of a name, `?` one byte of it; a dot at the beginning stands for itself only.
+/// `*` matches any part of a name, `?` one byte; a leading dot must match literally.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
     }
-    // Where the last star was, and how much it stands for: it takes one byte more whenever the rest does not fit.
+    // Position of the last star and the length that it matches: it grows by one byte on each mismatch.
     let (mut at, mut of, mut star) = (0, 0, None);
     while let Some(byte) = name.get(at) {
         match pattern.get(of) {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_and_question_marks_stand_for_parts_of_a_name() {
+    fn star_and_question_mark_match_parts_of_a_name() {
         for (pattern, name, expected) in [
             ("video*", "video0", true),
             ("video*", "video", true),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_device_files_count_and_each_device_once() {
+    fn only_device_files_are_listed_once_each() {
         assert_eq!(found(&["/dev/null", "/dev/nul?", "/dev/zero"]), ["/dev/null", "/dev/zero"]);
         assert!(found(&["/etc/*", "/dev/nothing-of-this-name/*"]).is_empty());
         let folder = std::env::temp_dir().join(format!("coracle-device-nodes-{}", std::process::id()));
@@ -194,11 +194,11 @@ mod tests {
         let by_id = folder.join("by-*").display().to_string();
         let ids = found(&[&by_id, "/dev/null"]);
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(ids, [by_id.replace('*', "id")], "under the name that comes first");
+        assert_eq!(ids, [by_id.replace('*', "id")], "under its first name");
     }
 
     #[test]
-    fn directories_are_watched_in_which_something_may_come() {
+    fn directories_of_possible_files_are_watched() {
         let watched = |pattern: &str| {
             let mut directories = SortedSet::new();
             expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut Vec::new(), &mut directories);

@@ -1,4 +1,4 @@
-//! Why a device plugin is not taken in, or a pod does not get its devices. Pure.
+//! Errors of device plugin registration and device allocation. Pure.
 
 use std::fmt;
 use std::io;
@@ -8,13 +8,13 @@ use super::allocations::Lacks;
 use super::v1beta1::VERSION;
 use crate::platform::rpc;
 
-/// The words are upstream's where there are some.
+/// The messages are upstream's where upstream has one.
 #[derive(Debug)]
 pub(crate) enum DeviceError {
     BadName {
         resource: String,
     },
-    /// A rule of the configuration has the resource.
+    /// The resource is defined by a rule of the configuration.
     ByRule {
         resource: String,
     },
@@ -27,11 +27,11 @@ pub(crate) enum DeviceError {
         resource: String,
     },
     Lacks(Lacks),
-    /// The answer to `Allocate` is for no container.
+    /// The response to `Allocate` has no containers.
     NoContainers,
     Plugin(PluginError),
     PodEnds,
-    /// A step of several, in upstream's words; the source says why.
+    /// A failed step in upstream's terms; the source is the cause.
     During {
         doing: &'static str,
         source: Box<DeviceError>,
@@ -42,17 +42,17 @@ pub(crate) enum DeviceError {
     TooMany {
         most: usize,
     },
-    /// The version of a plugin that calls the kubelet.
+    /// Unsupported API version in a registration.
     Version {
         version: String,
     },
-    /// The versions of a plugin that the kubelet has found.
+    /// Unsupported API versions of a plugin found by the plugin watcher.
     Versions {
         versions: Vec<String>,
     },
 }
 
-/// A call to a plugin that failed, in the words of upstream's gRPC library.
+/// A failed call to a plugin, in the format of Go's gRPC.
 #[derive(Debug)]
 pub(crate) struct PluginError(pub(super) rpc::Error);
 
@@ -62,7 +62,7 @@ impl DeviceError {
         move |source| Self::During { doing, source: Box::new(source) }
     }
 
-    /// The plugin itself refused. Whoever was not heard may come yet.
+    /// The plugin itself has refused; other errors are retried.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::During { source, .. } => source.is_refusal(),
@@ -87,8 +87,8 @@ impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadName { resource } => write!(f, "the ResourceName {resource:?} is invalid"),
-            Self::ByRule { resource } => write!(f, "{resource} is by a rule of this node"),
-            Self::Checkpoint(_) => f.write_str("write down the devices of the pod"),
+            Self::ByRule { resource } => write!(f, "{resource} is defined by a rule of this node"),
+            Self::Checkpoint(_) => f.write_str("write the device checkpoint"),
             Self::Endpoint { endpoint, directory } => {
                 write!(f, "endpoint {endpoint:?}: expected the name of a socket in {}", directory.display())
             }
@@ -96,10 +96,10 @@ impl fmt::Display for DeviceError {
             Self::Lacks(Lacks(why)) => f.write_str(why),
             Self::NoContainers => f.write_str("no containers return in allocation response"),
             Self::Plugin(error) => error.fmt(f),
-            Self::PodEnds => f.write_str("the pod ends"),
+            Self::PodEnds => f.write_str("the pod is terminating"),
             Self::During { doing, .. } => f.write_str(doing),
-            Self::TakenBack { resource } => write!(f, "devices of {resource} were taken back meanwhile"),
-            Self::TooMany { most } => write!(f, "there are {most} resources already"),
+            Self::TakenBack { resource } => write!(f, "devices of {resource} were released meanwhile"),
+            Self::TooMany { most } => write!(f, "the limit of {most} resources is reached"),
             Self::Version { version } => write!(
                 f,
                 "requested API version {version:?} is not supported by kubelet. Supported version is [{VERSION:?}]"

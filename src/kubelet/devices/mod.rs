@@ -1,7 +1,7 @@
-//! Devices that containers ask for by limits of extended resources: from device plugins, and from rules of this node.
+//! Devices requested as limits of extended resources: from device plugins, and from rules of this node.
 //!
-//! [`Devices`] is the handle. The sync loop asks it whether a pod may have what it asks for, which is decided at once from
-//! what is known; a pod's worker asks it for the devices themselves, which may take as long as a plugin takes.
+//! [`Devices`] is the handle. The sync loop asks it at admission, which is decided at once from known state; a pod
+//! worker lets it allocate the devices, which may take as long as a plugin takes.
 
 mod allocate;
 mod allocations;
@@ -40,32 +40,32 @@ pub(crate) use allocations::Lacks;
 pub(crate) use error::DeviceError;
 pub(crate) use pod_resources::PodResourcesServer;
 
-/// A checkpoint that could not be written is written again after so long.
+/// First and longest delay before a failed checkpoint write is retried.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(60);
 
-/// What there is, and who has it. One for the whole process.
+/// The devices and their allocations.
 pub(crate) struct Devices {
     book: RefCell<DeviceAllocations>,
-    /// Who is asked about each resource.
+    /// The plugin of each resource.
     plugins: RefCell<SortedMap<String, Plugin>>,
     /// Resources that need no plugin.
     rules: Vec<DeviceRule>,
-    /// Of sockets and of the checkpoint.
+    /// Directory of the sockets and the checkpoint.
     directory: PathBuf,
-    /// The sync loop's.
+    /// The sync loop's inbox.
     inbox: Sender<SyncEvent>,
-    /// Of the book.
+    /// Notified when the allocations change.
     changed: Signal,
-    /// The text of the checkpoint as it is on the disk, and the turn of who writes it.
+    /// The checkpoint on disk, and the lock of its writer.
     written: RefCell<String>,
     turn: rt::Semaphore,
-    /// There was a checkpoint at the start.
+    /// A checkpoint existed at the start.
     is_known_node: bool,
 }
 
 impl Devices {
-    /// With what an earlier process has written down.
+    /// Loads the checkpoint of an earlier process.
     pub(crate) async fn open(root: &Path, rules: Vec<DeviceRule>, inbox: Sender<SyncEvent>) -> Rc<Self> {
         let directory = root.join("device-plugins");
         let mut book = DeviceAllocations::default();
@@ -77,7 +77,7 @@ impl Devices {
         }
         book.is_unread = is_unread;
         let found = read.unwrap_or_default();
-        // Somebody wrote what cannot be read.
+        // An unreadable checkpoint also means that the node is known.
         let is_known_node = found.is_some() || is_unread;
         let mut written = empty;
         if let Some((text, kept)) = found {
@@ -100,12 +100,12 @@ impl Devices {
             turn: rt::Semaphore::new(1),
             is_known_node,
         });
-        // Before the first pod asks.
+        // Before the first admission.
         devices.see_nodes();
         devices
     }
 
-    /// Takes plugins in, for as long as the process lives.
+    /// Serves device plugins and keeps the checkpoint up to date; never returns.
     pub(crate) async fn run(self: Rc<Self>) {
         let _registration = rt::spawn(plugins::serve(Rc::clone(&self)));
         let _nodes = rt::spawn(device_files::follow(Rc::clone(&self)));
@@ -123,7 +123,7 @@ impl Devices {
                     rt::now().checked_add(retry.next_wait())
                 }
             };
-            // Nobody listens any more when the agent ends.
+            // The receiver is gone only at shutdown.
             let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
             let due = self.book.borrow().due().into_iter().chain(again).min();
             let late = async {
@@ -136,51 +136,51 @@ impl Devices {
         }
     }
 
-    /// What the node has, and what of it pods can get.
+    /// Capacity and allocatable.
     pub(crate) fn amounts(&self) -> [ResourceList; 2] {
         self.book.borrow().amounts()
     }
 
-    /// Another kubelet, or an earlier process of this one, has had devices here.
+    /// Another kubelet, or an earlier process, had devices here.
     pub(crate) fn is_known_node(&self) -> bool {
         self.is_known_node
     }
 
-    /// Somebody on this node tells of this resource, or has told.
+    /// Whether a plugin or rule of this node has, or had, this resource.
     pub(crate) fn is_known(&self, resource: &str) -> bool {
         self.book.borrow().is_known(resource)
     }
 
-    /// Whether the pod waits for devices, or has any.
+    /// Whether the pod waits for devices or has any.
     pub(crate) fn concerns(&self, pod: &Pod) -> bool {
         self.book.borrow().concerns(pod)
     }
 
-    /// Chooses what the pod is to get. `runs` tells of its containers that run already.
+    /// Chooses the pod's devices. `runs`: its running containers.
     pub(crate) fn reserve(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), Lacks> {
         self.book.borrow_mut().reserve(pod, runs)
     }
 
-    /// The pod does not begin.
+    /// The pod will not start: releases its chosen devices.
     pub(crate) fn give_up(&self, pod: &PodUid) {
         self.book.borrow_mut().give_up(pod);
     }
 
-    /// Takes back what pods have that are no more.
+    /// Releases the devices of pods that are gone.
     pub(crate) fn keep_only(&self, stays: &dyn Fn(&PodUid) -> bool) {
         if self.book.borrow_mut().keep_only(stays) {
             self.changed.notify();
         }
     }
 
-    /// Takes in what is written on a container, where it is not known otherwise.
+    /// Loads the devices from a container's annotation if they are not known otherwise.
     pub(crate) fn learn(&self, pod: &PodUid, container: &str, written: &str) {
         for given in checkpoint::read_mark(pod, container, written) {
             let resource = given.resource.clone();
             if self.book.borrow_mut().learn(given, rt::now()) {
                 log!(
                     warn,
-                    "devices of a container known by what is written on it",
+                    "device allocation recovered from container annotation",
                     container = container,
                     resource = resource
                 );
@@ -189,7 +189,7 @@ impl Devices {
         }
     }
 
-    /// What the pod's containers have.
+    /// The devices of the pod's containers.
     pub(crate) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
         self.book.borrow().shown(pod)
     }

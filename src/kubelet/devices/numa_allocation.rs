@@ -1,4 +1,4 @@
-//! The devices of a pod that comes, chosen beside what else its containers get from NUMA nodes.
+//! Chooses the devices of an admitted pod together with its other NUMA resources.
 
 use super::Devices;
 use super::allocations::{Lacks, Left};
@@ -8,19 +8,19 @@ use crate::types::api::{Container, Pod};
 pub(crate) struct Choosing<'a> {
     devices: &'a Devices,
     pod: &'a Pod,
-    /// Its containers that run already.
+    /// Its running containers.
     runs: &'a dyn Fn(&str) -> bool,
-    /// Those of the machine.
+    /// The machine's NUMA nodes.
     nodes: Nodes,
-    /// Nothing is lost if there are not as many as it asks for.
+    /// The pod may wait for missing devices.
     may_wait: bool,
     waits: bool,
     left: Left,
 }
 
 impl Devices {
-    /// A pod of the node's own waits for devices that are not there, as nobody would make it again; and so does one that had
-    /// devices before a reboot, when whoever tells of them may be a pod that has yet to start.
+    /// Static pods wait for missing devices, because nothing would create them again. So do pods that had devices
+    /// before a reboot: the device plugin may be a pod that has yet to start.
     pub(crate) fn choosing<'a>(&'a self, pod: &'a Pod, runs: &'a dyn Fn(&str) -> bool, nodes: Nodes) -> Choosing<'a> {
         let may_have_had = self.book.borrow().is_unread || !self.shown(&pod.metadata.uid).is_empty();
         let may_wait = pod.is_static() || may_have_had;

@@ -1,4 +1,4 @@
-//! Device plugins: they register, and are listened to for as long as they live.
+//! Device plugins: registration and ListAndWatch.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use crate::types::api::is_extended_resource;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
 
-/// Who is asked about the devices of a resource.
+/// The plugin of a resource.
 pub(super) struct Plugin {
     pub(super) client: Client,
     socket: String,
@@ -39,12 +39,12 @@ macro_rules! method {
 pub(super) use method;
 
 const SOCKET: &str = "kubelet.sock";
-/// For a plugin that has just registered to say what it can do.
+/// Timeout of GetDevicePluginOptions.
 const FIRST_WORD: Duration = Duration::from_secs(10);
-/// More resources than a node can have plugins of.
+/// Limit of the number of resources.
 const MOST: usize = 256;
 
-/// Takes plugins in that register.
+/// Serves registrations of plugins.
 pub(super) async fn serve(devices: Rc<Devices>) {
     let path = devices.directory.join(SOCKET);
     let directory = devices.directory.clone();
@@ -57,7 +57,7 @@ pub(super) async fn serve(devices: Rc<Devices>) {
     server.serve(answer).await;
 }
 
-/// Plugins see by their sockets' end that they have to register again.
+/// Plugins register again when their socket is removed.
 fn remove_sockets(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -109,7 +109,7 @@ fn check_name(resource: &str) -> Result<(), DeviceError> {
 }
 
 impl Devices {
-    /// Asks the plugin at the socket what it can do, and listens to it from then on.
+    /// Connects to the plugin at the socket, reads its options, and starts ListAndWatch.
     pub(super) async fn connect(self: &Rc<Self>, resource: &str, socket: &Path) -> Result<(), DeviceError> {
         if self.rules.iter().any(|rule| rule.resource == resource) {
             return Err(DeviceError::ByRule { resource: resource.to_owned() });
@@ -132,7 +132,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Who takes device plugins that show themselves in the registry.
+    /// The plugin watcher's handler for device plugins.
     pub(crate) fn taker(self: &Rc<Self>) -> Taker {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
         Taker {
@@ -149,7 +149,7 @@ impl Devices {
         }
     }
 
-    /// The plugin's socket is gone, and whoever was behind it.
+    /// The plugin's socket was removed.
     fn disconnect(&self, resource: &str, socket: &str) {
         let mut plugins = self.plugins.borrow_mut();
         let Some(plugin) = plugins.get(resource).filter(|plugin| plugin.socket == socket) else { return };
@@ -159,7 +159,7 @@ impl Devices {
         self.stopped(resource, registration);
     }
 
-    /// Nothing more is heard of the plugin.
+    /// ListAndWatch has ended.
     fn stopped(&self, resource: &str, registration: Registration) {
         if self.book.borrow_mut().stop(resource, registration, rt::now()) {
             self.changed.notify();
@@ -169,8 +169,9 @@ impl Devices {
 
 async fn listen(devices: Rc<Devices>, client: Client, resource: String, registration: Registration) {
     let ended = hear(&devices, &client, &resource, registration).await;
-    let why = ended.err().map_or_else(|| "it has ended its list".to_owned(), |error| ErrorChain(&error).to_string());
-    log!(warn, "device plugin is gone", resource = resource, error = why);
+    let why =
+        ended.err().map_or_else(|| "the plugin ended ListAndWatch".to_owned(), |error| ErrorChain(&error).to_string());
+    log!(warn, "device plugin stopped", resource = resource, error = why);
     devices.stopped(&resource, registration);
 }
 
@@ -183,7 +184,7 @@ async fn hear(
     let asked = client.server_streaming(method!("ListAndWatch"), encode(&Empty {}));
     let mut lists = rt::deadline(FIRST_WORD, asked).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
     while let Some(message) = lists.next().await? {
-        let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("list is no list"))?;
+        let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("malformed device list"))?;
         if devices.book.borrow_mut().tell(resource, registration, list.devices) {
             devices.changed.notify();
         }
@@ -191,7 +192,6 @@ async fn hear(
     Ok(())
 }
 
-/// One call to a plugin.
 pub(super) async fn call<M: Message + Default>(
     client: &Client,
     path: &'static str,
@@ -199,5 +199,5 @@ pub(super) async fn call<M: Message + Default>(
     limit: Duration,
 ) -> Result<M, rpc::Error> {
     let answer = client.unary(path, encode(request), limit).await?;
-    decode(&answer).map_err(|_| rpc::Error::Protocol("answer cannot be read"))
+    decode(&answer).map_err(|_| rpc::Error::Protocol("malformed answer"))
 }

@@ -1,4 +1,4 @@
-//! Which pod has which devices, processors and memory, for monitors on the node (podresources v1).
+//! The pod resources API (podresources v1): devices, CPUs and memory of pods, for monitoring.
 
 use std::cell::RefCell;
 use std::fs;
@@ -41,7 +41,7 @@ message! {
         3 => topology: Option<Topology>,
     }
 
-    /// One device, near to one NUMA node or to none.
+    /// Devices with the same NUMA node.
     struct ContainerDevices {
         1 => resource_name: String,
         2 => device_ids: Vec<String>,
@@ -68,14 +68,13 @@ message! {
     }
 }
 
-/// Where the answers come from.
 pub(crate) struct PodResourcesServer {
-    /// The kubelet's directory.
+    /// The kubelet's root directory.
     pub(crate) root: PathBuf,
     pub(crate) devices: Rc<Devices>,
-    /// The pods that have not ended, under the uids that they run with.
+    /// The pods that have not ended, by their uid on the node.
     pub(crate) pods: Box<dyn Fn() -> Vec<(PodUid, Arc<Pod>)>>,
-    /// The processors and the memory that containers have.
+    /// CPUs and memory of containers.
     pub(crate) placements: Rc<RefCell<Placements>>,
     pub(crate) allocatable: Allocatable,
 }
@@ -87,7 +86,7 @@ const QPS: u32 = 100;
 const BURST: u32 = 10;
 
 impl PodResourcesServer {
-    /// Answers for as long as the process lives.
+    /// Serves requests; never returns.
     pub(crate) async fn serve(self) {
         let path = self.root.join("pod-resources/kubelet.sock");
         let socket = path.clone();
@@ -119,7 +118,7 @@ impl PodResourcesServer {
         };
         count(Count::PodResources);
         count(what);
-        // Nothing else can fail.
+        // The other requests cannot fail.
         if answer.is_err() {
             count(Count::PodResourcesGetErrors);
         }
@@ -155,7 +154,7 @@ impl PodResourcesServer {
         Ok(out)
     }
 
-    /// Sidecars and main containers: what init containers have had others have now.
+    /// Only sidecars and main containers: resources of ended init containers belong to others now.
     fn of_pod(&self, uid: &PodUid, pod: &Pod) -> PodResources {
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
         let (book, placements) = (self.devices.book.borrow(), self.placements.borrow());
@@ -177,7 +176,7 @@ impl PodResourcesServer {
     }
 }
 
-/// One entry for each device and each NUMA node that it is near to.
+/// One entry per device and NUMA node.
 fn devices((resource, ids): (&str, SortedMap<i64, Vec<String>>)) -> Vec<ContainerDevices> {
     let entry = |node: i64, id: String| ContainerDevices {
         resource_name: resource.to_owned(),

@@ -3,24 +3,24 @@
 use crate::protocol::protobuf::message;
 use crate::types::sorted::SortedMap;
 
-/// The one version of the API.
+/// The only version of the API.
 pub(super) const VERSION: &str = "v1beta1";
-/// What a device is that can be given to a container.
+/// Health of a device that can be allocated.
 pub(super) const HEALTHY: &str = "Healthy";
 
 message! {
     pub(super) struct Empty {}
 
     pub(super) struct DevicePluginOptions {
-        /// `PreStartContainer` is to be called before each start of a container.
+        /// Call `PreStartContainer` before each container start.
         1 => pre_start_required: bool,
-        /// The plugin has a word in which devices are given together.
+        /// The plugin supports GetPreferredAllocation.
         2 => get_preferred_allocation_available: bool,
     }
 
     pub(super) struct RegisterRequest {
         1 => version: String,
-        /// The socket's name, in the directory where ours is.
+        /// Name of the plugin's socket, in the directory of the kubelet's socket.
         2 => endpoint: String,
         3 => resource_name: String,
         4 => options: Option<DevicePluginOptions>,
@@ -78,7 +78,6 @@ message! {
         1 => container_responses: Vec<ContainerAllocateResponse>,
     }
 
-    /// What a container gets with its devices.
     pub(super) struct ContainerAllocateResponse {
         1 => envs: SortedMap<String, String>,
         2 => mounts: Vec<Mount>,
@@ -96,7 +95,7 @@ message! {
     pub(super) struct DeviceSpec {
         1 => container_path: String,
         2 => host_path: String,
-        /// Of `r`, `w` and `m`.
+        /// Some of `r`, `w` and `m`.
         3 => permissions: String,
     }
 

@@ -1,22 +1,22 @@
-//! Which file systems images and writable layers are on, and what follows from that. Pure.
+//! Which file systems hold images and writable layers, and the effect on eviction. Pure.
 //!
-//! As the upstream kubelet has it (pkg/kubelet/eviction/helpers.go, `buildSignalToRankFunc` and its neighbours).
+//! See `buildSignalToRankFunc` and its neighbours in pkg/kubelet/eviction/helpers.go.
 
 use crate::platform::config::{Signal, Threshold};
 
-/// Where the runtime keeps what it has, as seen from the node's own file system.
+/// File systems of the runtime relative to the node's root directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Everything is on one.
+    /// Everything is on one file system.
     #[default]
     Shared,
-    /// Images and writable layers are on one of their own.
+    /// Images and writable layers share a file system of their own.
     ImagesApart,
-    /// Images are on one of their own, writable layers beside the pods' volumes.
+    /// Images have a file system of their own; writable layers are beside the pods' volumes.
     Split,
 }
 
-/// What of a pod's files counts against a signal.
+/// The parts of a pod's disk usage that count for a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) layers: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Parts {
     pub(crate) local: bool,
 }
 
-/// What the node itself can give back before a pod has to end.
+/// What the node can reclaim before it evicts pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reclaims {
     pub(crate) dead_containers: bool,
@@ -32,7 +32,8 @@ pub(crate) struct Reclaims {
 }
 
 impl Layout {
-    /// The thresholds in force: those of `containerfs` are never configured but follow from where layers are.
+    /// The effective thresholds. Those of `containerfs` cannot be configured; they follow from where writable layers
+    /// are.
     pub(crate) fn thresholds(self, configured: &[Threshold]) -> Vec<Threshold> {
         let is_own = |signal| matches!(signal, Signal::ContainerFsAvailable | Signal::ContainerFsInodesFree);
         let mut all: Vec<Threshold> = configured.iter().copied().filter(|t| !is_own(t.signal)).collect();
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn containerfs_has_the_thresholds_of_the_file_system_that_it_is_on() {
+    fn containerfs_has_the_thresholds_of_its_file_system() {
         let configured = [
             threshold(Signal::NodeFsAvailable, 0.1),
             threshold(Signal::ImageFsAvailable, 0.15),
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_answer_for_what_they_have_on_the_file_system_that_is_full() {
+    fn only_usage_of_the_full_file_system_counts() {
         let parts = |layout: Layout, signal| {
             let Parts { layers, local } = layout.parts(signal);
             (layers, local)
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_gives_back_only_what_makes_room_where_there_is_none() {
+    fn node_reclaims_only_what_frees_the_full_file_system() {
         let given = |layout: Layout, signal| {
             let Reclaims { dead_containers, images } = layout.reclaims(signal);
             (dead_containers, images)

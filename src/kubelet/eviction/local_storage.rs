@@ -1,9 +1,9 @@
-//! Limits on what a pod writes to the node's disk. Pure.
+//! Ephemeral storage limits of pods. Pure.
 
 use super::usage::{Disk, PodUsage};
 use crate::types::api::{EPHEMERAL_STORAGE, Pod, Quantity, VolumeSource, pod_limits};
 
-/// Whether anything of the pod has such a limit: all others are never measured for it.
+/// Whether the pod must be measured for its storage limits at all.
 pub(crate) fn has_limits(pod: &Pod) -> bool {
     let limited = |source: &VolumeSource| match source {
         VolumeSource::EmptyDir(source) => source.size_limit.is_some_and(is_positive),
@@ -12,14 +12,14 @@ pub(crate) fn has_limits(pod: &Pod) -> bool {
     pod.spec.volumes.iter().any(|volume| limited(&volume.source)) || has_storage_limit(pod)
 }
 
-/// Whether its containers or the pod as a whole have a limit.
+/// Whether a container or the pod has an ephemeral storage limit.
 pub(crate) fn has_storage_limit(pod: &Pod) -> bool {
     let own = pod.spec.resources.iter().any(|resources| resources.limits.contains_key(EPHEMERAL_STORAGE));
     let mut containers = pod.spec.all_containers();
     own || containers.any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
 }
 
-/// What is over its limit, in upstream's words; `layers_apart` tells whether writable layers are on another disk.
+/// The message for the first exceeded limit, as upstream. `layers_apart`: writable layers are on another file system.
 pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<String> {
     exceeded_volume(pod, usage)
         .or_else(|| exceeded_by_pod(pod, usage))
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_over_its_limit_with_the_first_byte_beyond_it() {
+    fn volume_exceeds_its_limit_by_one_byte() {
         let pod = pod(vec![container("x", None)], vec![empty_dir("free", None), empty_dir("data", Some("1Ki"))]);
         let told = |free, data| {
             let volumes = vec![volume("free", free, false), volume("data", data, true)];
@@ -110,11 +110,11 @@ mod tests {
         };
         assert_eq!(told(1 << 40, 1024), None);
         assert_eq!(told(0, 1025).as_deref(), Some("Usage of EmptyDir volume \"data\" exceeds the limit \"1Ki\". "));
-        assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "what was not measured is within");
+        assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "unmeasured usage is within the limit");
     }
 
     #[test]
-    fn a_container_answers_for_its_logs_and_for_its_layer_where_that_is_on_the_same_disk() {
+    fn container_usage_has_logs_and_layers_on_the_same_disk() {
         let pod = pod(vec![container("x", Some("1Ki")), container("y", None)], Vec::new());
         let told = |layer, logs, apart| {
             let usage = PodUsage { containers: vec![uses("x", layer, logs)], ..PodUsage::default() };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_answers_for_everything_that_it_has_on_the_disk() {
+    fn pod_usage_has_everything_on_the_disk() {
         let pod = pod(vec![container("x", Some("1Ki")), container("y", Some("1Ki"))], vec![empty_dir("data", None)]);
         let told = |data, in_memory, own| {
             let containers = vec![uses("x", 500, 0), uses("y", 500, 0)];

@@ -1,4 +1,4 @@
-//! What is said of a pod that goes, in upstream's words. Pure.
+//! Eviction messages, as upstream. Pure.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::usage::Measured;
 use crate::platform::config::Threshold;
 use crate::types::api::{Container, MEMORY, Quantity};
 
-/// Why the node ends this pod: what it has too little of, and who in the pod uses more than was asked for.
+/// Why the pod is evicted: the starved resource, and the containers that use more than their requests.
 pub(crate) fn node_was_low(
     starved: Starved,
     thresholds: &[Threshold],
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_with_its_threshold_and_the_containers_that_exceed_their_requests() {
+    fn memory_message_has_threshold_and_exceeding_containers() {
         let mut pod = Pod::default();
         pod.spec.containers = vec![container("x", &[]), container("y", &[(MEMORY, "64Mi")])];
         let of = |name: &str, memory| ContainerUsage { name: name.to_owned(), memory, ..ContainerUsage::default() };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_told_with_layers_and_logs_together() {
+    fn disk_message_adds_layers_and_logs() {
         let mut pod = Pod::default();
         pod.spec.containers = vec![container("x", &[(EPHEMERAL_STORAGE, "1Ki")])];
         let disk = |bytes| Some(Disk { bytes, inodes: 1 });

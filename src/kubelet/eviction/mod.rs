@@ -1,7 +1,7 @@
-//! Ending pods before the node runs out of memory, disk or processes, and those that write more than they may.
+//! Eviction under memory, disk and pid pressure, and for exceeded storage limits.
 //!
-//! [`observe()`] looks at what the node has left, [`ThresholdState`] decides what of it is too little and for how long,
-//! [`Layout`] what the node itself can give back, [`rank()`] who goes first. Who runs what, and when, is the sync loop's.
+//! [`observe()`] measures what the node has left, [`ThresholdState`] finds the thresholds that are met, [`Layout`]
+//! tells what the node can reclaim, and [`rank()`] orders the pods. The sync loop runs these steps.
 
 mod image_layout;
 mod local_storage;

@@ -1,4 +1,4 @@
-//! Looks at what the node has left of everything.
+//! Measures the node's remaining memory, disk space and pids.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,22 +12,22 @@ use crate::platform::host::file_system::{inodes, room};
 use crate::platform::host::process::tasks;
 use crate::platform::host::procfs::Procfs;
 
-/// Where what is observed is found.
+/// The paths and cgroups to measure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// The kernel counts memory by control group.
+    /// Memory is counted by cgroup v2.
     pub(crate) cgroup_v2: bool,
-    /// The group of all pods, where they have one.
+    /// The `kubepods` cgroup, if there is one.
     pub(crate) kubepods: Option<String>,
-    /// On the node's own file system.
+    /// The kubelet's root directory.
     pub(crate) node: PathBuf,
-    /// Where the runtime has its images; `None` while it has not told.
+    /// The runtime's image directory; `None` until it is known.
     pub(crate) images: Option<PathBuf>,
-    /// Where it has writable layers, if that is elsewhere.
+    /// The directory of writable layers, if it is on another file system.
     pub(crate) layers: Option<PathBuf>,
 }
 
-/// It may take long: a file system may be away. What cannot be observed is left out.
+/// May block for long: a file system may hang. Signals that cannot be measured are left out.
 pub(crate) fn observe(places: &Places) -> (Observations, Layout) {
     let mut seen = Observations::new();
     let mut reader = UsageReader::new(Path::new(HIERARCHY));
@@ -58,14 +58,13 @@ pub(crate) fn observe(places: &Places) -> (Observations, Layout) {
     (seen, layout)
 }
 
-/// Threads count as processes do.
+/// Threads count as processes.
 fn pids() -> Option<Observation> {
     let (running, capacity) = tasks()?;
     Some(Observation { available: capacity.saturating_sub(running), capacity })
 }
 
-/// With cgroup v2 as upstream has it: all memory but what the root group uses and cannot give back at once. Without it
-/// as the kernel itself estimates what is available.
+/// With cgroup v2 as upstream: everything but the root cgroup's working set. Otherwise the kernel's own estimate.
 fn memory(places: &Places, reader: &mut UsageReader) -> Option<Observation> {
     let info = Procfs::host().memory()?;
     let used = places.cgroup_v2.then(|| reader.read("", Depth::Memory).ok()?.memory).flatten();
@@ -74,7 +73,7 @@ fn memory(places: &Places, reader: &mut UsageReader) -> Option<Observation> {
     Some(Observation { available, capacity: info.total })
 }
 
-/// What pods together have left of their limit; nothing without a limit.
+/// What is left below the limit of `kubepods`; `None` without a limit.
 fn allocatable(group: &str, reader: &mut UsageReader) -> Option<Observation> {
     let limit = Path::new(HIERARCHY).join(group.trim_start_matches('/')).join("memory.max");
     let capacity: u64 = fs::read_to_string(limit).ok()?.trim().parse().ok()?;
@@ -100,8 +99,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_memory_disk_and_processes_left() {
-        // Where this program is, something is in use; a directory for what is temporary may be an empty file system.
+    fn test_machine_has_resources_left() {
+        // The test binary's file system is in use; a temporary directory may be on an empty one.
         let node = std::env::current_exe().unwrap().parent().unwrap().to_owned();
         let places = Places { node, ..Places::default() };
         let (seen, layout) = observe(&places);
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_apart_when_they_are_on_another_device() {
+    fn images_on_another_device_are_apart() {
         let apart = Places { node: PathBuf::from("/"), images: Some(PathBuf::from("/proc")), ..Places::default() };
         assert_eq!(layout(&apart), Layout::ImagesApart);
         let split = Places { layers: Some(PathBuf::from("/")), ..apart.clone() };

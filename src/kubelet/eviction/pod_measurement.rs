@@ -1,4 +1,4 @@
-//! Finds out what pods use: from their control groups, from the runtime, and from the disk.
+//! Measures pods: by cgroup, by CRI stats, and by walking their directories.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -15,37 +15,36 @@ use crate::state::pods::volume_paths::{CONFIG_MAP, EMPTY_DIR};
 use crate::state::pods::{ObservedPod, PodDirs, VolumePlace, volume_places};
 use crate::types::api::{Pod, qos_class};
 
-/// A pod that may be ended.
+/// A pod that may be evicted.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) pod: Arc<Pod>,
     pub(crate) observed: Rc<ObservedPod>,
 }
 
-/// What pods are measured with.
 #[derive(Clone, Debug)]
 pub(crate) struct Measure {
     pub(crate) cri: RuntimeService,
     pub(crate) dirs: PodDirs,
-    /// The driver of the pods' groups and the group above all of them; `None` where pods have no groups.
+    /// The cgroup driver and the parent of `kubepods`; `None` if pods have no cgroups.
     pub(crate) groups: Option<(CgroupDriver, String)>,
 }
 
 impl Measure {
-    /// Memory and processes. `None` for a pod of which nothing could be found out.
+    /// Memory and process usage. `None` if the pod cannot be measured.
     pub(crate) async fn memory(&self, pod: &Candidate) -> Option<PodUsage> {
         match &self.groups {
             Some((driver, root)) => {
                 let group = CgroupName::pod(root, qos_class(&pod.pod), &pod.pod.metadata.uid).path(*driver);
                 let names = running(&pod.observed).map(|running| (running.id.clone(), running.name.clone())).collect();
-                // Where memory is short, even such files may take their time.
+                // Under memory pressure even reads of cgroup files may block.
                 rt::blocking(move || memory_of_group(&group, names)).await
             }
             None => self.memory_by_runtime(pod).await,
         }
     }
 
-    /// Processes are not counted then.
+    /// The runtime reports no process count.
     async fn memory_by_runtime(&self, Candidate { observed, .. }: &Candidate) -> Option<PodUsage> {
         let mut containers = Vec::new();
         for running in running(observed) {
@@ -57,7 +56,7 @@ impl Measure {
         Some(PodUsage { memory, containers, ..PodUsage::default() })
     }
 
-    /// What the pod has on the disk. Writable layers are only asked for where they count.
+    /// Disk usage. Writable layers are requested only if they count.
     pub(crate) async fn disk(&self, candidate: &Candidate, layers: bool) -> PodUsage {
         let Candidate { pod, observed } = candidate;
         let (dirs, shown, uid) = (self.dirs.clone(), Arc::clone(pod), pod.metadata.uid.clone());
@@ -91,13 +90,13 @@ impl Measure {
         usage
     }
 
-    /// What counts against the pod's own limits.
+    /// The usage that counts towards the pod's own limits.
     pub(crate) async fn limited(&self, candidate: &Candidate) -> PodUsage {
         self.disk(candidate, has_storage_limit(&candidate.pod)).await
     }
 }
 
-/// What the group of a pod uses, and the groups of its containers, which are given by id and name.
+/// Usage of a pod's cgroup and of its containers, given by id and name.
 fn memory_of_group(group: &str, running: Vec<(String, String)>) -> Option<PodUsage> {
     let mut reader = UsageReader::new(Path::new(HIERARCHY));
     let whole = reader.read(group, Depth::Memory).ok()?;
@@ -111,18 +110,17 @@ fn memory_of_group(group: &str, running: Vec<(String, String)>) -> Option<PodUsa
     Some(PodUsage { memory: whole.working_set(), pids: whole.pids, containers, ..PodUsage::default() })
 }
 
-/// The containers that run.
 fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::state::pods::ObservedContainer> {
     observed.containers.iter().filter(|container| container.is_running())
 }
 
-/// A directory that cannot be read holds nothing: no pod goes for what was not seen.
+/// An unreadable directory counts as empty: no pod is evicted for usage that was not measured.
 fn measured(path: &Path) -> Disk {
     let found = disk_usage(path).unwrap_or_default();
     Disk { bytes: found.bytes, inodes: found.inodes }
 }
 
-/// The volumes that count against the pod, as upstream has it.
+/// The volumes that count towards the pod, as upstream.
 fn volumes(pod: &Pod, dirs: &PodDirs) -> impl Iterator<Item = VolumePlace> {
     let places = volume_places(pod, &pod.metadata.uid, dirs);
     places.into_iter().filter(|place| matches!(place.kind, EMPTY_DIR | CONFIG_MAP))

@@ -1,7 +1,7 @@
-//! Which pod goes first. Pure.
+//! Ranks pods for eviction. Pure.
 //!
-//! As the upstream kubelet ranks them (pkg/kubelet/eviction/helpers.go): who uses more than it asked for, then the lower
-//! priority, then who uses the most beyond that. A pod of which nothing is known goes before all others.
+//! The order of pkg/kubelet/eviction/helpers.go: usage above requests, then lower priority, then the largest excess.
+//! Pods without measurements come first.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -10,7 +10,7 @@ use super::signals::Starved;
 use super::usage::{Disk, Measured, PodUsage};
 use crate::types::api::{EPHEMERAL_STORAGE, MEMORY, Pod, pod_requests};
 
-/// Sorts the pods, the first to go in front. `parts` tells what counts where a disk is full.
+/// Sorts the pods to evict first to the front. `parts`: the disk usage that counts.
 pub(crate) fn rank(pods: &mut [Measured<'_>], starved: Starved, parts: Parts) {
     match starved {
         Starved::Memory => pods.sort_by(|a, b| by_excess(a, b, memory)),
@@ -20,7 +20,7 @@ pub(crate) fn rank(pods: &mut [Measured<'_>], starved: Starved, parts: Parts) {
     }
 }
 
-/// What a pod uses, what it asked for, and what its use is compared with in the end.
+/// Usage, request, and the value compared last.
 struct Use {
     used: u64,
     requested: u64,
@@ -56,7 +56,7 @@ fn storage(pod: &Pod, usage: &PodUsage, parts: Parts) -> Use {
     Use { used: counted(usage, parts).bytes, requested, deducted: requested }
 }
 
-/// Nobody can ask for inodes; upstream then compares them with the bytes that were asked for.
+/// There are no inode requests; upstream compares inodes with the requested bytes.
 fn inodes(pod: &Pod, usage: &PodUsage, parts: Parts) -> Use {
     Use { used: counted(usage, parts).inodes, requested: 0, deducted: requested(pod, EPHEMERAL_STORAGE) }
 }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_exceeds_its_request_goes_before_who_has_the_lower_priority() {
+    fn usage_above_requests_ranks_before_priority() {
         let uses = |memory| Some(PodUsage { memory: Some(memory), ..PodUsage::default() });
         let pods = [
             (pod("within", -5, &[(MEMORY, "1000")]), uses(900)),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_full_disk_only_what_is_on_it_counts() {
+    fn only_usage_of_the_full_disk_counts() {
         let disk = |bytes| Disk { bytes, inodes: bytes };
         let uses = |layer, volume, in_memory| {
             let container = ContainerUsage { layer: Some(disk(layer)), ..ContainerUsage::default() };
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_count_after_the_priority_alone() {
+    fn process_count_ranks_after_priority() {
         let uses = |pids| Some(PodUsage { pids: Some(pids), ..PodUsage::default() });
         let pods = [
             (pod("low", -1, &[]), uses(1)),

@@ -1,21 +1,21 @@
-//! What each signal is about, and what was observed of it. Pure.
+//! Eviction signals and their observations. Pure.
 
 use crate::platform::config::Signal;
 use crate::state::pods::Pressure;
 use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity};
 use crate::types::sorted::SortedMap;
 
-/// What there is of something, and what is left of it.
+/// Available amount and capacity of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) available: u64,
     pub(crate) capacity: u64,
 }
 
-/// A signal that could not be observed has no entry.
+/// A signal that could not be measured has no entry.
 pub(crate) type Observations = SortedMap<Signal, Observation>;
 
-/// What pods are ended to win back, in upstream's words.
+/// The starved resource that an eviction frees, with upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starved {
     Memory,
@@ -51,7 +51,7 @@ impl Starved {
         }
     }
 
-    /// So much of it, written as upstream writes it.
+    /// `amount` as a quantity in upstream's format.
     pub(crate) fn quantity(self, amount: u64) -> Quantity {
         let format = match self {
             Self::Memory | Self::Storage => Format::BinarySi,

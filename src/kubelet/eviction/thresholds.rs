@@ -1,4 +1,4 @@
-//! Which thresholds are met, for how long, and which conditions of the node follow. Pure: the moment is an argument.
+//! Which thresholds are met and for how long, and the node conditions. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use crate::platform::config::Threshold;
 use crate::state::pods::Pressure;
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// What earlier looks have found.
+/// State from earlier checks.
 #[derive(Debug, Default)]
 pub(crate) struct ThresholdState {
-    /// Met with their grace over; each counts as met until so much is won back as it says.
+    /// Thresholds met beyond their grace period; each stays met until its minimum reclaim is available.
     met: Vec<Threshold>,
     first_met: Vec<(Threshold, Instant)>,
     last_seen: SortedMap<Pressure, Instant>,
 }
 
-/// What a look comes to.
+/// The result of a check.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Verdict {
-    /// The conditions of the node, those that were seen lately included.
+    /// The pressure conditions, including those seen within the transition period.
     pub(crate) pressures: SortedSet<Pressure>,
-    /// What has to be won back now, the most urgent first.
+    /// Thresholds that require eviction now, most urgent first.
     pub(crate) starved: Vec<Threshold>,
 }
 
@@ -41,18 +41,18 @@ impl ThresholdState {
         for threshold in &met {
             self.last_seen.insert(Starved::of(threshold.signal).pressure(), now);
         }
-        // Seen just now counts even where the period is nothing.
+        // A condition seen now counts even with a transition period of zero.
         self.last_seen.retain(|_, at| *at == now || now.saturating_duration_since(*at) < transition);
         let over = self.first_met.iter().filter(|(t, at)| now.saturating_duration_since(*at) >= t.grace);
         let mut starved: Vec<Threshold> = over.map(|(t, _)| *t).collect();
         self.met.clone_from(&starved);
-        // Memory goes before everything else; the rest keeps the order of the configuration.
+        // Memory first; the others keep the order of the configuration.
         starved.sort_by_key(|t| Starved::of(t.signal) != Starved::Memory);
         Verdict { pressures: self.last_seen.keys().copied().collect(), starved }
     }
 }
 
-/// Whether there is less than the threshold, or with `reclaim` less than it wants to have won back.
+/// Whether less is available than the threshold, or with `reclaim` than threshold plus minimum reclaim.
 fn is_met(threshold: &Threshold, observed: &Observations, reclaim: bool) -> bool {
     let Some(Observation { available, capacity }) = observed.get(&threshold.signal) else { return false };
     let mut wanted = threshold.value.of(*capacity);
@@ -63,16 +63,16 @@ fn is_met(threshold: &Threshold, observed: &Observations, reclaim: bool) -> bool
     *capacity > 0 && wanted > Starved::of(threshold.signal).quantity(*available)
 }
 
-/// Whether every threshold is kept, and what it wants to have won back is there.
+/// Whether every threshold is satisfied including its minimum reclaim.
 pub(crate) fn is_resolved(thresholds: &[Threshold], observed: &Observations) -> bool {
     !thresholds.iter().any(|threshold| is_met(threshold, observed, true))
 }
 
-/// What is written between two relists at 64 MB/s.
+/// Bytes written between two relists at 64 MB/s.
 const FAR: u64 = 6 << 30;
 
-/// Whether something is so near to its threshold that the next look must come soon. A quarter of what there is is not
-/// used up between two relists unnoticed: small disks are slow ones, and memory that runs out makes itself felt.
+/// Whether a signal is so close to its threshold that the next check must come soon. A quarter of the capacity is far
+/// enough: small disks are slow, and a shortage of memory is noticed by other means.
 pub(crate) fn is_close(thresholds: &[Threshold], observed: &Observations) -> bool {
     thresholds.iter().any(|threshold| {
         let Some(Observation { available, capacity }) = observed.get(&threshold.signal) else { return false };
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn a_hard_threshold_acts_at_once_and_its_condition_outlasts_it() {
+    fn hard_threshold_acts_at_once_and_its_condition_outlasts_it() {
         let memory = Signal::MemoryAvailable;
         let mut run = Run::new(&[hard(memory, "100")]);
-        assert_eq!(run.at(0, &[(memory, 100)]), (vec![], vec![]), "as much as the threshold is enough");
+        assert_eq!(run.at(0, &[(memory, 100)]), (vec![], vec![]), "equal to the threshold");
         assert_eq!(run.at(1, &[(memory, 99)]), (vec![Pressure::Memory], vec![memory]));
         assert_eq!(run.at(2, &[(memory, 500)]), (vec![Pressure::Memory], vec![]));
         assert_eq!(run.at(60, &[(memory, 500)]), (vec![Pressure::Memory], vec![]));
@@ -133,19 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_threshold_acts_when_it_was_met_all_the_time() {
+    fn soft_threshold_acts_after_its_grace_period() {
         let disk = Signal::NodeFsAvailable;
         let mut run = Run::new(&[Threshold { grace: Duration::from_secs(10), ..hard(disk, "100") }]);
         let short = |run: &mut Run, at| run.at(at, &[(disk, 50)]);
         assert_eq!(short(&mut run, 0), (vec![Pressure::Disk], vec![]));
         assert_eq!(short(&mut run, 9), (vec![Pressure::Disk], vec![]));
         assert_eq!(run.at(10, &[(disk, 100)]), (vec![Pressure::Disk], vec![]));
-        assert_eq!(short(&mut run, 11), (vec![Pressure::Disk], vec![]), "the time counts anew");
+        assert_eq!(short(&mut run, 11), (vec![Pressure::Disk], vec![]), "the grace period restarts");
         assert_eq!(short(&mut run, 21), (vec![Pressure::Disk], vec![disk]));
     }
 
     #[test]
-    fn what_is_to_be_won_back_counts_only_once_the_threshold_was_met() {
+    fn minimum_reclaim_counts_once_the_threshold_was_met() {
         let memory = Signal::MemoryAvailable;
         let mut run = Run::new(&[Threshold { min_reclaim: Some(quantity("50")), ..hard(memory, "100") }]);
         assert_eq!(run.at(0, &[(memory, 120)]).1, []);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_won_back_before_anything_else() {
+    fn memory_is_reclaimed_first() {
         let (disk, memory, pids) = (Signal::NodeFsAvailable, Signal::AllocatableMemoryAvailable, Signal::PidAvailable);
         let mut run = Run::new(&[hard(disk, "100"), hard(pids, "100"), hard(memory, "100")]);
         let (pressures, starved) = run.at(0, &[(disk, 1), (pids, 1), (memory, 1)]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_observed_meets_no_threshold() {
+    fn unknown_signal_meets_no_threshold() {
         let inodes = Signal::NodeFsInodesFree;
         let mut run = Run::new(&[hard(inodes, "100"), hard(Signal::PidAvailable, "100")]);
         assert_eq!(run.at(0, &[]), (vec![], vec![]));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_everything_above_its_threshold_is_far_enough() {
+    fn quarter_of_the_capacity_above_the_threshold_is_not_close() {
         let (memory, disk) = (Signal::MemoryAvailable, Signal::NodeFsAvailable);
         let thresholds = [hard(memory, "100"), hard(disk, "100")];
         assert!(!is_close(&thresholds, &observed(&[(memory, 350), (disk, 350)])));

@@ -1,16 +1,16 @@
-//! What a pod uses of the node. Pure.
+//! Resource usage of a pod. Pure.
 
 use crate::types::api::Pod;
 
-/// What was measured; `None` is what nobody could tell.
+/// `None`: not measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodUsage {
-    /// Bytes that cannot be taken back at once.
+    /// Working set in bytes.
     pub(crate) memory: Option<u64>,
     pub(crate) pids: Option<u64>,
     pub(crate) containers: Vec<ContainerUsage>,
     pub(crate) volumes: Vec<VolumeUsage>,
-    /// The pod's own files beside those.
+    /// The pod's own files beside those of containers and volumes.
     pub(crate) own: Disk,
 }
 
@@ -18,17 +18,17 @@ pub(crate) struct PodUsage {
 pub(crate) struct ContainerUsage {
     pub(crate) name: String,
     pub(crate) memory: Option<u64>,
-    /// Its writable layer, as the runtime has it.
+    /// The writable layer, as reported by the runtime.
     pub(crate) layer: Option<Disk>,
     pub(crate) logs: Option<Disk>,
 }
 
-/// A volume that is on the node itself.
+/// A volume stored on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumeUsage {
     pub(crate) name: String,
     pub(crate) disk: Disk,
-    /// It is in memory, and so on no disk.
+    /// A tmpfs: it uses memory instead of disk.
     pub(crate) in_memory: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Disk {
     pub(crate) inodes: u64,
 }
 
-/// A pod, and what it uses if that is known.
+/// A pod, and its usage if it was measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured<'a> {
     pub(crate) pod: &'a Pod,
@@ -52,12 +52,12 @@ impl Disk {
 }
 
 impl PodUsage {
-    /// The writable layers of its containers.
+    /// Total of the containers' writable layers.
     pub(crate) fn layers(&self) -> Disk {
         self.containers.iter().filter_map(|container| container.layer).fold(Disk::default(), Disk::plus)
     }
 
-    /// The logs of its containers, and its volumes that are on the disk.
+    /// Total of container logs and disk-backed volumes.
     pub(crate) fn local(&self) -> Disk {
         let logs = self.containers.iter().filter_map(|container| container.logs);
         let volumes = self.volumes.iter().filter(|volume| !volume.in_memory).map(|volume| volume.disk);

@@ -1,4 +1,4 @@
-//! From what a pod wants to an image that is there, by the pull policy.
+//! Ensures that an image is present, following the pull policy.
 
 use serde_json::Value;
 
@@ -15,13 +15,13 @@ use crate::state::pods::Waiting;
 use crate::types::api::{EventKind, Pod, PullPolicy, Reason};
 use crate::types::error::ErrorChain;
 
-/// An image that is wanted, and everything that it may take to bring it.
+/// A requested image with everything needed to pull it.
 pub(super) struct Order<'a> {
     pub(super) pod: &'a Pod,
     pub(super) wanted: Wanted<'a>,
     pub(super) policy: PullPolicy,
     pub(super) spec: ImageSpec,
-    /// With its registry, without tag and digest.
+    /// Including the registry, without tag and digest.
     pub(super) repository: String,
     pub(super) sandbox: &'a PodSandboxConfig,
     pub(super) secrets: &'a PullSecrets,
@@ -45,7 +45,7 @@ impl<'a> Order<'a> {
             })?;
         let annotations = pod.metadata.annotations.iter().map(|(key, value)| (key.to_owned(), value.clone()));
         let spec = ImageSpec { image: name, annotations: annotations.collect(), ..ImageSpec::default() };
-        // Defaulting has filled it in.
+        // Set by defaulting.
         let policy = wanted.policy.unwrap_or(PullPolicy::IfNotPresent);
         Ok(Self { pod, wanted, policy, spec, repository, sandbox, secrets })
     }
@@ -54,7 +54,7 @@ impl<'a> Order<'a> {
         self.wanted.image
     }
 
-    /// With its port.
+    /// Including the port.
     pub(super) fn registry(&self) -> &str {
         self.repository.split('/').next().unwrap_or_default()
     }
@@ -97,7 +97,7 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// The image as it is here, while its registry is known to be away: nobody waits for that again.
+    /// The present image, while its registry is known to be unreachable, so that no pod waits for a timeout again.
     pub(super) async fn present_during_outage(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
         if self.strict
             || !pull_policy::present_will_do(order.policy)
@@ -112,7 +112,7 @@ impl<S: Service> Images<S> {
         Ok(present)
     }
 
-    /// The image as it is here, after a pull that did not reach its registry.
+    /// The present image, after a pull that could not reach the registry.
     async fn present_instead(&self, order: &Order<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
         let FailedPull { waiting, is_unreachable } = failed;
         let will_do = !self.strict && pull_policy::present_will_do(order.policy);
@@ -128,7 +128,7 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// The image as it is here, if the pod may use it without a word of the registry.
+    /// The present image, if the pod may use it without asking the registry.
     pub(super) async fn present(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
         let Some(present) = self.look(order, &order.spec).await? else { return Ok(None) };
         Ok(self.may_use(order, &present).await.then_some(present))
@@ -160,7 +160,7 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// Keeps in mind what has brought the image.
+    /// Records the credentials that pulled the image.
     pub(super) async fn record(
         &self,
         order: &Order<'_>,
@@ -171,11 +171,11 @@ impl<S: Service> Images<S> {
         let now = clock::now().to_string();
         let Some(record) = recorded(known, image_ref, &order.repository, credential, &now) else { return };
         if let Err(error) = self.records.write(image_ref, &record).await {
-            log!(warn, "pull not recorded", image = order.image(), error = error);
+            log!(warn, "failed to record image pull", image = order.image(), error = error);
         }
     }
 
-    /// What the runtime has under this name or id.
+    /// The runtime's image with this name or id.
     pub(super) async fn look(&self, order: &Order<'_>, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
         match self.service.status(spec).await {
             Ok(found) => Ok(found.map(PresentImage::from)),

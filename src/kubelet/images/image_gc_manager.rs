@@ -1,4 +1,4 @@
-//! Removing images that nothing needs: to make room, or for their age.
+//! Image garbage collection: by disk usage and by age.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,13 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
 
-/// What keeps the garbage collection of images from doing its part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CollectError {
-    /// The file system of images says that it holds nothing.
+    /// The image file system reports a capacity of zero.
     InvalidCapacity,
-    /// There is less room than there should be, and nothing is left to remove.
+    /// Disk usage is still too high and no unused image is left.
     NotEnough(String),
-    /// As one line.
+    /// One line.
     Failed(String),
 }
 
@@ -40,17 +39,17 @@ impl From<ImageError> for CollectError {
 }
 
 impl<S: Service> Images<S> {
-    /// Whether there is ever anything to collect.
+    /// Whether image garbage collection is enabled.
     pub(crate) fn collects(&self) -> bool {
         self.gc.high < 100 || !self.gc.max_age.is_zero()
     }
 
-    /// Takes note of it that images have come since this was asked last: there may be less room than before.
+    /// Whether images were pulled since the last call, so that the disk may be fuller.
     pub(crate) fn has_pulled(&self) -> bool {
         self.pulled.replace(false)
     }
 
-    /// Whether a look at all of them is due: the file system is full, or age alone counts, or nobody has looked yet.
+    /// Whether a collection is due: the disk is full, the maximum age applies, or none has run yet.
     pub(crate) async fn needs_collecting(&self) -> Result<bool, CollectError> {
         if !self.gc.max_age.is_zero() || !self.looked.replace(true) {
             return Ok(true);
@@ -58,7 +57,8 @@ impl<S: Service> Images<S> {
         Ok(to_free(self.room().await?, &self.gc).is_some())
     }
 
-    /// Removes what is too old, and then as much as takes the file system down to the low mark. What is `in_use` stays.
+    /// Removes images beyond the maximum age, and then unused ones until usage is below the low threshold. Images in
+    /// `in_use` stay.
     pub(crate) async fn collect(&self, in_use: &InUse) -> Result<(), CollectError> {
         let now = rt::now();
         let unused = self.unused(in_use, now).await?;
@@ -67,14 +67,20 @@ impl<S: Service> Images<S> {
         self.remove(overdue, u64::MAX, "age").await.1?;
         let room = self.room().await?;
         let Some(wanted) = to_free(room, &self.gc) else { return Ok(()) };
-        log!(info, "making room by removing images", bytes = wanted, capacity = room.capacity, free = room.available);
+        log!(
+            info,
+            "removing unused images to free disk space",
+            bytes = wanted,
+            capacity = room.capacity,
+            free = room.available
+        );
         let ripe = rest.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
         let (freed, removed) = self.remove(ripe, wanted, "space").await;
         removed?;
         if freed < wanted { Err(CollectError::NotEnough(not_enough(room, freed))) } else { Ok(()) }
     }
 
-    /// Removes images that are not `in_use` until so many bytes are freed; how many were.
+    /// Removes unused images until `bytes` are freed; returns the number of bytes freed.
     pub(crate) async fn free(&self, bytes: u64, in_use: &InUse) -> Result<u64, CollectError> {
         let now = rt::now();
         let unused = self.unused(in_use, now).await?;
@@ -83,24 +89,24 @@ impl<S: Service> Images<S> {
         removed.map(|()| freed)
     }
 
-    /// The runtime's id of an image that a pod names; `None` if it is not there.
+    /// The runtime's id of an image name; `None` if it is not present.
     pub(crate) async fn id_of(&self, image: &str) -> Result<Option<String>, CollectError> {
-        // What is no name has no image.
+        // An invalid name has no image.
         let Ok(name) = super::image_name::with_default_tag(image) else { return Ok(None) };
         let found = self.service.status(&ImageSpec { image: name, ..ImageSpec::default() }).await;
         Ok(found?.map(|image| image.id))
     }
 
-    /// All that the runtime has.
+    /// All images of the runtime.
     pub(crate) async fn list(&self) -> Result<Vec<Image>, CollectError> {
         Ok(self.service.list().await?)
     }
 
-    /// Removes an image, with all of its names.
+    /// Removes an image with all its names.
     pub(crate) async fn remove_one(&self, image: &Image) -> Result<(), CollectError> {
         let spec = ImageSpec { image: image.id.clone(), ..ImageSpec::default() };
         self.service.remove(&spec).await?;
-        log!(info, "removed an image that nothing uses", image = image.id, bytes = image.size);
+        log!(info, "removed unused image", image = image.id, bytes = image.size);
         self.records.forget(&image.id).await;
         Ok(())
     }
@@ -110,7 +116,7 @@ impl<S: Service> Images<S> {
         Ok(self.book.borrow_mut().look(&images, in_use, now))
     }
 
-    /// Until so many bytes are freed; how many were. One that cannot be removed keeps no other.
+    /// Removes images until `bytes` are freed; returns the number of bytes freed. Continues after a failure.
     async fn remove(&self, unused: Vec<Unused>, bytes: u64, why: &str) -> (u64, Result<(), CollectError>) {
         let mut freed: u64 = 0;
         let mut errors = Vec::new();
@@ -121,7 +127,7 @@ impl<S: Service> Images<S> {
             match self.service.remove(&ImageSpec { image: image.id.clone(), ..ImageSpec::default() }).await {
                 Ok(()) => {
                     metrics::count(Count::ImagesCollected, &[why]);
-                    log!(info, "removed an image that nothing uses", image = image.id, bytes = image.size);
+                    log!(info, "removed unused image", image = image.id, bytes = image.size);
                     freed = freed.saturating_add(image.size);
                     self.records.forget(&image.id).await;
                 }
@@ -138,7 +144,7 @@ impl<S: Service> Images<S> {
         (freed, Err(CollectError::Failed(what)))
     }
 
-    /// Where the runtime has its images, and where it has writable layers if it tells.
+    /// Directories of the runtime's images and, if reported, of writable layers.
     pub(crate) async fn disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
         let known = self.disks.borrow().clone();
         match known {
@@ -151,7 +157,7 @@ impl<S: Service> Images<S> {
         let (path, _) = self.disks().await?;
         let shown = path.display().to_string();
         let room = rt::blocking(move || room(&path)).await.map_err(|error| {
-            // The runtime may have moved: it is asked again.
+            // The runtime may have moved its files, so it is asked again.
             *self.disks.borrow_mut() = None;
             CollectError::Failed(format!("look at the file system of {shown}: {error}"))
         })?;

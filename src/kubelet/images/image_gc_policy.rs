@@ -1,4 +1,4 @@
-//! Which images may go, in which order, and how much has to. Pure: the moment is an argument.
+//! Which images to remove, in which order, and how many. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -7,34 +7,34 @@ use crate::platform::cri::v1::Image;
 use crate::platform::host::file_system::Room;
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// What is remembered of the images that there are. Only of this process' time, as upstream does it.
+/// What is known about the images. As upstream, only since the start of this process.
 #[derive(Debug)]
 pub(super) struct ImageBook {
     records: SortedMap<String, Record>,
     began: Instant,
-    /// Everything was looked at once: what was not seen then came later.
+    /// A first look has happened; images not seen then are newer.
     looked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// `None`: it was there before this process looked for the first time.
+    /// `None`: it existed before the first look.
     first_seen: Option<Instant>,
     last_used: Option<Instant>,
 }
 
-/// An image that nothing uses and that may be removed.
+/// An unused image that may be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unused {
     pub(super) id: String,
     pub(super) size: u64,
     first_seen: Option<Instant>,
     last_used: Option<Instant>,
-    /// When it began to be of no use.
+    /// When it became unused.
     idle_since: Instant,
 }
 
-/// Names, digests and ids that must not go.
+/// Names, digests and ids of images in use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InUse(SortedSet<String>);
 
@@ -43,12 +43,12 @@ impl ImageBook {
         Self { records: SortedMap::new(), began, looked: false }
     }
 
-    /// It was brought at this moment.
+    /// Records a pull.
     pub(super) fn pulled(&mut self, id: &str, now: Instant) {
         self.records.entry(id.to_owned()).or_insert(Record { first_seen: Some(now), last_used: None });
     }
 
-    /// Takes in all the images that there are, and gives those that nothing uses: the least recently used first.
+    /// Updates the records with all images and returns the unused ones, least recently used first.
     pub(super) fn look(&mut self, images: &[Image], in_use: &InUse, now: Instant) -> Vec<Unused> {
         let first_seen = self.looked.then_some(now);
         self.looked = true;
@@ -69,19 +69,19 @@ impl ImageBook {
                 });
             }
         }
-        // What was never seen in use goes before what was.
+        // Images never seen in use come first.
         unused.sort_by_key(|image| (image.last_used, image.first_seen));
         unused
     }
 }
 
 impl Unused {
-    /// What has just come may be on its way to a container.
+    /// Old enough to be removed: a new image may be about to be used.
     pub(super) fn is_ripe(&self, min_age: Duration, now: Instant) -> bool {
         self.first_seen.is_none_or(|seen| now.saturating_duration_since(seen) >= min_age)
     }
 
-    /// It has to go for its age alone. Zero: nothing has.
+    /// Beyond the maximum age. Zero: no maximum.
     pub(super) fn is_overdue(&self, max_age: Duration, now: Instant) -> bool {
         !max_age.is_zero() && now.saturating_duration_since(self.idle_since) > max_age
     }
@@ -101,20 +101,20 @@ impl InUse {
     }
 }
 
-/// In whole percent, rounded up.
+/// Whole percent, rounded up.
 pub(super) fn used_percent(room: Room) -> u64 {
     let Some(available) = room.available.saturating_mul(100).checked_div(room.capacity) else { return 0 };
     100_u64.saturating_sub(available)
 }
 
-/// How many bytes are to be freed, if it is time to.
+/// The number of bytes to free, if usage is above the high threshold.
 pub(super) fn to_free(room: Room, gc: &ImageGc) -> Option<u64> {
     let is_time = room.capacity > 0 && used_percent(room) >= u64::from(gc.high);
     let goal = u128::from(room.capacity) * u128::from(100_u8.saturating_sub(gc.low)) / 100;
     is_time.then(|| u64::try_from(goal).unwrap_or(u64::MAX).saturating_sub(room.available))
 }
 
-/// What the event `FreeDiskSpaceFailed` says.
+/// Message of the event `FreeDiskSpaceFailed`.
 pub(super) fn not_enough(room: Room, freed: u64) -> String {
     format!(
         "Insufficient free disk space on the node's image filesystem ({}% of {} used). Failed to free sufficient space by \
@@ -125,12 +125,12 @@ pub(super) fn not_enough(room: Room, freed: u64) -> String {
     )
 }
 
-/// As `91.1 GiB`.
+/// Such as `91.1 GiB`.
 fn human(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let steps = (0..units.len()).rev().find(|steps| bytes >> (10 * steps) > 0).unwrap_or(0);
     let unit = units.get(steps).copied().unwrap_or_default();
-    // In tenths, rounded as Go rounds them, and without a float: a capacity fits.
+    // In tenths, rounded like Go but without floats; any capacity fits.
     let half = (1_u128 << (10 * steps)) / 2;
     let tenths = (u128::from(bytes) * 10 + half) >> (10 * steps);
     if steps == 0 { format!("{bytes} {unit}") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
@@ -157,7 +157,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_least_recently_used_goes_first_and_what_was_never_used_before_that() {
+    fn never_used_images_come_first_then_least_recently_used() {
         let start = Instant::now();
         let mut book = ImageBook::new(start);
         let mut images = vec![image("a"), image("b"), image("c")];
@@ -173,7 +173,7 @@ mod tests {
     const NONE: [&str; 0] = [];
 
     #[test]
-    fn an_image_is_used_under_any_of_its_names_and_a_pinned_one_stays() {
+    fn image_is_in_use_by_any_name_and_pinned_ones_stay() {
         let mut book = ImageBook::new(Instant::now());
         let mut digest = image("d");
         digest.repo_digests = vec!["r.io/d@sha256:1".to_owned()];
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_just_come_is_not_ripe_but_what_was_there_from_the_start_is() {
+    fn new_image_is_too_young_but_initial_ones_are_not() {
         let start = Instant::now();
         let mut book = ImageBook::new(start);
         book.pulled("pulled", start);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_overdue_when_it_was_idle_for_too_long_since_this_process_began() {
+    fn image_is_overdue_after_max_age_unused() {
         let start = Instant::now();
         let mut book = ImageBook::new(start);
         let images = [image("idle"), image("used")];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_from_the_high_mark_down_to_the_low_one() {
+    fn space_is_freed_from_the_high_to_the_low_threshold() {
         let gc = ImageGc::default();
         let room = |available| Room { capacity: 1000, available };
         for (available, percent, free) in
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_is_told_in_the_largest_unit_that_it_fills() {
+    fn capacity_is_shown_in_the_largest_fitting_unit() {
         for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (97_828_376_576, "91.1 GiB")] {
             assert_eq!(human(bytes), text);
         }

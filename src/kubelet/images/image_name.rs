@@ -1,15 +1,14 @@
-//! Image names: what is one, and the tag of one that has none. Pure.
+//! Parses image names, and adds the default tag. Pure.
 //!
-//! The grammar is that of github.com/distribution/reference, with its names: `[domain/]path[:tag][@digest]`.
+//! The grammar and its terms are those of github.com/distribution/reference: `[domain/]path[:tag][@digest]`.
 
 use std::fmt;
 
-/// The tag of an image that has neither tag nor digest.
 const DEFAULT_TAG: &str = "latest";
 const LONGEST_PATH: usize = 255;
 const LONGEST_TAG: usize = 128;
 
-/// Why a text is no image name.
+/// Why an image name is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InvalidName<'a> {
     Format,
@@ -26,14 +25,14 @@ pub(super) enum DigestError {
     Format,
 }
 
-/// The name with a tag, if it needs one. It is not made any fuller: which registry a short name means is for the runtime
-/// to say.
+/// Adds the default tag if the name has neither tag nor digest. Does not add a registry: resolving short names is up
+/// to the runtime.
 pub(super) fn with_default_tag(image: &str) -> Result<String, InvalidName<'_>> {
     let Parts { tag, digest } = parse(image)?;
     Ok(if tag.is_none() && digest.is_none() { [image, ":", DEFAULT_TAG].concat() } else { image.to_owned() })
 }
 
-/// The name without tag and digest, and with the registry that it means where it names none: Docker Hub.
+/// The name without tag and digest, with Docker Hub as the default registry.
 pub(super) fn repository(image: &str) -> Result<String, InvalidName<'_>> {
     let Parts { tag, digest } = parse(image)?;
     let name = digest.map_or(image, |digest| image.get(..image.len() - digest.len() - 1).unwrap_or(image));
@@ -87,7 +86,7 @@ fn parse(image: &str) -> Result<Parts<'_>, InvalidName<'_>> {
     Ok(Parts { tag, digest })
 }
 
-/// What stands before the first slash is a registry if it looks like one.
+/// The part before the first slash is a registry if it looks like one.
 fn split_domain(image: &str) -> (Option<&str>, &str) {
     match image.split_once('/') {
         Some((first, rest))
@@ -122,7 +121,7 @@ fn is_port(port: &str) -> bool {
     !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit())
 }
 
-/// Lower-case words with one of `.`, `_`, `__` or any number of `-` between two of them.
+/// Lower-case words separated by `.`, `_`, `__` or any number of `-`.
 fn is_path_component(component: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let mut rest = component;
@@ -151,7 +150,7 @@ fn is_tag(tag: &str) -> bool {
     begins_well && tag.len() <= LONGEST_TAG && tag.bytes().all(|c| is_word(c) || c == b'.' || c == b'-')
 }
 
-/// `algorithm:hex`, of an algorithm that need not be known.
+/// `algorithm:hex`; the algorithm may be unknown.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, hex)) = digest.split_once(':') else { return false };
     let is_part = |part: &str| {
@@ -160,7 +159,7 @@ fn is_digest(digest: &str) -> bool {
     algorithm.split(['+', '.', '-', '_']).all(is_part) && hex.len() >= 32 && hex.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
-/// Of an algorithm that is known, and as long as it makes them.
+/// Checks for a known algorithm and its digest length.
 fn check_digest(digest: &str) -> Result<(), DigestError> {
     let (algorithm, hex) = digest.split_once(':').ok_or(DigestError::Format)?;
     let length = match algorithm {
@@ -212,7 +211,7 @@ mod tests {
     const SHA256: &str = "@sha256:31dbc0b6ca50422614a6657aae5e8c02db2f433aef8b10756eb2283187d5b236";
 
     #[test]
-    fn a_name_without_tag_and_digest_gets_the_tag_latest() {
+    fn name_without_tag_and_digest_gets_latest() {
         for image in ["busybox", "a/b", "localhost/x", "host:5000/a", "[::1]:5000/a", "a__b", "a-----b", "1.2.3.4/a_b"]
         {
             assert_eq!(with_default_tag(image), Ok(format!("{image}:latest")));
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_tag_or_digest_stays_as_it_is() {
+    fn name_with_tag_or_digest_is_unchanged() {
         for image in ["busybox:1", "host:5000/a/b.c/d:V_1.2-3", "A.b/c:1", "Registry/a:1"] {
             assert_eq!(with_default_tag(image), Ok(image.to_owned()));
         }
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_has_its_registry_and_neither_tag_nor_digest() {
+    fn repository_has_a_registry_but_no_tag_or_digest() {
         for (image, expected) in [
             ("busybox", "docker.io/library/busybox"),
             ("busybox:1", "docker.io/library/busybox"),
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_name_is_refused() {
         let long_tag = format!("a:{}", "t".repeat(129));
         for image in [
             "",
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_says_what_is_wrong() {
+    fn error_says_what_is_wrong() {
         check("Busybox", "invalid reference format: repository name (Busybox) must be lowercase");
         check("h:1/Ab/c:1", "invalid reference format: repository name (Ab/c) must be lowercase");
         let id = "a1".repeat(32);

@@ -1,8 +1,8 @@
 //! Images: pull policy, credentials, pulls, back-off, garbage collection.
 //!
-//! [`Images::ensure`] brings the image of a container, or says why the container waits. Pulls take turns; who has
-//! waited for a turn looks again, so that what another pod has brought meanwhile is not pulled twice. What is remembered
-//! is only what cannot be seen: the failures of late.
+//! [`Images::ensure`] makes a container's image present or returns its waiting reason. Pulls are limited; after
+//! waiting for a turn the image is looked up again, because another pod may have pulled it. Only recent failures are
+//! remembered.
 
 pub mod archives;
 mod credentials;
@@ -48,11 +48,11 @@ use pull_records::PullRecords;
 use registry_outages::Outages;
 use service::Service;
 
-/// The images of this node. One for the whole process.
+/// Manages the images of this node.
 #[derive(Debug)]
 pub(crate) struct Images<S = ImageService> {
     service: S,
-    /// `None`: as many pulls at once as there are.
+    /// `None`: no limit of parallel pulls.
     turns: Option<rt::Semaphore>,
     throttle: RefCell<Option<TokenBucket>>,
     backoff: RefCell<PullBackoff>,
@@ -60,26 +60,26 @@ pub(crate) struct Images<S = ImageService> {
     credentials: NodeCredentials,
     verification: CredentialsVerification,
     records: PullRecords,
-    /// `Always` fails while the registry cannot be reached, whatever is present.
+    /// With `Always`, fail while the registry is unreachable even if the image is present.
     strict: bool,
     under_way: PullsUnderWay,
     archives: ImageArchives,
     gc: ImageGc,
     book: RefCell<ImageBook>,
-    /// Images have come of late.
+    /// Images were pulled recently.
     pulled: Cell<bool>,
-    /// All images were looked at once.
+    /// All images were listed at least once.
     looked: Cell<bool>,
-    /// Where the runtime has its images and, if it tells, its writable layers.
+    /// The runtime's image directory and, if reported, its writable layers.
     disks: RefCell<Option<(PathBuf, Option<PathBuf>)>>,
-    /// The sync loop's, for what is to be told.
+    /// The sync loop's inbox, for events.
     inbox: Sender<SyncEvent>,
 }
 
-/// An image that the runtime has.
+/// An image present in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PresentImage {
-    /// What a container is created with: the runtime's id of the image.
+    /// The runtime's image id, used to create containers.
     pub(crate) image_ref: String,
     pub(crate) user: ImageUser,
     /// In bytes.
@@ -88,36 +88,36 @@ pub(crate) struct PresentImage {
     names: Vec<String>,
 }
 
-/// An image by its name, and when it is to be pulled.
+/// An image name with its pull policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) image: &'a str,
     pub(crate) policy: Option<PullPolicy>,
-    /// Who runs it, for what is told of it; none for an image that is mounted.
+    /// The container for events; `None` for an image volume.
     pub(crate) container: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
-    /// The image that a container runs.
+    /// The image of a container.
     pub(crate) fn by(container: &'a Container) -> Self {
         let Container { image, image_pull_policy: policy, name, .. } = container;
         Self { image, policy: *policy, container: Some(name) }
     }
 }
 
-/// The user that the image itself names: by number, by name, or not at all.
+/// The user configured in the image: a number, a name, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ImageUser {
     pub(crate) uid: Option<i64>,
     pub(crate) name: String,
 }
 
-/// How many pulls may be under way, and how many may begin in a while.
+/// Limits of parallel pulls and of their rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PullLimits {
-    /// `None`: no bound.
+    /// `None`: no limit.
     pub(crate) parallel: Option<u32>,
-    /// A second; 0: no limit.
+    /// Per second; 0: no limit.
     pub(crate) rate: u32,
     pub(crate) burst: u32,
 }
@@ -157,7 +157,7 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// With archives, whose images stay.
+    /// Adds image archives, whose images are kept.
     pub(crate) fn with_archives(self, archives: ImageArchives) -> Self {
         Self { archives, ..self }
     }
@@ -166,9 +166,9 @@ impl<S: Service> Images<S> {
         &self.archives
     }
 
-    /// An image that `pod` runs or mounts, brought to this node if the pull policy wants it, with what its `secrets` or
-    /// the node itself have for the registry. `sandbox` is the configuration of the sandbox that it is for. Once
-    /// `cancel` is ready, a pull under way is given up.
+    /// Makes an image that `pod` runs or mounts present, pulling it if the policy requires, with credentials from
+    /// `secrets` and the node. `sandbox` is the configuration of the pod's sandbox. When `cancel` is ready, a pull in
+    /// progress is aborted.
     pub(crate) async fn ensure(
         &self,
         pod: &Pod,
@@ -191,7 +191,7 @@ impl<S: Service> Images<S> {
         rt::either(bring, cancelled).await
     }
 
-    /// The moment before which a pull of `image` for this pod is not tried again, after one that failed.
+    /// Earliest time of the next pull of `image` for this pod after a failure.
     pub(crate) fn retry_at(&self, pod: &PodUid, image: &str) -> Option<Instant> {
         self.backoff.borrow().last(pod, image, rt::now()).map(|failure| failure.until())
     }
@@ -206,7 +206,7 @@ impl<S: Service> Images<S> {
             Some(container) => PodEvent::of_container(uid, container, kind, reason, message),
             None => PodEvent::of_pod(uid, kind, reason, message),
         };
-        // Nothing depends on it: when the inbox is full it is dropped.
+        // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
 }

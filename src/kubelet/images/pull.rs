@@ -1,4 +1,4 @@
-//! A pull: its turn, the credentials that are tried, and what it comes to.
+//! One image pull: waiting for a turn, trying credentials, recording the result.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,16 @@ use crate::types::api::{EventKind, Reason};
 use crate::types::metrics::{self, Timed};
 use crate::types::time::Backoff;
 
-/// What the wait for a turn comes to.
+/// The result of waiting for a turn.
 enum Turn<'a> {
-    /// `None`: there are turns for all.
+    /// `None`: pulls are not limited.
     Mine(Option<rt::SemaphoreGuard<'a>>),
-    /// While it was waited for, the image came.
+    /// The image became present while waiting.
     Done(PresentImage),
 }
 
 impl<S: Service> Images<S> {
-    /// Waits for a turn and pulls. A failure is kept: it makes the next try wait.
+    /// Waits for a turn and pulls. A failure is recorded for the back-off.
     pub(super) async fn pull(&self, order: &Order<'_>) -> Result<PresentImage, FailedPull> {
         let image = order.image();
         let asked = rt::now();
@@ -52,7 +52,7 @@ impl<S: Service> Images<S> {
                 self.outages.borrow_mut().over(order.registry());
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - asked));
-                log!(info, "pulled an image", image = image, took = took, with_wait = with_wait);
+                log!(info, "image pulled", image = image, took = took, with_wait = with_wait);
                 self.book.borrow_mut().pulled(&image_ref, now);
                 self.pulled.set(true);
                 let described = self.described(order, image_ref).await?;
@@ -67,7 +67,7 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// Who may use the image from now on; nothing is left of the intention, if it was somebody's.
+    /// Records who may use the image, and removes the intent record.
     async fn note_pulled(&self, order: &Order<'_>, image_ref: &str, credential: Option<&Credential>) {
         if self.verification == CredentialsVerification::Never {
             return;
@@ -85,7 +85,7 @@ impl<S: Service> Images<S> {
             return Ok(Turn::Mine(Some(turn)));
         }
         let turn = turns.acquire().await;
-        // The pull that was waited for may have been of this image, or may have shown that its registry is away.
+        // The previous pull may have been of this image, or may have found the registry unreachable.
         let present = if pull_policy::looks_first(order.policy) {
             let present = self.present(order).await?;
             if present.is_some() {
@@ -98,13 +98,13 @@ impl<S: Service> Images<S> {
         Ok(present.map_or_else(|| Turn::Mine(Some(turn)), Turn::Done))
     }
 
-    /// Tries everything that there is for the registry, or nothing where there is nothing. What brought the image comes
-    /// with its reference.
+    /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
+    /// credential that succeeded.
     async fn pull_with_credentials(&self, order: &Order<'_>) -> Result<(String, Option<Credential>), PullError> {
         self.tell_failed_secrets(order);
         let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
         credentials.extend(self.credentials.find(&order.repository).await);
-        log!(info, "pulling an image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
+        log!(info, "pulling image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
         if credentials.is_empty() {
             let image_ref = self.pull_once(order, None).await.map_err(PullError::from)?;
             return Ok((image_ref, None));
@@ -122,17 +122,17 @@ impl<S: Service> Images<S> {
         Err(PullError::Failed(errors))
     }
 
-    /// A disk that cannot be written to keeps no pod from starting.
+    /// A failed write does not prevent the pod from starting.
     async fn intend(&self, order: &Order<'_>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
         if let Err(error) = self.records.intend(order.image()).await {
-            log!(warn, "pull not recorded", image = order.image(), error = error);
+            log!(warn, "failed to record image pull", image = order.image(), error = error);
         }
     }
 
-    /// Says from time to time that it goes on: a runtime does not tell how far it is.
+    /// Logs periodically that the pull continues, because runtimes report no progress.
     async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, ImageError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
@@ -141,7 +141,7 @@ impl<S: Service> Images<S> {
             let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
             loop {
                 rt::sleep(waits.next_wait()).await;
-                log!(info, "still pulling an image", image = order.image(), s = rt::elapsed(begun).as_secs());
+                log!(info, "still pulling image", image = order.image(), s = rt::elapsed(begun).as_secs());
             }
         };
         rt::either(pull, reminders).await
@@ -153,7 +153,13 @@ impl<S: Service> Images<S> {
             return;
         }
         for (name, problem) in failed.iter().filter_map(|(name, problem)| Some((name, problem.as_ref()?))) {
-            log!(warn, "Secret not used for images", pod = order.pod.full_name(), secret = name, problem = problem);
+            log!(
+                warn,
+                "failed to use image pull secret",
+                pod = order.pod.full_name(),
+                secret = name,
+                problem = problem
+            );
         }
         let mut names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
         names.dedup();
@@ -181,7 +187,7 @@ impl<S: Service> Images<S> {
         FailedPull { waiting, is_unreachable }
     }
 
-    /// What the runtime says of an image that it has just pulled.
+    /// Looks up the image that was just pulled.
     async fn described(&self, order: &Order<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
         let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
         match self.look(order, &spec).await? {
@@ -191,7 +197,7 @@ impl<S: Service> Images<S> {
     }
 }
 
-/// Upstream's classes of images (`GetImageSizeBucket`).
+/// Upstream's image size buckets (`GetImageSizeBucket`).
 fn size_bucket(bytes: u64) -> &'static str {
     const MB: u64 = 1024 * 1024;
     const GB: u64 = 1024 * MB;

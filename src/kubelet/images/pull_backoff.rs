@@ -1,4 +1,4 @@
-//! How long a pod waits after a pull that failed, and what failed. Pure: the moment is an argument.
+//! Back-off after failed pulls. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::types::time::Backoff;
 
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
-/// A failure this long ago counts no more.
+/// Failures older than this are forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(2 * LONGEST.as_secs());
 
-/// The failed pulls of late, by pod and image.
+/// The recent failures by pod and image.
 #[derive(Debug, Default)]
 pub(super) struct PullBackoff {
     failures: SortedMap<(PodUid, String), Failure>,
@@ -22,23 +22,23 @@ pub(super) struct Failure {
     waits: Backoff,
     wait: Duration,
     failed: Instant,
-    /// The reason and the message, as `ErrImagePull: ...`.
+    /// Reason and message, such as `ErrImagePull: ...`.
     pub(super) text: String,
-    /// Stands for what the pod's Secrets were then.
+    /// Fingerprint of the pod's pull secrets at that time.
     pub(super) secrets: u64,
 }
 
 impl Failure {
-    /// The moment of the next try.
+    /// Earliest time of the next pull.
     pub(super) fn until(&self) -> Instant {
         self.failed + self.wait
     }
 }
 
 impl PullBackoff {
-    /// The last failure, if the next try has to wait for it.
+    /// The last failure, while its back-off lasts.
     pub(super) fn last(&self, pod: &PodUid, image: &str, now: Instant) -> Option<&Failure> {
-        // A pod has few images that fail; a key to look one up by would be made for each look.
+        // Linear search: a lookup by key would need to allocate one each time, and few pulls fail.
         let (_, failure) = self.failures.iter().find(|((uid, name), _)| uid == pod && name == image)?;
         (now < failure.until()).then_some(failure)
     }
@@ -58,7 +58,8 @@ impl PullBackoff {
         failure.text = text;
     }
 
-    /// Drops what counts no more. A success alone does not: a registry that comes and goes is asked ever less often.
+    /// Drops old failures. A success does not reset the back-off, so that a flapping registry is asked less and less
+    /// often.
     pub(super) fn forget_old(&mut self, now: Instant) {
         self.failures.retain(|_, failure| now.saturating_duration_since(failure.failed) <= FORGOTTEN);
     }
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_from_ten_seconds_up_to_five_minutes() {
+    fn backoff_doubles_from_ten_seconds_to_five_minutes() {
         let mut backoff = PullBackoff::default();
         let mut now = Instant::now();
         assert_eq!(wait(&backoff, now), None);
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_more_than_ten_minutes_ago_counts_no_more() {
+    fn failure_older_than_ten_minutes_is_forgotten() {
         let mut backoff = PullBackoff::default();
         let start = Instant::now();
         for _ in 0..6 {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pod_and_another_image_do_not_wait() {
+    fn other_pods_and_images_do_not_wait() {
         let mut backoff = PullBackoff::default();
         let now = Instant::now();
         backoff.failed(&PodUid::from("u"), IMAGE, "ErrImagePull: no route".to_owned(), 7, now);

@@ -1,4 +1,4 @@
-//! Why a pull failed, and what is shown of it. Pure.
+//! Pull errors, and their waiting reasons. Pure.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::types::error::ErrorChain;
 
 #[derive(Debug)]
 pub(super) enum PullError {
-    /// The tries of all credentials that there are.
+    /// One error for each credential tried.
     Failed(Vec<ImageError>),
     /// `registryPullQPS` does not allow the pull now.
     Throttled,
 }
 
 impl PullError {
-    /// Whether nobody at the registry has looked at the image. Only the runtime can tell, and has no more than a text for it.
+    /// Whether the registry could not be reached. Only the text of the runtime's error tells.
     pub(super) fn is_unreachable(&self) -> bool {
         let Self::Failed(errors) = self else { return false };
         let told = errors.iter().filter_map(|error| match error {
@@ -29,7 +29,7 @@ impl PullError {
 }
 
 impl fmt::Display for PullError {
-    /// As Go's aggregate of errors: each text once.
+    /// In the format of Go's aggregate errors: each text once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Failed(errors) = self else { return f.write_str("pull QPS exceeded") };
         let mut texts: Vec<String> = Vec::new();
@@ -53,7 +53,7 @@ impl From<ImageError> for PullError {
     }
 }
 
-/// A pull without an image.
+/// The result of a failed pull.
 pub(super) struct FailedPull {
     pub(super) waiting: Waiting,
     /// The registry could not be reached.
@@ -66,8 +66,8 @@ impl From<Waiting> for FailedPull {
     }
 }
 
-/// `image` as the pod has it; `error` is the runtime's own text. A runtime marks two kinds of errors by the text's
-/// beginning (k8s.io/cri-api/pkg/errors).
+/// `image` is the name in the pod spec, `error` the runtime's message. Runtimes mark two kinds of errors with a
+/// prefix (k8s.io/cri-api/pkg/errors).
 pub(super) fn waiting(image: &str, error: &str) -> Waiting {
     for (reason, what) in [
         (Reason::REGISTRY_UNAVAILABLE, "the registry is unavailable"),
@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn the_errors_of_several_credentials_are_shown_as_an_aggregate() {
+    fn errors_of_several_credentials_are_aggregated() {
         assert_eq!(PullError::Failed(vec![told("a"), told("a")]).to_string(), "a");
         assert_eq!(PullError::Failed(vec![told("a"), told("b"), told("a")]).to_string(), "[a, b]");
     }
 
     #[test]
-    fn what_the_runtime_marks_has_a_reason_of_its_own() {
+    fn marked_error_has_its_own_reason() {
         check(
             "RegistryUnavailable: no route to host",
             Reason::REGISTRY_UNAVAILABLE,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_error_is_shown_as_it_is() {
+    fn other_error_is_shown_unchanged() {
         check("not found", Reason::ERR_IMAGE_PULL, "not found");
         check("pull: RegistryUnavailable", Reason::ERR_IMAGE_PULL, "pull: RegistryUnavailable");
     }

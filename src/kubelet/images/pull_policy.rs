@@ -1,8 +1,8 @@
-//! When an image is looked for, and when it is pulled. Pure.
+//! Pull policies. Pure.
 
 use crate::types::api::PullPolicy;
 
-/// Whether the runtime is asked for the image before anything else. `Always` asks the registry in any case.
+/// Whether to look for a present image first. `Always` asks the registry in any case.
 pub(super) fn looks_first(policy: PullPolicy) -> bool {
     match policy {
         PullPolicy::Always => false,
@@ -10,7 +10,7 @@ pub(super) fn looks_first(policy: PullPolicy) -> bool {
     }
 }
 
-/// Whether the registry is ever asked.
+/// Whether the policy allows pulls.
 pub(super) fn pulls(policy: PullPolicy) -> bool {
     match policy {
         PullPolicy::Always | PullPolicy::IfNotPresent => true,
@@ -18,10 +18,10 @@ pub(super) fn pulls(policy: PullPolicy) -> bool {
     }
 }
 
-/// Whether a present image may stand in for one whose registry cannot be reached.
+/// Whether a present image may be used while its registry is unreachable.
 ///
-/// The upstream kubelet says no: with `Always` a node without its registry starts nothing again. `IfNotPresent` comes
-/// here when the image is not present, or when it may not be used without the registry's word.
+/// The upstream kubelet does not do this: with `Always`, a node without its registry can start nothing.
+/// `IfNotPresent` gets here if the image is not present, or may not be used without asking the registry.
 pub(super) fn present_will_do(policy: PullPolicy) -> bool {
     match policy {
         PullPolicy::Always => true,
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_always_goes_to_the_registry_without_a_look_and_may_do_without_it() {
+    fn only_always_skips_the_lookup_and_may_fall_back() {
         for (policy, looks, asks, does_without) in [
             (PullPolicy::Always, false, true, true),
             (PullPolicy::IfNotPresent, true, true, false),

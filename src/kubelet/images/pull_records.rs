@@ -1,4 +1,4 @@
-//! What is kept on disk of pulls, where upstream keeps it: `image_manager/{pulling,pulled}` in the state directory.
+//! Pull records on disk, at upstream's path: `image_manager/{pulling,pulled}` in the state directory.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ pub(super) struct PullRecords {
     dir: PathBuf,
 }
 
-/// What is known of an image.
+/// The records of an image.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) record: Option<Value>,
@@ -27,14 +27,15 @@ impl PullRecords {
         Self { dir: root_dir.join("image_manager") }
     }
 
-    /// Of an image by the runtime's id, which a pod calls `image`. What cannot be read is as if it were not there: no file
-    /// of ours keeps a pod from starting.
+    /// The records of an image with the runtime's id `image_ref` and the name `image`. An unreadable record counts as
+    /// missing, so that it does not prevent a pod from starting.
     pub(super) async fn known(&self, image_ref: &str, image: &str) -> Known {
         let (record, intent) = (self.pulled(image_ref), self.pulling(image));
         rt::blocking(move || Known { record: read(&record), intended: intent.exists() }).await
     }
 
-    /// Before a pull that belongs to somebody: should it end unseen, the image is not everybody's.
+    /// Written before a pull with a pod's credentials: if its result is never recorded, the image is not open to all
+    /// pods.
     pub(super) async fn intend(&self, image: &str) -> io::Result<()> {
         let (path, text) = (self.pulling(image), intent(image).to_string());
         rt::blocking(move || replace(&path, text.as_bytes())).await
@@ -45,12 +46,12 @@ impl PullRecords {
         rt::blocking(move || replace(&path, text.as_bytes())).await
     }
 
-    /// The pull is over, and what came of it is recorded where there is something to record.
+    /// Removes the intent; the result has been recorded.
     pub(super) async fn end(&self, image: &str) {
         self.remove(self.pulling(image)).await;
     }
 
-    /// The image is gone.
+    /// The image was removed.
     pub(super) async fn forget(&self, image_ref: &str) {
         self.remove(self.pulled(image_ref)).await;
     }
@@ -59,7 +60,7 @@ impl PullRecords {
         let shown = path.display().to_string();
         match rt::blocking(move || fs::remove_file(path)).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                log!(warn, "record of a pull not removed", file = shown, error = error);
+                log!(warn, "failed to remove pull record", file = shown, error = error);
             }
             Ok(()) | Err(_) => {}
         }
@@ -84,7 +85,7 @@ fn read(path: &Path) -> Option<Value> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => error.to_string(),
     };
-    log!(warn, "record of a pull not used", file = path.display(), problem = problem);
+    log!(warn, "failed to read pull record", file = path.display(), problem = problem);
     None
 }
 
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_kept_by_image_until_it_is_gone() {
+    fn record_is_kept_until_the_image_is_removed() {
         let dir = std::env::temp_dir().join(format!("coracle-pull-records-{}", std::process::id()));
         let records = PullRecords::new(&dir);
         let (known, intended, after) = rt::block_on(async {

@@ -1,11 +1,11 @@
-//! The pulls under way, for who asks what this node is doing. Pure: the moment is an argument.
+//! The pulls in progress, for status pages. Pure: time is an argument.
 
 use crate::types::sorted::SortedMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Shared by who pulls and who shows it.
+/// Shared between the pulls and the status pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PullsUnderWay {
     pulls: Rc<RefCell<Pulls>>,
@@ -13,7 +13,7 @@ pub(crate) struct PullsUnderWay {
 
 #[derive(Debug, Default)]
 struct Pulls {
-    /// In the order in which they were asked for.
+    /// In the order of the requests.
     list: SortedMap<u64, PullUnderWay>,
     next: u64,
 }
@@ -23,11 +23,11 @@ pub(crate) struct PullUnderWay {
     pub(crate) image: String,
     pub(crate) pod: String,
     pub(crate) asked: Instant,
-    /// `None`: it waits for its turn.
+    /// `None`: waiting for its turn.
     pub(crate) begun: Option<Instant>,
 }
 
-/// One of them, for as long as this is kept.
+/// Keeps a pull listed until dropped.
 pub(super) struct UnderWay {
     all: PullsUnderWay,
     number: u64,
@@ -38,7 +38,7 @@ impl PullsUnderWay {
         self.pulls.borrow().list.values().cloned().collect()
     }
 
-    /// Of one image.
+    /// Number of pulls of one image.
     pub(super) fn count(&self, image: &str) -> usize {
         self.pulls.borrow().list.values().filter(|pull| pull.image == image).count()
     }
@@ -54,7 +54,6 @@ impl PullsUnderWay {
 }
 
 impl UnderWay {
-    /// Its turn has come.
     pub(super) fn begins(&self, now: Instant) {
         if let Some(pull) = self.all.pulls.borrow_mut().list.get_mut(&self.number) {
             pull.begun = Some(now);
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pulls_are_listed_in_order_until_they_are_over() {
+    fn pulls_are_listed_in_order_until_done() {
         let all = PullsUnderWay::default();
         let now = Instant::now();
         let first = all.add("a:1", "web", now);

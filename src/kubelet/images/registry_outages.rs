@@ -1,18 +1,18 @@
-//! Registries that cannot be reached: told by a pull's error, and remembered for a while. Pure: the moment is an argument.
+//! Unreachable registries: detected by pull errors, and remembered for a while. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// Whether a pull failed because nobody answered, or nobody who could: the image itself, and the right to it, were not
-/// looked at. The texts are those of Go's network stack, of containerd and of CRI-O.
+/// Whether a pull failed because the registry could not be reached, so that neither the image nor the permission was
+/// checked. The texts are those of Go's network stack, containerd and CRI-O.
 pub(super) fn is_unreachable(error: &str) -> bool {
     let error = error.to_ascii_lowercase();
     !DENIALS.iter().any(|text| error.contains(text)) && OUTAGES.iter().any(|text| error.contains(text))
 }
 
-/// The registry has answered: whatever else the text says, this is its word.
+/// The registry has answered with a denial, whatever else the text contains.
 const DENIALS: &[&str] =
     &["401 unauthorized", "403 forbidden", "access denied", "authorization failed", "insufficient_scope"];
 
@@ -44,8 +44,8 @@ const OUTAGES: &[&str] = &[
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The registries that could not be reached of late, so that not every pod finds it out by itself: an image that is
-/// present is used without asking, until it is time to ask again.
+/// The registries that were unreachable recently, so that not every pod waits for a timeout: present images are used
+/// without asking until the next attempt is due.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
     registries: SortedMap<String, Outage>,
@@ -58,12 +58,12 @@ struct Outage {
 }
 
 impl Outages {
-    /// A pull from `registry` that began at this moment would most likely fail.
+    /// Whether a pull from `registry` started now would most likely fail.
     pub(super) fn lasts(&self, registry: &str, now: Instant) -> bool {
         self.registries.get(registry).is_some_and(|outage| now < outage.until)
     }
 
-    /// A pull has failed. Several that were under way at once are one failure.
+    /// Records a failure. Several pulls in progress at the same time count as one.
     pub(super) fn failed(&mut self, registry: &str, now: Instant) {
         if self.lasts(registry, now) {
             return;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_the_network_is_told_from_a_word_of_the_registry() {
+    fn network_errors_differ_from_registry_denials() {
         let head = "failed to pull and unpack image \"r.io/a:1\": failed to resolve reference \"r.io/a:1\": ";
         for error in [
             "failed to do request: Head \"https://r.io/v2/a/manifests/1\": dial tcp: lookup r.io on 192.0.2.53:53: read \
@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_that_stays_away_is_asked_ever_less_often() {
+    fn unreachable_registry_is_asked_less_and_less_often() {
         let mut outages = Outages::default();
         let mut now = Instant::now();
         assert!(!outages.lasts("r.io", now));
         for seconds in [10, 20, 40, 80, 160, 300, 300] {
             outages.failed("r.io", now);
-            // What was under way meanwhile adds nothing.
+            // Pulls that were in progress add nothing.
             outages.failed("r.io", now + Duration::from_secs(seconds - 1));
             assert!(outages.lasts("r.io", now + Duration::from_secs(seconds - 1)));
             now += Duration::from_secs(seconds);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_the_outage() {
+    fn answer_ends_the_outage() {
         let mut outages = Outages::default();
         let now = Instant::now();
         outages.failed("r.io", now);

@@ -1,4 +1,4 @@
-//! The few calls of the image service that images take, and its errors.
+//! The image service calls used by images, and their errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use crate::platform::cri::v1::{AuthConfig, Image, ImageFsInfoResponse, ImageSpec
 use crate::platform::cri::{self, ImageService};
 use crate::protocol::grpc::{Code, Status};
 
-/// A pull may take long: a board's line is slow, and the next try goes on from what is there. A transfer that stands
-/// still is ended by the runtime, much sooner.
+/// Generous, because a slow connection takes hours and the next pull resumes. The runtime itself aborts stalled
+/// transfers much sooner.
 const PULL_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 
 pub(crate) trait Service {
     /// `None` if the runtime does not have the image.
     async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, ImageError>;
 
-    /// Gives an image id or digest.
+    /// Returns an image id or digest.
     async fn pull(
         &self,
         image: &ImageSpec,
@@ -57,12 +57,12 @@ impl Service for ImageService {
     }
 }
 
-/// A call to the image service that failed.
+/// A failed call to the image service.
 #[derive(Clone, Debug)]
 pub(crate) enum ImageError {
-    /// The runtime did not answer, or with what cannot be read.
+    /// The runtime did not answer, or its answer is malformed.
     Call(cri::Error),
-    /// The runtime's own word.
+    /// An error status from the runtime.
     Runtime(Status),
 }
 
@@ -73,7 +73,7 @@ impl From<cri::Error> for ImageError {
 }
 
 impl fmt::Display for ImageError {
-    /// The runtime's words as the upstream kubelet shows them: `Unknown` says nothing and is left out.
+    /// The runtime's message in upstream's format: the code `Unknown` is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(error) => error.fmt(f),

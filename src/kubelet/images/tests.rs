@@ -1,4 +1,4 @@
-//! Images against a service that is a script.
+//! Images with a scripted image service.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -14,11 +14,11 @@ use crate::protocol::grpc::{Code, Status};
 
 const IMAGE: &str = "registry.invalid/none/such:1";
 
-/// What the next pull comes to.
+/// The result of the next pull.
 enum Pull {
     Gives(Image),
     Fails(&'static str),
-    /// Waits for a word, then gives.
+    /// Waits for a message, then succeeds.
     Waits(Receiver<()>, Image),
 }
 
@@ -27,15 +27,15 @@ struct Script {
     present: RefCell<Vec<(String, Image)>>,
     pulls: RefCell<VecDeque<Pull>>,
     pulled: RefCell<Vec<String>>,
-    /// Who each pull was made as.
+    /// The username of each pull.
     users: RefCell<Vec<String>>,
     looked: RefCell<Vec<String>>,
     inspect_error: Option<&'static str>,
-    /// The id of an image that stays.
+    /// The id of an image that cannot be removed.
     unremovable: Option<&'static str>,
 }
 
-/// What a runtime says for itself.
+/// An error from the runtime.
 fn refused(message: &str) -> ImageError {
     ImageError::Runtime(Status::new(Code::Unknown, message))
 }
@@ -61,7 +61,7 @@ impl Service for Rc<Script> {
     ) -> Result<String, ImageError> {
         self.users.borrow_mut().push(auth.map_or_else(String::new, |auth| auth.username.clone()));
         self.pulled.borrow_mut().push(image.image.clone());
-        let next = self.pulls.borrow_mut().pop_front().expect("a pull that the script does not have");
+        let next = self.pulls.borrow_mut().pop_front().expect("the script has no more pulls");
         let found = match next {
             Pull::Fails(error) => return Err(refused(error)),
             Pull::Gives(found) => found,
@@ -88,7 +88,7 @@ impl Service for Rc<Script> {
     }
 
     async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, ImageError> {
-        // Something of this one is in use: this program. A directory for what is temporary may be a file system of its own.
+        // The file system of the test binary is in use; a temporary directory may be on an empty one.
         let program = std::env::current_exe().unwrap();
         let mountpoint = program.parent().unwrap().display().to_string();
         let fs_id = Some(FilesystemIdentifier { mountpoint });
@@ -109,7 +109,7 @@ fn images_as(script: &Rc<Script>, config: Config) -> Images<Rc<Script>> {
     Images::new(Rc::clone(script), &config, async_channel::bounded(1).0)
 }
 
-/// No limits, and nothing of this machine.
+/// No limits, and nothing specific to this machine.
 fn config() -> Config {
     let mut config = Config { root_dir: "/nowhere".into(), ..Config::default() };
     config.images.serialize_pulls = false;
@@ -118,7 +118,7 @@ fn config() -> Config {
     config
 }
 
-/// The same, but for what `set` changes.
+/// The configuration, modified by `set`.
 fn config_with(set: impl FnOnce(&mut Config)) -> Config {
     let mut config = config();
     set(&mut config);
@@ -165,7 +165,7 @@ fn waits(reason: Reason, message: &str) -> Result<PresentImage, Waiting> {
 }
 
 #[test]
-fn a_present_image_is_used_by_its_id_and_with_its_user() {
+fn present_image_is_used_by_id_with_its_user() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("busybox:latest".to_owned(), image("sha256:1")));
     let images = images(&script, Some(1));
@@ -180,7 +180,7 @@ fn a_present_image_is_used_by_its_id_and_with_its_user() {
 }
 
 #[test]
-fn always_pulls_what_is_present_and_if_not_present_what_is_missing() {
+fn always_pulls_present_images_and_if_not_present_only_missing_ones() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:1")), Pull::Gives(image("sha256:2"))]);
     let images = images(&script, Some(1));
@@ -190,7 +190,7 @@ fn always_pulls_what_is_present_and_if_not_present_what_is_missing() {
 }
 
 #[test]
-fn a_missing_image_that_is_never_pulled_says_so() {
+fn missing_image_with_never_is_reported() {
     let script = Rc::new(Script::default());
     assert_eq!(
         now(&images(&script, Some(1)), IMAGE, PullPolicy::Never),
@@ -202,7 +202,7 @@ fn a_missing_image_that_is_never_pulled_says_so() {
 }
 
 #[test]
-fn a_name_that_is_none_asks_nobody() {
+fn invalid_name_asks_no_service() {
     let script = Rc::new(Script::default());
     assert_eq!(
         now(&images(&script, Some(1)), "a b", PullPolicy::Always),
@@ -215,7 +215,7 @@ fn a_name_that_is_none_asks_nobody() {
 }
 
 #[test]
-fn an_image_that_cannot_be_looked_at_is_not_pulled() {
+fn failed_inspection_prevents_the_pull() {
     let script = Rc::new(Script { inspect_error: Some("no disk"), ..Script::default() });
     assert_eq!(
         now(&images(&script, Some(1)), IMAGE, PullPolicy::IfNotPresent),
@@ -225,7 +225,7 @@ fn an_image_that_cannot_be_looked_at_is_not_pulled() {
 }
 
 #[test]
-fn after_a_failure_the_next_try_waits_and_tells_what_failed() {
+fn failed_pull_backs_off_with_its_error() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Fails("failed to resolve reference"));
     let images = images(&script, Some(1));
@@ -245,7 +245,7 @@ fn after_a_failure_the_next_try_waits_and_tells_what_failed() {
 }
 
 #[test]
-fn an_image_that_comes_from_elsewhere_ends_the_wait() {
+fn image_from_elsewhere_ends_the_backoff() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Fails("no route"));
     let images = images(&script, Some(1));
@@ -255,7 +255,7 @@ fn an_image_that_comes_from_elsewhere_ends_the_wait() {
 }
 
 #[test]
-fn too_many_pulls_at_once_fail_as_pulls_do() {
+fn pull_rate_limit_fails_like_a_pull() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Gives(image("sha256:1")));
     let images = images_as(
@@ -270,7 +270,8 @@ fn too_many_pulls_at_once_fail_as_pulls_do() {
     assert_eq!(script.pulled.borrow().len(), 1);
 }
 
-/// Two pods want an image while the first pull is under way. Gives how many pulls began before it ended, and in all.
+/// Two pods need an image while the first pull is in progress. Returns the number of pulls begun before it ended, and
+/// in total.
 fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize) {
     let (word, listens): (Sender<()>, Receiver<()>) = async_channel::bounded(1);
     let script = Rc::new(Script::default());
@@ -282,7 +283,7 @@ fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize
             let images = Rc::clone(&images);
             rt::spawn(async move { ensure(&images, uid, "a:1", policy).await })
         });
-        // One pulls and the other waits for its turn, or both have begun.
+        // Either one pulls and the other waits for its turn, or both have begun.
         let both = parallel != Some(1);
         while script.pulled.borrow().len() < 1 + usize::from(both) || (!both && images.under_way().list().len() < 2) {
             rt::sleep(Duration::from_millis(1)).await;
@@ -297,19 +298,19 @@ fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize
 }
 
 #[test]
-fn a_pod_that_waited_for_its_turn_does_not_pull_again_what_came_meanwhile() {
+fn waiting_pod_does_not_pull_an_image_that_arrived() {
     assert_eq!(pulls_of_two_pods(Some(1), PullPolicy::IfNotPresent), (1, 1));
     assert_eq!(pulls_of_two_pods(Some(1), PullPolicy::Always), (1, 2));
 }
 
 #[test]
-fn pulls_run_beside_each_other_where_they_may() {
+fn parallel_pulls_run_concurrently() {
     assert_eq!(pulls_of_two_pods(None, PullPolicy::IfNotPresent), (2, 2));
     assert_eq!(pulls_of_two_pods(Some(2), PullPolicy::IfNotPresent), (2, 2));
 }
 
 #[test]
-fn a_pull_that_is_given_up_frees_its_turn_and_is_no_failure() {
+fn cancelled_pull_frees_its_turn_without_backoff() {
     let (_word, listens) = async_channel::bounded(1);
     let script = Rc::new(Script::default());
     let waits = Pull::Waits(listens, image("sha256:1"));
@@ -331,7 +332,7 @@ fn a_pull_that_is_given_up_frees_its_turn_and_is_no_failure() {
 }
 
 #[test]
-fn serialized_pulls_are_one_at_a_time() {
+fn serialized_pulls_run_one_at_a_time() {
     let mut config = Config::default();
     config.images.serialize_pulls = true;
     config.images.max_parallel_pulls = Some(5);
@@ -343,7 +344,7 @@ fn serialized_pulls_are_one_at_a_time() {
 const AWAY: &str = "failed to resolve reference \"r.io/a:1\": dial tcp 192.0.2.7:443: connect: connection refused";
 
 #[test]
-fn always_does_with_what_is_present_while_the_registry_is_away_and_asks_again_later() {
+fn always_uses_the_present_image_during_an_outage() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
@@ -352,15 +353,15 @@ fn always_does_with_what_is_present_while_the_registry_is_away_and_asks_again_la
         let found = rt::block_on(ensure(&images, uid, "r.io/a:1", PullPolicy::Always));
         assert_eq!(found.unwrap().image_ref, "sha256:1");
     }
-    assert_eq!(script.pulled.borrow().len(), 1, "whoever came after the first waited for the registry again");
-    // Another registry, and an image that is not present, are another matter.
+    assert_eq!(script.pulled.borrow().len(), 1, "a later pod waited for the registry again");
+    // Other registries and missing images are still pulled.
     script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:2")), Pull::Fails(AWAY)]);
     assert_eq!(now(&images, "q.io/a:1", PullPolicy::Always).unwrap().image_ref, "sha256:2");
     assert_eq!(now(&images, "r.io/b:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, AWAY));
 }
 
 #[test]
-fn always_takes_a_no_of_the_registry_for_a_no() {
+fn always_respects_a_denial() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails("pull access denied"));
@@ -371,7 +372,7 @@ fn always_takes_a_no_of_the_registry_for_a_no() {
 }
 
 #[test]
-fn a_strict_node_starts_nothing_with_always_while_the_registry_is_away() {
+fn strict_node_fails_during_an_outage() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
@@ -381,7 +382,7 @@ fn a_strict_node_starts_nothing_with_always_while_the_registry_is_away() {
     assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::IMAGE_PULL_BACK_OFF, &message));
 }
 
-/// The pull secrets of a pod that names one Secret with these logins for r.io.
+/// Pull secrets of a pod with one Secret that has these logins for r.io.
 fn secrets(users: &[(&str, &str)]) -> PullSecrets {
     let auths: serde_json::Map<String, serde_json::Value> = users
         .iter()
@@ -404,7 +405,7 @@ fn secrets(users: &[(&str, &str)]) -> PullSecrets {
 }
 
 #[test]
-fn every_login_is_tried_until_one_will_do() {
+fn credentials_are_tried_until_one_succeeds() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Fails("no"), Pull::Gives(image("sha256:1"))]);
     let images = images(&script, Some(1));
@@ -415,7 +416,7 @@ fn every_login_is_tried_until_one_will_do() {
 }
 
 #[test]
-fn where_there_are_logins_nobody_pulls_without_and_each_refusal_is_told_once() {
+fn no_anonymous_pull_with_credentials_and_each_error_once() {
     for (refusals, message) in [(["no", "no"], "no"), (["no", "never"], "[no, never]")] {
         let script = Rc::new(Script::default());
         script.pulls.borrow_mut().extend(refusals.map(Pull::Fails));
@@ -428,7 +429,7 @@ fn where_there_are_logins_nobody_pulls_without_and_each_refusal_is_told_once() {
 }
 
 #[test]
-fn other_credentials_end_the_wait_after_a_failure() {
+fn changed_credentials_end_the_backoff() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Fails("no"), Pull::Gives(image("sha256:1"))]);
     let images = images(&script, Some(1));
@@ -441,7 +442,7 @@ fn other_credentials_end_the_wait_after_a_failure() {
 }
 
 #[test]
-fn what_is_done_about_an_image_is_told() {
+fn pulls_send_upstreams_events() {
     let (sender, inbox) = async_channel::bounded(16);
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Fails("no route"), Pull::Gives(image("sha256:1"))]);
@@ -472,7 +473,7 @@ fn what_is_done_about_an_image_is_told() {
     );
 }
 
-/// A script that has these images, and a node whose file system is always too full.
+/// A script with these images, and a node whose file system is always too full.
 fn full_node(ids: &[&'static str], unremovable: Option<&'static str>) -> (Rc<Script>, Images<Rc<Script>>) {
     let script = Rc::new(Script { unremovable, ..Script::default() });
     script.present.borrow_mut().extend(ids.iter().map(|id| (format!("r.io/{id}:1"), image(id))));
@@ -486,7 +487,7 @@ fn left(script: &Script) -> Vec<String> {
 }
 
 #[test]
-fn room_is_made_with_what_nothing_uses_and_what_is_missing_is_told() {
+fn unused_images_are_removed_and_the_shortfall_reported() {
     let (script, images) = full_node(&["a", "b", "c"], None);
     let mut in_use = InUse::default();
     in_use.add("b");
@@ -497,7 +498,7 @@ fn room_is_made_with_what_nothing_uses_and_what_is_missing_is_told() {
 }
 
 #[test]
-fn an_image_that_cannot_be_removed_keeps_no_other() {
+fn unremovable_image_does_not_stop_the_collection() {
     let (script, images) = full_node(&["a", "b"], Some("a"));
     let Err(CollectError::Failed(message)) = rt::block_on(images.collect(&InUse::default())) else { panic!() };
     assert_eq!(left(&script), ["a"]);
@@ -505,7 +506,7 @@ fn an_image_that_cannot_be_removed_keeps_no_other() {
 }
 
 #[test]
-fn no_more_is_freed_than_was_asked_for_and_nothing_that_has_just_come() {
+fn only_the_requested_bytes_are_freed_and_new_images_stay() {
     let (script, images) = full_node(&["a", "b", "c"], None);
     script.pulls.borrow_mut().push_back(Pull::Gives(image("new")));
     assert!(now(&images, "r.io/new:1", PullPolicy::Always).is_ok());
@@ -517,7 +518,7 @@ fn no_more_is_freed_than_was_asked_for_and_nothing_that_has_just_come() {
 }
 
 #[test]
-fn what_a_secret_has_brought_is_not_for_pods_without_it() {
+fn image_pulled_with_a_secret_is_only_for_pods_with_it() {
     let root_dir = std::env::temp_dir().join(format!("coracle-images-{}", std::process::id()));
     let credentials_verification = CredentialsVerification::NeverForPreloaded;
     let config = config_with(|config| {
@@ -546,5 +547,5 @@ fn what_a_secret_has_brought_is_not_for_pods_without_it() {
     assert_eq!(refused.unwrap_err().reason, Reason::ERR_IMAGE_PULL);
     assert_eq!(never.unwrap_err().reason, Reason::ERR_IMAGE_NEVER_PULL);
     assert_eq!(script.pulled.borrow().len(), 2);
-    assert_eq!(pulling.unwrap(), 0, "an intention is left");
+    assert_eq!(pulling.unwrap(), 0, "an intent record is left");
 }

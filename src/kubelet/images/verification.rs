@@ -1,19 +1,19 @@
-//! Whether a pod may use a present image without its registry being asked, by what earlier pulls have shown. Pure.
+//! Whether a pod may use a present image without asking its registry, based on records of earlier pulls. Pure.
 //!
-//! What is remembered has the form of upstream's `ImagePulledRecord`, and is kept as JSON: what another kubelet has put
-//! there stays.
+//! Records have the format of upstream's `ImagePulledRecord` and are kept as JSON, so that fields of other kubelets
+//! are preserved.
 
 use serde_json::{Map, Value, json};
 
 use super::credentials::{Credential, Owner};
 use crate::platform::config::CredentialsVerification;
 
-/// What is known of how an image came here.
+/// How an image was pulled.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pulled<'a> {
-    /// Not by a kubelet: it was put here.
+    /// Not by a kubelet: it was preloaded.
     No,
-    /// A kubelet was about to pull it, and nothing is known of what came of that.
+    /// A kubelet intended to pull it; the result is unknown.
     Intended,
     Recorded(&'a Value),
 }
@@ -21,17 +21,17 @@ pub(super) enum Pulled<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict<'a> {
     Use,
-    /// This Secret's login is as good as one that has brought the image: that is to be remembered.
+    /// This Secret has the credentials of a recorded one; record it as well.
     UseWith(&'a Credential),
-    /// The registry has to say so.
+    /// The registry must be asked.
     Ask,
 }
 
-/// More than these are not added for a Secret that merely fits (kubelet: `writeRecordWhileMatchingLimit`).
+/// Limit of secrets added because they match (kubelet: `writeRecordWhileMatchingLimit`).
 const MOST_SECRETS: usize = 100;
 
-/// `is_named`: the runtime knows the image by a name in this repository. `secrets` are the logins that the pod's own
-/// Secrets have for it.
+/// `is_named`: the runtime has the image under a name in this repository. `secrets`: the credentials for it in the
+/// pod's pull secrets.
 pub(super) fn verdict<'a>(
     policy: &CredentialsVerification,
     repository: &str,
@@ -50,7 +50,7 @@ pub(super) fn verdict<'a>(
     }
     let Pulled::Recorded(record) = pulled else { return Verdict::Ask };
     let Some(known) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
-        // Under this name no kubelet has pulled it. What has the name all the same was put here.
+        // No kubelet has pulled it under this name, so an image with the name was preloaded.
         let was_put_here = is_named && *policy == CredentialsVerification::NeverForPreloaded;
         return if was_put_here { Verdict::Use } else { Verdict::Ask };
     };
@@ -84,7 +84,7 @@ fn known_count(record: &Value, repository: &str) -> usize {
     known.and_then(Value::as_array).map_or(0, Vec::len)
 }
 
-/// `registry.example.com/team/app`, or its beginning and `/*`; Docker Hub may be left out.
+/// `registry.example.com/team/app`, or a prefix followed by `/*`; Docker Hub may be left out.
 fn fits(pattern: &str, repository: &str) -> bool {
     let short = repository.strip_prefix("docker.io/").map(|rest| rest.strip_prefix("library/").unwrap_or(rest));
     let names = [Some(repository), short];
@@ -94,7 +94,7 @@ fn fits(pattern: &str, repository: &str) -> bool {
     })
 }
 
-/// The record after a pull with this credential, or with none; `None` if it says all of that already.
+/// The record after a pull with this credential; `None` if it is unchanged.
 pub(super) fn recorded(
     record: Option<&Value>,
     image_ref: &str,
@@ -137,17 +137,17 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// Every pod of the node may use it.
+/// Available to every pod of the node.
 fn is_open(known: &Value) -> bool {
     known.get(OPEN) == Some(&Value::Bool(true))
 }
 
-/// A Secret's login as records have it; `None` for one of the node's.
+/// A Secret's entry in a record; `None` for node credentials.
 fn mark(credential: &Credential) -> Option<Value> {
     match &credential.owner {
         Owner::Node => None,
         Owner::Secret { namespace, name } => {
-            // Secrets of manifests have no uid.
+            // Secrets from manifests have no uid.
             Some(json!({"uid": "", "namespace": namespace, "name": name, HASH: credential.login.hash()}))
         }
     }
@@ -163,7 +163,7 @@ const SECRETS: &str = "kubernetesSecrets";
 const OPEN: &str = "nodePodsAccessible";
 const HASH: &str = "credentialHash";
 
-/// What is written before a pull with somebody's credentials.
+/// The record written before a pull with a pod's credentials.
 pub(super) fn intent(image: &str) -> Value {
     json!({"kind": "ImagePullIntent", "apiVersion": API_VERSION, "image": image})
 }
@@ -191,7 +191,7 @@ mod tests {
     const DEFAULT: CredentialsVerification = CredentialsVerification::NeverForPreloaded;
 
     #[test]
-    fn what_no_kubelet_has_pulled_is_everybodys_unless_the_policy_says_otherwise() {
+    fn preloaded_image_is_open_unless_the_policy_forbids() {
         let list = CredentialsVerification::NeverFor(vec!["r.io/*".to_owned(), "busybox".to_owned()]);
         for (policy, repository, pulled, expected) in [
             (&CredentialsVerification::Never, REPOSITORY, Pulled::Intended, Verdict::Use),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_secret_has_brought_is_for_pods_with_that_secret_or_that_login() {
+    fn image_pulled_with_a_secret_needs_it_or_its_credentials() {
         let (known, other) = (credential("known", "p"), credential("other", "q"));
         let record = record(&[Some(&known)]);
         let ask =
@@ -226,16 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_here_under_another_name_stays_everybodys_under_that_name_alone() {
+    fn preloaded_name_stays_open_only_for_that_name() {
         let record = record(&[Some(&credential("known", "p"))]);
         let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, Pulled::Recorded(&record), &[]);
         assert_eq!(ask(&DEFAULT, true), Verdict::Use);
-        assert_eq!(ask(&DEFAULT, false), Verdict::Ask, "by its id, as it were");
+        assert_eq!(ask(&DEFAULT, false), Verdict::Ask, "known by its id only");
         assert_eq!(ask(&CredentialsVerification::Always, true), Verdict::Ask);
     }
 
     #[test]
-    fn what_came_without_a_secret_is_everybodys_from_then_on() {
+    fn image_pulled_without_a_secret_is_open() {
         let known = credential("known", "p");
         let node = Credential { owner: Owner::Node, ..credential("", "p") };
         for opened in [None, Some(&node)] {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_upstreams_form_and_keeps_what_others_have_put_there() {
+    fn record_has_upstreams_format_and_keeps_foreign_fields() {
         let known = credential("known", "p");
         let first = recorded(None, "sha256:1", REPOSITORY, Some(&known), "2026-11-21T20:00:00Z").unwrap();
         let hash = known.login.hash();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_record_asks_and_is_made_whole() {
+    fn broken_record_asks_the_registry_and_is_repaired() {
         for broken in [json!({}), json!({"credentialMapping": 7}), json!({"credentialMapping": {"r.io/a": []}})] {
             let known = credential("known", "p");
             assert_eq!(verdict(&DEFAULT, REPOSITORY, false, Pulled::Recorded(&broken), &[&known]), Verdict::Ask);

@@ -1,18 +1,18 @@
-//! Asking work to end between two of its steps.
+//! Cancels work between two of its steps.
 
 use std::convert::Infallible;
 
 use async_channel::{Receiver, Sender};
 
-/// Held by who may ask.
+/// The sender's side of a cancellation.
 #[derive(Debug)]
 pub(crate) struct Cancel {
-    /// Nothing is ever sent; that it is closed is the message.
+    /// Nothing is ever sent; closing it is the signal.
     sender: Sender<Infallible>,
     receiver: Receiver<Infallible>,
 }
 
-/// Held by who shall end.
+/// The worker's side of a cancellation.
 #[derive(Clone, Debug)]
 pub(crate) struct CancelWatch(Receiver<Infallible>);
 
@@ -36,9 +36,9 @@ impl CancelWatch {
         self.0.is_closed()
     }
 
-    /// Returns when the work shall end.
+    /// Returns when the work is cancelled.
     pub(crate) async fn cancelled(&self) {
-        // Only ever an error: there is no value to receive.
+        // Always an error: no value is ever sent.
         let _ = self.0.recv().await;
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     use crate::platform::rt;
 
     #[test]
-    fn a_watch_sees_the_request_to_end_whenever_it_looks() {
+    fn watch_sees_the_cancellation_whenever_it_looks() {
         let cancel = Cancel::new();
         let watch = cancel.watch();
         assert!(!watch.is_cancelled());

@@ -1,24 +1,24 @@
-//! Why the configuration of a sandbox or a container cannot be made. Pure.
+//! Why the configuration of a sandbox or container cannot be created. Pure.
 
 use std::fmt;
 
 use crate::state::objects::{ObjectKey, ObjectKind};
 use crate::types::api::{Container, FieldProblem, Pod, Reason};
 
-/// A pod that cannot run as it is. The words are those that `kubectl describe` shows, as upstream has them.
+/// The messages are upstream's, as shown by `kubectl describe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigError {
-    /// A variable comes from a file in a volume, which cannot be read.
+    /// An environment variable comes from a file that cannot be read.
     EnvFile {
         why: String,
     },
-    /// A field of the pod that no variable can tell.
+    /// A pod field that environment variables do not support.
     Field(FieldProblem),
-    /// The name and domain together are longer than the kernel's name for a node.
+    /// Host name and domain together exceed the kernel's limit.
     HostnameTooLong {
         fqdn: String,
     },
-    /// `runAsNonRoot`, and the image's user is a name, which could be root's.
+    /// `runAsNonRoot` is set, and the image's user is a name, which could be root.
     ImageUserIsAName {
         user: String,
         of: ContainerName,
@@ -38,28 +38,28 @@ pub(crate) enum ConfigError {
         kind: ObjectKind,
         name: String,
     },
-    /// The API server could not be asked for an object.
+    /// The object could not be read from the API server.
     ObjectUnknown {
         kind: ObjectKind,
         why: String,
     },
-    /// A seccomp profile of the type `Localhost` without a path.
+    /// A seccomp profile of type `Localhost` without a path.
     NoSeccompPath,
-    /// An ephemeral container is to see the processes of one that is not there.
+    /// The target of an ephemeral container does not exist.
     NoTarget {
         name: String,
     },
-    /// `runAsNonRoot` beside `runAsUser: 0`.
+    /// `runAsNonRoot` together with `runAsUser: 0`.
     RunsAsRoot {
         of: ContainerName,
     },
-    /// A variable, or without a name the command, is longer than what the kernel gives to a program.
+    /// An environment variable, or if `name` is empty the command, exceeds the kernel's limit.
     TooLong {
         name: Option<String>,
     },
 }
 
-/// A container and its pod, as messages name them.
+/// A container and its pod in the format of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ContainerName {
     pod: String,
@@ -80,7 +80,7 @@ impl fmt::Display for ContainerName {
 }
 
 impl ConfigError {
-    /// Why the container waits.
+    /// The reason for which the container waits.
     pub(crate) fn reason(&self) -> Reason {
         Reason::CREATE_CONTAINER_CONFIG_ERROR
     }
@@ -117,14 +117,9 @@ impl fmt::Display for ConfigError {
             Self::NoTarget { name } => write!(f, "unable to find target container {name}"),
             Self::RunsAsRoot { of } => write!(f, "container's runAsUser breaks non-root policy {of}"),
             Self::TooLong { name: Some(name) } => {
-                write!(
-                    f,
-                    "environment variable {name:?} is longer than the kernel gives to a program, or all of them are"
-                )
+                write!(f, "environment variable {name:?} exceeds the kernel's size limit, or all of them together do")
             }
-            Self::TooLong { name: None } => {
-                f.write_str("command and args are longer than the kernel gives to a program")
-            }
+            Self::TooLong { name: None } => f.write_str("command and args exceed the kernel's size limit"),
         }
     }
 }

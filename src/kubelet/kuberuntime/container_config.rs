@@ -1,4 +1,4 @@
-//! What the runtime is told of a container. Pure.
+//! The container configuration for the runtime. Pure.
 
 use super::config_error::ConfigError;
 use super::environment::Environment;
@@ -11,20 +11,19 @@ use crate::platform::cri::v1::{
 };
 use crate::types::api::{Container, Pod};
 
-/// Everything that a container's configuration is made of.
 #[derive(Debug)]
 pub(crate) struct ContainerInput<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) container: &'a Container,
     pub(crate) is_init: bool,
     pub(crate) restart_count: u32,
-    /// The id by which the runtime has the image.
+    /// The runtime's image id.
     pub(crate) image_ref: &'a str,
     pub(crate) image_user: &'a ImageUser,
     pub(crate) environment: Environment,
     /// Volumes first, then `/etc/hosts` and the termination log.
     pub(crate) mounts: Vec<Mount>,
-    /// The id of the container whose processes an ephemeral one sees.
+    /// Container id of an ephemeral container's target.
     pub(crate) target: Option<&'a str>,
     pub(crate) node: &'a NodeSettings,
 }
@@ -62,12 +61,12 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
     })
 }
 
-/// The log of a container's `restart_count`th start, below the log directory of its pod.
+/// The log of the container instance with this restart count, relative to the pod's log directory.
 pub(crate) fn log_path(container: &str, restart_count: u32) -> String {
     format!("{container}/{restart_count}.log")
 }
 
-/// A name that CRI does not have is as if none were given.
+/// A signal unknown to CRI counts as unset.
 fn stop_signal(container: &Container) -> Signal {
     let name = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_deref());
     name.and_then(Signal::from_name).unwrap_or_default()

@@ -1,17 +1,15 @@
-//! What a living pod needs no longer: dead containers, and sandboxes that nothing is in. Pure.
+//! Garbage of a living pod: dead containers and empty sandboxes. Pure.
 
 use crate::kubelet::kuberuntime::container_config::log_path;
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
 use crate::types::sorted::SortedSet;
 
-/// Dead instances of a container that are kept, for its last state and its previous log (kubelet:
-/// `maxPerPodContainerCount`).
+/// Dead instances kept per container, for its last state and previous log (kubelet: `maxPerPodContainerCount`).
 const KEPT_DEAD: usize = 1;
 
-/// Something to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Garbage {
-    /// `log` is its log's path in the pod's directory of logs.
+    /// `log` is the log's path in the pod's log directory.
     Container {
         id: String,
         log: String,
@@ -27,7 +25,7 @@ pub(super) fn garbage(pod: &ObservedPod) -> Vec<Garbage> {
     containers.chain(sandboxes).collect()
 }
 
-/// All containers of a pod that has ended, where even the last state of each is too much to keep.
+/// All containers of a terminated pod, if under disk pressure not even last states are kept.
 pub(crate) fn remains(pod: &ObservedPod) -> Vec<Garbage> {
     dead_beyond(pod, 0).into_iter().chain(never_started(pod)).map(Garbage::of).collect()
 }
@@ -39,7 +37,7 @@ impl Garbage {
     }
 }
 
-/// The dead instances beyond the newest `kept` of each container.
+/// The dead instances except the newest `kept` of each container.
 fn dead_beyond(pod: &ObservedPod, kept: usize) -> Vec<&ObservedContainer> {
     let names: SortedSet<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
     let dead = |name| {
@@ -49,12 +47,12 @@ fn dead_beyond(pod: &ObservedPod, kept: usize) -> Vec<&ObservedContainer> {
     names.into_iter().flat_map(dead).collect()
 }
 
-/// What was created in a sandbox that ended before it could be started.
+/// Containers created in a sandbox that stopped before they were started.
 fn never_started(pod: &ObservedPod) -> impl Iterator<Item = &ObservedContainer> {
     pod.containers.iter().filter(|container| container.state == ContainerState::Created && !pod.may_run(container))
 }
 
-/// Sandboxes that do not run, are not the newest and have no containers.
+/// Sandboxes that are not ready, not the newest, and empty.
 fn old_sandboxes(pod: &ObservedPod) -> Vec<&ObservedSandbox> {
     let used = |id: &str| pod.containers.iter().any(|container| container.sandbox_id == id);
     let old = pod.sandboxes.iter().skip(1);
@@ -87,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_dead_instance_of_each_container_is_kept() {
+    fn newest_dead_instance_of_each_container_is_kept() {
         let dead = || ContainerState::Exited(Box::default());
         let mut pod = pod();
         pod.containers = vec![
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_sandbox_goes_when_no_container_is_in_it() {
+    fn old_sandbox_is_removed_once_empty() {
         let mut pod = pod();
         pod.sandboxes = vec![
             sandbox("s2", SandboxState::NotReady),
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_created_in_a_sandbox_that_has_ended_goes() {
+    fn container_created_in_a_stopped_sandbox_is_removed() {
         let mut pod = pod();
         pod.sandboxes = vec![sandbox("s2", SandboxState::Ready), sandbox("s1", SandboxState::NotReady)];
         let mut created = container("new", "a", ContainerState::Created);

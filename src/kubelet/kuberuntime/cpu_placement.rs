@@ -1,4 +1,4 @@
-//! Which processors a container is held to: told to the runtime when it is made, and again when that changes.
+//! CPU placement of containers: set at their creation, and updated when it changes.
 
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::kill::gone_is_fine;
@@ -8,7 +8,7 @@ use crate::state::pods::Placements;
 use crate::types::api::PodUid;
 use crate::types::cpu_set::CpuSet;
 
-/// A container that runs and is held to others than it should be.
+/// A running container with the wrong cpuset.
 #[derive(Clone, Debug)]
 pub(crate) struct Misplaced {
     pub(crate) id: String,
@@ -17,8 +17,8 @@ pub(crate) struct Misplaced {
 }
 
 impl PodRuntime {
-    /// All containers that are not where they should be. What they are held to is known from this process, or else from
-    /// the kernel; where neither tells, they are not.
+    /// The running containers with the wrong cpuset. The current cpuset is known from this process or read from the
+    /// kernel; if it is unknown, the container counts as misplaced.
     pub(crate) fn misplaced(&self) -> Vec<Misplaced> {
         let (placements, seen) = (self.placements.borrow(), self.seen.borrow());
         let mut held = self.held.borrow_mut();
@@ -40,7 +40,7 @@ impl PodRuntime {
         misplaced
     }
 
-    /// The containers that run, with their processes.
+    /// The running containers with their pids.
     pub(crate) fn processes(&self) -> Vec<(PodUid, String, u32)> {
         let seen = self.seen.borrow();
         let mut found = Vec::new();
@@ -53,7 +53,7 @@ impl PodRuntime {
         found
     }
 
-    /// Has the runtime move a container. One that is gone needs no place.
+    /// Updates a container's cpuset in the runtime. A missing container is not an error.
     pub(crate) async fn place(&self, misplaced: &Misplaced) -> Result<(), cri::Error> {
         let Misplaced { id, cpus, .. } = misplaced;
         let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
@@ -67,7 +67,7 @@ impl PodRuntime {
     }
 }
 
-/// Puts a container where it should be. Who has processors for himself is not stopped on them by a quota.
+/// Sets the container's cpuset. A container with exclusive CPUs has no quota.
 pub(super) fn put(resources: &mut v1::LinuxContainerResources, placements: &Placements, pod: &PodUid, container: &str) {
     resources.cpuset_cpus = placements.cpus(pod, container).to_string();
     resources.cpuset_mems = placements.mems(pod, container).to_string();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_with_processors_for_itself_has_no_quota() {
+    fn container_with_exclusive_cpus_has_no_quota() {
         let set = |text| CpuSet::parse(text).unwrap();
         let mut placements = Placements::default();
         assert_eq!(put_on(&placements, (200_000, 100_000)), (String::new(), 200_000));
@@ -102,6 +102,6 @@ mod tests {
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("0,3".to_owned(), 200_000));
         placements.exclusive.entry("uid".into()).or_default().insert("main".to_owned(), set("1-2"));
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), -1));
-        assert_eq!(put_on(&placements, (0, 0)), ("1-2".to_owned(), 0), "where nobody has a quota");
+        assert_eq!(put_on(&placements, (0, 0)), ("1-2".to_owned(), 0), "quotas are disabled");
     }
 }

@@ -1,4 +1,4 @@
-//! The name servers and search paths of a pod. Pure.
+//! Resolver configuration of pods. Pure.
 
 use core::net::IpAddr;
 
@@ -6,23 +6,23 @@ use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::DnsConfig;
 use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, Reason};
 
-/// The resolver settings of one pod, and what its owner should know of them.
+/// Resolver configuration of a pod, and warnings about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PodDns {
     pub(crate) config: DnsConfig,
     pub(crate) warnings: Vec<DnsWarning>,
-    /// What the node's owner should know of its resolver file.
+    /// A warning about the node's resolver file, for a node event.
     pub(crate) of_node: Option<String>,
 }
 
-/// A warning as the pod's events have it.
+/// A warning event of the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DnsWarning {
     pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 
-/// The settings of `pod`; `host` is what the node's own resolver file says, read anew for each sandbox.
+/// The configuration of `pod`. `host` is the node's resolver file, read again for each sandbox.
 pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDns {
     let mut warnings = Vec::new();
     let mut config = match source(pod, node) {
@@ -46,7 +46,7 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
     PodDns { config, warnings, of_node: host_limits(node, host) }
 }
 
-/// What of the node's own file is more than its pods can have, beside what their cluster gives them (kubelet:
+/// Which limit of pods the node's resolver file exceeds, together with the cluster's entries (kubelet:
 /// `CheckLimitsForResolvConf`).
 fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
     let path = node.resolv_conf.as_ref()?.display();
@@ -67,20 +67,20 @@ fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
     })
 }
 
-/// Whether the settings of `pod` depend on the node's resolver file.
+/// Whether the configuration of `pod` depends on the node's resolver file.
 pub(crate) fn needs_host_dns(pod: &Pod, node: &NodeSettings) -> bool {
     node.resolv_conf.is_some() && source(pod, node) != Source::Pod
 }
 
-/// What a pod's settings begin with.
+/// What the configuration is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Cluster,
     Host {
-        /// The pod asked for the cluster's name servers and the node knows of none.
+        /// The pod wants cluster DNS, but the node has no cluster DNS server configured.
         wanted_cluster: bool,
     },
-    /// Nothing but what the pod itself says.
+    /// The pod's own settings only.
     Pod,
 }
 
@@ -88,7 +88,7 @@ fn source(pod: &Pod, node: &NodeSettings) -> Source {
     match pod.spec.dns_policy {
         DnsPolicy::None => Source::Pod,
         DnsPolicy::Default => Source::Host { wanted_cluster: false },
-        // The cluster's services are for those who are on its network.
+        // Host-network pods do not use cluster DNS with this policy.
         DnsPolicy::ClusterFirst if pod.spec.host_network => Source::Host { wanted_cluster: false },
         DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet if node.cluster_dns.is_empty() => {
             Source::Host { wanted_cluster: true }
@@ -106,7 +106,7 @@ fn cluster_searches(namespace: &str, domain: &str, host: &[String]) -> Vec<Strin
     searches
 }
 
-/// A node that gives its pods no resolver file sends them to itself, where a name server may or may not be.
+/// Without a resolver file for pods, a name server on localhost is assumed.
 fn host_settings(node: &NodeSettings, host: &DnsConfig) -> DnsConfig {
     if node.resolv_conf.is_some() {
         return host.clone();
@@ -139,7 +139,7 @@ fn add_new(list: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// An option of the same name is replaced where it stands.
+/// Replaces an option with the same name in place.
 fn set_option(options: &mut Vec<String>, option: String) {
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     match options.iter_mut().find(|other| name(other) == name(&option)) {
@@ -148,7 +148,7 @@ fn set_option(options: &mut Vec<String>, option: String) {
     }
 }
 
-/// What is more than a resolver reads is left out, and told.
+/// Drops entries beyond the resolver's limits, with a warning.
 fn keep_limits(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
     if config.servers.len() > MOST_SERVERS {
         config.servers.truncate(MOST_SERVERS);
@@ -188,7 +188,7 @@ fn no_cluster_dns(pod: &Pod) -> DnsWarning {
     DnsWarning { reason: Reason::MISSING_CLUSTER_DNS, message }
 }
 
-/// What the text of a `resolv.conf` says. Name servers add up, the last search line counts, options replace each other.
+/// Parses a `resolv.conf`. Name servers accumulate, the last search line wins, options replace each other.
 pub(crate) fn parse_resolv_conf(text: &str) -> DnsConfig {
     let mut config = DnsConfig::default();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
@@ -204,18 +204,18 @@ pub(crate) fn parse_resolv_conf(text: &str) -> DnsConfig {
     config
 }
 
-/// The same domain with and without its last dot is one search path; the root alone stays.
+/// A trailing dot does not matter, except for the root domain.
 fn without_last_dot(search: &str) -> String {
     let name = if search == "." { search } else { search.strip_suffix('.').unwrap_or(search) };
     name.to_owned()
 }
 
-/// A name of the cluster has up to four dots.
+/// Cluster names have up to four dots.
 const CLUSTER_OPTION: &str = "ndots:5";
-/// `MAXNS` of the resolver.
+/// The resolver's `MAXNS`.
 const MOST_SERVERS: usize = 3;
 const MOST_SEARCHES: usize = 32;
-/// The search paths that a cluster puts before those of the node.
+/// Search paths added for the cluster.
 const CLUSTER_SEARCHES: usize = 3;
 const MOST_SEARCH_CHARS: usize = 2048;
 const LONGEST_NAME: usize = 253;

@@ -1,4 +1,4 @@
-//! The environment of a container. Pure.
+//! Environment variables of a container. Pure.
 
 use core::net::IpAddr;
 
@@ -12,31 +12,31 @@ use crate::types::api::{
 };
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// What variables come from besides the container's own words.
+/// Sources of variables other than the container spec.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given<'a> {
     pub(crate) pod: &'a Pod,
-    /// Of the sandbox; a pod on the node's network has the node's.
+    /// IPs of the sandbox; the node's for a host-network pod.
     pub(crate) pod_ips: &'a [IpAddr],
     pub(crate) node: &'a NodeSettings,
     pub(crate) objects: &'a Objects,
-    /// What files in volumes say, for each variable that comes from one, in order.
+    /// Values from files in volumes, in the order of the variables.
     pub(crate) from_files: &'a [FileValue],
 }
 
-/// The value of a key in a file of a volume.
+/// The value of a variable that comes from a file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileValue {
     pub(crate) file: String,
-    /// Nothing if the file does not have it, or why it cannot be had.
+    /// `None` if the file does not set it; or why it cannot be read.
     pub(crate) value: Result<Option<String>, String>,
 }
 
-/// Variables in the order in which they are first set; a later value of the same name takes the earlier one's place.
+/// Variables in the order of their first definition; a later value replaces an earlier one in place.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     variables: SortedMap<String, Variable>,
-    /// Of all of them.
+    /// Total size of names and values.
     bytes: usize,
 }
 
@@ -47,7 +47,7 @@ struct Variable {
 }
 
 impl Environment {
-    /// What the spec says; a variable may refer to those before it.
+    /// From the container spec; variables may refer to earlier ones.
     pub(crate) fn new(container: &Container, given: Given<'_>) -> Result<Self, ConfigError> {
         let mut environment = Self::default();
         let links = given.pod.spec.enable_service_links.unwrap_or(true);
@@ -85,7 +85,7 @@ impl Environment {
                 environment.set(&variable.name, value)?;
             }
         }
-        // The container's own words go before them.
+        // Variables of the spec take precedence.
         for (name, value) in services {
             if environment.get(&name).is_none() {
                 environment.set(&name, value.into_bytes())?;
@@ -94,7 +94,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// `texts` with their references to variables replaced; `bytes` counts what a program is given at its start.
+    /// Expands variable references in `texts`; `bytes` counts the size of the program's arguments.
     pub(crate) fn expand_all(&self, texts: &[String], bytes: &mut usize) -> Result<Vec<String>, ConfigError> {
         let expand = |text: &String| {
             let expanded = expand_bytes(text, |name| self.get(name));
@@ -107,12 +107,12 @@ impl Environment {
         texts.iter().map(expand).collect()
     }
 
-    /// Of the names and values.
+    /// Total size of names and values.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The same where every reference must have a value; an error names those that have none.
+    /// Expands references that must all have values; the error has the names of those without.
     pub(crate) fn expand_strictly(&self, text: &str) -> Result<String, SortedSet<String>> {
         let mut missing = SortedSet::new();
         let expanded = expand_bytes(text, |name| {
@@ -135,7 +135,7 @@ impl Environment {
         self.variables.get(name).map(|variable| variable.value.as_slice())
     }
 
-    /// What the kernel would not give to the program is refused: it would only say that a list is too long.
+    /// Rejects values beyond the kernel's limit, for which exec would only report that the argument list is too long.
     fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), ConfigError> {
         self.bytes += name.len() + value.len();
         if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MOST_BYTES {
@@ -151,7 +151,7 @@ impl Environment {
 }
 
 impl<'a> Given<'a> {
-    /// An object that is optional is skipped where it is not there; any other stops the container.
+    /// A missing optional object is skipped; a missing required one is an error.
     fn object(
         &self,
         kind: ObjectKind,
@@ -177,7 +177,7 @@ impl<'a> Given<'a> {
         Ok(value)
     }
 
-    /// A variable whose value is empty counts as one that the file does not have, as it does upstream.
+    /// An empty value counts as not set, as upstream.
     fn file_key(&self, key: &FileKeySelector, found: Option<&FileValue>) -> Result<Option<String>, ConfigError> {
         let file = match found {
             Some(FileValue { value: Err(why), .. }) => return Err(ConfigError::EnvFile { why: why.clone() }),
@@ -191,13 +191,13 @@ impl<'a> Given<'a> {
         Err(ConfigError::NoSuchFileKey { key: key.key.clone(), file: file.clone() })
     }
 
-    /// The value of a field of the pod, by the paths that a variable may name.
+    /// The value of a pod field, for the field paths that variables support.
     fn field(&self, path: &str) -> Result<String, ConfigError> {
         let on_node = self.pod_ips.is_empty() && self.pod.spec.host_network;
         let pod_ips = if on_node { &self.node.node_ips } else { self.pod_ips };
         let first = |ips: &[IpAddr]| ips.first().map(IpAddr::to_string).unwrap_or_default();
         Ok(match path {
-            // The old name of spec.nodeName is still taken.
+            // `spec.host` is the deprecated name of spec.nodeName.
             "spec.nodeName" | "spec.host" => self.pod.spec.node_name.clone(),
             "spec.serviceAccountName" => self.pod.spec.service_account_name.clone(),
             "status.hostIP" => first(&self.node.node_ips),
@@ -209,11 +209,10 @@ impl<'a> Given<'a> {
     }
 }
 
-/// The most that the kernel gives to a program, arguments and variables together: three quarters of the largest stack
-/// that it is sure of.
+/// The kernel's limit for arguments and environment together: three quarters of the default stack limit.
 const MOST_BYTES: usize = 6 << 20;
 
-/// A variable may hold any bytes, a command or a path only text.
+/// Variables may have any bytes, commands and paths only text.
 fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

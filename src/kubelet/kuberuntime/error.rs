@@ -1,4 +1,4 @@
-//! Why a sandbox cannot be made, or a container not be resized. Pure.
+//! Errors of sandbox creation and container resizes. Pure.
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use super::user_namespace::UserRangeError;
 use crate::platform::cri;
 use crate::types::api::Reason;
 
-/// The words are those of upstream's events.
+/// The messages are those of upstream's events.
 #[derive(Debug)]
 pub(super) enum SandboxError {
     Config(ConfigError),
-    /// The node's own name servers.
+    /// The node's resolver file could not be read.
     Dns(FileError),
     NoRuntimeClass {
         class: String,
     },
-    /// The API server could not be asked for the RuntimeClass.
+    /// The RuntimeClass could not be read from the API server.
     RuntimeClassUnknown {
         class: String,
         why: String,
     },
-    /// The runtime, by this handler, gives no pod users of its own.
+    /// The runtime handler does not support user namespaces.
     NoUserNamespaces {
         handler: String,
     },
     UserRange(UserRangeError),
     Run(cri::Error),
-    /// The sandbox is made, but the runtime does not tell its addresses.
+    /// The sandbox was created, but its status could not be read.
     Status(cri::Error),
 }
 
 impl SandboxError {
-    /// The reason of the event that tells of it, and what was tried.
+    /// The reason of the event, and the operation.
     pub(super) fn event(&self) -> (Reason, &'static str) {
         match self {
             Self::Status(_) => (Reason::FAILED_POD_SANDBOX_STATUS, "get pod sandbox status"),
@@ -64,7 +64,7 @@ impl fmt::Display for SandboxError {
                 f.write_str(" not support user namespaces")
             }
             Self::UserRange(_) => f.write_str("create user namespace"),
-            // As Go's gRPC prints it.
+            // In the format of Go's gRPC.
             Self::Run(error) | Self::Status(error) => match error.status() {
                 Some(status) => write!(f, "rpc error: code = {} desc = {}", status.code, status.message),
                 None => error.fmt(f),
@@ -79,7 +79,7 @@ impl std::error::Error for SandboxError {
             Self::Config(error) => error.source(),
             Self::Dns(error) => error.source(),
             Self::UserRange(error) => Some(error),
-            // Its text is all that the runtime has said.
+            // The message already has the runtime's text.
             Self::Run(error) | Self::Status(error) if error.status().is_some() => None,
             Self::Run(error) | Self::Status(error) => error.source(),
             Self::NoRuntimeClass { .. } | Self::RuntimeClassUnknown { .. } | Self::NoUserNamespaces { .. } => None,
@@ -93,10 +93,10 @@ impl From<ConfigError> for SandboxError {
     }
 }
 
-/// A container that runs and keeps the resources that it has.
+/// Why a running container was not resized.
 #[derive(Debug)]
 pub(super) enum ResizeError {
-    /// The kernel would make room by killing.
+    /// The kernel would kill processes to get below the limit.
     BelowUsage {
         limit: u64,
         used: u64,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_without_user_namespaces_is_named() {
+    fn runtime_without_user_namespaces_is_named() {
         let told = |handler: &str| SandboxError::NoUserNamespaces { handler: handler.to_owned() }.to_string();
         let message = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
         assert_eq!(told(""), message);

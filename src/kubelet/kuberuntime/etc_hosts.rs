@@ -1,4 +1,4 @@
-//! The files that a container is given beside its volumes: `/etc/hosts` and its termination log.
+//! Files mounted into each container: `/etc/hosts` and the termination log.
 
 use std::fmt;
 use std::fs::{self, File, Permissions};
@@ -16,7 +16,7 @@ use crate::platform::rt;
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, Pod};
 
-/// A file of a container that could not be made, or one of the host that could not be read.
+/// A container file that could not be created, or a host file that could not be read.
 #[derive(Debug)]
 pub(crate) struct FileError {
     doing: &'static str,
@@ -32,7 +32,7 @@ impl FileError {
 }
 
 impl fmt::Display for FileError {
-    // The reason is left to `source`.
+    // The cause is in `source`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.doing, self.path.display())
     }
@@ -44,9 +44,9 @@ impl std::error::Error for FileError {
     }
 }
 
-/// Makes the files for the next start of `container`, and gives their mounts: they follow those of its volumes.
+/// Creates the files for the next start of `container` and returns their mounts, to be placed after those of volumes.
 ///
-/// `volumes` tells whether a volume of the container lies on `/etc/hosts` already.
+/// `volumes` tells whether a volume of the container is mounted at `/etc/hosts`.
 pub(crate) async fn make_own_files(
     pod: &Pod,
     container: &Container,
@@ -87,7 +87,7 @@ pub(crate) async fn make_own_files(
     Ok(mounts)
 }
 
-/// What the node's resolver file says; one that is missing says nothing.
+/// Parses the node's resolver file; a missing file is empty.
 pub(crate) async fn host_dns(node: &NodeSettings) -> Result<DnsConfig, FileError> {
     let Some(path) = node.resolv_conf.clone() else { return Ok(DnsConfig::default()) };
     rt::blocking(move || match read_text(&path) {
@@ -98,7 +98,7 @@ pub(crate) async fn host_dns(node: &NodeSettings) -> Result<DnsConfig, FileError
     .await
 }
 
-/// A node may do without; then its pods have no more than the managed lines.
+/// A missing file counts as empty.
 fn host_hosts_file() -> String {
     read_text(Path::new(ETC_HOSTS)).unwrap_or_default()
 }
@@ -119,7 +119,7 @@ fn make_directory(path: &Path) -> Result<(), FileError> {
     make().map_err(FileError::new("make", path))
 }
 
-/// The file is mounted in containers that run: it is written in place, and only if something has changed.
+/// The file is mounted in running containers, so it is written in place, and only if it differs.
 fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
     if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
@@ -132,7 +132,7 @@ fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o644))
 }
 
-/// Whoever the container runs as must be able to write its last words.
+/// The container must be able to write it whatever its user.
 fn make_log(path: &Path) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o666).open(path)?;
     file.set_permissions(Permissions::from_mode(0o666))
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_have_the_modes_of_a_kubelet_and_each_start_has_a_log_of_its_own() {
+    fn files_have_upstreams_modes_and_each_start_has_its_own_log() {
         let (scratch, node) = Scratch::new("own-files");
         let (pod, container) = pod();
         let ips = ["10.0.0.2".parse().unwrap()];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hosts_file_that_is_right_is_left_alone_and_a_torn_one_is_written_again() {
+    fn equal_hosts_file_is_kept_and_a_torn_one_rewritten() {
         let (scratch, _) = Scratch::new("hosts-file");
         fs::create_dir_all(&scratch.0).unwrap();
         let path = scratch.0.join("etc-hosts");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_brings_its_own_hosts_file_keeps_it_and_none_is_logged_where_no_path_is_named() {
+    fn own_hosts_file_and_missing_log_path_are_respected() {
         let (_scratch, node) = Scratch::new("own-hosts");
         let (pod, mut container) = pod();
         container.termination_message_path.clear();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_resolver_file_is_an_empty_one_and_a_directory_is_an_error() {
+    fn missing_resolver_file_is_empty_and_a_directory_is_an_error() {
         let with = |path: Option<&str>| NodeSettings { resolv_conf: path.map(Into::into), ..golden::node() };
         assert_eq!(block_on(host_dns(&with(None))).unwrap(), DnsConfig::default());
         assert_eq!(block_on(host_dns(&with(Some("/nonexistent")))).unwrap(), DnsConfig::default());

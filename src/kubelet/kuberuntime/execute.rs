@@ -1,4 +1,4 @@
-//! Each action of a plan is one or two calls to the runtime.
+//! Executes plans: each action is one or two calls to the runtime.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -29,29 +29,29 @@ use crate::types::cpu_set::CpuSet;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Executed {
-    /// For each container that a step was about: why it waits now, or nothing when its step went well.
+    /// For each container with an action: its waiting state, or `None` if the action succeeded.
     pub(crate) containers: Vec<(String, Option<Waiting>)>,
-    /// What stopped the pod as a whole, as one line.
+    /// What stopped the whole plan; one line.
     pub(crate) failure: Option<String>,
 }
 
-/// What containers get of the pod's volumes, from who sets those up. For each start anew, because what a container did
-/// to a volume may change what the next one finds.
+/// Access to the pod's volumes and devices. Called for each start of a container, because the previous instance may
+/// have changed the content of volumes.
 pub(crate) struct VolumesFor<'a> {
     pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<Result<Vec<v1::Mount>, VolumeError>>,
-    /// For each variable that comes from a file in a volume, in order.
+    /// Values of the variables that come from files, in order.
     pub(crate) file_values: &'a dyn Fn(&Container) -> Made<Vec<FileValue>>,
-    /// What of a configuration comes with the container's devices.
+    /// The container configuration for the devices.
     pub(crate) devices: &'a dyn Fn(&Container) -> Made<Result<v1::ContainerConfig, VolumeError>>,
 }
-/// Of whoever sets volumes and devices up.
+/// An error of setting up volumes or devices.
 pub(crate) type VolumeError = Box<dyn std::error::Error>;
 pub(crate) type Made<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// The sandbox that containers are put into.
+/// The sandbox in which containers are created.
 struct Sandbox {
     id: String,
     config: v1::PodSandboxConfig,
@@ -59,7 +59,7 @@ struct Sandbox {
 }
 
 impl PodRuntime {
-    /// Carries out `plan`, step by step, and ends early when asked to. `observed` is what the plan was made from.
+    /// Executes `plan` step by step until cancelled. `observed` is the state that the plan is based on.
     pub(crate) async fn execute(
         &self,
         pod: &Pod,
@@ -117,7 +117,7 @@ impl PodRuntime {
                     let (Some(spec), Some(running)) = (place.of(pod), running) else { continue };
                     let is_init = matches!(place, Place::Init(_));
                     if let Err(error) = self.resize_container(pod, spec, is_init, running).await {
-                        // The others are not held up by it.
+                        // Other containers are not affected.
                         let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
                         executed.failure.get_or_insert(failure);
                     }
@@ -156,14 +156,14 @@ impl PodRuntime {
         executed
     }
 
-    /// The sandbox that the pod has, with the configuration that it must have been made with.
+    /// The pod's existing sandbox, with its reconstructed configuration.
     async fn sandbox_of(&self, pod: &Pod, observed: &ObservedPod) -> Result<Option<Sandbox>, SandboxError> {
         let Some(seen) = observed.ready_sandbox() else { return Ok(None) };
         let (config, _) = self.sandbox_config(pod, seen.attempt).await?;
         Ok(Some(Sandbox { id: seen.id.clone(), config, ips: seen.ips.clone() }))
     }
 
-    /// The configuration, and what is to be told about it when it is used for a new sandbox.
+    /// The sandbox configuration, and the DNS warnings to report when it is used.
     async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<(v1::PodSandboxConfig, PodDns), SandboxError> {
         let host =
             if needs_host_dns(pod, &self.node) { host_dns(&self.node).await } else { Ok(v1::DnsConfig::default()) };
@@ -285,14 +285,14 @@ impl PodRuntime {
         let secrets = PullSecrets::of(pod, &self.objects.borrow());
         let image = self.images.ensure(pod, wanted, &sandbox.config, &secrets, cancel.cancelled()).await;
         image.map_err(|waiting| {
-            // A pull that has just failed is tried again as anything else is, and is then known to be backing off.
+            // A pull that has just failed is retried like any other action, and is then backing off.
             let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;
             let until = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
             Waiting { until, ..waiting }
         })
     }
 
-    /// Images that are mounted as volumes: there is a mount for each of the container's, in the same order.
+    /// Pulls the images of image volumes; there is one mount per image volume mount, in the same order.
     async fn bring_mounted_images(
         &self,
         pod: &Pod,
@@ -322,7 +322,7 @@ impl PodRuntime {
     }
 }
 
-/// Devices come first, so that what the pod itself says of a variable counts; the container's own annotations stay.
+/// Device variables come first, so that the container's own values take precedence; its annotations do too.
 fn add_devices(config: &mut v1::ContainerConfig, mut devices: v1::ContainerConfig) {
     devices.envs.append(&mut config.envs);
     config.envs = devices.envs;
@@ -335,7 +335,7 @@ fn add_devices(config: &mut v1::ContainerConfig, mut devices: v1::ContainerConfi
     config.cdi_devices = devices.cdi_devices;
 }
 
-/// What has not been tried is no error.
+/// A start that was not attempted is not an error.
 fn note_start(place: Place, waiting: Option<&Waiting>) {
     let kind = if matches!(place, Place::Init(_)) { "init_container" } else { "container" };
     match waiting {
@@ -345,7 +345,7 @@ fn note_start(place: Place, waiting: Option<&Waiting>) {
     }
 }
 
-/// A user by number goes before one by name; an image that names nobody runs as root.
+/// A numeric user takes precedence over a name; an image without a user runs as root.
 fn image_user(image: &PresentImage) -> ImageUser {
     match image.user.uid {
         Some(uid) => ImageUser::Uid(uid),
@@ -354,7 +354,7 @@ fn image_user(image: &PresentImage) -> ImageUser {
     }
 }
 
-/// The id of the container whose processes an ephemeral one sees.
+/// Container id of an ephemeral container's target.
 fn target<'a>(container: &Container, observed: &'a ObservedPod) -> Result<Option<&'a str>, ConfigError> {
     let name = &container.target_container_name;
     if name.is_empty() {
@@ -364,7 +364,7 @@ fn target<'a>(container: &Container, observed: &'a ObservedPod) -> Result<Option
     Ok(Some(&target.id))
 }
 
-/// What a start needs to know.
+/// The context of a container start.
 #[derive(Clone, Copy)]
 struct Start<'a> {
     pod: &'a Pod,
@@ -376,7 +376,6 @@ struct Start<'a> {
 }
 
 impl Place {
-    /// The container at this place of the spec.
     pub(crate) fn of(self, pod: &Pod) -> Option<&Container> {
         match self {
             Self::Init(index) => pod.spec.init_containers.get(index),

@@ -1,4 +1,4 @@
-//! Configurations as the upstream kubelet sent them, and ours beside them.
+//! Compares configurations with those recorded from the upstream kubelet.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::state::objects::{Content, ObjectEvent, Objects, SourceObject, Topic};
 use crate::state::pods::SourceName;
 use crate::types::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
 
-/// The node of the recordings: control groups of v1, two processors, no quality-of-service groups.
+/// The recorded node: cgroup v1, two CPUs, no QoS cgroups.
 pub(crate) fn node() -> NodeSettings {
     let memory = |kib: i64| Quantity::new(kib * 1024, Format::BinarySi);
     let mut allocatable = ResourceList::new();
@@ -51,14 +51,14 @@ pub(crate) fn node() -> NodeSettings {
     }
 }
 
-/// The same with that many bytes of memory for pods.
+/// The node with this much allocatable memory.
 pub(crate) fn node_with_memory(bytes: u64) -> NodeSettings {
     let mut node = node();
     node.allocatable.insert(MEMORY, Quantity::new(bytes.try_into().unwrap(), Format::BinarySi));
     node
 }
 
-/// Makes all that the runtime would be told of a pod, right or wrong: it must come to an end.
+/// Creates all configurations of a pod, valid or not; used to test that this terminates.
 pub(crate) fn tell_everything(pod: &Pod) {
     let (node, objects) = (node(), objects(pod));
     let dns = pod_dns(pod, &node, &DnsConfig::default());
@@ -82,11 +82,11 @@ pub(crate) fn tell_everything(pod: &Pod) {
             node: &node,
         });
     }
-    // How long it may take to end is counted from a moment, which must not be too much for the clock.
+    // Adding the grace period to a time must not overflow.
     let _ = Instant::now() + pod.spec.termination_grace();
 }
 
-/// The objects of the recordings; of what else `pod` refers to it is known that it is not there.
+/// The recorded objects; other objects that `pod` refers to are known to be missing.
 fn objects(pod: &Pod) -> Objects {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/manifests/00-objects.yaml");
     let origin = Origin { source: SourceName::File, path, node_name: "node1", seen: "" };
@@ -110,7 +110,7 @@ fn objects(pod: &Pod) -> Objects {
     objects
 }
 
-/// One recording: a pod, and what became of it.
+/// A recorded pod with its configurations.
 struct Recording {
     pod: Pod,
     pod_ips: Vec<IpAddr>,
@@ -137,7 +137,7 @@ impl Recording {
 fn check(name: &str) {
     let recording = Recording::read(name);
     let Recording { pod, sandbox, .. } = &recording;
-    // The recording's host had this one line, and the pods that use it show it.
+    // The resolver file of the recorded host has only this line.
     let dns = pod_dns(pod, &node(), &DnsConfig { servers: vec!["10.96.0.10".to_owned()], ..DnsConfig::default() });
     assert_eq!(dns.warnings, []);
     let attempt = sandbox["metadata"]["attempt"].as_u64().unwrap_or(0);
@@ -166,10 +166,10 @@ fn check_container(recording: &Recording, recorded: &Value) {
         node: &node(),
     };
     let mut made = container_config(input).unwrap();
-    // The recording's runtime is older than this field.
+    // The recorded runtime did not know this field.
     let image = std::mem::take(&mut made.image.as_mut().unwrap().user_specified_image);
     assert_eq!(image, container.image);
-    // Upstream's order of variables is that of a Go map: none.
+    // Upstream iterates a Go map, so its order is random.
     made.envs.sort_by(|one, other| one.key.cmp(&other.key));
     let envs: Vec<Value> = made
         .envs
@@ -201,7 +201,7 @@ fn recorded_mounts(recorded: &Value) -> Vec<Mount> {
     recorded.as_array().unwrap().iter().map(mount).collect()
 }
 
-/// Equal field by field; the fields that differ are named one by one.
+/// Asserts equality and lists the fields that differ.
 #[track_caller]
 fn same(what: &str, made: Value, recorded: Value) {
     let mut differences = Vec::new();

@@ -1,4 +1,4 @@
-//! How long a container is given to end, and what is told about its end. Pure.
+//! Grace periods and messages of killed containers. Pure.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::state::pods::ProbeKind;
 use crate::types::api::{Container, Pod, grace_of_seconds};
 
-/// What a container is given that is ended while its pod goes on: what the probe says that it failed, else what the pod
-/// says. A pod that is being deleted has its own time.
+/// The grace period of a container that is killed while its pod continues: that of the failed probe, else the pod's.
+/// The grace period of a deletion takes precedence over both.
 pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -> Duration {
     let probe = match why {
         KillReason::FailedProbe(ProbeKind::Startup) => &container.startup_probe,
@@ -25,7 +25,7 @@ pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -
 }
 
 impl KillReason {
-    /// The message of the event `Killing`, in upstream's words.
+    /// The message of the `Killing` event, as upstream.
     pub(super) fn message(self, container: &str, place: Place, restarts: bool) -> String {
         let kind = match place {
             Place::Init(_) => "Init container",
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_probes_own_grace_goes_before_the_pods_and_that_of_a_deletion_before_both() {
+    fn deletion_grace_goes_before_probe_grace_before_pod_grace() {
         let mut pod = Pod::default();
         pod.spec.termination_grace_period_seconds = Some(60);
         let container =
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_says_whether_the_container_comes_back() {
+    fn message_says_whether_the_container_restarts() {
         let failed = KillReason::FailedProbe(ProbeKind::Liveness);
         let message = |place, restarts| failed.message("main", place, restarts);
         assert_eq!(message(Place::Main(0), true), "Container main failed liveness probe, will be restarted");

@@ -19,7 +19,7 @@ use crate::types::error::ErrorChain;
 pub(super) struct Hook<'a> {
     pub(super) pod: PodName<'a>,
     pub(super) container: &'a Container,
-    /// The instance.
+    /// The container instance.
     pub(super) id: &'a str,
     /// The pod's address.
     pub(super) ip: Option<IpAddr>,
@@ -27,7 +27,7 @@ pub(super) struct Hook<'a> {
     pub(super) limit: Duration,
 }
 
-/// A pod as upstream's messages name it: `name_namespace(uid)`.
+/// A pod in the format of upstream's messages: `name_namespace(uid)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodName<'a> {
     pub(super) name: &'a str,
@@ -35,16 +35,16 @@ pub(super) struct PodName<'a> {
     pub(super) uid: &'a PodUid,
 }
 
-/// A hook that did not do its part; what is told of it.
+/// Why a hook failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HookFailure {
     Failed(String),
-    /// Its time was up.
+    /// The timeout has passed.
     Late,
 }
 
 impl PodRuntime {
-    /// In memory of its own: few containers have hooks, and every pod that is worked on would have room for one.
+    /// Boxed, because few containers have hooks and otherwise every pod worker's future would have room for one.
     pub(super) fn run_hook<'a>(
         &'a self,
         hook: Hook<'a>,
@@ -85,7 +85,7 @@ impl PodRuntime {
         Err(hook.failed(what, format_args!("{error}, message: {output:?}")))
     }
 
-    /// Whatever is answered, an answer is all that is asked for.
+    /// Any response counts as success.
     async fn ask_page(&self, hook: &Hook<'_>, action: &HttpGetAction) -> Result<(), HookFailure> {
         let failed = |error: &dyn std::fmt::Display| {
             Err(hook.failed(format_args!("HTTP lifecycle hook ({})", action.path), format_args!("{error}")))
@@ -113,7 +113,7 @@ impl PodRuntime {
         failed(&format_args!("Get {:?}: {error}", url.to_string()))
     }
 
-    /// A hook over HTTPS may have been written when only HTTP was spoken, whatever it said (kubelet: `runHTTPHandler`).
+    /// Retries an HTTPS hook with HTTP, for hooks written when only HTTP was supported (kubelet: `runHTTPHandler`).
     async fn ask_in_the_open(&self, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
         let mut open = url.clone();
         open.scheme = UriScheme::Http;
@@ -127,7 +127,7 @@ impl PodRuntime {
         true
     }
 
-    /// Where the hooks of a container that runs find it.
+    /// The address for the hooks of a running container.
     pub(super) fn address_of(&self, observed: &ObservedPod, container: &ObservedContainer) -> Option<IpAddr> {
         let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.id == container.sandbox_id)?;
         if sandbox.host_network { Some(self.node.own_address()) } else { sandbox.ips.first().copied() }

@@ -1,9 +1,8 @@
-//! The host name of a pod. Pure.
+//! Host names of pods. Pure.
 
 use super::config_error::ConfigError;
 use crate::types::api::Pod;
 
-/// A pod's name for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hostname {
     pub(crate) name: String,
@@ -11,7 +10,7 @@ pub(crate) struct Hostname {
     pub(crate) domain: String,
 }
 
-/// The name and domain of `pod`; a static pod's is the name that it has in the cluster.
+/// Host name and domain of `pod`; a static pod has the name of its mirror pod.
 pub(crate) fn hostname(pod: &Pod, cluster_domain: &str) -> Hostname {
     let spec = &pod.spec;
     if let Some(name) = &spec.hostname_override {
@@ -26,7 +25,7 @@ pub(crate) fn hostname(pod: &Pod, cluster_domain: &str) -> Hostname {
     Hostname { name, domain }
 }
 
-/// What the kernel of the pod's UTS namespace is told.
+/// The host name for the pod's UTS namespace.
 pub(crate) fn kernel_hostname(pod: &Pod, cluster_domain: &str) -> Result<String, ConfigError> {
     let Hostname { name, domain } = hostname(pod, cluster_domain);
     if domain.is_empty() || pod.spec.set_hostname_as_fqdn != Some(true) {
@@ -36,7 +35,7 @@ pub(crate) fn kernel_hostname(pod: &Pod, cluster_domain: &str) -> Result<String,
     if fqdn.len() > KERNEL_NAME_LIMIT { Err(ConfigError::HostnameTooLong { fqdn }) } else { Ok(fqdn) }
 }
 
-/// What a pod may be called is longer than a DNS label.
+/// Truncates to a DNS label: pod names may be longer.
 fn shortened(name: &str) -> String {
     match name.get(..LABEL_LIMIT) {
         Some(start) => start.trim_end_matches(['-', '.']).to_owned(),
@@ -45,7 +44,7 @@ fn shortened(name: &str) -> String {
 }
 
 const LABEL_LIMIT: usize = 63;
-/// `__NEW_UTS_LEN` of the kernel.
+/// The kernel's `__NEW_UTS_LEN`.
 const KERNEL_NAME_LIMIT: usize = 64;
 
 #[cfg(test)]
@@ -60,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_and_does_not_end_in_a_dash_or_dot() {
+    fn long_name_is_cut_without_trailing_dash_or_dot() {
         assert_eq!(hostname(&pod("web"), "").name, "web");
         let long = format!("{}-.{}", "a".repeat(61), "b".repeat(9));
         assert_eq!(hostname(&pod(&long), "").name, "a".repeat(61));
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_domain_needs_a_subdomain_and_the_fqdn_must_fit_the_kernel() {
+    fn domain_needs_a_subdomain_and_fqdn_must_fit_the_kernel() {
         let mut pod = pod("web");
         pod.spec.hostname = "little".to_owned();
         pod.spec.set_hostname_as_fqdn = Some(true);

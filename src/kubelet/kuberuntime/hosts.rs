@@ -1,4 +1,4 @@
-//! The text of `/etc/hosts` in a pod's containers. Pure.
+//! Content of `/etc/hosts` for containers. Pure.
 
 use core::net::IpAddr;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::hostname::hostname;
 use crate::types::api::{HostAlias, Pod};
 
-/// The file of `pod`; `host_file` is the node's own, which counts for a pod on the node's network.
+/// The file of `pod`; a host-network pod gets the node's `host_file`.
 pub(crate) fn hosts_file(pod: &Pod, pod_ips: &[IpAddr], cluster_domain: &str, host_file: &str) -> String {
     let mut text = String::new();
     if pod.spec.host_network {
@@ -16,7 +16,7 @@ pub(crate) fn hosts_file(pod: &Pod, pod_ips: &[IpAddr], cluster_domain: &str, ho
         text.push_str(MANAGED);
         let host = hostname(pod, cluster_domain);
         for ip in pod_ips {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = match host.domain.as_str() {
                 "" => writeln!(text, "{ip}\t{}", host.name),
                 domain => writeln!(text, "{ip}\t{}.{domain}\t{}", host.name, host.name),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_as_recorded() {
+    fn file_matches_the_recorded_one() {
         let recorded = include_str!("../../../tests/data/golden/inside/running-hosts.txt");
         let ips = ["10.88.1.87".parse().unwrap()];
         assert_eq!(hosts_file(&pod("running"), &ips, "cluster.local", ""), recorded);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_the_nodes_network_has_the_nodes_file_and_its_own_aliases() {
+    fn host_network_pod_has_the_nodes_file_and_its_aliases() {
         let mut pod = pod("web");
         pod.spec.host_network = true;
         let hostnames = vec!["one".to_owned()];
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_the_pod_leads_to_its_name() {
+    fn every_pod_ip_has_the_host_name() {
         let ips = ["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
         let text = hosts_file(&pod("web"), &ips, "", "");
         assert!(text.ends_with("\n10.0.0.2\tweb\nfd00::2\tweb\n"), "{text}");

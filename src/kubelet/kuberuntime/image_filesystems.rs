@@ -1,4 +1,4 @@
-//! Where the runtime keeps images and containers, and what can be given back of it.
+//! The runtime's image file systems, and removal of unused images.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use crate::kubelet::kuberuntime::PodRuntime;
 use crate::types::api::Pod;
 
 impl PodRuntime {
-    /// Where the runtime has its images, and where it has writable layers if it tells that they are elsewhere.
+    /// Directory of the runtime's images, and of writable layers if they are elsewhere.
     pub(crate) async fn disks(&self) -> Option<(PathBuf, Option<PathBuf>)> {
         self.images.disks().await.ok()
     }
 
-    /// Removes every image that neither a container nor any of the `pods` needs, whether there is room or not. Gives how
-    /// many bytes that were.
+    /// Removes every image that no container and none of the `pods` uses, whatever the disk usage. Returns the bytes
+    /// freed.
     pub(crate) async fn free_images(&self, pods: &[Arc<Pod>]) -> Result<u64, CollectError> {
         let in_use = self.images_in_use(pods).await?;
         self.images.free(u64::MAX, &in_use).await

@@ -1,4 +1,4 @@
-//! Garbage collection of images: which ones are needed, and what is told of it.
+//! Image garbage collection: images in use, and events.
 
 use std::sync::Arc;
 
@@ -10,18 +10,17 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedSet;
 
 impl PodRuntime {
-    /// Whether images are ever removed.
+    /// Whether image garbage collection is enabled.
     pub(crate) fn collects_images(&self) -> bool {
         self.images.collects()
     }
 
-    /// True once after images have come.
+    /// Whether images were pulled since the last call.
     pub(crate) fn has_pulled_images(&self) -> bool {
         self.images.has_pulled()
     }
 
-    /// Looks whether there is room for images, and removes some if not. `pods` are all that any source has: their images
-    /// stay, whether they run or not.
+    /// Removes unused images if the disk is too full. The images of all `pods` stay, whether they run or not.
     pub(crate) async fn collect_images(&self, pods: &[Arc<Pod>]) {
         let collected = async {
             if self.images.needs_collecting().await? {
@@ -43,17 +42,17 @@ impl PodRuntime {
     fn tell_of_images(&self, error: &CollectError) {
         let (reasons, message) = told(error, self.image_gc_failed.get());
         if reasons.is_empty() {
-            log!(info, "images not collected", error = message);
+            log!(info, "failed to collect images", error = message);
         }
         for reason in reasons {
             let event = NodeEvent::new(EventKind::Warning, reason, message);
-            // Nothing depends on it: when the inbox is full it is dropped.
+            // Events may be dropped when the inbox is full.
             let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
         }
     }
 
-    /// Everything that a container is made from or a known pod names, and what sandboxes are made from. When any of it
-    /// cannot be told, nothing is known to be of no use.
+    /// Images used by containers, by known pods, by sandboxes and by archives. If any of these is unknown, it fails
+    /// and no image counts as unused.
     pub(super) async fn images_in_use(&self, pods: &[Arc<Pod>]) -> Result<InUse, CollectError> {
         let failed = |error: &crate::platform::cri::Error| CollectError::Failed(ErrorChain(error).to_string());
         let mut in_use = InUse::default();
@@ -76,8 +75,8 @@ impl PodRuntime {
     }
 }
 
-/// The reasons of the events that tell of it, and what they say. `again`: the last time has failed, too. Once may be a
-/// runtime that has just been restarted.
+/// The reasons and the message of the events. `again`: the previous collection failed too; a single failure may just
+/// be a restart of the runtime.
 fn told(error: &CollectError, again: bool) -> (Vec<Reason>, &str) {
     let (reason, message) = match error {
         CollectError::InvalidCapacity => {
@@ -89,7 +88,7 @@ fn told(error: &CollectError, again: bool) -> (Vec<Reason>, &str) {
     (reason.into_iter().chain(again.then_some(Reason::IMAGE_GC_FAILED)).collect(), message)
 }
 
-/// What its containers run, and what is mounted into them.
+/// The images of the containers and image volumes of a pod.
 pub(super) fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
     let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Image(source) => Some(source.reference.as_str()),
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lack_of_room_is_told_at_once_and_a_failure_when_it_comes_again() {
+    fn lack_of_space_is_reported_at_once_and_failures_when_repeated() {
         let (few, failed) = (CollectError::NotEnough("too few".to_owned()), CollectError::Failed("broken".to_owned()));
         for (error, again, reasons, message) in [
             (&failed, false, &[][..], "broken"),

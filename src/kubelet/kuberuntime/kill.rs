@@ -1,4 +1,4 @@
-//! Stopping containers and sandboxes, with the time they are given and what they are told before.
+//! Stops containers and sandboxes, with grace periods and preStop hooks.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -15,43 +15,43 @@ use crate::platform::rt;
 use crate::state::pods::{ObservedContainer, ObservedPod, SandboxState};
 use crate::types::api::{Container, EventKind, Pod, Reason};
 
-/// What is always left for a container to end by itself (kubelet: `minimumGracePeriodInSeconds`).
+/// The minimum time left for a container after its hook (kubelet: `minimumGracePeriodInSeconds`).
 const LEAST: Duration = Duration::from_secs(2);
-/// Where nothing tells how long a container is given: the API's default.
+/// The API's default grace period, if nothing else is known.
 const DEFAULT: Duration = Duration::from_secs(30);
 
-/// A container that is to be stopped.
+/// A container to stop.
 pub(super) struct Kill<'a> {
     pub(super) pod: PodName<'a>,
     pub(super) name: &'a str,
     pub(super) id: &'a str,
-    /// As its pod wants it; without it what is written on the container counts.
+    /// The container's spec; if `None`, its annotations are used.
     pub(super) spec: Option<&'a Container>,
-    /// Only what runs has a hook to be told.
+    /// preStop hooks run only in running containers.
     pub(super) runs: bool,
-    /// Where hooks find it.
+    /// The address for hooks.
     pub(super) ip: Option<IpAddr>,
-    /// What it is given, its hook and the wait for others included.
+    /// The grace period, which includes the hook and the wait for other containers.
     pub(super) grace: Duration,
-    /// Of the event `Killing`.
+    /// Message of the `Killing` event.
     pub(super) message: String,
     pub(super) turn: Turn,
-    /// Nobody waits for its hook any more when this says so; it is not stopped then.
+    /// When cancelled, the hook is no longer waited for and the container is not stopped.
     pub(super) cancel: Option<&'a CancelWatch>,
 }
 
-/// A container's place in the order in which its pod's containers end.
+/// A container's turn in the order of termination.
 #[derive(Default)]
 pub(super) struct Turn {
-    /// Closed when another one has ended.
+    /// Closed when the containers to wait for have stopped.
     before: Vec<Receiver<Infallible>>,
-    #[expect(dead_code, reason = "dropping it, when this one has ended, lets the others go on")]
+    #[expect(dead_code, reason = "dropping it after this container has stopped releases the others")]
     own: Option<Sender<Infallible>>,
 }
 
 impl PodRuntime {
-    /// Stops every container of the pod beside each other, sidecars after those that they serve, then every sandbox.
-    /// `grace` of the caller goes before what the containers were made with.
+    /// Stops all containers of the pod concurrently, sidecars after the main containers, and then every sandbox.
+    /// `grace` overrides the containers' annotated grace periods.
     pub(crate) async fn kill_pod(
         &self,
         pod: Option<&Pod>,
@@ -65,7 +65,7 @@ impl PodRuntime {
             self.kill_of(pod, observed, container, grace, message)
         });
         self.kill_in_turn(pod, kills.collect()).await?;
-        // Also one that is not ready any more: its network may still be set up (StopPodSandbox is idempotent).
+        // Also those that are not ready: their network may still be set up, and StopPodSandbox is idempotent.
         for sandbox in &observed.sandboxes {
             if sandbox.state == SandboxState::Ready || observed.newest_sandbox() == Some(sandbox) {
                 self.stop_sandbox(&sandbox.id).await?;
@@ -74,7 +74,7 @@ impl PodRuntime {
         Ok(())
     }
 
-    /// Stops these containers as those of a pod are stopped, while the pod goes on: they are to begin anew.
+    /// Stops these containers in the same order while the pod continues, for a requested restart.
     pub(super) async fn kill_containers(
         &self,
         pod: &Pod,
@@ -84,14 +84,14 @@ impl PodRuntime {
     ) -> Result<(), cri::Error> {
         let chosen = observed.containers.iter().filter(|container| ids.contains(&container.id));
         let kills = chosen.map(|container| {
-            let message = format!("Stopping container {}, it begins anew on request", container.name);
+            let message = format!("Stopping container {} for a requested restart", container.name);
             let kill = self.kill_of(Some(pod), observed, container, pod.spec.termination_grace(), message);
             Kill { cancel: Some(cancel), ..kill }
         });
         self.kill_in_turn(Some(pod), kills.collect()).await
     }
 
-    /// All beside each other, but that sidecars wait for those that they serve.
+    /// Concurrently, except that sidecars wait for the main containers.
     async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<Kill<'_>>) -> Result<(), cri::Error> {
         let names: Vec<&str> = kills.iter().map(|kill| kill.name).collect();
         let turns = turns(&waits_for(pod.map(|pod| &pod.spec), &names));
@@ -106,7 +106,7 @@ impl PodRuntime {
         result
     }
 
-    /// The end of a container that is seen.
+    /// The kill of an observed container.
     pub(super) fn kill_of<'a>(
         &self,
         pod: Option<&'a Pod>,
@@ -129,7 +129,8 @@ impl PodRuntime {
         }
     }
 
-    /// The hook, the wait for the others, the signal: all of it within the grace, but for the least that is left.
+    /// Runs the hook, waits for other containers and sends the signal, all within the grace period except for the
+    /// minimum.
     pub(super) async fn kill_container(&self, kill: Kill<'_>) -> Result<(), cri::Error> {
         self.tell(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
         let end = rt::now() + kill.grace;
@@ -145,7 +146,7 @@ impl PodRuntime {
         }
         for other in &kill.turn.before {
             let left = end.saturating_duration_since(rt::now());
-            // An error is what is waited for: nothing is ever sent.
+            // Nothing is ever sent; the channel only closes.
             if rt::deadline(left, other.recv()).await.is_err() {
                 break;
             }
@@ -171,7 +172,7 @@ impl PodRuntime {
             Ok(()) => {}
             Err(HookFailure::Late) => log!(info, "preStop hook not done in time", pod = pod.uid, container = kill.name),
             Err(HookFailure::Failed(why)) => {
-                // The event does not say why: what the hook wrote may be secret (kubelet: the same).
+                // As upstream, the event has no details, because the hook's output may be secret.
                 log!(debug, "preStop hook failed", pod = pod.uid, container = kill.name, error = why);
                 let reason = Reason::FAILED_PRE_STOP_HOOK;
                 self.tell(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
@@ -179,7 +180,7 @@ impl PodRuntime {
         }
     }
 
-    /// What is written on a container whose pod nobody knows any more.
+    /// The container from its annotations, if its pod is unknown.
     async fn as_written(&self, id: &str) -> Option<Container> {
         let status = self.cri.container_status(id, false).await.ok()?.status?;
         Some(labels::restored_container(&status.labels, &status.annotations))
@@ -195,7 +196,7 @@ fn turns(waits_for: &[Vec<usize>]) -> Vec<Turn> {
     ends.iter().zip(waits_for).map(turn).collect()
 }
 
-/// What is not there any more needs no more stopping or removing.
+/// A missing container or sandbox is already stopped or removed.
 pub(super) fn gone_is_fine(result: Result<(), cri::Error>) -> Result<(), cri::Error> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),

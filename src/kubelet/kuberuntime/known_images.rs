@@ -1,4 +1,4 @@
-//! The images of this node, who needs each of them, and the removal of one that nobody does.
+//! The node's images with their users, and the removal of an unused image.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// An image, and who would miss it.
+/// An image and its users.
 #[derive(Debug, PartialEq)]
 pub(crate) struct KnownImage {
     pub(crate) image: Image,
-    /// As `default/web-node1`; [`SANDBOXES`] for what pods are made in.
+    /// Such as `default/web-node1`; [`SANDBOXES`] for the pause image.
     pub(crate) users: SortedSet<String>,
 }
 
-/// Who uses the pause image.
+/// The user of the pause image.
 const SANDBOXES: &str = "(every pod)";
 
 impl PodRuntime {
-    /// All images. `pods` are all that any source has: what they name is theirs, whether they run or not.
+    /// All images. The images of all `pods` count as used, whether they run or not.
     pub(crate) async fn known_images(&self, pods: &[Arc<Pod>]) -> Result<Vec<KnownImage>, CollectError> {
         let failed = |error: crate::platform::cri::Error| CollectError::Failed(ErrorChain(&error).to_string());
         let mut users = Users::default();
@@ -48,7 +48,7 @@ impl PodRuntime {
         Ok(self.images.list().await?.into_iter().map(|image| users.of(image)).collect())
     }
 
-    /// The images that the runtime does not have, each with the pods that need it.
+    /// Images that are not present, with the pods that need them.
     pub(crate) async fn missing_images(&self, pods: &[Arc<Pod>]) -> Result<Vec<(String, Vec<String>)>, CollectError> {
         let mut missing = Vec::new();
         for (name, by) in named_by(pods) {
@@ -59,25 +59,25 @@ impl PodRuntime {
         Ok(missing)
     }
 
-    /// The archives, and what has become of them.
+    /// The image archives and their states.
     pub(crate) fn image_archives(&self) -> &ImageArchives {
         self.images.archives()
     }
 
-    /// Removes the image of this name; its id, or one line about why it stays.
+    /// Removes the image with this name; returns its id, or one line about why it was not removed.
     pub(crate) async fn remove_image(&self, name: &str, pods: &[Arc<Pod>]) -> Result<String, String> {
         let told = |error: CollectError| error.to_string();
         let id = self.images.id_of(name).await.map_err(told)?;
         let known = self.known_images(pods).await.map_err(told)?;
         let found = known.iter().find(|known| Some(&known.image.id) == id.as_ref());
-        let found = found.ok_or_else(|| format!("there is no image {name}"))?;
+        let found = found.ok_or_else(|| format!("no image {name}"))?;
         found.may_go(name)?;
         self.images.remove_one(&found.image).await.map_err(told)?;
         Ok(found.image.id.clone())
     }
 }
 
-/// The images that pods name, each with these pods.
+/// The images that pods refer to, with these pods.
 fn named_by(pods: &[Arc<Pod>]) -> SortedMap<String, Vec<String>> {
     let mut named: SortedMap<String, Vec<String>> = SortedMap::new();
     for pod in pods {
@@ -96,16 +96,16 @@ impl KnownImage {
     fn may_go(&self, name: &str) -> Result<(), String> {
         if !self.users.is_empty() {
             let users = self.users.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-            return Err(format!("image {name} stays: it is needed by {users}"));
+            return Err(format!("image {name} is in use by {users}"));
         }
         match self.image.pinned {
-            true => Err(format!("image {name} stays: the runtime has it pinned")),
+            true => Err(format!("image {name} is pinned by the runtime")),
             false => Ok(()),
         }
     }
 }
 
-/// Who uses what goes by this id, digest or name.
+/// Users by image id, digest or name.
 #[derive(Debug, Default)]
 struct Users(SortedMap<String, SortedSet<String>>);
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_stays_for_whom_it_is_needed_by_under_any_of_its_names() {
+    fn image_in_use_under_any_name_or_pinned_stays() {
         let image = |id: &str, tag: &str| Image {
             id: id.to_owned(),
             repo_tags: vec![tag.to_owned()],
@@ -141,10 +141,10 @@ mod tests {
         users.add("a:1@digest".to_owned(), "x/a");
         users.add("id".to_owned(), "x/a");
         let needed = users.of(image("id", "a:1"));
-        assert_eq!(needed.may_go("a:1"), Err("image a:1 stays: it is needed by x/a, x/b".to_owned()));
+        assert_eq!(needed.may_go("a:1"), Err("image a:1 is in use by x/a, x/b".to_owned()));
         let mut other = users.of(image("other", "b:1"));
         assert_eq!(other.may_go("b:1"), Ok(()));
         other.image.pinned = true;
-        assert_eq!(other.may_go("b:1"), Err("image b:1 stays: the runtime has it pinned".to_owned()));
+        assert_eq!(other.may_go("b:1"), Err("image b:1 is pinned by the runtime".to_owned()));
     }
 }

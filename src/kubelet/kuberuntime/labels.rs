@@ -1,4 +1,4 @@
-//! What is written on sandboxes and containers, so that any kubelet knows them again. Pure.
+//! Labels and annotations of sandboxes and containers, which every kubelet understands. Pure.
 
 use crate::types::api::{
     Container, Decode, Encode, Lifecycle, LifecycleHandler, Pod, PodUid, TerminationMessagePolicy, container_hash_text,
@@ -6,12 +6,12 @@ use crate::types::api::{
 };
 use crate::types::sorted::SortedMap;
 
-/// Labels or annotations, as the runtime keeps them.
+/// Labels or annotations, as stored by the runtime.
 pub(crate) type Written = SortedMap<String, String>;
 
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
-/// Also the label to filter the runtime's lists by.
+/// Also used to filter the runtime's lists.
 pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
@@ -24,12 +24,12 @@ const PORTS: &str = "io.kubernetes.container.ports";
 const DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
 const TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 
-/// The pod of these labels, as `default/web-node1`; `None` if they are no pod's.
+/// The pod in these labels, such as `default/web-node1`; `None` if they have no pod.
 pub(crate) fn pod_of(labels: &Written) -> Option<String> {
     Some([labels.get(POD_NAMESPACE)?, "/", labels.get(POD_NAME)?].concat())
 }
 
-/// A sandbox has the labels of its pod, and the pod's identity.
+/// The pod's labels and its identity.
 pub(crate) fn sandbox_labels(pod: &Pod) -> Written {
     let mut labels = owned(pod.metadata.labels.iter());
     put_pod(&mut labels, pod);
@@ -47,7 +47,7 @@ pub(crate) fn container_labels(pod: &Pod, container: &Container) -> Written {
     labels
 }
 
-/// What a container must be stopped and judged by, even if its pod's spec is gone.
+/// What is needed to stop the container and report its exit without its spec.
 pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_count: u32) -> Written {
     let mut annotations = Written::new();
     let mut put = |key: &str, value: String| drop(annotations.insert(key.to_owned(), value));
@@ -70,7 +70,7 @@ pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_co
     annotations
 }
 
-/// As much of a container as its end needs, from what is written on it.
+/// The parts of the container spec needed for its termination, from the annotations.
 pub(crate) fn restored_container(labels: &Written, annotations: &Written) -> Container {
     let pre_stop = read_json::<LifecycleHandler>(annotations, PRE_STOP);
     let lifecycle = pre_stop.map(|hook| Box::new(Lifecycle { pre_stop: Some(hook), ..Lifecycle::default() }));
@@ -97,7 +97,7 @@ fn owned<'a>(entries: impl Iterator<Item = (&'a str, &'a String)>) -> Written {
     entries.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
-/// JSON as Go writes it: fields in their order, and the signs of HTML escaped, which stand in strings only.
+/// Encodes JSON like Go: fields in order, HTML characters escaped, which occur only in strings.
 fn go_json(value: &dyn Encode) -> String {
     let json = encode_text(value);
     let mut escaped = String::with_capacity(json.len());
@@ -114,7 +114,7 @@ fn go_json(value: &dyn Encode) -> String {
     escaped
 }
 
-/// The pod that a sandbox or container belongs to.
+/// The pod of a sandbox or container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PodMark<'a> {
     pub(crate) uid: &'a str,
@@ -123,7 +123,7 @@ pub(crate) struct PodMark<'a> {
 }
 
 impl<'a> PodMark<'a> {
-    /// `None`: no kubelet has made this.
+    /// `None`: not created by a kubelet.
     pub(crate) fn read(labels: &'a Written) -> Option<Self> {
         let text = |key: &str| labels.get(key).map(String::as_str);
         let uid = text(POD_UID).filter(|uid| !uid.is_empty())?;
@@ -135,7 +135,7 @@ impl<'a> PodMark<'a> {
     }
 }
 
-/// What is written on a container. A value that cannot be read is as if it were not there.
+/// The annotations of a container. An invalid value counts as missing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ContainerMark<'a> {
     pub(crate) name: &'a str,
@@ -143,7 +143,7 @@ pub(crate) struct ContainerMark<'a> {
     pub(crate) restart_count: u32,
     pub(crate) message_path: &'a str,
     pub(crate) message_policy: TerminationMessagePolicy,
-    /// Seconds; that of the pod's deletion, once it is being deleted, comes before that of its spec.
+    /// In seconds. During a deletion, its grace period takes precedence over that of the spec.
     pub(crate) deletion_grace: Option<i64>,
     pub(crate) termination_grace: Option<i64>,
 }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn labels_and_annotations_are_read_back() {
         let (mut pod, container) = written();
         pod.metadata.deletion_grace_period_seconds = Some(7);
         let labels = container_labels(&pod, &container);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_written_as_go_writes_them() {
+    fn objects_are_encoded_like_go_does() {
         let (pod, container) = written();
         let annotations = container_annotations(&pod, &container, 0);
         let pre_stop = r#"{"exec":{"command":["sh","-c","a \u0026\u0026 b \u003e c"]}}"#;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_can_be_ended_by_what_is_written_on_it() {
+    fn container_can_be_terminated_from_its_annotations() {
         let (pod, container) = written();
         let (labels, mut annotations) =
             (container_labels(&pod, &container), container_annotations(&pod, &container, 0));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_as_if_it_were_not_there() {
+    fn invalid_values_count_as_missing() {
         let garbage = [HASH, RESTART_COUNT, MESSAGE_POLICY, DELETION_GRACE];
         let annotations: Written = garbage.map(|key| (key.to_owned(), "{-".to_owned())).into();
         let none = Written::new();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_of_the_pod_cannot_stand_in_for_its_identity() {
+    fn pod_label_cannot_replace_the_pods_identity() {
         let (mut pod, _) = written();
         pod.metadata.labels = [(POD_UID, "other".to_owned()), ("app", "x".to_owned())].into_iter().collect();
         let labels = sandbox_labels(&pod);

@@ -1,4 +1,4 @@
-//! Pods on the container runtime: what to do, and doing it.
+//! Pods in the container runtime: plans actions and executes them.
 
 mod cancel;
 mod config_error;
@@ -69,36 +69,36 @@ pub(crate) use known_images::KnownImage;
 pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
 pub(crate) use pod_cache::Process;
 
-/// The runtime as pods see it. One for the whole process.
+/// The runtime with the state needed to run pods in it.
 pub(crate) struct PodRuntime {
     cri: RuntimeService,
     images: Images,
     pub(crate) node: NodeSettings,
     pub(crate) dirs: PodDirs,
     dialer: Dialer,
-    /// The sync loop's, for what is to be told.
+    /// The sync loop's inbox, for events.
     inbox: Sender<SyncEvent>,
-    /// Who makes control groups, once the runtime has told: this goes before the configuration.
+    /// The cgroup driver reported by the runtime; overrides the configuration.
     cgroup_driver: Cell<Option<CgroupDriver>>,
     cgroup_driver_told: Cell<bool>,
-    /// The handlers of the runtime that can mount read-only all the way down.
+    /// Runtime handlers with recursive read-only mounts.
     recursive_read_only: RefCell<Vec<String>>,
-    /// The handlers of the runtime that can give pods users of their own, and the turn of who gives them.
+    /// Runtime handlers with user namespaces, and the lock for assigning their id ranges.
     user_namespaces: RefCell<Vec<String>>,
     user_ranges: rt::Semaphore,
-    /// The runtime can give processes the groups that a pod names and no others.
+    /// The runtime supports the strict supplemental groups policy.
     strict_groups: Cell<bool>,
-    /// What containers that run have been given, by their ids.
+    /// Resources of running containers, by id.
     told: RefCell<SortedMap<String, resize::Told>>,
-    /// The processors that containers that run are held to, by their ids.
+    /// Cpusets of running containers, by id.
     held: RefCell<SortedMap<String, CpuSet>>,
-    /// Those that they should be held to; the sync loop writes it.
+    /// Wanted placements; written by the sync loop.
     placements: Rc<RefCell<Placements>>,
-    /// The last garbage collection of images did not do its part.
+    /// The last image garbage collection failed.
     image_gc_failed: Cell<bool>,
-    /// What was last seen; the sync loop writes it.
+    /// The observed pods; written by the sync loop.
     seen: Rc<RefCell<ObservedCache>>,
-    /// The ConfigMaps and Secrets of the pods; the sync loop writes them.
+    /// The objects that pods refer to; written by the sync loop.
     pub(crate) objects: RefCell<Objects>,
 }
 
@@ -133,28 +133,27 @@ impl PodRuntime {
         }
     }
 
-    /// With somebody who says where containers are to run.
+    /// Uses these CPU and memory placements.
     pub(crate) fn with_placements(self, placements: Rc<RefCell<Placements>>) -> Self {
         Self { placements, ..self }
     }
 
-    /// What was last seen of every pod.
     pub(crate) fn seen(&self) -> Rc<RefCell<ObservedCache>> {
         Rc::clone(&self.seen)
     }
 
-    /// The runtime itself, for who asks something of its containers.
+    /// The CRI client, for other requests about containers.
     pub(crate) fn cri(&self) -> RuntimeService {
         self.cri.clone()
     }
 
-    /// Whether the runtime can make what is mounted below a volume of the pod read-only too.
+    /// Whether the pod's runtime handler supports recursive read-only mounts.
     pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod) -> bool {
         self.handler(pod).is_ok_and(|handler| self.recursive_read_only.borrow().contains(&handler))
     }
 
-    /// What the runtime calls the pod's RuntimeClass; empty for its usual one. For a pod of the node's own the name is the
-    /// runtime's already: there is nobody to ask.
+    /// The runtime handler of the pod's RuntimeClass; empty for the default. For static pods the class name is the
+    /// handler, because RuntimeClass objects need a cluster.
     fn handler(&self, pod: &Pod) -> Result<String, SandboxError> {
         let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
         if !pod.is_of_cluster() {
@@ -167,7 +166,7 @@ impl PodRuntime {
         }
     }
 
-    /// Whether the runtime can keep groups of the image from a pod that names its own.
+    /// Whether the runtime supports the strict supplemental groups policy.
     pub(crate) fn keeps_to_groups(&self) -> bool {
         self.strict_groups.get()
     }
@@ -180,7 +179,7 @@ impl PodRuntime {
         self.dialer.clone()
     }
 
-    /// The connection to the runtime, to see it come and go from now on.
+    /// Watches the connection to the runtime.
     pub(crate) fn connection(&self) -> rpc::Watch {
         self.cri.watch()
     }

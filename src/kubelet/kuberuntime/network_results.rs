@@ -1,7 +1,7 @@
-//! What the network plugins' library keeps of a sandbox, where a power cut has emptied it.
+//! Repairs cached CNI results of a sandbox that a power failure has truncated.
 //!
-//! With such a file no runtime can end the sandbox: the library reads it first, and gives up. Without the file it goes
-//! on. It is a small JSON object that says how the sandbox's network was set up.
+//! libcni reads the cached result first and fails if it is corrupt, so no runtime can stop the sandbox. Without the
+//! file it continues. The file is a small JSON object with the sandbox's network setup.
 
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read as _};
@@ -31,19 +31,19 @@ impl PodRuntime {
     }
 }
 
-/// Whether there was something to mend that may be why the runtime refused.
+/// Whether a corrupt result was removed that may have caused the error.
 async fn mends(error: &cri::Error, sandbox: &str) -> bool {
     if error.status().is_none() || error.outcome_unknown() {
         return false;
     }
     let sandbox = sandbox.to_owned();
     rt::blocking(move || remove_unreadable(Path::new(RESULTS), &sandbox)).await.unwrap_or_else(|error| {
-        log!(warn, "network results not looked through", folder = RESULTS, error = ErrorChain(&error));
+        log!(warn, "failed to check cached CNI results", folder = RESULTS, error = ErrorChain(&error));
         false
     })
 }
 
-/// Removes what `folder` has of the sandbox and nobody can read; true if there was something.
+/// Removes corrupt results of the sandbox from `folder`; true if there were any.
 fn remove_unreadable(folder: &Path, sandbox: &str) -> io::Result<bool> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -54,14 +54,14 @@ fn remove_unreadable(folder: &Path, sandbox: &str) -> io::Result<bool> {
         let entry = entry?;
         if is_of(&entry, sandbox) && !is_readable(&entry)? {
             fs::remove_file(entry.path())?;
-            log!(warn, "removed a network result that was torn", file = entry.path().display(), sandbox = sandbox);
+            log!(warn, "removed corrupt cached CNI result", file = entry.path().display(), sandbox = sandbox);
             removed = true;
         }
     }
     Ok(removed)
 }
 
-/// They are called `<network>-<sandbox>-<interface>`.
+/// The file names are `<network>-<sandbox>-<interface>`.
 fn is_of(entry: &DirEntry, sandbox: &str) -> bool {
     let name = entry.file_name();
     let parts = name.to_str().and_then(|name| name.split_once(sandbox));
@@ -77,7 +77,7 @@ fn is_readable(entry: &DirEntry) -> io::Result<bool> {
     Ok(matches!(serde_json::from_slice(&text), Ok(Value::Object(_))))
 }
 
-/// Where the library keeps them, whatever the runtime.
+/// libcni's cache directory, the same for all runtimes.
 const RESULTS: &str = "/var/lib/cni/results";
 const LARGEST: u64 = 1 << 20;
 
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_torn_goes_and_what_can_be_read_or_is_of_another_sandbox_stays() {
+    fn only_corrupt_results_of_the_sandbox_are_removed() {
         let folder = std::env::temp_dir().join(format!("coracle-results-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder of our own");
+        fs::create_dir_all(&folder).expect("create a temporary directory");
         let files = [
             ("pods-abc-eth0", "", true),
             ("pods-abc-eth1", "\0\0\0\0", true),
@@ -99,7 +99,7 @@ mod tests {
             ("pods-abc", "", false),
         ];
         for (name, text, _) in files {
-            fs::write(folder.join(name), text).expect("a file of our own");
+            fs::write(folder.join(name), text).expect("write a temporary file");
         }
         let results = [
             remove_unreadable(&folder, "abc").ok(),
@@ -108,7 +108,7 @@ mod tests {
             remove_unreadable(&folder.join("nothing"), "abc").ok(),
         ];
         let left: Vec<bool> = files.iter().map(|(name, ..)| folder.join(name).exists()).collect();
-        fs::remove_dir_all(&folder).expect("our own folder");
+        fs::remove_dir_all(&folder).expect("remove the temporary directory");
         assert_eq!(results, [Some(true), Some(false), Some(false), Some(false)]);
         assert_eq!(left, files.map(|(_, _, goes)| !goes));
     }

@@ -1,4 +1,4 @@
-//! From the runtime's answers to what is seen of a pod. Pure.
+//! Converts the runtime's responses to observed pods. Pure.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::types::api::annotations::{CONFIG_SOURCE, DEVICES};
 use crate::types::api::{PodUid, grace_of_seconds};
 use crate::types::sorted::SortedMap;
 
-/// Sandboxes and containers by pod. What carries no pod's uid was not made by a kubelet and is left alone.
+/// Sandboxes and containers by pod. Those without a pod uid were not created by a kubelet and are left alone.
 pub(super) fn by_pod(
     sandboxes: Vec<v1::PodSandbox>,
     containers: Vec<v1::Container>,
@@ -31,7 +31,7 @@ pub(super) fn by_pod(
     pods
 }
 
-/// The pod's name and namespace, from whichever of its parts tells.
+/// The pod's name and namespace, from any sandbox or container that has them.
 pub(super) fn named(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> ObservedPod {
     let mut all = sandboxes.iter().map(|sandbox| &sandbox.labels).chain(containers.iter().map(|c| &c.labels));
     let mark = all.find_map(PodMark::read);
@@ -45,7 +45,7 @@ pub(super) fn named(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1
     pod
 }
 
-/// What the lists alone tell: what there is, and whether it runs. Enough to end a pod, too little to sync one.
+/// The pod from the lists only: what exists and whether it runs. Enough to stop the pod, not enough to sync it.
 pub(super) fn listed(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> ObservedPod {
     let mut pod = named(uid, sandboxes, containers);
     pod.sandboxes = sandboxes.iter().map(listed_sandbox).collect();
@@ -54,7 +54,7 @@ pub(super) fn listed(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v
     pod
 }
 
-/// Puts what is known in the place of what is only listed, where it is in the same state.
+/// Replaces listed entries by previously observed ones in the same state.
 pub(super) fn add_known(listed: &mut ObservedPod, known: &ObservedPod) {
     for sandbox in &mut listed.sandboxes {
         let same = |known: &&ObservedSandbox| known.id == sandbox.id && known.state == sandbox.state;
@@ -99,10 +99,10 @@ fn listed_container(listed: &v1::Container) -> ObservedContainer {
     container(answer, &listed.pod_sandbox_id, None, "")
 }
 
-/// Newest first, as everything that reads an [`ObservedPod`] expects; of containers that is so among those of a name.
+/// Sorts newest first, as users of [`ObservedPod`] expect; containers within each name.
 ///
-/// The newest is the one that was counted last: the runtime's clock may have been set back between two of them. Another
-/// kubelet goes by that clock, so two may have one number: then what runs comes first.
+/// The newest is the one with the highest count, because the runtime's clock may have been set back. Other kubelets
+/// count by that clock, so counts may be equal: then running ones come first.
 pub(super) fn sort(pod: &mut ObservedPod) {
     pod.sandboxes.sort_by(|a, b| {
         let newness = |one: &ObservedSandbox| (one.attempt, one.state == SandboxState::Ready, one.created_at);
@@ -114,12 +114,13 @@ pub(super) fn sort(pod: &mut ObservedPod) {
     });
 }
 
-/// What was seen of this sandbox before still holds.
+/// Whether the previous observation of the sandbox is still valid.
 pub(super) fn sandbox_unchanged(known: &ObservedSandbox, listed: &v1::PodSandbox) -> bool {
     known.id == listed.id && known.state == sandbox_state(listed.state)
 }
 
-/// What was seen of this container before still holds. An exit is final; a running container has one pid.
+/// Whether the previous observation of the container is still valid. An exit is final; a running container keeps its
+/// pid.
 pub(super) fn container_unchanged(known: &ObservedContainer, listed: &v1::Container) -> bool {
     let same = match (&known.state, listed.state) {
         (ContainerState::Created, v1::ContainerState::Created)
@@ -145,7 +146,7 @@ pub(super) fn sandbox(answer: v1::PodSandboxStatus, pid: Option<u32>) -> Observe
     }
 }
 
-/// `last_words` are what the container left in its termination log, or wrote last.
+/// `last_words` is the termination message from the container's log or output.
 pub(super) fn container(
     answer: v1::ContainerStatus,
     sandbox_id: &str,
@@ -166,7 +167,7 @@ pub(super) fn container(
     };
     let mark = ContainerMark::read(&answer.labels, &answer.annotations);
     let metadata = answer.metadata.as_ref();
-    // The attempt that a foreign client counted stands in where no kubelet has written a count.
+    // Without a kubelet's count, the attempt of a foreign client is used.
     let attempt = metadata.map_or(0, |metadata| metadata.attempt);
     let name = if mark.name.is_empty() { metadata.map_or("", |metadata| &metadata.name) } else { mark.name };
     ObservedContainer {
@@ -181,7 +182,7 @@ pub(super) fn container(
         user: answer.user.and_then(|user| user.linux).map(|user| Box::new(linux_user(user))),
         devices: answer.annotations.get(DEVICES).map(|text| text.as_str().into()),
         image: answer.image.map_or_else(String::new, |image| image.image),
-        // As upstream: not `image_id`, which newer runtimes fill with something else.
+        // As upstream: `image_id` has other content in newer runtimes.
         image_id: answer.image_ref,
         id: answer.id,
     }
@@ -191,7 +192,7 @@ fn linux_user(user: v1::LinuxContainerUser) -> ObservedUser {
     ObservedUser { uid: user.uid, gid: user.gid, groups: user.supplemental_groups }
 }
 
-/// The runtime's words about the end, then the container's own.
+/// The runtime's message, then the container's own.
 fn exit_message(of_runtime: String, last_words: &str) -> String {
     match (of_runtime.as_str(), last_words) {
         (_, "") => of_runtime,
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_no_pod_uid_belongs_to_no_pod() {
+    fn unlabelled_container_belongs_to_no_pod() {
         let foreign = v1::PodSandbox { id: "docker".to_owned(), ..v1::PodSandbox::default() };
         let ours = v1::PodSandbox { labels: of_pod("u"), ..v1::PodSandbox::default() };
         let pods = by_pod(vec![foreign, ours], Vec::new());
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_containers_last_words_follow_those_of_the_runtime() {
+    fn exit_message_is_the_runtimes_and_then_the_containers() {
         let message = |of_runtime: &str, words: &str| {
             let answer = v1::ContainerStatus {
                 state: v1::ContainerState::Exited,
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_told_where_the_runtime_knows_it() {
+    fn user_is_reported_if_the_runtime_knows_it() {
         let user = |user| container(v1::ContainerStatus { user, ..Default::default() }, "s", None, "").user;
         assert_eq!(user(None), None);
         assert_eq!(user(Some(v1::ContainerUser::default())), None);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_without_our_annotations_still_has_its_attempt_as_restart_count() {
+    fn attempt_is_the_restart_count_without_annotations() {
         let answer = v1::ContainerStatus {
             metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 3 }),
             ..v1::ContainerStatus::default()
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_grace_is_asked_before_the_pods_own() {
+    fn deletion_grace_takes_precedence() {
         let seen = |annotations: &[(&str, &str)]| {
             let annotations = written(annotations);
             container(v1::ContainerStatus { annotations, ..Default::default() }, "s", None, "").grace
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_container_whose_process_is_not_known_is_asked_about_again() {
+    fn running_container_without_pid_is_queried_again() {
         let answer = v1::ContainerStatus {
             id: "c".to_owned(),
             state: v1::ContainerState::Running,
@@ -295,11 +296,11 @@ mod tests {
         assert!(container_unchanged(&container(answer, "s", Some(1), ""), &listed));
     }
 
-    /// The years of a board's clock, in nanoseconds: before 1970, at its start, now, and as far as it goes.
+    /// Possible clocks in nanoseconds: before 1970, at boot, now, and the maximum.
     const CLOCKS: [i64; 6] = [i64::MIN, -1, 0, 1, 1_800_000_000_000_000_000, i64::MAX];
 
     #[test]
-    fn the_newest_is_the_one_that_was_counted_last_whatever_the_clock_said() {
+    fn newest_has_the_highest_count_whatever_the_clock() {
         let container = |attempt, created_at| {
             let metadata = Some(v1::ContainerMetadata { name: "main".to_owned(), attempt });
             container(v1::ContainerStatus { metadata, created_at, ..Default::default() }, "s", None, "")
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_with_one_number_the_one_that_runs_counts_and_else_the_later_one() {
+    fn of_equal_counts_the_running_or_later_one_is_newest() {
         let made = |id: &str, created_at, state| {
             let answer = v1::ContainerStatus { id: id.to_owned(), created_at, state, ..Default::default() };
             container(answer, "s", None, "")
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lists_alone_tell_what_it_takes_to_end_a_pod() {
+    fn lists_alone_are_enough_to_stop_a_pod() {
         let listed_container = |state, grace: &str| v1::Container {
             id: "c".to_owned(),
             pod_sandbox_id: "s".to_owned(),
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_read_off_the_sandbox_that_was_counted_last() {
+    fn source_is_from_the_newest_sandbox() {
         let sandbox = |attempt, created_at, source: &str| v1::PodSandbox {
             metadata: Some(v1::PodSandboxMetadata { attempt, ..Default::default() }),
             created_at,

@@ -1,9 +1,9 @@
-//! Who the kernel kills first when memory runs out. Pure.
+//! OOM scores of containers. Pure.
 
 use super::pod_requests::{List, of_containers, pod_level};
 use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
 
-/// `oom_score_adj` of a container: the more of the node's memory it has asked for, the longer it lives.
+/// `oom_score_adj` of a container: the larger its memory request, the later it is killed.
 pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, is_init: bool, memory_capacity: u64) -> i64 {
     let node_critical = pod.is_critical() && pod.spec.priority_class_name == "system-node-critical";
     match qos_class(pod) {
@@ -14,7 +14,7 @@ pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, is_init: bool, mem
             let share = unclaimed_share(&pod.spec);
             let mut score = score(memory_request(container).saturating_add(share), memory_capacity);
             if is_init && container.is_sidecar() {
-                // A sidecar outlives the main containers, or it would be of no use to them.
+                // A sidecar must not be killed before the main containers.
                 let least = pod.spec.containers.iter().map(memory_request).min().unwrap_or(0);
                 score = score.min(self::score(least.saturating_add(share), memory_capacity));
             }
@@ -33,7 +33,7 @@ fn memory_request(container: &Container) -> i64 {
     container.resources.request(MEMORY).map_or(0, Quantity::value)
 }
 
-/// What the pod as a whole asks for beyond its containers, split between them.
+/// The pod-level request beyond its containers', split equally among them.
 fn unclaimed_share(spec: &PodSpec) -> i64 {
     let Some(whole) = pod_level(spec).and_then(|pod| pod.request(MEMORY)) else { return 0 };
     let claimed = of_containers(spec, List::Requests, MEMORY).map_or(0, Quantity::value);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burstable_container_lies_between_the_classes_by_its_request() {
+    fn burstable_score_depends_on_the_request() {
         assert_eq!(first(&pod("100Mi"), GIB), 903);
         assert_eq!(first(&pod("1"), GIB), 999);
         assert_eq!(first(&pod("1Gi"), GIB), 3);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_nothing_goes_first_and_who_is_guaranteed_or_critical_last() {
+    fn best_effort_is_killed_first_and_guaranteed_or_critical_last() {
         let mut pod = Pod::default();
         pod.spec.containers = vec![Container::default()];
         assert_eq!(first(&pod, GIB), 1000);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_never_goes_before_the_main_containers() {
+    fn sidecar_is_not_killed_before_main_containers() {
         let mut pod = pod("512Mi");
         let mut sidecar = container("1Mi");
         sidecar.restart_policy = Some(RestartPolicy::Always);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pod_asks_for_beyond_its_containers_is_shared() {
+    fn pod_level_request_is_shared() {
         let mut pod = pod("256Mi");
         pod.spec.containers.push(container("256Mi"));
         let whole = container("1Gi").resources;

@@ -1,4 +1,4 @@
-//! The steps that bring a pod closer to its spec. Pure.
+//! Computes the actions that bring a pod closer to its spec. Pure.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::kubelet::kuberuntime::container_gc::{Garbage, garbage};
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};
 
-/// What the decision needs to know of a pod.
+/// The inputs of the plan.
 #[derive(Debug)]
 pub(crate) struct Situation<'a> {
     pub(crate) restart_policy: RestartPolicy,
@@ -15,9 +15,9 @@ pub(crate) struct Situation<'a> {
     pub(crate) main: Vec<Wanted<'a>>,
     pub(crate) ephemeral: Vec<Wanted<'a>>,
     pub(crate) observed: &'a ObservedPod,
-    /// The sandbox that runs outside of the pod's control group, if one does.
+    /// The sandbox running outside of the pod's cgroup, if any.
     pub(crate) groupless: Option<&'a str>,
-    /// Instances that run and that somebody wants to begin anew, by the runtime's ids.
+    /// Ids of running instances with a requested restart.
     pub(crate) asked: &'a [String],
     pub(crate) now: Instant,
 }
@@ -26,29 +26,29 @@ pub(crate) struct Situation<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
-    /// Of name and image; another hash on the running instance means that it must be replaced.
+    /// Hash of name and image; a running instance with another hash must be replaced.
     pub(crate) hash: u32,
-    /// The container's own policy, where it has one.
+    /// The container's own restart policy, if it has one.
     pub(crate) restart_policy: Option<RestartPolicy>,
-    /// The exceptions to it.
+    /// Exceptions to the restart policy.
     pub(crate) restart_rules: &'a [ContainerRestartRule],
-    /// Crash-loop back-off: no start before this moment.
+    /// Crash-loop back-off: no start before this time.
     pub(crate) not_before: Option<Instant>,
-    /// The last try to start it failed: no other try before this moment.
+    /// The last start failed: no retry before this time.
     pub(crate) held_until: Option<Instant>,
-    /// What its probes say of the instance that runs.
+    /// Probe state of the running instance.
     pub(crate) health: Health,
-    /// The instance that runs has other resources than it should.
+    /// The running instance must be resized.
     pub(crate) resize: Option<Resize>,
 }
 
-/// What probes have found of a running container; one without probes has started.
+/// Probe state of a running container; without probes it is healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// Its startup probe has not passed yet.
+    /// The startup probe has not passed yet.
     Starting,
     Started,
-    /// It has failed this probe and must be ended.
+    /// It failed this probe and must be killed.
     Failed(ProbeKind),
 }
 
@@ -57,11 +57,11 @@ pub(crate) enum Health {
 pub(crate) enum Resize {
     /// Through the runtime, without a restart. Containers that shrink come first.
     InPlace { shrinks: bool },
-    /// Its resize policy asks for a restart.
+    /// Its resize policy requires a restart.
     Restart,
 }
 
-/// A container by its place in the spec.
+/// A container's position in the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Init(usize),
@@ -69,54 +69,74 @@ pub(crate) enum Place {
     Ephemeral(usize),
 }
 
-/// One step; each is one or two calls to the runtime.
+/// An action; each is one or two calls to the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Stop every container and every sandbox of the pod: a new sandbox follows, or the pod is over.
+    /// Stop all containers and sandboxes of the pod, before a new sandbox or because the pod is done.
     KillPod,
-    /// Create and start a sandbox.
-    CreateSandbox { attempt: u32 },
-    /// Stop one container; with `restarts` its place is to be filled again.
-    KillContainer { id: String, place: Place, why: KillReason, restarts: bool },
-    /// Stop these containers beside each other, sidecars after those that they serve: somebody wants them to begin anew.
-    KillContainers { ids: Vec<String> },
-    /// Forget one container that has ended: its place is filled as if it had never been.
-    RemoveContainer { id: String },
-    /// Have the runtime change what a container that runs may use.
-    ResizeContainer { id: String, place: Place, shrinks: bool },
-    /// Pull the image if it must be, create the container, start it.
-    StartContainer { place: Place, restart_count: u32 },
+    CreateSandbox {
+        attempt: u32,
+    },
+    /// Stop one container; `restarts`: it will be started again.
+    KillContainer {
+        id: String,
+        place: Place,
+        why: KillReason,
+        restarts: bool,
+    },
+    /// Stop these containers concurrently, sidecars last, for a requested restart.
+    KillContainers {
+        ids: Vec<String>,
+    },
+    /// Remove one exited container, so that it starts as if for the first time.
+    RemoveContainer {
+        id: String,
+    },
+    /// Update the resources of a running container.
+    ResizeContainer {
+        id: String,
+        place: Place,
+        shrinks: bool,
+    },
+    /// Pull the image if needed, create the container and start it.
+    StartContainer {
+        place: Place,
+        restart_count: u32,
+    },
     /// Start a container that was created before this process knew it.
-    StartCreated { id: String, place: Place },
+    StartCreated {
+        id: String,
+        place: Place,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillReason {
     DefinitionChanged,
     FailedProbe(ProbeKind),
-    /// Another container has ended in a way that has all of them begin anew.
+    /// Another container's exit restarts all containers.
     RestartsAll,
-    /// It takes other resources at its start only.
+    /// Its resize policy requires a restart.
     Resized,
-    /// The runtime does not know what became of it.
+    /// The runtime reports an unknown state.
     StateUnknown,
 }
 
-/// What to do now, and what waits.
+/// Actions to execute now, and what waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) actions: Vec<Action>,
-    /// Containers that wait in crash-loop back-off, and until when.
+    /// Containers in crash-loop back-off, and until when.
     pub(crate) backing_off: Vec<(Place, Instant)>,
-    /// When the next container that could not be started is tried again.
+    /// When the next failed start is retried.
     pub(crate) held_until: Option<Instant>,
-    /// All containers have ended and none will be started again.
+    /// All containers have exited and none will restart.
     pub(crate) completed: bool,
-    /// What the pod needs no longer; it goes when nothing else is to be done.
+    /// Garbage to collect when there are no actions.
     pub(crate) garbage: Vec<Garbage>,
 }
 
-/// The plan for a pod; no action, nothing waiting and not completed means that all is as it should be.
+/// Computes the plan; with no action, nothing waiting and not completed, the pod is in order.
 pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
     let mut plan = Plan::default();
     match usable_sandbox(pod) {
@@ -133,7 +153,7 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
         }
         None => plan_new_sandbox(pod, &mut plan),
     }
-    // What one container gives back another one of the pod may be about to get; the rest is as it was put together.
+    // Decreases come before increases, so that freed resources are available; other actions keep their order.
     plan.actions.sort_by_key(|action| match action {
         Action::ResizeContainer { shrinks: true, .. } => 0,
         Action::ResizeContainer { shrinks: false, .. } => 1,
@@ -143,11 +163,11 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
     plan
 }
 
-/// The sandbox that the pod can go on in; `None` asks for a new one.
+/// The sandbox that can be used; `None` means that a new one is needed.
 ///
-/// As the upstream kubelet decides (`PodSandboxChanged`): exactly one ready sandbox, it is the newest, with the network
-/// mode of the spec, and with an address unless the node's network is used. What the pod's control group does not hold is
-/// begun anew as well (`SyncPod`).
+/// As upstream's `PodSandboxChanged`: there is exactly one ready sandbox, it is the newest, it has the network mode
+/// of the spec, and it has an IP unless the pod uses the host network. As in `SyncPod`, a sandbox outside of the
+/// pod's cgroup is replaced as well.
 fn usable_sandbox<'a>(pod: &Situation<'a>) -> Option<&'a ObservedSandbox> {
     let newest = pod.observed.newest_sandbox()?;
     let ready = pod.observed.sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
@@ -161,8 +181,8 @@ fn usable_sandbox<'a>(pod: &Situation<'a>) -> Option<&'a ObservedSandbox> {
 
 fn plan_new_sandbox(pod: &Situation<'_>, plan: &mut Plan) {
     let attempt = pod.observed.sandboxes.iter().map(|sandbox| sandbox.attempt.saturating_add(1)).max().unwrap_or(0);
-    // A pod that is never restarted has had its run once a container of it was started, but for containers with a restart
-    // policy of their own. What is left of it is stopped.
+    // A pod with restartPolicy Never is done once any of its containers was started, except for containers with their
+    // own restart policy. The rest is stopped.
     let mut started = pod.observed.containers.iter().filter(|container| container.state != ContainerState::Created);
     let has_run = pod.restart_policy == RestartPolicy::Never && attempt != 0 && started.next().is_some();
     let starts: Vec<usize> = (0..pod.main.len())
@@ -185,10 +205,10 @@ fn plan_new_sandbox(pod: &Situation<'_>, plan: &mut Plan) {
     }
 }
 
-/// Plans the next step of the initialisation; true when it is over and the main containers may run.
+/// Plans the next step of the initialization; true when it is complete and main containers may start.
 fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
-    // Init containers may have been cleaned away since; a main container in this sandbox proves that they ran, and a
-    // later init container that those before it did.
+    // Init containers may have been removed; a main container in this sandbox, or a later init container, proves that
+    // they completed.
     let initialized = pod.main.iter().any(|wanted| in_sandbox(pod, wanted, sandbox).is_some());
     let reached = pod.init.iter().rposition(|wanted| in_sandbox(pod, wanted, sandbox).is_some()).unwrap_or(0);
     for (index, wanted) in pod.init.iter().enumerate() {
@@ -213,7 +233,7 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
                     Health::Started => return false,
                     Health::Failed(probe) => {
                         plan_end_of_unhealthy(pod, container, place, probe, plan);
-                        // Once it has started, what comes next does not wait for it any more.
+                        // A sidecar that has started does not block the following containers.
                         if probe == ProbeKind::Liveness {
                             continue;
                         }
@@ -246,11 +266,11 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
 }
 
 fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
-    // Sidecars that are started again count as well.
+    // Restarting sidecars count as well.
     let mut kept = plan.waits_or_acts();
     for (index, wanted) in pod.main.iter().enumerate() {
         let place = Place::Main(index);
-        // Not only of this sandbox: one that succeeded in an older sandbox has succeeded.
+        // Includes older sandboxes: a container that succeeded there has succeeded.
         let Some(container) = pod.observed.container(wanted.name) else {
             plan_start(pod, place, plan);
             continue;
@@ -284,8 +304,8 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
     plan.completed = !kept && !plan.waits_or_acts();
 }
 
-/// A container has ended that has everything begin anew: what runs is ended, and then all is forgotten, the one that has
-/// asked for it last. Until then it is seen, whatever comes between. True if there is one.
+/// Plans the restart of all containers after an exit with a RestartAllContainers rule: kills running ones, then
+/// removes all, the exited one last so that an interrupted restart continues. True if there is such an exit.
 fn plan_restart_of_all(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
     let places = (0..pod.main.len()).map(Place::Main).chain((0..pod.init.len()).rev().map(Place::Init));
     let instances: Vec<(Place, &ObservedContainer)> =
@@ -309,7 +329,7 @@ fn plan_restart_of_all(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mu
     true
 }
 
-/// Each is started once, also before the others have begun, and the pod waits for none of them.
+/// Ephemeral containers start once, before the others if necessary, and do not affect completion.
 fn plan_ephemeral_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
     let mut own = Plan::default();
     for (index, wanted) in pod.ephemeral.iter().enumerate() {
@@ -345,13 +365,12 @@ fn plan_start(pod: &Situation<'_>, place: Place, plan: &mut Plan) {
 fn plan_replacement(pod: &Situation<'_>, old: &ObservedContainer, place: Place, why: KillReason, plan: &mut Plan) {
     plan.actions.push(Action::KillContainer { id: old.id.clone(), place, why, restarts: true });
     let restart_count = old.restart_count.saturating_add(1);
-    // A replaced container did not crash: it does not wait.
+    // A replaced container did not crash, so it has no back-off.
     debug_assert!(pod.wanted(place).is_some());
     plan.actions.push(Action::StartContainer { place, restart_count });
 }
 
-/// All of them are ended before the first one starts. It is no crash, and none of them waits, nor does it depend on a
-/// policy whether it starts again.
+/// All are stopped before the first one starts. They have no back-off, and restart whatever their policy.
 fn plan_restart_on_request(old: &ObservedContainer, place: Place, plan: &mut Plan) {
     match plan.actions.first_mut() {
         Some(Action::KillContainers { ids }) => ids.push(old.id.clone()),
@@ -370,8 +389,8 @@ fn plan_resize(pod: &Situation<'_>, container: &ObservedContainer, wanted: &Want
     }
 }
 
-/// A container that has failed a probe is ended, and started again unless its policy is never to. It is started at once
-/// unless the run before it has left a back-off.
+/// Kills a container that failed a probe and restarts it unless its policy is Never. The restart may be delayed by
+/// the back-off of the previous run.
 fn plan_end_of_unhealthy(
     pod: &Situation<'_>,
     container: &ObservedContainer,
@@ -422,14 +441,14 @@ fn in_sandbox<'a>(
 }
 
 impl Plan {
-    /// A container gets other resources than it has.
+    /// Whether a container is resized.
     pub(crate) fn resizes(&self) -> bool {
         self.actions.iter().any(|action| {
             matches!(action, Action::ResizeContainer { .. } | Action::KillContainer { why: KillReason::Resized, .. })
         })
     }
 
-    /// It makes anew what was made before, sandbox or container, though no container has ended by itself.
+    /// Whether a sandbox or container is recreated although no container exited by itself.
     pub(crate) fn remakes(&self) -> bool {
         self.actions.iter().any(|action| match action {
             Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::RemoveContainer { .. } => true,
@@ -441,7 +460,7 @@ impl Plan {
         })
     }
 
-    /// This instance is ended because somebody wants it to begin anew.
+    /// Whether this instance is killed for a requested restart.
     pub(crate) fn kills_on_request(&self, id: &str) -> bool {
         self.actions
             .iter()
@@ -456,7 +475,7 @@ impl Plan {
         self.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. }))
     }
 
-    /// True, and noted, if the container must not be tried again yet.
+    /// True, and recorded, if the container must not be retried yet.
     fn holds(&mut self, wanted: &Wanted<'_>, now: Instant) -> bool {
         let Some(moment) = wanted.held_until.filter(|moment| *moment > now) else { return false };
         self.held_until = Some(self.held_until.map_or(moment, |other| other.min(moment)));

@@ -1,6 +1,7 @@
-//! Looking at pods in the runtime.
+//! Queries pods in the runtime.
 //!
-//! A look lists, and asks for the status only of what the list shows changed: what has ended stays as it is.
+//! A query lists everything and requests the status only of entries that have changed: the status of an exited
+//! container is final.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::types::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeat
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedSet;
 
-/// How long the statuses of all pods may take, when all are asked for.
+/// Timeout for the statuses of all pods in a relist.
 const RELIST: Duration = Duration::from_secs(5);
 
 impl PodRuntime {
-    /// What the runtime says of itself.
+    /// The runtime's status.
     pub(crate) async fn state(&self) -> Result<RuntimeState, cri::Error> {
         let version = self.cri.version().await?;
         let answer = self.cri.status(false).await?;
@@ -51,14 +52,14 @@ impl PodRuntime {
         })
     }
 
-    /// Asks who makes control groups; false if it is to be asked again. Runtimes before CRI-API 0.28 cannot tell: then
-    /// the configuration says.
+    /// Asks the runtime for its cgroup driver; false if it must be asked again. Runtimes older than CRI API 0.28
+    /// cannot tell; then the configuration applies.
     pub(crate) async fn ask_cgroup_driver(&self) -> bool {
         let driver = match self.cri.cgroup_driver().await {
             Ok(driver) => driver,
             Err(error) if error.is_unimplemented() => None,
             Err(error) => {
-                log!(warn, "cgroup driver not told", error = ErrorChain(&error));
+                log!(warn, "failed to get cgroup driver from runtime", error = ErrorChain(&error));
                 return false;
             }
         };
@@ -71,19 +72,20 @@ impl PodRuntime {
         true
     }
 
-    /// Whether the runtime has said which driver it has, or that it cannot tell.
+    /// Whether the runtime has answered, with its driver or that it cannot tell.
     pub(crate) fn has_told_cgroup_driver(&self) -> bool {
         self.cgroup_driver_told.get()
     }
 
-    /// What the runtime has said; `None` if it cannot tell, or has not been asked yet.
+    /// The driver reported by the runtime; `None` if it cannot tell or was not asked yet.
     pub(crate) fn cgroup_driver(&self) -> Option<CgroupDriver> {
         self.cgroup_driver.get()
     }
 
-    /// Every pod of the runtime.
+    /// Queries all pods.
     ///
-    /// A pod about which the runtime has no answer holds up no other: it is told of as unseen, with what the lists tell.
+    /// A pod whose status cannot be read does not block others: it is reported as unseen, with the data from the
+    /// lists.
     pub(crate) async fn relist(self: &Rc<Self>) -> Result<Relist, cri::Error> {
         let look = self.seen.borrow_mut().begin();
         let sandboxes = self.cri.list_pod_sandbox(None).await?;
@@ -102,11 +104,17 @@ impl PodRuntime {
             match rt::deadline(until.saturating_duration_since(rt::now()), look).await {
                 Ok(Ok(pod)) => pods.push(pod),
                 Ok(Err(error)) => {
-                    log!(warn, "pod not observed", pod = listed.name, uid = listed.uid, error = ErrorChain(&error));
+                    log!(
+                        warn,
+                        "failed to get pod status",
+                        pod = listed.name,
+                        uid = listed.uid,
+                        error = ErrorChain(&error)
+                    );
                     unseen.push(listed);
                 }
                 Err(elapsed) => {
-                    log!(warn, "pod not observed", pod = listed.name, uid = listed.uid, error = elapsed);
+                    log!(warn, "failed to get pod status", pod = listed.name, uid = listed.uid, error = elapsed);
                     unseen.push(listed);
                 }
             }
@@ -114,14 +122,13 @@ impl PodRuntime {
         Ok(Relist { pods, unseen, look })
     }
 
-    /// One pod.
     pub(crate) async fn observe_pod(&self, uid: &PodUid) -> Result<Observation, cri::Error> {
         let look = self.seen.borrow_mut().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
         Ok(Observation { pod: self.complete(uid, sandboxes, containers).await?, look })
     }
 
-    /// One pod as the lists show it, with what else is known already, for when the runtime does not tell more.
+    /// Queries one pod from the lists and the cache only, if the runtime does not return its status.
     pub(crate) async fn listed_pod(&self, uid: &PodUid) -> Result<Observation, cri::Error> {
         let look = self.seen.borrow_mut().begin();
         let (sandboxes, containers) = self.list_pod(uid).await?;
@@ -140,12 +147,12 @@ impl PodRuntime {
         Ok((sandboxes, self.cri.list_containers(Some(&containers)).await?))
     }
 
-    /// The runtime's own events, each as the pod that it is about.
+    /// The runtime's event stream, as uids of pods.
     pub(crate) async fn events(&self) -> Result<PodEvents, cri::Error> {
         Ok(PodEvents(self.cri.container_events().await?))
     }
 
-    /// Whether the runtime still books it as running; what is gone does not run.
+    /// Whether the runtime still reports it as running; false if it is missing.
     pub(crate) async fn is_running(&self, process: &Process) -> Result<bool, cri::Error> {
         let running = match process {
             Process::Container(id) => {
@@ -190,7 +197,7 @@ impl PodRuntime {
         Ok(pod)
     }
 
-    /// `None` when it went away meanwhile.
+    /// `None` if it was removed meanwhile.
     async fn sandbox(&self, listed: &v1::PodSandbox) -> Result<Option<ObservedSandbox>, cri::Error> {
         let ready = listed.state == v1::PodSandboxState::Ready;
         match self.cri.pod_sandbox_status(&listed.id, ready).await {
@@ -203,7 +210,7 @@ impl PodRuntime {
         }
     }
 
-    /// `None` when it went away meanwhile.
+    /// `None` if it was removed meanwhile.
     async fn container(&self, listed: &v1::Container) -> Result<Option<ObservedContainer>, cri::Error> {
         let running = listed.state == v1::ContainerState::Running;
         let answer = match self.cri.container_status(&listed.id, running).await {
@@ -221,7 +228,7 @@ impl PodRuntime {
     }
 }
 
-/// A condition that does not hold, or that the runtime has not, as upstream writes it; empty for one that holds.
+/// A false or missing runtime condition in upstream's format; empty if it holds.
 fn fault(condition: Option<&v1::RuntimeCondition>) -> String {
     match condition {
         Some(v1::RuntimeCondition { status: true, .. }) => String::new(),
@@ -243,7 +250,7 @@ fn handler(handler: &v1::RuntimeHandler) -> NodeRuntimeHandler {
     }
 }
 
-/// What the runtime runs: each has one process whose end is its end.
+/// A sandbox or container, each with one main process whose exit is its exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Process {
     Container(String),
@@ -258,11 +265,11 @@ impl Process {
     }
 }
 
-/// The runtime's own events.
+/// The runtime's event stream.
 pub(crate) struct PodEvents(cri::ContainerEvents);
 
 impl PodEvents {
-    /// The pod of the next event; `None` when the runtime has ended the stream.
+    /// The pod of the next event; `None` if the runtime has closed the stream.
     pub(crate) async fn next_pod(&mut self) -> Result<Option<PodUid>, cri::Error> {
         loop {
             let Some(event) = self.0.next().await? else { return Ok(None) };

@@ -1,13 +1,12 @@
-//! Requests and limits of a pod: its own, and those of its containers together. Pure.
+//! Requests and limits of a pod: pod-level ones, and the totals of its containers. Pure.
 
 use crate::types::api::{Container, PodSpec, Quantity, ResourceRequirements};
 
-/// `resources` of the pod as a whole.
+/// Pod-level resources.
 pub(super) fn pod_level(spec: &PodSpec) -> Option<&ResourceRequirements> {
     spec.resources.as_deref()
 }
 
-/// Requests or limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum List {
     Requests,
@@ -21,9 +20,9 @@ pub(super) fn quantity(resources: &ResourceRequirements, list: List, resource: &
     }
 }
 
-/// The most of one resource that the containers take at any time, without the pod's overhead; `None` if none names it.
+/// The maximum total of a resource over the containers at any time, without overhead; `None` if no container has it.
 ///
-/// While an init container runs, the sidecars before it run too; then the main containers and every sidecar.
+/// While an init container runs, the sidecars before it run too; later the main containers and all sidecars run.
 pub(super) fn of_containers(spec: &PodSpec, list: List, resource: &str) -> Option<Quantity> {
     let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
         (Some(one), Some(other)) => Some(one.plus(other)),

@@ -11,16 +11,16 @@ use crate::state::pods::Waiting;
 use crate::types::api::{Container, EventKind, Pod, Reason};
 use crate::types::error::ErrorChain;
 
-/// A container that runs, or is about to.
+/// A container that is running or about to.
 pub(super) struct Started<'a> {
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
     pub(super) id: &'a str,
-    /// `None` in the node's network, or if the sandbox has no address.
+    /// `None` for a host-network pod, or if the sandbox has no address.
     pub(super) sandbox_ip: Option<IpAddr>,
 }
 
-/// Upstream waits for a postStart hook until its pod ends. This is the longest wait here.
+/// Timeout of a postStart hook; upstream has none.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl PodRuntime {
@@ -34,7 +34,7 @@ impl PodRuntime {
         let name = PodName { name: &meta.name, namespace: &meta.namespace, uid: &meta.uid };
         let ip = if pod.spec.host_network { Some(self.node.own_address()) } else { sandbox_ip };
         let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: LONGEST });
-        // The hook is given up when the pod ends.
+        // Cancelled when the pod is terminating.
         let cancelled = async {
             cancel.cancelled().await;
             Ok(())
@@ -45,7 +45,7 @@ impl PodRuntime {
             Err(HookFailure::Late) => "PostStartHook not done in time".to_owned(),
         };
         log!(debug, "postStart hook failed", pod = meta.uid, container = container.name, error = message);
-        // The event does not say why: what the hook wrote may be secret (kubelet: the same).
+        // As upstream, the event has no details, because the hook's output may be secret.
         let reason = Reason::FAILED_POST_START_HOOK;
         self.tell(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
         let kill = Kill {
@@ -61,7 +61,12 @@ impl PodRuntime {
             cancel: Some(cancel),
         };
         if let Err(error) = self.kill_container(kill).await {
-            log!(warn, "container not ended after its hook", container = container.name, error = ErrorChain(&error));
+            log!(
+                warn,
+                "failed to kill container after its postStart hook",
+                container = container.name,
+                error = ErrorChain(&error)
+            );
         }
         // Only the crash-loop back-off delays the next start.
         let until = Some(rt::now());

@@ -1,12 +1,12 @@
-//! What the logs tell of a container's earlier runs, where the runtime has forgotten them.
+//! Recovers restart counts from logs when the runtime has lost the containers.
 
 use std::path::PathBuf;
 
 use crate::platform::rt;
 
-/// The restart count that goes on from the logs in `logs`, the log directory of one container; 0 where there are none.
+/// The next restart count according to a container's log directory; 0 without logs.
 ///
-/// As the upstream kubelet does after a reboot that took the runtime's books (`calcRestartCountByLogDir`).
+/// As the upstream kubelet does after a reboot that lost the runtime's state (`calcRestartCountByLogDir`).
 pub(super) async fn restart_count(logs: PathBuf) -> u32 {
     rt::blocking(move || {
         let entries = std::fs::read_dir(logs).into_iter().flatten().flatten();
@@ -15,7 +15,7 @@ pub(super) async fn restart_count(logs: PathBuf) -> u32 {
     .await
 }
 
-/// The run that a log is of: `3.log`, or what rotation makes of it, `3.log.20260102-030405`.
+/// The restart count in a log name: `3.log`, or rotated `3.log.20260102-030405`.
 fn run_of(name: &str) -> Option<u32> {
     let (run, rest) = name.split_once('.')?;
     let is_log = rest == "log" || rest.starts_with("log.");
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_run_is_read_off_a_log_and_off_nothing_else() {
+    fn run_is_parsed_only_from_log_names() {
         assert_eq!(run_of("0.log"), Some(0));
         assert_eq!(run_of("12.log.20260102-030405.gz"), Some(12));
         for other in ["log", "x.log", "1.txt", "1.logs", ".log", "-1.log"] {
@@ -36,14 +36,14 @@ mod tests {
     }
 
     #[test]
-    fn the_count_goes_on_from_the_highest_log() {
+    fn count_continues_from_the_highest_log() {
         let logs = std::env::temp_dir().join(format!("coracle-earlier-runs-{}", std::process::id()));
         let counts = [vec![], vec!["0.log"], vec!["2.log", "10.log"]].map(|names| {
-            std::fs::create_dir_all(&logs).expect("a directory of our own");
-            names.iter().for_each(|name| std::fs::write(logs.join(name), "").expect("a file of our own"));
+            std::fs::create_dir_all(&logs).expect("create a temporary directory");
+            names.iter().for_each(|name| std::fs::write(logs.join(name), "").expect("write a temporary file"));
             rt::block_on(restart_count(logs.clone()))
         });
-        std::fs::remove_dir_all(&logs).expect("our own directory");
+        std::fs::remove_dir_all(&logs).expect("remove the temporary directory");
         assert_eq!(counts, [0, 1, 11]);
         assert_eq!(rt::block_on(restart_count(logs)), 0, "no directory");
     }

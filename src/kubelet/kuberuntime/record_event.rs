@@ -1,4 +1,4 @@
-//! Telling the sync loop what happens to pods, in upstream's words.
+//! Sends events about pods to the sync loop.
 
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::platform::cri;
@@ -16,11 +16,11 @@ impl PodRuntime {
     }
 
     pub(super) fn tell_of_node(&self, kind: EventKind, reason: Reason, message: String) {
-        // As above.
+        // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
     }
 
-    /// A container could not be started, and waits for this reason.
+    /// Records that a container failed to start and waits for this reason.
     pub(super) fn tell_waiting(&self, pod: &PodUid, container: &str, waiting: &Waiting) {
         if let Some(message) = start_failure(waiting) {
             self.tell(pod, container, EventKind::Warning, Reason::FAILED, &message);
@@ -28,12 +28,12 @@ impl PodRuntime {
     }
 
     fn send(&self, event: PodEvent) {
-        // Nothing depends on it: when the inbox is full it is dropped.
+        // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
 }
 
-/// The runtime's own words where it had any, without its code.
+/// The runtime's message without the status code, if there is one.
 pub(super) fn words(error: &cri::Error) -> String {
     match error.status() {
         Some(status) => status.message.clone(),
@@ -41,8 +41,8 @@ pub(super) fn words(error: &cri::Error) -> String {
     }
 }
 
-/// What the event `Failed` says: of an image no more than the reason, as its own events have told the rest. Nothing
-/// where something else has told all of it, or nothing is wrong.
+/// The message of the `Failed` event. For images only the reason, because the image events have the details. `None`
+/// if other events have reported it, or there is no failure.
 fn start_failure(waiting: &Waiting) -> Option<String> {
     let Waiting { reason, message, .. } = waiting;
     let told = [Reason::CONTAINER_CREATING, Reason::POST_START_HOOK_ERROR];
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_start_is_told_by_its_message_or_of_an_image_by_its_reason() {
+    fn failed_event_has_the_message_or_for_images_the_reason() {
         let failure = |reason: Reason| start_failure(&Waiting::new(reason, "no such"));
         assert_eq!(failure(Reason::CREATE_CONTAINER_CONFIG_ERROR).as_deref(), Some("Error: no such"));
         assert_eq!(failure(Reason::RUN_CONTAINER_ERROR).as_deref(), Some("Error: no such"));

@@ -1,4 +1,4 @@
-//! Removing from the runtime what has ended.
+//! Removes containers and sandboxes from the runtime.
 
 use crate::kubelet::kuberuntime::kill::gone_is_fine;
 use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
@@ -10,7 +10,7 @@ use crate::types::api::{EventKind, Reason};
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
-    /// Removes what a living pod needs no longer; true if all of it is gone.
+    /// Removes the garbage of a living pod; true if all of it is removed.
     pub(crate) async fn collect(&self, pod: &ObservedPod, garbage: &[Garbage]) -> bool {
         let mut all = true;
         for garbage in garbage {
@@ -21,7 +21,7 @@ impl PodRuntime {
             if let Err(error) = removed {
                 let message = format!("remove {id} of {}/{}: {}", pod.namespace, pod.name, ErrorChain(&error));
                 let event = NodeEvent::new(EventKind::Warning, Reason::CONTAINER_GC_FAILED, message);
-                // Nothing depends on it: when the inbox is full it is dropped.
+                // Events may be dropped when the inbox is full.
                 let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
                 all = false;
             }
@@ -29,12 +29,12 @@ impl PodRuntime {
         all
     }
 
-    /// Removes everything that the runtime has of a pod that has ended.
+    /// Removes all sandboxes and containers of a terminated pod.
     pub(crate) async fn remove_pod(&self, pod: &ObservedPod) -> Result<(), cri::Error> {
         for sandbox in &pod.sandboxes {
             self.remove_sandbox(&sandbox.id).await?;
         }
-        // A sandbox takes its containers with it (CRI: RemovePodSandbox); these have outlived theirs.
+        // RemovePodSandbox removes the sandbox's containers; these containers have no sandbox any more.
         let orphaned = |container: &&ObservedContainer| pod.sandboxes.iter().all(|s| s.id != container.sandbox_id);
         for container in pod.containers.iter().filter(orphaned) {
             gone_is_fine(self.cri.remove_container(&container.id).await)?;

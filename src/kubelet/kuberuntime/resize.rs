@@ -1,4 +1,4 @@
-//! Changing what a container that runs may use, and what it has been given until now.
+//! Resizes running containers, and tracks their current resources.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::platform::host::procfs::Procfs;
 use crate::state::pods::ObservedContainer;
 use crate::types::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
 
-/// What a container has been given, in the runtime's words.
+/// Resources of a container as sent to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     shares: i64,
-    /// 0 is no limit.
+    /// 0: no limit.
     quota: i64,
     period: i64,
-    /// 0 is no limit.
+    /// 0: no limit.
     memory: i64,
 }
 
@@ -27,15 +27,15 @@ impl Told {
     pub(super) fn of(resources: &LinuxContainerResources) -> Self {
         Self {
             shares: resources.cpu_shares,
-            // None is -1 where it was lifted.
+            // A lifted quota is -1.
             quota: resources.cpu_quota.max(0),
             period: resources.cpu_period,
             memory: resources.memory_limit_in_bytes,
         }
     }
 
-    /// What the kernel shows of a container that another process has made. Where it shows nothing else than what
-    /// `wanted` comes to, that is what the container was given.
+    /// The resources of a container created by another process, from its cgroup. If the cgroup's values are what
+    /// `wanted` would give, it is assumed to have `wanted`.
     fn shown(group: &Shown, wanted: &Self) -> Self {
         let is_same_weight = is_weight_of(group.weight, wanted.shares);
         let quota = match group.cpu_max.quota {
@@ -46,7 +46,7 @@ impl Told {
             Limit::Max => 0,
             Limit::At(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
         };
-        // The kernel counts in pages, which have up to 64 KiB.
+        // The kernel rounds down to pages, which may have up to 64 KiB.
         let is_same_memory = wanted.memory != 0 && memory != 0 && (0..1 << 16).contains(&(wanted.memory - memory));
         Self {
             shares: if is_same_weight { wanted.shares } else { 0 },
@@ -76,7 +76,7 @@ impl Told {
     }
 }
 
-/// A container's group.
+/// Values of a container's cgroup.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     weight: u64,
@@ -85,8 +85,8 @@ struct Shown {
 }
 
 impl PodRuntime {
-    /// How the container that runs has to change to have what its spec gives it. What it has is known from when this
-    /// process made it, or else from the kernel; where neither tells, it has what it should.
+    /// The resize needed for a running container. Its current resources are known from this process or read from the
+    /// kernel; if they are unknown, none is needed.
     pub(crate) fn resize_of(
         &self,
         pod: &Pod,
@@ -109,7 +109,7 @@ impl PodRuntime {
         self.told.borrow_mut().insert(id.to_owned(), Told::of(resources));
     }
 
-    /// Containers that are no more.
+    /// Forgets containers that no longer exist.
     pub(super) fn forget_told(&self, known: impl Fn(&str) -> bool) {
         self.told.borrow_mut().retain(|id, _| known(id));
         self.held.borrow_mut().retain(|id, _| known(id));
@@ -131,7 +131,7 @@ impl PodRuntime {
             }
         }
         let mut request = resources.clone();
-        // To the runtime, 0 is what it is not told of.
+        // In an update, 0 means unchanged.
         for limit in [&mut request.cpu_quota, &mut request.memory_limit_in_bytes] {
             if *limit == 0 {
                 *limit = -1;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_shows_is_what_was_given_by_either_formula_and_in_pages() {
+    fn cgroup_values_match_the_wanted_ones_with_either_weight_formula_and_page_rounding() {
         for weight in [4, 17] {
             let kernel = shown(weight, Limit::At(25_000), Limit::At(33_554_432));
             assert_eq!(Told::shown(&kernel, &WANTED), WANTED, "{weight}");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_resized_in_place_unless_it_says_otherwise() {
+    fn container_is_resized_in_place_unless_its_policy_requires_a_restart() {
         let mut container = Container::default();
         let change = |container: &Container, wanted: Told| WANTED.resize(&wanted, container);
         assert_eq!(change(&container, WANTED), None);

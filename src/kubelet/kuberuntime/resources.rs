@@ -1,4 +1,4 @@
-//! From requests and limits to what the kernel is told. Pure.
+//! Converts requests and limits to Linux resources. Pure.
 
 use super::oom_score::oom_score_adj;
 use super::pod_requests::{List, of_containers, pod_level, quantity};
@@ -9,20 +9,20 @@ use crate::types::api::{
     CPU, Container, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceRequirements, huge_pages, qos_class,
 };
 
-/// What a container gets; `is_init` tells a sidecar from a main container that restarts always.
+/// Resources of a container; `is_init` distinguishes a sidecar from a main container with restartPolicy Always.
 pub(crate) fn container_resources(
     pod: &Pod,
     container: &Container,
     is_init: bool,
     node: &NodeSettings,
 ) -> LinuxContainerResources {
-    // A container without a limit of its own has that of the pod as a whole.
+    // Without its own limit, the pod-level limit applies.
     let limit = |resource| container.resources.limit(resource).or_else(|| pod_level(&pod.spec)?.limit(resource));
     let mut resources = linux_resources(container.resources.request(CPU), limit(CPU), limit(MEMORY), node);
     resources.oom_score_adj = oom_score_adj(pod, container, is_init, node.memory_capacity);
     resources.hugepage_limits = huge_page_limits(&pod.spec, &container.resources, &node.huge_page_sizes);
     if node.swap_limits {
-        // v1 counts memory and swap together, v2 apart.
+        // cgroup v1 limits the sum of memory and swap, v2 each of them.
         if node.cgroup_v2 {
             let swap = swap_limit(pod, container, node);
             resources.unified.insert("memory.swap.max".to_owned(), swap.to_string());
@@ -33,8 +33,8 @@ pub(crate) fn container_resources(
     resources
 }
 
-/// How much a container may swap. Only who has asked for some memory, and may use more than that, does; a guaranteed pod
-/// and a critical one are not slowed down (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).
+/// Swap limit of a container. Only burstable, non-critical containers that have a memory request below their limit
+/// may swap (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).
 fn swap_limit(pod: &Pod, container: &Container, node: &NodeSettings) -> u64 {
     let Some(all) = node.shared_swap else { return 0 };
     let asked = container.resources.request(MEMORY).filter(|asked| !asked.is_zero());
@@ -46,7 +46,7 @@ fn swap_limit(pod: &Pod, container: &Container, node: &NodeSettings) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// What all containers of a pod get together.
+/// Resources of all containers of a pod together.
 pub(crate) fn sandbox_resources(spec: &PodSpec, node: &NodeSettings) -> LinuxContainerResources {
     let total = |list: List, resource: &str| {
         let whole = pod_level(spec).and_then(|pod| quantity(pod, list, resource));
@@ -55,7 +55,7 @@ pub(crate) fn sandbox_resources(spec: &PodSpec, node: &NodeSettings) -> LinuxCon
     linux_resources(total(List::Requests, CPU), total(List::Limits, CPU), total(List::Limits, MEMORY), node)
 }
 
-/// What a pod costs beside its containers, as its runtime class says.
+/// The pod overhead from its RuntimeClass.
 pub(crate) fn overhead(spec: &PodSpec, node: &NodeSettings) -> LinuxContainerResources {
     if spec.overhead.is_empty() {
         return LinuxContainerResources::default();
@@ -87,7 +87,7 @@ fn linux_resources(
     resources
 }
 
-/// A limit for each size that the machine has: 0 unless the container, or else its pod, asks for such pages.
+/// A limit for each huge page size of the machine: 0 without a limit of the container or pod.
 fn huge_page_limits(spec: &PodSpec, resources: &ResourceRequirements, sizes: &[u64]) -> Vec<HugepageLimit> {
     let of_pod = |size| huge_pages(&pod_level(spec)?.limits, size);
     let of = |size| huge_pages(&resources.limits, size).or_else(|| of_pod(size)).unwrap_or(0);
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_without_a_request_counts_as_the_request_too() {
+    fn limit_without_request_is_the_request() {
         let pod = pod(vec![container(&[], &[("cpu", "500m")])]);
         let resources = container_resources(&pod, &pod.spec.containers[0], false, &golden::node());
         assert_eq!((resources.cpu_shares, resources.cpu_quota), (512, 50_000));
     }
 
     #[test]
-    fn without_quotas_neither_period_nor_quota_is_set() {
+    fn disabled_quota_sets_neither_period_nor_quota() {
         let pod = pod(vec![container(&[], &[("cpu", "500m")])]);
         let node = NodeSettings { cpu_cfs_quota: false, ..golden::node() };
         let resources = container_resources(&pod, &pod.spec.containers[0], false, &node);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn on_cgroup_v2_a_container_dies_as_a_whole_and_does_not_swap() {
+    fn cgroup_v2_container_has_group_oom_kill_and_no_swap() {
         let pod = pod(vec![container(&[], &[("memory", "64Mi")])]);
         let node = NodeSettings { cgroup_v2: true, single_process_oom_kill: false, ..golden::node() };
         let resources = container_resources(&pod, &pod.spec.containers[0], false, &node);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn burstable_containers_share_the_swap_by_the_memory_that_they_ask_for() {
+    fn burstable_containers_share_swap_by_memory_request() {
         let node = NodeSettings { cgroup_v2: true, shared_swap: Some(1 << 30), ..golden::node() };
         let node = NodeSettings { memory_capacity: 4 << 30, ..node };
         let swap = |pod: &Pod| container_resources(pod, &pod.spec.containers[0], false, &node).unified;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn each_page_size_of_the_machine_has_a_limit() {
+    fn each_page_size_has_a_limit() {
         let pod = pod(vec![container(&[], &[("hugepages-2Mi", "4Mi"), ("hugepages-64Ki", "1Mi")])]);
         let node = NodeSettings { huge_page_sizes: vec![64 << 10, 2 << 20, 1 << 30], ..golden::node() };
         let limits = container_resources(&pod, &pod.spec.containers[0], false, &node).hugepage_limits;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_resources_are_those_of_its_hungriest_moment() {
+    fn pod_resources_are_the_maximum_at_any_time() {
         let mut pod = pod(vec![container(&[("cpu", "100m")], &[("memory", "1Mi")])]);
         let mut sidecar = container(&[("cpu", "50m")], &[("memory", "2Mi")]);
         sidecar.restart_policy = Some(crate::types::api::RestartPolicy::Always);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_own_resources_stand_in_for_its_containers() {
+    fn pod_level_resources_replace_missing_container_resources() {
         let mut pod = pod(vec![container(&[], &[])]);
         let whole = container(&[("cpu", "1")], &[("cpu", "2"), ("memory", "64Mi")]).resources;
         pod.spec.resources = Some(Box::new(whole));

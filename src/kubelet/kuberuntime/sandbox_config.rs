@@ -1,4 +1,4 @@
-//! What the runtime is told of a pod's sandbox. Pure.
+//! The sandbox configuration for the runtime. Pure.
 
 use super::config_error::ConfigError;
 use super::hostname::kernel_hostname;
@@ -14,7 +14,7 @@ use crate::state::pods::PodDirs;
 use crate::types::api::{Container, ContainerPort, Pod, PodSpec, Protocol, dotted_sysctl, qos_class};
 use crate::types::sorted::SortedSet;
 
-/// The sandbox of `pod`, made for the `attempt`th time, counted from 0.
+/// The configuration of `pod`'s sandbox number `attempt`, counted from 0.
 pub(crate) fn sandbox_config(
     pod: &Pod,
     attempt: u32,
@@ -49,7 +49,7 @@ pub(crate) fn sandbox_config(
     })
 }
 
-/// Every port of a container, mapped or not; one that says the same as another is left out.
+/// Every port of a container, whether it has a host port or not, without duplicates.
 fn port_mappings(container: &Container) -> impl Iterator<Item = PortMapping> {
     let mut seen = SortedSet::new();
     container.ports.iter().filter(move |port| seen.insert(identity(port))).map(|port| PortMapping {
@@ -64,7 +64,7 @@ fn port_mappings(container: &Container) -> impl Iterator<Item = PortMapping> {
     })
 }
 
-/// Ports are the same by their name, or without one by all the rest.
+/// Ports are identified by name, or without a name by all other fields.
 fn identity(port: &ContainerPort) -> (&str, &str, &str, i32, i32) {
     match port.name.as_str() {
         "" => ("", port.protocol.as_str(), &port.host_ip, port.container_port, port.host_port),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_mapped_once() {
+    fn port_is_mapped_once() {
         let port = |name: &str, container_port, host_ip: &str| ContainerPort {
             name: name.to_owned(),
             container_port,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_parent_is_left_to_the_runtime_where_the_node_makes_none() {
+    fn cgroup_parent_is_empty_if_pods_have_no_cgroups() {
         let mut pod = Pod::default();
         pod.metadata.uid = "u1".into();
         let parent = |node: &NodeSettings| {

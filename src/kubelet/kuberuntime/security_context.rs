@@ -1,4 +1,4 @@
-//! As whom a container runs and what it must not see or do. Pure.
+//! Security contexts of sandboxes and containers. Pure.
 
 use super::config_error::{ConfigError, ContainerName};
 use crate::kubelet::node::NodeSettings;
@@ -8,14 +8,14 @@ use crate::types::api::{
     SecurityProfileType, SupplementalGroupsPolicy,
 };
 
-/// The user that an image names for its processes.
+/// The user configured in an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ImageUser {
     Uid(i64),
     Name(String),
 }
 
-/// The context of one container; `target` is the id of the container whose processes an ephemeral one sees.
+/// The security context of a container; `target` is the container id of an ephemeral container's target.
 pub(crate) fn container_security_context(
     pod: &Pod,
     container: &Container,
@@ -61,7 +61,7 @@ pub(crate) fn container_security_context(
     Ok(context)
 }
 
-/// The context of the sandbox: what its own process runs as, and which namespaces the containers will share.
+/// The security context of the sandbox: its user, and the namespaces shared by the containers.
 pub(crate) fn sandbox_security_context(spec: &PodSpec) -> v1::LinuxSandboxSecurityContext {
     let own = spec.security_context.as_deref();
     v1::LinuxSandboxSecurityContext {
@@ -74,13 +74,13 @@ pub(crate) fn sandbox_security_context(spec: &PodSpec) -> v1::LinuxSandboxSecuri
         privileged: spec.all_containers().any(|container| {
             container.security_context.as_ref().is_some_and(|context| context.privileged == Some(true))
         }),
-        // Whatever the containers have: the sandbox's process needs nothing that the runtime's profile refuses.
+        // Independent of the containers: the pause process needs nothing that the default profile blocks.
         seccomp: Some(v1::SecurityProfile::default()),
         ..v1::LinuxSandboxSecurityContext::default()
     }
 }
 
-/// What holds for a container: its own word first, then its pod's.
+/// The effective settings of a container: its own, else the pod's.
 struct Effective<'a> {
     own: &'a SecurityContext,
     run_as_user: Option<i64>,
@@ -118,8 +118,8 @@ impl<'a> Effective<'a> {
     }
 }
 
-/// The namespaces that the containers of a pod share, and with whom. Users are the host's here: those of a pod that has
-/// its own depend on the other pods of the node.
+/// The namespaces that the containers of a pod share. User namespaces are set elsewhere, because their ids depend on
+/// the node's other pods.
 pub(crate) fn namespace_options(spec: &PodSpec) -> v1::NamespaceOption {
     use v1::NamespaceMode::{Container, Node, Pod};
     let pid = match (spec.host_pid, spec.share_process_namespace) {
@@ -137,7 +137,7 @@ pub(crate) fn namespace_options(spec: &PodSpec) -> v1::NamespaceOption {
     }
 }
 
-/// The group that owns the pod's volumes, then the groups the pod names.
+/// The fsGroup, then the supplemental groups.
 fn supplemental_groups(spec: &PodSpec) -> Vec<i64> {
     let Some(own) = &spec.security_context else { return Vec::new() };
     own.fs_group.into_iter().chain(own.supplemental_groups.iter().copied()).collect()
@@ -168,7 +168,7 @@ fn seccomp(profile: Option<&SecurityProfile>, node: &NodeSettings) -> Result<v1:
     }
 }
 
-/// The profile, and the one word for it that runtimes before CRI 0.23 read.
+/// The profile, and its string form for runtimes older than CRI 0.23.
 fn apparmor(profile: Option<&SecurityProfile>) -> (Option<v1::SecurityProfile>, String) {
     let Some((profile, kind)) = profile.and_then(|profile| Some((profile, profile.kind?))) else {
         return (None, String::new());

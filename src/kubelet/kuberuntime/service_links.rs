@@ -1,4 +1,4 @@
-//! The variables by which a container finds services: those of its namespace, and always the API server's. Pure.
+//! Service environment variables: for the services of the namespace, and always for the API server. Pure.
 //!
 //! `FromServices` in pkg/kubelet/envvars/envvars.go.
 
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use crate::state::objects::Service;
 use crate::types::sorted::SortedMap;
 
-/// Names and values, in the order of the services' names.
+/// Names and values, sorted by service name.
 pub(super) fn service_variables<'a>(
     services: impl Iterator<Item = &'a Service>,
     namespace: &str,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_servers_variables_are_those_that_were_recorded() {
+    fn api_server_variables_match_the_recorded_ones() {
         let mut found = service_variables([kubernetes()].iter(), "golden", false);
         found.sort();
         let mut expected = [
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_the_namespace_has_variables_where_links_are_wanted() {
+    fn services_of_the_namespace_have_variables_if_enabled() {
         let services = [
             service("a", "my-db", "fd00::1", &[("", 1, Protocol::Udp), ("a-b", 2, Protocol::Tcp)]),
             service("a", "headless", "None", &[("", 1, Protocol::Tcp)]),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_default_namespace_has_the_api_server() {
+    fn kubernetes_service_is_only_from_the_default_namespace() {
         let own = service("a", "kubernetes", "10.0.0.9", &[("", 1, Protocol::Tcp)]);
         let host = |services: &[Service]| service_variables(services.iter(), "a", true)[0].1.clone();
         assert_eq!(host(std::slice::from_ref(&own)), "10.0.0.9");

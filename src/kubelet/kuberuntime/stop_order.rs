@@ -1,11 +1,10 @@
-//! Which containers of a pod end before which others. Pure.
+//! The order in which a pod's containers are stopped. Pure.
 
 use crate::types::api::PodSpec;
 
-/// For each of the containers that run, by their places in `running`: those that must have ended before it is stopped.
+/// For each running container, by its index in `running`: the containers that must stop before it.
 ///
-/// Sidecars outlive the main containers, and end in the order opposite to that of their start (kubelet:
-/// `newTerminationOrdering`).
+/// Sidecars stop after the main containers, in reverse order of their start (kubelet: `newTerminationOrdering`).
 pub(super) fn waits_for(spec: Option<&PodSpec>, running: &[&str]) -> Vec<Vec<usize>> {
     let rank = |name: &str| spec.map_or(0, |spec| rank(spec, name));
     let ranks: Vec<usize> = running.iter().map(|name| rank(name)).collect();
@@ -14,7 +13,7 @@ pub(super) fn waits_for(spec: Option<&PodSpec>, running: &[&str]) -> Vec<Vec<usi
     ranks.iter().map(|rank| before(*rank)).collect()
 }
 
-/// 0 for what ends at once; a sidecar's is the higher the earlier it was started.
+/// 0 for containers that stop at once; higher for sidecars that were started earlier.
 fn rank(spec: &PodSpec, name: &str) -> usize {
     let init = &spec.init_containers;
     let place = init.iter().position(|container| container.name == name && container.is_sidecar());
@@ -27,7 +26,7 @@ mod tests {
     use crate::types::api::{Container, RestartPolicy};
 
     #[test]
-    fn sidecars_end_after_the_main_containers_the_last_one_first() {
+    fn sidecars_stop_after_main_containers_in_reverse_order() {
         let named =
             |name: &str, restart_policy| Container { name: name.to_owned(), restart_policy, ..Container::default() };
         let always = Some(RestartPolicy::Always);

@@ -1,4 +1,4 @@
-//! What a container left behind: its termination log, or the end of its output where its pod wants that.
+//! Termination messages: from the termination log, or from the end of the output if configured.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -9,15 +9,15 @@ use crate::platform::host::file;
 use crate::platform::rt;
 use crate::types::api::TerminationMessagePolicy;
 
-/// The most of a termination log that is kept of one container: its end.
+/// Maximum size of a termination log; its end is used.
 const LOG_BYTES: u64 = 4096;
-/// The most of the output that stands in for it.
+/// Limits of the output used instead.
 const OUTPUT_LINES: usize = 80;
 const OUTPUT_BYTES: usize = 2048;
-/// The end of the output is in here: so many lines, with what the runtime writes before each.
+/// Size of the log's end that is searched: enough for 80 lines with CRI prefixes.
 const OUTPUT_WINDOW: u64 = 64 << 10;
 
-/// The last words of a container that has ended; empty if there are none.
+/// The termination message of an exited container; empty if there is none.
 pub(super) async fn last_words(status: &v1::ContainerStatus) -> String {
     let mark = ContainerMark::read(&status.labels, &status.annotations);
     let mount = status.mounts.iter().find(|mount| mount.container_path == mark.message_path);
@@ -36,7 +36,7 @@ pub(super) async fn last_words(status: &v1::ContainerStatus) -> String {
     .await
 }
 
-/// A container that could not even be run has written nothing.
+/// A container that failed to start has no output.
 fn falls_back(mark: &ContainerMark<'_>, status: &v1::ContainerStatus) -> bool {
     mark.message_policy == TerminationMessagePolicy::FallbackToLogsOnError
         && status.exit_code != 0
@@ -61,7 +61,7 @@ fn unreadable(what: &str, path: &Path, error: &dyn Display) -> String {
     format!("Error on reading {what} {}: {error}", path.display())
 }
 
-/// What the container wrote last, from the end of its log file; `cut` tells that its first line is not whole.
+/// The end of the container's output, from the end of its log file; `cut`: the first line is incomplete.
 fn end_of_output(bytes: &[u8], cut: bool) -> String {
     let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let is_whole = |line: &&[u8]| line.ends_with(b"\n");
@@ -72,7 +72,7 @@ fn end_of_output(bytes: &[u8], cut: bool) -> String {
     let mut output = Vec::new();
     for (index, line) in lines.iter().enumerate().skip(skipped) {
         if cut && index == 0 {
-            // What stands before it is not of the container, and is not in sight.
+            // The incomplete first line starts inside the container's text.
             output.extend_from_slice(line);
         } else if let Some((text, is_partial)) = written(line) {
             output.extend_from_slice(text);
@@ -85,8 +85,8 @@ fn end_of_output(bytes: &[u8], cut: bool) -> String {
     String::from_utf8_lossy(output.get(end..).unwrap_or_default()).into_owned()
 }
 
-/// The container's own part of a line `2026-11-20T20:28:11.512009866Z stdout F the text`, and whether the text goes on
-/// in the next line. `None` for what no runtime writes.
+/// The container's text in a line `2026-11-20T20:28:11.512009866Z stdout F the text`, and whether it continues in the
+/// next line. `None` for a malformed line.
 fn written(line: &[u8]) -> Option<(&[u8], bool)> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut words = line.splitn(4, |byte| *byte == b' ');
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_output_is_what_was_written_without_the_runtimes_marks() {
+    fn end_of_output_has_no_cri_prefixes() {
         assert_eq!(end_of_output(&log_of(&["F one", "P two ", "F three", "F "]), false), "one\ntwo three\n\n");
         assert_eq!(end_of_output(b"", false), "");
         assert_eq!(end_of_output(b"nonsense\n\n", false), "");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_eighty_lines_and_two_kilobytes_are_shown() {
+    fn output_is_limited_to_80_lines_and_two_kilobytes() {
         let lines: Vec<String> = (0..100).map(|n| format!("F {n}")).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let end = end_of_output(&log_of(&lines), false);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_output_stands_in_only_for_an_empty_log_of_a_failure() {
+    fn output_is_used_only_for_failures_with_an_empty_log() {
         let scratch = Scratch::new("last-words");
         let (empty, message) = (scratch.write("empty", b""), scratch.write("message", b"bye"));
         let output = scratch.write("0.log", &log_of(&["F sorry"]));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_log_the_end_is_kept() {
+    fn end_of_a_long_log_is_used() {
         let scratch = Scratch::new("long-log");
         let log = scratch.write("log", &[&[b'a'; 5000][..], b"end"].concat());
         let words = block_on(last_words(&ended(0, "File", &log, "")));

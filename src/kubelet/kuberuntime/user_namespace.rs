@@ -1,4 +1,4 @@
-//! Which users of the host stand behind the users of a pod that has users of its own. Pure.
+//! Id ranges of user namespaces. Pure.
 
 use std::fmt;
 use std::io;
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::platform::cri::v1;
 
-/// The users of one pod: so many of the host, from the first on.
+/// The host ids of one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UserRange {
     pub(super) first: u32,
     pub(super) length: u32,
 }
 
-/// What is given to pods: ranges of one length, beside each other.
+/// The ranges available to pods, all of the same length and adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UserRanges {
     first: u32,
@@ -23,14 +23,14 @@ pub(super) struct UserRanges {
     length: u32,
 }
 
-/// Below are the host's own; and all ranges are multiples of it.
+/// Ids below are the host's; all ranges are multiples of it.
 const LEAST: u32 = 1 << 16;
-/// Who has the subordinate ids for pods.
+/// The user whose subordinate ids are for pods.
 const OWNER: &str = "kubelet";
 
 impl UserRanges {
-    /// What the texts of `/etc/subuid` and `/etc/subgid` have for the kubelet; without a word there, all that there are
-    /// above the host's own. Each pod has `length` of them.
+    /// The kubelet's ranges in `/etc/subuid` and `/etc/subgid`; without entries there, all ids above the host's own.
+    /// Each pod gets `length` ids.
     pub(super) fn new(subuid: &str, subgid: &str, length: u32) -> Result<Self, BadRanges> {
         let (uids, gids) = (owned(subuid), owned(subgid));
         match (uids.as_slice(), gids.as_slice()) {
@@ -48,7 +48,7 @@ impl UserRanges {
         Err(BadRanges::NotMultiples { first, all, length })
     }
 
-    /// The lowest one that nobody has.
+    /// The lowest unused range.
     pub(super) fn free(self, used: &[UserRange]) -> Option<UserRange> {
         let length = self.length;
         let mut all = (0..self.count).map(|index| UserRange { first: self.first + index * length, length });
@@ -56,7 +56,7 @@ impl UserRanges {
     }
 }
 
-/// What is wrong with the files of subordinate ids.
+/// Why the files of subordinate ids are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadRanges {
     NotMultiples {
@@ -64,14 +64,14 @@ pub(super) enum BadRanges {
         all: u32,
         length: u32,
     },
-    /// None or several, or another one for groups than for users.
+    /// There is not exactly one range, or it differs between users and groups.
     NotOne,
 }
 
 /// Why a pod has no range.
 #[derive(Debug)]
 pub(super) enum UserRangeError {
-    /// Other pods have all of them.
+    /// All ranges are in use.
     Full,
     Io {
         doing: &'static str,
@@ -122,7 +122,7 @@ impl std::error::Error for UserRangeError {
     }
 }
 
-/// The ranges `kubelet:first:length` of a file of subordinate ids.
+/// The ranges `kubelet:first:length` in a file of subordinate ids.
 fn owned(text: &str) -> Vec<(u32, u32)> {
     let range = |line: &str| {
         let (first, length) = line.strip_prefix(OWNER)?.strip_prefix(':')?.split_once(':')?;
@@ -140,14 +140,14 @@ impl UserRange {
         self.first.saturating_add(self.length - 1)
     }
 
-    /// As a kubelet keeps it in a pod's directory.
+    /// The format of the file in the pod's directory, as upstream.
     pub(super) fn written(self) -> String {
         let Self { first, length } = self;
         let mapping = format!("{{\"hostId\":{first},\"containerId\":0,\"length\":{length}}}");
         format!("{{\"uidMappings\":[{mapping}],\"gidMappings\":[{mapping}]}}")
     }
 
-    /// `None` for what no kubelet writes.
+    /// `None` for invalid content.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         let one = |list: &Value| match list.as_array().map(Vec::as_slice) {
@@ -168,7 +168,7 @@ impl UserRange {
     }
 }
 
-/// Has a container in the sandbox's users, and its mounts in the same: files keep their owners inside.
+/// Puts a container in the sandbox's user namespace, with id-mapped mounts so that file owners are preserved.
 pub(super) fn share_users(sandbox: &v1::PodSandboxConfig, config: &mut v1::ContainerConfig) {
     let context = sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let options = context.and_then(|context| context.namespace_options.as_ref());
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_those_of_the_kubelets_subordinate_ids_or_all_there_are() {
+    fn ranges_are_from_the_subordinate_ids_or_all() {
         let new = |subuid: &str, subgid: &str| UserRanges::new(subuid, subgid, LEAST);
         let all = UserRanges { first: LEAST, count: 65534, length: LEAST };
         assert_eq!(new("", ""), Ok(all));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_given_the_lowest_range_that_no_other_has() {
+    fn pod_gets_the_lowest_unused_range() {
         let ranges = UserRanges { first: 131_072, count: 2, length: LEAST };
         let free = |used: &[(u32, u32)]| {
             let used: Vec<UserRange> =
@@ -223,13 +223,13 @@ mod tests {
         assert_eq!(free(&[]), Some(131_072));
         assert_eq!(free(&[(131_072, LEAST), (7, 1)]), Some(196_608));
         assert_eq!(free(&[(131_072, LEAST), (196_608, LEAST)]), None);
-        // One that was given when pods had more of them.
+        // A range assigned when pods had more ids.
         assert_eq!(free(&[(65_536, 2 * LEAST)]), Some(196_608));
         assert_eq!(free(&[(65_536, 3 * LEAST)]), None);
     }
 
     #[test]
-    fn what_is_written_is_as_a_kubelet_writes_it_and_is_read_again() {
+    fn range_is_written_in_upstreams_format_and_read_back() {
         let range = UserRange { first: 131_072, length: LEAST };
         let text = r#"{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}"#;
         assert_eq!(range.written(), text);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_and_their_mounts_have_the_users_of_the_sandbox() {
+    fn containers_and_mounts_use_the_sandboxs_user_namespace() {
         let users = UserRange { first: LEAST, length: LEAST }.namespace();
         let options = Some(v1::NamespaceOption { userns_options: Some(users.clone()), ..Default::default() });
         let security_context =

@@ -1,5 +1,5 @@
-//! Giving users to pods that have users of their own: a range for each, kept in the pod's directory, where any kubelet
-//! finds it again.
+//! Assigns id ranges to pods with user namespaces. The range is stored in the pod's directory, where every kubelet
+//! finds it.
 
 use std::fs;
 use std::io;
@@ -13,12 +13,12 @@ use crate::platform::host::{directories, file};
 use crate::platform::rt;
 use crate::types::api::Pod;
 
-/// The file in a pod's directory.
+/// The file name in a pod's directory.
 const FILE: &str = "userns";
 const MOST_BYTES: usize = 4096;
 
 impl PodRuntime {
-    /// The users of a pod that has its own; nothing for one that has the host's.
+    /// The user namespace of a pod; `None` for a pod in the host's.
     pub(super) async fn users_of(&self, pod: &Pod) -> Result<Option<v1::UserNamespace>, SandboxError> {
         if pod.spec.host_users != Some(false) {
             return Ok(None);
@@ -29,7 +29,7 @@ impl PodRuntime {
         }
         let (pods, uid) = (self.dirs.pods().to_owned(), pod.metadata.uid.to_string());
         let length = self.node.user_ids_per_pod;
-        // Two must not be given the same: one is given at a time.
+        // Serialized, so that no range is assigned twice.
         let turn = self.user_ranges.acquire().await;
         let range = rt::blocking(move || own_or_new(&pods, &uid, || subordinate_ids(length))).await;
         drop(turn);
@@ -57,7 +57,7 @@ fn own_or_new(
     Ok(range)
 }
 
-/// The ranges of all pods that have a directory here.
+/// The ranges of all pods with a directory.
 fn used(pods: &Path) -> Vec<UserRange> {
     let entries = fs::read_dir(pods).into_iter().flatten().flatten();
     let files = entries.filter_map(|entry| file::read_head(&entry.path().join(FILE), MOST_BYTES).ok());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_has_a_range_of_its_own_and_keeps_it_until_its_directory_goes() {
+    fn pod_keeps_its_own_range_until_its_directory_is_removed() {
         let scratch = Scratch(std::env::temp_dir().join(format!("coracle-user-ranges-{}", std::process::id())));
         let two = || UserRanges::new("kubelet:65536:131072", "kubelet:65536:131072", 65_536);
         let give = |uid: &str| own_or_new(&scratch.0, uid, two).map(|range| range.first);
@@ -97,7 +97,7 @@ mod tests {
         assert!(matches!(give("c"), Err(UserRangeError::Full)));
         fs::remove_dir_all(scratch.0.join("a")).unwrap();
         assert_eq!(give("c").unwrap(), 65_536);
-        // One that a power cut has torn is none; what it was nobody can tell.
+        // A truncated file counts as no range; its content is lost.
         fs::write(scratch.0.join("b/userns"), "{").unwrap();
         assert_eq!(give("b").unwrap(), 131_072);
     }

@@ -1,36 +1,36 @@
-//! From the lines that a runtime writes to the text that a container wrote. Pure.
+//! Decodes the CRI log format to the container's output. Pure.
 //!
-//! A line is `2026-01-02T03:04:05.6Z stdout F the text`, with `P` for a part of a line that goes on in the next one. It
-//! is taken apart as it comes, so that a line may have any length. What is no such line is left out.
+//! A line is `2026-01-02T03:04:05.6Z stdout F the text`, with the tag `P` for a partial line that the next one
+//! continues. Input is decoded in pieces, so lines may have any length. Malformed lines are skipped.
 
 use std::io::BufRead as _;
 
 use jiff::Timestamp;
 
-/// Takes a log apart, from the beginning of a line on.
+/// Decodes a log from the start of a line on.
 #[derive(Debug)]
 pub(super) struct Decoder {
     since: Option<Timestamp>,
     timestamps: bool,
-    /// Bytes of text that may still be given.
+    /// Bytes of output left before the limit.
     left: Option<u64>,
     state: State,
-    /// The line before this one goes on in it.
+    /// The current line continues the previous one.
     goes_on: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Before the text: what of the head has come.
+    /// In the head: the bytes of it received so far.
     Head(Vec<u8>),
     Text {
         partial: bool,
     },
-    /// Nothing until the line's end.
+    /// Discards until the end of the line.
     Skip,
 }
 
-/// More than any head has.
+/// Longer than any valid head.
 pub(super) const LONGEST_HEAD: usize = 128;
 
 impl Decoder {
@@ -38,21 +38,20 @@ impl Decoder {
         Self { since, timestamps, left: limit, state: State::Head(Vec::new()), goes_on: false }
     }
 
-    /// All has been given that may be given.
+    /// The limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.left == Some(0)
     }
 
-    /// Another file comes next; what was cut off at the end of the last one is left out.
+    /// Starts another file; an unfinished last line of the previous file is dropped.
     pub(super) fn next_file(&mut self) {
         self.state = State::Head(Vec::new());
     }
 
-    /// Adds to `text` what `bytes` hold.
+    /// Appends the decoded text of `bytes` to `text`.
     pub(super) fn take(&mut self, mut bytes: &[u8], text: &mut Vec<u8>) {
         while !bytes.is_empty() {
-            // The standard library's own search for a byte, which is many times as fast as going from one to the next. In
-            // memory it cannot fail.
+            // The standard library's byte search, much faster than a loop. Reads from memory cannot fail.
             let length = { bytes }.skip_until(b'\n').unwrap_or(bytes.len());
             let (line, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
             match line.strip_suffix(b"\n") {
@@ -69,7 +68,7 @@ impl Decoder {
         }
     }
 
-    /// What nearly every line is: a whole one, of which all that is behind its head is wanted. How long the head is then.
+    /// The fast path for most lines: a full line, wanted as a whole. Returns the length of its head.
     fn whole(&mut self, line: &[u8]) -> Option<usize> {
         let begins = matches!(&self.state, State::Head(known) if known.is_empty());
         if !begins || self.timestamps || self.since.is_some() || self.left.is_some() {
@@ -84,7 +83,7 @@ impl Decoder {
         }
     }
 
-    /// A part of one line, without its end.
+    /// Decodes a part of one line, without its line break.
     fn take_part(&mut self, part: &[u8], text: &mut Vec<u8>) {
         match &mut self.state {
             State::Skip => {}
@@ -92,7 +91,7 @@ impl Decoder {
             State::Head(head) => {
                 let known = head.len();
                 let first = part.get(..LONGEST_HEAD.saturating_sub(known)).unwrap_or(part);
-                // Most lines come whole, and nothing of them is kept.
+                // Most lines come whole, so nothing is buffered.
                 head.extend_from_slice(if known > 0 { first } else { &[] });
                 let kept = std::mem::take(head);
                 match Head::of(if known > 0 { &kept } else { first }) {
@@ -139,7 +138,7 @@ impl Decoder {
     }
 }
 
-/// What stands before a line's text.
+/// The fields before a line's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     time: &'a str,
@@ -151,19 +150,19 @@ pub(super) enum Found<'a> {
         head: Head<'a>,
         length: usize,
     },
-    /// It may become one.
+    /// Incomplete, but may become valid.
     Part,
     Malformed,
 }
 
 impl<'a> Head<'a> {
-    /// The head at the beginning of `line`.
+    /// Parses the head at the beginning of `line`.
     pub(super) fn of(line: &'a [u8]) -> Found<'a> {
         let mut rest = line;
         let (Some(time), Some(stream), Some(tag)) = (word(&mut rest), word(&mut rest), word(&mut rest)) else {
             return if line.len() < LONGEST_HEAD { Found::Part } else { Found::Malformed };
         };
-        // A tag may have others behind it, parted by colons.
+        // The tag may be followed by others, separated by colons.
         let partial = match tag.split(|byte| *byte == b':').next() {
             Some(b"P") => true,
             Some(b"F") => false,
@@ -181,18 +180,18 @@ impl<'a> Head<'a> {
         self.time.parse::<Timestamp>().is_ok_and(|time| time >= since)
     }
 
-    /// The time with nine digits behind the second, so that lines stand under each other, and a space.
+    /// The time with nine fractional digits, so that lines align, and a space.
     fn fixed_time(&self) -> Vec<u8> {
         let zone = self.time.rfind(['Z', '+', '-']).unwrap_or(self.time.len());
         let (time, zone) = self.time.split_at_checked(zone).unwrap_or((self.time, ""));
         let (whole, part) = time.split_once('.').unwrap_or((time, ""));
-        // CRI-O writes the one, containerd the other.
+        // CRI-O writes +00:00, containerd Z.
         let zone = if zone == "+00:00" { "Z" } else { zone };
         format!("{whole}.{part:0<9}{zone} ").into_bytes()
     }
 }
 
-/// Takes what stands before the next space, and the space.
+/// Splits off the text before the next space.
 fn word<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (word, rest) = line.split_at_checked({ *line }.skip_until(b' ').ok()?)?;
     *line = rest;
@@ -220,14 +219,14 @@ not a line of a log
     }
 
     #[test]
-    fn parts_are_joined_and_what_is_no_line_is_left_out_wherever_it_is_cut() {
+    fn partial_lines_are_joined_and_malformed_ones_skipped_at_any_cut() {
         for chunk in 1..LOG.len() {
             assert_eq!(decoded(Decoder::new(None, false, None), LOG, chunk), "one\ntwo\n\n four\n", "{chunk}");
         }
     }
 
     #[test]
-    fn timestamps_have_nine_digits_and_stand_before_whole_lines_only() {
+    fn timestamps_have_nine_digits_and_precede_whole_lines() {
         let text = "\
 2026-01-02T03:04:05.600000000Z one
 2026-01-02T03:04:06.000000000Z two
@@ -241,13 +240,13 @@ not a line of a log
     }
 
     #[test]
-    fn lines_before_the_moment_are_left_out() {
+    fn lines_before_since_are_skipped() {
         let since = "2026-01-02T03:04:08Z".parse().unwrap();
         assert_eq!(decoded(Decoder::new(Some(since), false, None), LOG, 50), "\n four\n");
     }
 
     #[test]
-    fn a_limit_cuts_off_what_is_beyond_it() {
+    fn limit_cuts_the_output() {
         for limit in 0..12u64 {
             let text = decoded(Decoder::new(None, false, Some(limit)), LOG, 9);
             assert_eq!(text.as_bytes(), &b"one\ntwo\n\n four\n"[..usize::try_from(limit).unwrap()]);
@@ -258,7 +257,7 @@ not a line of a log
     }
 
     #[test]
-    fn a_line_of_any_length_is_not_kept() {
+    fn long_line_is_not_buffered() {
         let mut decoder = Decoder::new(None, false, None);
         let mut text = Vec::new();
         decoder.take(b"2026-01-02T03:04:05Z stdout F ", &mut text);

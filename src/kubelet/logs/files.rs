@@ -1,4 +1,4 @@
-//! The files of one run's log: the current one, and those that are full.
+//! Lists and removes the log files of one container run: the current file and the rotated ones.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,16 +10,16 @@ use super::rotated_names::stamp_in;
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
     pub(super) path: PathBuf,
-    /// None for the current one.
+    /// `None` for the current file.
     pub(super) stamp: Option<String>,
     pub(super) inode: u64,
     pub(super) size: u64,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     pub(super) modified: i64,
 }
 
-/// The files of the log at `log`, oldest first; the current one, if it is there, is the last. Links and other files that
-/// are no files are left out.
+/// The files of the log at `log`, oldest first; the current file, if it exists, is last. Symlinks and other
+/// non-regular files are skipped.
 pub(super) fn list(log: &Path) -> io::Result<Vec<LogFile>> {
     let (Some(folder), Some(name)) = (log.parent(), log.file_name().and_then(|name| name.to_str())) else {
         return Err(ErrorKind::InvalidInput.into());
@@ -50,9 +50,9 @@ pub(super) fn list(log: &Path) -> io::Result<Vec<LogFile>> {
     Ok(files)
 }
 
-/// Removes a log and what rotation made of it.
+/// Removes a log and its rotated files.
 pub(crate) fn remove_log(log: &Path) {
-    // What is gone already, or cannot go now, goes with its pod.
+    // A file that cannot be removed now is removed with its pod.
     for file in list(log).unwrap_or_default() {
         let _ = fs::remove_file(file.path);
     }

@@ -1,32 +1,32 @@
-//! How large a log may become, and when it is looked at next. Pure.
+//! Log size limits, and when a log has to be checked next. Pure.
 
 use std::time::Duration;
 
-/// What the logs of one run of a container may take.
+/// Limits for the log of one container run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogLimits {
-    /// A file that is as large as this is full.
+    /// A file of this size is rotated.
     pub(crate) file_bytes: u64,
-    /// How many files there may be, the one that is written included.
+    /// Maximum number of files, including the current one.
     pub(crate) files: u32,
-    /// How many logs are rotated at once.
+    /// Number of logs rotated concurrently.
     pub(crate) workers: u32,
-    /// How often logs are looked at that the kernel tells nothing of.
+    /// Check interval for logs that inotify does not cover.
     pub(crate) interval: Duration,
 }
 
-/// As fast as a log may grow and still keep its limit.
+/// Fastest growth for which the limit holds, in bytes a second.
 const FASTEST: u64 = 64_000_000;
 const SHORTEST: Duration = Duration::from_millis(20);
 
 impl LogLimits {
-    /// The limit of all files together.
+    /// Limit of all files together, in bytes.
     pub(super) fn total(&self) -> u64 {
         self.file_bytes.saturating_mul(u64::from(self.files))
     }
 
-    /// How many of the full files, the oldest first, have to go beside a current one of so many bytes. With `rotates`
-    /// that one is about to become one of them.
+    /// How many of the rotated files, oldest first, must be removed beside a current one of `current` bytes.
+    /// `rotates`: the current file is about to be rotated too.
     pub(super) fn surplus(&self, full: &[u64], current: u64, rotates: bool) -> usize {
         let kept = usize::try_from(self.files).unwrap_or(usize::MAX).saturating_sub(if rotates { 2 } else { 1 });
         let by_number = full.len().saturating_sub(kept);
@@ -39,13 +39,13 @@ impl LogLimits {
         by_size.count().max(by_number)
     }
 
-    /// The size at which the current file has to be seen to, beside full ones of so many bytes.
+    /// The size at which the current file needs attention, beside rotated files of `full` bytes.
     pub(super) fn threshold(&self, full: u64) -> u64 {
-        // Full files that are too much already are seen to at once, even beside an empty one.
+        // If the rotated files alone exceed the limit, they are handled at once, even with an empty current file.
         self.file_bytes.min(self.total().checked_sub(full).map_or(0, |room| room.saturating_add(1)))
     }
 
-    /// Until then nothing that grows no faster than anything does can go over its limit by more than a twentieth.
+    /// When to check again: until then a log growing at `FASTEST` exceeds its limit by at most a twentieth.
     pub(super) fn next_look(&self, size: u64, threshold: u64) -> Duration {
         let room = threshold.saturating_sub(size).saturating_add(self.total() / 20);
         let micros = room / (FASTEST / 1_000_000);
@@ -60,7 +60,7 @@ mod tests {
     const LIMITS: LogLimits = LogLimits { file_bytes: 100, files: 5, workers: 1, interval: Duration::from_secs(10) };
 
     #[test]
-    fn there_are_never_more_files_than_may_be() {
+    fn number_of_files_stays_within_the_limit() {
         assert_eq!(LIMITS.surplus(&[100; 4], 50, false), 0);
         assert_eq!(LIMITS.surplus(&[100; 4], 100, true), 1);
         assert_eq!(LIMITS.surplus(&[10; 9], 0, false), 5);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_grew_too_large_cost_the_oldest() {
+    fn oversized_files_remove_the_oldest() {
         assert_eq!(LIMITS.surplus(&[150, 150, 150], 50, false), 0);
         assert_eq!(LIMITS.surplus(&[150, 150, 150], 51, false), 1);
         assert_eq!(LIMITS.surplus(&[600, 1, 1], 1, false), 1);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_seen_to_when_its_file_or_all_of_it_is_full() {
+    fn log_needs_attention_when_a_file_or_the_total_is_full() {
         assert_eq!(LIMITS.threshold(0), 100);
         assert_eq!(LIMITS.threshold(400), 100);
         assert_eq!(LIMITS.threshold(450), 51);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_look_comes_before_the_limit_can_be_broken() {
+    fn next_check_comes_before_the_limit_is_exceeded() {
         let limits = LogLimits { file_bytes: 10 << 20, ..LIMITS };
         for size in [0, 1 << 20, 9 << 20, (10 << 20) - 1] {
             let wait = limits.next_look(size, 10 << 20);

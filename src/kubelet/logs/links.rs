@@ -1,11 +1,11 @@
-//! `/var/log/containers`: a link to each container's log, under the name that log collectors read.
+//! `/var/log/containers`: a symlink to each container's log, under the name that log collectors parse.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// The link's name: `<pod>_<namespace>_<container>-<id>.log`, cut as the upstream kubelet cuts it (`logSymlink`).
+/// The symlink's name, `<pod>_<namespace>_<container>-<id>.log`, truncated like upstream (`logSymlink`).
 pub(crate) fn link_name(namespace: &str, pod: &str, container: &str, id: &str) -> String {
     let mut name = format!("{pod}_{namespace}_{container}-{id}").replace(['/', '\0'], "~");
     let end = (0..=LONGEST - SUFFIX.len()).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
@@ -13,7 +13,7 @@ pub(crate) fn link_name(namespace: &str, pod: &str, container: &str, id: &str) -
     name + SUFFIX
 }
 
-/// Makes the link where it is not there yet.
+/// Creates the symlink if it does not exist.
 pub(super) fn link(link: &Path, log: &Path) -> io::Result<()> {
     match fs::read_link(link) {
         Ok(there) if there == log => return Ok(()),
@@ -29,8 +29,8 @@ pub(super) fn link(link: &Path, log: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the links in `folder` that lead to a log of which nothing is left. While a log is rotated its current file
-/// may be away for a moment; the full ones are there then.
+/// Removes the symlinks in `folder` whose log has no files left. During a rotation the current file may be missing
+/// for a moment, but rotated ones exist.
 pub(crate) fn remove_dead_links(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -40,7 +40,7 @@ pub(crate) fn remove_dead_links(folder: &Path) {
         let Ok(target) = fs::read_link(&path) else { continue };
         let is_there = super::files::list(&target).is_ok_and(|files| !files.is_empty());
         if !is_there {
-            // What cannot go now goes with the next one.
+            // Retried at the next call.
             let _ = fs::remove_file(&path);
         }
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_has_the_name_that_collectors_read_and_no_longer_one() {
+    fn link_name_is_upstreams_and_fits_the_file_system() {
         assert_eq!(link_name("default", "web-n", "main", "abc"), "web-n_default_main-abc.log");
         let name = link_name("n", &"é".repeat(200), "c", "i");
         assert!(name.len() <= 255 && name.ends_with(".log"), "{name}");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_link_goes_and_one_whose_log_is_being_rotated_stays() {
+    fn dead_link_is_removed_and_one_under_rotation_stays() {
         let dir = std::env::temp_dir().join(format!("coracle-links-{}", std::process::id()));
         let (logs, links) = (dir.join("logs"), dir.join("links"));
         fs::create_dir_all(&logs).unwrap();

@@ -1,13 +1,13 @@
 //! Keeps the logs of all containers within their limits.
 //!
 //! ```text
-//!            written (told once)            the time is over
-//!   resting ---------------------> waiting ------------------> looked at --+-> resting, with the kernel to tell
-//!                                                                          +-> seen to: room made, file renamed
+//!            written (one inotify event)          due
+//!   resting -----------------------------> waiting ----> checked --+-> resting, with a new inotify watch
+//!                                                                  +-> rotation
 //! ```
 //!
-//! A log that nobody writes to costs nothing. One that is written to is looked at before it can have grown beyond its
-//! limit, however fast it grows.
+//! An idle log costs nothing. A log that is written to is checked again before it can exceed its limit, however fast
+//! it grows.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -27,22 +27,22 @@ use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 
-/// The log of one container, and where the link to it belongs.
+/// A container's log and its symlink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeptLog {
     pub(crate) container_id: String,
     pub(crate) log: PathBuf,
     pub(crate) link: PathBuf,
-    /// The log of one that has ended does not grow any more.
+    /// False for an exited container, whose log no longer grows.
     pub(crate) runs: bool,
 }
 
-/// The logs of this node. It ends when it is dropped.
+/// Rotates logs until it is dropped.
 pub(crate) struct LogManager {
-    /// What the task has yet to take in: of each pod the newest.
+    /// Changes that the task has not taken yet; the newest of each pod.
     changes: Rc<RefCell<Changes>>,
     changed: Sender<()>,
-    /// What the task has been told, so that it is told news only.
+    /// What was passed to the task, so that only changes are passed.
     known: RefCell<Changes>,
     _task: rt::Task<()>,
 }
@@ -57,7 +57,7 @@ impl LogManager {
         Self { changes, changed, known: RefCell::default(), _task: task }
     }
 
-    /// The pod has these logs, and no others.
+    /// Replaces the pod's logs.
     pub(crate) fn keep(&self, pod: &PodUid, logs: Vec<KeptLog>) {
         let mut known = self.known.borrow_mut();
         if known.get(pod).map_or(logs.is_empty(), |known| *known == logs) {
@@ -69,7 +69,7 @@ impl LogManager {
             known.insert(pod.clone(), logs.clone());
         }
         self.changes.borrow_mut().insert(pod.clone(), logs);
-        // When it is full, the task has yet to look.
+        // A full channel means that the task has yet to look.
         let _ = self.changed.try_send(());
     }
 }
@@ -77,7 +77,7 @@ impl LogManager {
 struct Keeper {
     cri: RuntimeService,
     limits: LogLimits,
-    /// `None`: the kernel does not tell; logs are looked at by the clock.
+    /// `None`: inotify is not available and logs are polled.
     watch: Option<Watch>,
     /// By container id.
     logs: SortedMap<String, Entry>,
@@ -92,10 +92,10 @@ struct Entry {
     standing: Standing,
     looked: Instant,
     next: Option<Instant>,
-    /// Its file has been there.
+    /// The file has existed before.
     seen: bool,
     seeing_to: Option<rt::Task<()>>,
-    /// A failure is told once.
+    /// A failure has been logged.
     failing: bool,
 }
 
@@ -109,17 +109,17 @@ enum Woken {
     Over,
 }
 
-/// After a failure.
+/// Delay after a failure.
 const RETRY: Duration = Duration::from_secs(1);
-/// For a log that its runtime does not write.
+/// Delay for a log that the runtime does not write.
 const AWAY: Duration = Duration::from_secs(60);
-/// What the workers have done and is not taken in yet; they wait when it is full.
+/// Capacity of the workers' results; workers wait when it is full.
 const DONE: usize = 16;
 
 impl Keeper {
     fn new(cri: RuntimeService, limits: LogLimits) -> Self {
         let watch = Watch::new().inspect_err(|error| {
-            log!(warn, "logs are looked at by the clock", error = ErrorChain(error));
+            log!(warn, "failed to watch logs, polling instead", error = ErrorChain(error));
         });
         let workers = usize::try_from(limits.workers.max(1)).unwrap_or(1);
         Self {
@@ -145,7 +145,7 @@ impl Keeper {
                 Woken::Told(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
                 Woken::Told(Ok(None)) => self.look_at_all(),
                 Woken::Told(Err(error)) => {
-                    log!(warn, "logs are looked at by the clock", error = ErrorChain(&error));
+                    log!(warn, "failed to watch logs, polling instead", error = ErrorChain(&error));
                     self.watch = None;
                     self.look_at_all();
                 }
@@ -199,7 +199,7 @@ impl Keeper {
         rt::blocking(move || {
             for kept in logs.iter().filter(|kept| kept.log.exists()) {
                 if let Err(error) = link(&kept.link, &kept.log) {
-                    log!(debug, "log not linked", link = kept.link.display(), error = ErrorChain(&error));
+                    log!(debug, "failed to link log", link = kept.link.display(), error = ErrorChain(&error));
                 }
             }
         })
@@ -226,10 +226,10 @@ impl Keeper {
             }
             entry.next = None;
             if entry.seeing_to.is_some() {
-                // When it is done it is looked at anyhow.
+                // It is checked when the worker is done.
                 continue;
             }
-            // From here on every write is told: none is missed between this look and the next.
+            // Watch before reading the size, so that no write in between is missed.
             let told = self.watch.as_ref().and_then(|watch| watch.next_write(&entry.log).ok());
             let size = std::fs::symlink_metadata(&*entry.log).ok().map(|found| found.len());
             entry.looked = now;
@@ -249,7 +249,7 @@ impl Keeper {
                         let turn = workers.acquire().await;
                         let standing = see_to(&cri, &id, &log, limits, seen).await;
                         drop(turn);
-                        // The keeper outlives its tasks.
+                        // The receiver outlives the tasks.
                         let _ = done.send((id, standing)).await;
                     }));
                 }
@@ -272,7 +272,7 @@ impl Keeper {
             }
             Err(error) => {
                 if !entry.failing {
-                    log!(warn, "log not rotated", log = entry.log.display(), error = ErrorChain(&error));
+                    log!(warn, "failed to rotate log", log = entry.log.display(), error = ErrorChain(&error));
                 }
                 entry.failing = true;
                 entry.next = Some(now + RETRY);

@@ -1,7 +1,7 @@
-//! The logs of containers: kept within their limits, linked where tools look, and read.
+//! Container logs: rotation, symlinks and reading.
 //!
-//! A runtime writes `<restart>.log`. [`LogManager`] renames it when it is full, to `<restart>.log.<stamp>`, and has the
-//! runtime open a new one. [`LogReader`] gives all of it as one text.
+//! The runtime writes `<restart>.log`. [`LogManager`] renames a full log to `<restart>.log.<stamp>` and makes the
+//! runtime open a new one. [`LogReader`] reads all files of a log as one text.
 
 mod decode;
 mod files;

@@ -1,4 +1,4 @@
-//! Reads a log as one text, over all its files, and goes on with what comes.
+//! Reads a log across all its files, and follows it.
 
 use std::fs::File;
 use std::io;
@@ -17,54 +17,51 @@ use super::tail::start_of_tail;
 use super::watch::Watch;
 use crate::platform::rt;
 
-/// What is wanted of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogRequest {
-    /// Go on with what comes, until the container has ended.
+    /// Continue until the container has exited.
     pub(crate) follow: bool,
-    /// Only so many of the last lines.
+    /// Start at the last `tail` lines.
     pub(crate) tail: Option<u64>,
-    /// Only what was written from then on.
+    /// Skip lines from before this time.
     pub(crate) since: Option<Timestamp>,
-    /// With the moment before each line.
+    /// Prefix lines with their time.
     pub(crate) timestamps: bool,
     pub(crate) limit_bytes: Option<u64>,
 }
 
-/// A log that is being read.
 pub(crate) struct LogReader {
     log: PathBuf,
     request: LogRequest,
     decoder: Decoder,
     at: Option<Position>,
-    /// What is read into, as long as there is always more.
+    /// Read buffer; freed while waiting for more.
     buffer: Vec<u8>,
-    /// Without following, what is written after the beginning is not read: the last file, and its size then.
+    /// Without `follow`: the inode and size of the last file when the log was opened, where reading stops.
     end: Option<(u64, u64)>,
     watch: Option<Watch>,
 }
 
-/// How far it has been read.
 #[derive(Clone, Debug)]
 struct Position {
     file: Arc<File>,
     inode: u64,
-    /// None for the file that was the current one when it was opened.
+    /// `None` for the file that was the current one when it was opened.
     stamp: Option<String>,
     offset: u64,
 }
 
-/// What is read at once.
+/// Read size in bytes.
 const CHUNK: usize = 64 << 10;
-/// How often is looked where the kernel cannot tell of writes.
+/// Polling interval where inotify is not available.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a file is looked for that is not in the list and not gone.
+/// How often the directory is listed to find a file that exists but is missing from the list.
 const LOOKS: usize = 8;
 
 impl LogReader {
-    /// The log that is at `log`. It fails when there is nothing of it.
+    /// Opens the log at `log`. Fails if it has no files.
     pub(crate) async fn open(log: PathBuf, request: LogRequest) -> io::Result<Self> {
-        // Before the files are looked at: nothing that happens from here on is missed.
+        // Watch before listing the files, so that no change is missed.
         let watch = match log.parent() {
             Some(folder) if request.follow => Some(Watch::new()?).filter(|watch| watch.folder(folder).is_ok()),
             _ => None,
@@ -83,20 +80,20 @@ impl LogReader {
         })
     }
 
-    /// The next part of the text; `None` at its end. `ended` is closed when nothing more will be written.
+    /// The next part of the text; `None` at the end. `ended` is closed when nothing more will be written.
     pub(crate) async fn next(&mut self, ended: &Receiver<()>) -> io::Result<Option<Vec<u8>>> {
         loop {
             if self.decoder.is_full() {
                 return Ok(None);
             }
-            // Asked before: what was written until then is read.
+            // Checked before reading, so that everything written until then is read.
             let over = !self.request.follow || ended.is_closed();
             let read = self.read().await?;
             let bytes = self.buffer.get(..read).unwrap_or_default();
             let mut text = Vec::with_capacity(read);
             self.decoder.take(bytes, &mut text);
             if read < CHUNK {
-                // Who waits keeps no room.
+                // Frees the buffer while waiting.
                 self.buffer = Vec::new();
             }
             if read > 0 {
@@ -115,7 +112,7 @@ impl LogReader {
         }
     }
 
-    /// Reads the next bytes of the file into the buffer; how many they are, none where it ends at present.
+    /// Reads into the buffer; returns 0 at the current end of the file.
     async fn read(&mut self) -> io::Result<usize> {
         let Some(at) = &mut self.at else { return Ok(0) };
         let most = match self.end {
@@ -141,7 +138,7 @@ impl LogReader {
         self.end.is_some_and(|(inode, _)| place == Some(inode))
     }
 
-    /// Goes to the file after this one, if there is one.
+    /// Moves to the next file, if there is one.
     async fn next_file(&mut self) -> io::Result<bool> {
         let (log, at) = (self.log.clone(), self.at.clone());
         match rt::blocking(move || after(&log, at.as_ref())).await? {
@@ -153,7 +150,7 @@ impl LogReader {
         }
     }
 
-    /// Until something is written, a file comes or goes, or nothing more will come.
+    /// Waits until something is written, a file appears or disappears, or `ended` is closed.
     async fn wait(&self, ended: &Receiver<()>) -> io::Result<()> {
         let told = async {
             match &self.watch {
@@ -165,7 +162,7 @@ impl LogReader {
             }
         };
         let over = async {
-            // Nothing is ever sent: it is closed.
+            // Nothing is ever sent; the channel is closed.
             let _ = ended.recv().await;
             Ok(())
         };
@@ -173,14 +170,14 @@ impl LogReader {
     }
 }
 
-/// The files that can be read, oldest first.
+/// The uncompressed files, oldest first.
 fn readable(log: &Path) -> io::Result<Vec<LogFile>> {
     let mut files = files::list(log)?;
     files.retain(|file| !file.stamp.as_deref().is_some_and(is_compressed));
     Ok(files)
 }
 
-/// Where to begin, and the inode and size of the last file.
+/// The start position, and the inode and size of the last file.
 fn begin(log: &Path, request: &LogRequest) -> io::Result<(Position, Option<(u64, u64)>)> {
     let mut files = readable(log)?;
     let end = files.last().map(|file| (file.inode, file.size));
@@ -201,18 +198,18 @@ fn begin(log: &Path, request: &LogRequest) -> io::Result<(Position, Option<(u64,
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// `None`: it has gone meanwhile.
+/// `None`: the file is gone.
 fn open(log: &LogFile, offset: u64) -> io::Result<Option<Position>> {
     let file = match File::open(&log.path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    // It may be another one by now.
+    // The path may have another file by now.
     let inode = file.metadata()?.ino();
     Ok(Some(Position { file: Arc::new(file), inode, stamp: log.stamp.clone(), offset }))
 }
 
-/// The file after the one at this position.
+/// The file after this position.
 fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
     let look = || -> io::Result<(Vec<LogFile>, Option<usize>)> {
         let files = readable(log)?;
@@ -220,8 +217,8 @@ fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
         Ok((files, place))
     };
     let (mut files, mut place) = look()?;
-    // A list that is read while a file gets another name may lack it. What has a name is not gone, and is looked for again:
-    // else all that was told would be told once more.
+    // A directory listing during a rename may miss a file. If the current file still has a name but is not listed,
+    // list again: otherwise the whole log would be read once more.
     for _ in 0..LOOKS {
         let has_a_name = || at.is_some_and(|at| at.file.metadata().is_ok_and(|now| now.nlink() > 0));
         if place.is_some() || !has_a_name() {
@@ -230,7 +227,7 @@ fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
         (files, place) = look()?;
     }
     let is_later = |file: &&LogFile| match (at, place) {
-        // The oldest go first: where it is gone itself, what is there came after it.
+        // Files are removed oldest first. If the current one is gone, those left are newer.
         (Some(at), None) => at.stamp.is_none() || file.stamp.is_none() || file.stamp > at.stamp,
         _ => true,
     };

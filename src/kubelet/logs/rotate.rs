@@ -1,4 +1,4 @@
-//! Seeing to one log: the oldest files go, the full one gets its name, the runtime opens a new one.
+//! Rotates one log: removes the oldest files, renames the full one, makes the runtime reopen.
 
 use std::fs;
 use std::io;
@@ -13,20 +13,20 @@ use crate::platform::cri::{self, RuntimeService};
 use crate::platform::host::clock;
 use crate::platform::rt;
 
-/// How a log stands.
+/// Sizes of a log's files, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) size: u64,
-    /// Of the full files.
+    /// Total of the rotated files.
     pub(super) full: u64,
-    /// There is no file that is written to.
+    /// There is no current file.
     pub(super) away: bool,
 }
 
-/// A runtime that hangs must not hold up other logs for long.
+/// Deadline for the runtime to reopen, so that a hanging runtime does not block other logs for long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sees to the log of a container that runs. With `seen` its file has been there before.
+/// Brings the log of a running container within its limits. `seen`: its file has existed before.
 pub(super) async fn see_to(
     cri: &RuntimeService,
     id: &str,
@@ -37,16 +37,17 @@ pub(super) async fn see_to(
     let path = log.to_owned();
     match rt::blocking(move || make_room(&path, limits)).await.map_err(RotateError::Files)? {
         Found::Fits(standing) => Ok(standing),
-        // The runtime keeps its logs elsewhere, or has not begun yet.
+        // The runtime keeps its logs elsewhere or has not started writing.
         Found::Away { full: 0 } if !seen => Ok(Standing { size: 0, full: 0, away: true }),
         Found::Away { full } => {
-            // It was removed, or an earlier try was cut short: the runtime still writes to what has been renamed.
+            // The file was removed, or an earlier rotation was interrupted: the runtime still writes to the renamed
+            // file.
             reopen(cri, id).await?;
             Ok(Standing { size: 0, full, away: true })
         }
         Found::Renamed { to } => match reopen(cri, id).await {
             Ok(()) => {
-                // Until then the runtime has gone on writing to what is full now.
+                // The runtime wrote to the renamed file until it reopened.
                 let log = log.to_owned();
                 rt::blocking(move || count(&log)).await.map_err(RotateError::Files)
             }
@@ -68,7 +69,7 @@ async fn reopen(cri: &RuntimeService, id: &str) -> Result<(), RotateError> {
 
 enum Found {
     Fits(Standing),
-    /// The current file is not there.
+    /// The current file does not exist.
     Away {
         full: u64,
     },
@@ -77,7 +78,7 @@ enum Found {
     },
 }
 
-/// Removes what is too much, and renames the current file if it is full.
+/// Removes surplus files, and renames the current file if it is full.
 fn make_room(log: &Path, limits: LogLimits) -> io::Result<Found> {
     let mut files = files::list(log)?;
     let current = if files.last().is_some_and(|file| file.stamp.is_none()) { files.pop() } else { None };
@@ -88,7 +89,7 @@ fn make_room(log: &Path, limits: LogLimits) -> io::Result<Found> {
     let last = files.last().and_then(|file| file.stamp.clone());
     let mut failed = None;
     for file in files.drain(..surplus.min(files.len())) {
-        // One that cannot go does not keep the log from being rotated.
+        // A file that cannot be removed does not prevent the rotation.
         failed = fs::remove_file(&file.path).err().or(failed);
     }
     let full = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
@@ -106,7 +107,7 @@ fn make_room(log: &Path, limits: LogLimits) -> io::Result<Found> {
     Ok(Found::Renamed { to })
 }
 
-/// How the log stands, as it is. A current file that is not there yet is an empty one.
+/// The current sizes. A missing current file counts as empty.
 fn count(log: &Path) -> io::Result<Standing> {
     let mut standing = Standing { size: 0, full: 0, away: false };
     for file in files::list(log)? {
@@ -116,19 +117,18 @@ fn count(log: &Path) -> io::Result<Standing> {
     Ok(standing)
 }
 
-/// The runtime goes on writing to the renamed file: it gets its name back, if the runtime has not made a new one after
+/// The runtime still writes to the renamed file: restores its name, unless the runtime has created a new file after
 /// all.
 fn put_back(renamed: &Path, log: &Path) -> io::Result<()> {
     match fs::hard_link(renamed, log) {
         Ok(()) => fs::remove_file(renamed),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Not every file system has links.
+        // Not every file system supports hard links.
         Err(_) if !log.exists() => fs::rename(renamed, log),
         Err(_) => Ok(()),
     }
 }
 
-/// Why a log is as it was.
 #[derive(Debug)]
 pub(super) enum RotateError {
     Files(io::Error),
@@ -139,9 +139,9 @@ pub(super) enum RotateError {
 impl fmt::Display for RotateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Files(_) => "make room",
-            Self::Runtime(_) => "have the runtime open a new file",
-            Self::Late => "the runtime has not opened a new file in time",
+            Self::Files(_) => "remove or rename log files",
+            Self::Runtime(_) => "reopen the log in the runtime",
+            Self::Late => "the runtime did not reopen the log in time",
         })
     }
 }
@@ -187,7 +187,7 @@ mod tests {
     const LIMITS: LogLimits = LogLimits { file_bytes: 10, files: 3, workers: 1, interval: Duration::from_secs(10) };
 
     #[test]
-    fn a_full_log_is_renamed_and_the_oldest_goes() {
+    fn full_log_is_renamed_and_the_oldest_file_removed() {
         let dir = TempDir::new("full");
         let log = dir.0.join("0.log");
         for name in ["0.log.20990102-030405", "0.log.20260102-030405", "0.log", "1.log", "note"] {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_full_stays_and_loses_only_what_is_too_much() {
+    fn log_below_its_limit_loses_only_surplus_files() {
         let dir = TempDir::new("fits");
         let log = dir.0.join("0.log");
         fs::write(&log, "x").unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runtime_did_not_reopen_gets_its_name_back_but_never_over_a_new_file() {
+    fn log_not_reopened_gets_its_name_back_without_overwriting() {
         let dir = TempDir::new("back");
         let (log, renamed) = (dir.0.join("0.log"), dir.0.join("0.log.20260102-030405"));
         fs::write(&renamed, "old").unwrap();

@@ -1,13 +1,13 @@
-//! The names of logs that are full: `0.log.20260102-030405`, as the upstream kubelet has them. Pure.
+//! Names of rotated logs, `0.log.20260102-030405`, as the upstream kubelet has them. Pure.
 //!
-//! The stamp is that of the clock only as long as the clock goes forward. What orders the files is that each stamp is
-//! later than all before it: a second later than the last one, where the clock has been set back.
+//! Stamps are strictly increasing, which orders the files. A stamp is the current time only while the clock moves
+//! forward; after the clock was set back, it is one second after the last stamp.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// The stamp in a file's name, if it is what rotation made of `log` (`0.log`).
+/// The stamp in a file's name, if it is a rotated file of `log` (`0.log`).
 pub(super) fn stamp_in<'a>(name: &'a str, log: &str) -> Option<&'a str> {
     let stamp = name.strip_prefix(log)?.strip_prefix('.')?;
     moment(stamp.strip_suffix(COMPRESSED).unwrap_or(stamp)).map(|_| stamp)
@@ -18,7 +18,7 @@ pub(super) fn is_compressed(stamp: &str) -> bool {
     stamp.ends_with(COMPRESSED)
 }
 
-/// The stamp after `last`, at this moment.
+/// The stamp of a rotation at `now`, later than `last`.
 pub(super) fn next_stamp(now: Timestamp, last: Option<&str>) -> String {
     let last = last.and_then(|last| moment(last.strip_suffix(COMPRESSED).unwrap_or(last)));
     let next = last.map(|last| Timestamp::from_second(last.as_second().saturating_add(1)).unwrap_or(last));
@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_the_moment_of_the_rotation() {
+    fn stamp_is_the_rotation_time() {
         assert_eq!(next_stamp(at(1_767_323_045), None), "20260102-030405");
         assert_eq!(next_stamp(at(1_767_323_045), Some("20260102-030403")), "20260102-030405");
     }
 
     #[test]
-    fn a_clock_that_stands_or_goes_back_changes_no_order() {
+    fn stamps_increase_when_the_clock_stops_or_goes_back() {
         assert_eq!(next_stamp(at(1_767_323_045), Some("20260102-030405")), "20260102-030406");
         assert_eq!(next_stamp(at(0), Some("20991231-235959.gz")), "21000101-000000");
         assert_eq!(next_stamp(Timestamp::MIN, None).len(), 15);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_rotation_made_of_this_log_has_a_stamp() {
+    fn only_rotated_files_of_this_log_have_a_stamp() {
         assert_eq!(stamp_in("0.log.20260102-030405", "0.log"), Some("20260102-030405"));
         assert_eq!(stamp_in("0.log.20260102-030405.gz", "0.log"), Some("20260102-030405.gz"));
         for other in [

@@ -1,4 +1,4 @@
-//! Where the last lines of a log begin: found from its end, block by block.
+//! Finds the start of a log's last lines, reading blocks from its end.
 
 use std::fs::File;
 use std::io;
@@ -7,24 +7,23 @@ use std::os::unix::fs::FileExt;
 use super::decode::{Found, Head, LONGEST_HEAD};
 use super::files::LogFile;
 
-/// What is read at once.
+/// Block size in bytes.
 const BLOCK: u64 = 64 << 10;
 
-/// The file, by its place in `files`, and the offset in it, at which the last `lines` lines begin. A line that was
-/// written in parts is one.
+/// The index in `files` and the offset where the last `lines` lines begin. Partial lines count as one line.
 pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize, u64)> {
     let mut tail = Tail { wanted: lines, found: 0, open_end: true };
     let mut start = (files.len().saturating_sub(1), files.last().map_or(0, |file| file.size));
     for (place, log) in files.iter().enumerate().rev() {
         let file = match File::open(&log.path) {
-            // It has gone meanwhile, and everything before it.
+            // Removed meanwhile, and everything older with it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(start),
             file => file?,
         };
         let mut end = log.size;
         while end > 0 {
             let begin = end.saturating_sub(BLOCK);
-            // A head may begin in this block and end in the next one.
+            // A head may start in this block and end in the next.
             let most = end.saturating_sub(begin).saturating_add(u64::try_from(LONGEST_HEAD).unwrap_or(0));
             let block = read(&file, begin, most.min(log.size.saturating_sub(begin)))?;
             for at in line_starts(&block, begin, end) {
@@ -54,7 +53,7 @@ fn read(file: &File, at: u64, most: u64) -> io::Result<Vec<u8>> {
     Ok(block)
 }
 
-/// The offsets in `begin..end` at which lines start, the last one first. A line's end at the very end starts none.
+/// The offsets in `begin..end` where lines start, last first. A line break at the very end starts none.
 fn line_starts(block: &[u8], begin: u64, end: u64) -> Vec<u64> {
     let newlines = block.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     let starts = newlines.filter_map(|(place, _)| begin.checked_add(u64::try_from(place).ok()? + 1));
@@ -67,19 +66,19 @@ fn line_starts(block: &[u8], begin: u64, end: u64) -> Vec<u64> {
     starts
 }
 
-/// Counts lines from the last one on.
+/// Counts lines backwards.
 struct Tail {
     wanted: u64,
     found: u64,
-    /// Nothing but parts has come so far: the last line has no end yet.
+    /// Only partial lines so far: the last line has no end yet.
     open_end: bool,
 }
 
 impl Tail {
-    /// Whether all wanted lines begin behind this one; else it is one of them.
+    /// True if all wanted lines start after `line`; otherwise `line` is one of them.
     fn is_complete_before(&mut self, line: &[u8]) -> bool {
         let Found::Head { head, .. } = Head::of(line) else { return self.wanted == 0 };
-        // A whole line, or the last part of one, ends what comes before the lines found so far.
+        // A full line, or the last part of one, ends what precedes the lines found so far.
         if !head.partial || std::mem::take(&mut self.open_end) {
             self.open_end = false;
             if self.found == self.wanted {
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_found_across_blocks_and_files() {
+    fn last_lines_are_found_across_blocks_and_files() {
         let lines: Vec<String> = (0..9000).map(|number| line("F", &number.to_string())).collect();
         let logs =
             Logs::new("lines", &[("0.log.20260102-030405", lines[..5000].concat()), ("0.log", lines[5000..].concat())]);
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_in_parts_is_one_also_over_the_edge_of_files_and_without_its_end() {
+    fn partial_lines_count_as_one_across_files_and_at_the_end() {
         let whole = [line("F", "a"), line("P", "b1")];
         let long = line("P", &"b".repeat(200_000));
         let last = [long, line("F", "b3"), line("F", "c"), line("P", "d1"), line("P", "d2")];
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_log_has_no_last_line() {
+    fn empty_log_has_no_last_line() {
         let logs = Logs::new("empty", &[("0.log", String::new())]);
         assert_eq!(logs.tail(3), "");
         assert_eq!(start_of_tail(&[], 3).unwrap(), (0, 0));

@@ -1,5 +1,4 @@
-//! Asks the kernel to tell when a log is written to: once, so that a log that is written all the time costs no more than
-//! one that is written now and then.
+//! One-shot inotify watches on logs: a log that is written constantly costs no more than one written now and then.
 
 use std::io;
 use std::path::Path;
@@ -17,13 +16,13 @@ impl Watch {
         Ok(Self(rt::Async::new(inotify)?))
     }
 
-    /// Tells of the next write to the file, and then no more.
+    /// Watches for the next write to the file, once.
     pub(super) fn next_write(&self, file: &Path) -> io::Result<WatchDescriptor> {
         let once = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
         Ok(self.0.get_ref().add_watch(file, once)?)
     }
 
-    /// Tells of everything that happens to the files in a folder.
+    /// Watches everything that happens to the files in a folder.
     pub(super) fn folder(&self, folder: &Path) -> io::Result<WatchDescriptor> {
         let all = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_CREATE
@@ -34,7 +33,7 @@ impl Watch {
         Ok(self.0.get_ref().add_watch(folder, all)?)
     }
 
-    /// What was told since; `None` when something was lost, so that everything has to be looked at.
+    /// The events since the last call; `None` if events were lost and everything has to be checked.
     pub(super) async fn told(&self) -> io::Result<Option<Vec<WatchDescriptor>>> {
         self.0.readable().await?;
         let mut told = Vec::new();
@@ -57,5 +56,5 @@ impl Watch {
     }
 }
 
-/// Writers that never rest must not keep the reader from its work.
+/// Limit per call, so that constant writers do not starve the reader.
 const MOST: usize = 4096;

@@ -1,30 +1,30 @@
-//! The lease by which a cluster knows that the node is there. Pure: the moment is an argument.
+//! State machine of the node lease. Pure: time is an argument.
 //!
 //! ```text
-//!   Unseen --there--> Unclaimed --claimed--> Held
+//!   Unseen --found--> Unclaimed --claimed--> Held
 //!     |                  ^  ^                 |
-//!     '-not there--> Missing '---refused------'
+//!     '-not found-> Missing '---refused-------'
 //! ```
 //!
-//! It is written every ten seconds for as long as the node lives, and is nearly all that a node at rest has to send. So a
-//! renewal says the new moment and nothing else, of the answer only the metadata is wanted, and the claim before it
-//! has taken the record of who wrote which field out of the object (`managedFields`), which is larger than all the rest.
+//! The lease is renewed every ten seconds and is nearly all the traffic of an idle node, so a renewal is small: a
+//! patch of `renewTime` alone, with only metadata in the response. The claim before it empties `managedFields`, which
+//! would be larger than the rest of the object.
 
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// What is known of the lease, and what is next for it.
 #[derive(Debug)]
 pub(crate) struct Lease {
     node: String,
     duration: Duration,
     state: State,
-    /// The uid of the node that owns it, as it was last written.
+    /// The owner's uid as last written.
     owner: String,
-    /// What was last written or found, and when that was. The clock may have been set back since then, or not yet been
-    /// set in this boot: who watches leases takes one whose moment does not grow for one that nobody renews.
+    /// The last renew time and when it was written or read. The clock may have been set back since, or not been set
+    /// in this boot; the node lifecycle controller takes a lease whose renew time does not advance for one that is
+    /// not renewed.
     last: Option<(Timestamp, Instant)>,
 }
 
@@ -36,31 +36,30 @@ enum State {
     Held,
 }
 
-/// A request that keeps the lease.
+/// The next request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseStep {
     Look,
     Create(Value),
-    /// A merge patch of everything that the node wants of it.
+    /// A merge patch of all the fields that the node owns.
     Claim(Value),
-    /// A merge patch of the moment alone.
+    /// A merge patch of `renewTime` alone.
     Renew(Value),
-    /// Nobody owns a lease of a node that is not registered.
+    /// Wait: without a registered node the lease would have no owner.
     AwaitNode,
 }
 
-/// What came of the last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseOutcome {
     Done,
-    /// It was there, last renewed then.
+    /// The lease exists and was last renewed at this time.
     Found(Option<Timestamp>),
     NotFound,
-    /// It is there although it was not before.
+    /// Creation failed because the lease exists.
     Exists,
-    /// The server has another opinion; the next step may be another.
+    /// The server rejected the request.
     Refused,
-    /// Nobody has answered.
+    /// No response, or a retryable error.
     Unreached,
 }
 
@@ -71,7 +70,7 @@ impl Lease {
         Self { node: node.to_owned(), duration, state: State::Unseen, owner: String::new(), last: None }
     }
 
-    /// What to ask; `uid` is that of the registered node, or empty.
+    /// The next request. `uid` is the uid of the registered node, or empty.
     pub(crate) fn next(&self, uid: &str, now: Timestamp, moment: Instant) -> LeaseStep {
         let time = format!("{:.6}", self.renew_time(now, moment));
         let spec = json!({
@@ -89,7 +88,7 @@ impl Lease {
                 LeaseStep::Renew(json!({ "spec": { "renewTime": time } }))
             }
             State::Unclaimed | State::Held => {
-                // One empty entry stands for none, and for none to come.
+                // An entry with no fields clears `managedFields` and stops the server from tracking them.
                 let mut metadata = json!({ "managedFields": [{}] });
                 if let (Value::Object(metadata), false) = (&mut metadata, uid.is_empty()) {
                     metadata.insert("ownerReferences".to_owned(), self.owners(uid));
@@ -103,7 +102,7 @@ impl Lease {
         json!([{ "apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid }])
     }
 
-    /// The clock, or the last moment and what has gone by since then, whichever is later.
+    /// The clock, or the last renew time plus the time elapsed since, whichever is later.
     fn renew_time(&self, now: Timestamp, moment: Instant) -> Timestamp {
         let grown = self.last.map(|(last, then)| {
             let passed = moment.saturating_duration_since(then).max(LEAST);
@@ -113,7 +112,7 @@ impl Lease {
         grown.map_or(now, |grown| grown.max(now))
     }
 
-    /// Takes in what came of a step that was made out of `next` with these arguments.
+    /// Applies the outcome of a step that `next` returned for the same arguments.
     pub(crate) fn done(&mut self, step: &LeaseStep, outcome: LeaseOutcome, uid: &str, now: Timestamp, moment: Instant) {
         match outcome {
             LeaseOutcome::Done => {
@@ -134,13 +133,13 @@ impl Lease {
         }
     }
 
-    /// From one renewal to the next, before any jitter (`nodeLeaseRenewIntervalFraction`).
+    /// The renew interval without jitter (`nodeLeaseRenewIntervalFraction`).
     pub(crate) fn interval(&self) -> Duration {
         self.duration / 4
     }
 }
 
-/// Two renewals never have the same moment.
+/// Minimum difference between two renew times.
 const LEAST: Duration = Duration::from_micros(1);
 
 #[cfg(test)]
@@ -157,7 +156,7 @@ mod tests {
         Lease::new("node1", Duration::from_secs(40))
     }
 
-    /// Goes through the steps that these outcomes bring about; gives what was sent.
+    /// Runs the steps that these outcomes lead to; returns what was sent.
     fn steps(lease: &mut Lease, uid: &str, outcomes: &[LeaseOutcome]) -> Vec<LeaseStep> {
         let moment = Instant::now();
         let step = |(second, outcome): (usize, &LeaseOutcome)| {
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorded_lease_is_made_again() {
+    fn lease_matches_the_recorded_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/upstream-1.36/lease.json");
         let mut recorded: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         let uid = recorded["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap().to_owned();
@@ -189,7 +188,7 @@ mod tests {
         let mut lease = lease();
         lease.state = State::Missing;
         let LeaseStep::Create(made) = lease.next(&uid, now, Instant::now()) else { panic!("no lease") };
-        // The API server's own.
+        // Set by the API server.
         for field in ["creationTimestamp", "resourceVersion", "uid"] {
             recorded["metadata"].as_object_mut().unwrap().remove(field).unwrap();
         }
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_there_is_claimed_whole_and_then_renewed_with_fifty_bytes() {
+    fn existing_lease_is_claimed_and_then_renewed_with_fifty_bytes() {
         use LeaseOutcome::{Done, Found};
 
         let steps = steps(&mut lease(), "u", &[Found(None), Done, Done]);
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_not_there_is_made_once_the_node_is() {
+    fn missing_lease_is_created_once_the_node_exists() {
         use LeaseOutcome::{Done, Exists, Found, NotFound, Unreached};
 
         let mut lease = lease();
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_refuses_a_renewal_or_has_another_node_of_this_name_gets_the_whole_claim() {
+    fn refusal_or_a_new_node_uid_leads_to_a_claim() {
         use LeaseOutcome::{Done, Found, Refused};
 
         let mut lease = lease();
@@ -241,18 +240,18 @@ mod tests {
     }
 
     #[test]
-    fn the_moment_grows_whatever_the_clock_does() {
+    fn renew_time_advances_whatever_the_clock_does() {
         let mut lease = lease();
         let start = Instant::now();
         let look = LeaseStep::Look;
         lease.done(&look, LeaseOutcome::Found(Some(at(1000))), "u", at(5), start);
         let second = Duration::from_secs(1);
-        assert_eq!(lease.renew_time(at(6), start + second), at(1001), "this boot's clock was never set");
+        assert_eq!(lease.renew_time(at(6), start + second), at(1001), "the clock was not set in this boot");
         let renewal = lease.next("u", at(6), start + second);
         lease.done(&renewal, LeaseOutcome::Done, "u", at(6), start + second);
         assert_eq!(lease.renew_time(at(2000), start + second * 2), at(2000), "now it is");
         lease.done(&renewal, LeaseOutcome::Done, "u", at(2000), start + second * 2);
-        assert_eq!(lease.renew_time(at(1500), start + second * 3), at(2001), "it was set back");
+        assert_eq!(lease.renew_time(at(1500), start + second * 3), at(2001), "the clock was set back");
         assert!(lease.renew_time(at(1500), start + second * 2) > at(2000), "no time has passed");
         lease.last = Some((Timestamp::MAX, start));
         assert_eq!(lease.renew_time(at(0), start + second), Timestamp::MAX);

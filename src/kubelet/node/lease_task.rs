@@ -1,4 +1,4 @@
-//! Keeps the lease: the sign of life that a cluster goes by.
+//! Renews the node lease.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, jitter};
 
-/// Of an interval; a fleet that has started together does not stay together.
+/// A fraction of the interval: spreads nodes that started together.
 const JITTER: f64 = 0.04;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
@@ -36,22 +36,19 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
         }
         let outcome = match send(&client, &node, &step, lease.interval()).await {
             Ok((outcome, version)) => {
-                // Nothing is written as often: within an interval it is known that the store was restored.
+                // The lease is the node's most frequent write, so a restored etcd is noticed within one interval.
                 if history.breaks_at(version) {
-                    log!(
-                        warn,
-                        "the API server has gone back to another history of its objects, asking for all of them anew"
-                    );
+                    log!(warn, "API server was restored to an older state, relisting all objects");
                     client.begin_history();
                 }
                 if std::mem::take(&mut fails) {
-                    log!(info, "the node's lease is renewed again");
+                    log!(info, "node lease renewed again");
                 }
                 outcome
             }
             Err(error) => {
                 if !std::mem::replace(&mut fails, true) {
-                    log!(warn, "the node's lease is not renewed, trying again", error = ErrorChain(&error));
+                    log!(warn, "failed to renew node lease, retrying", error = ErrorChain(&error));
                 }
                 if error.is_retryable() { LeaseOutcome::Unreached } else { LeaseOutcome::Refused }
             }
@@ -62,19 +59,19 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
                 retry.reset();
                 lease.interval().saturating_sub(rt::elapsed(moment))
             }
-            // The namespace is missing, as in a cluster that has just been made.
+            // The namespace is missing, as in a new cluster.
             LeaseOutcome::NotFound if matches!(step, LeaseStep::Create(_)) => retry.next_wait(),
-            // The next step is known.
+            // The next step needs no wait.
             LeaseOutcome::Found(_) | LeaseOutcome::NotFound => continue,
             LeaseOutcome::Exists | LeaseOutcome::Refused | LeaseOutcome::Unreached => retry.next_wait(),
         };
-        // Who speaks rarely begins with a sign of life.
+        // After a pause in the traffic the lease is renewed first.
         let opened = client.gate().opened_since(openings, Rank::Lease);
         rt::either(rt::sleep(jitter(wait, JITTER, rt::random())), opened).await;
     }
 }
 
-/// What came of it, and the version of the lease that was answered; an error only where the outcome says nothing else.
+/// Sends the step. Returns the outcome and the lease's resource version; an error if no outcome describes the result.
 async fn send(
     client: &Client,
     node: &str,

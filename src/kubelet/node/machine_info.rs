@@ -1,18 +1,18 @@
-//! Which machine this is, and what runs on it: as cadvisor finds it for the upstream kubelet. Read once.
+//! Machine ids, firmware ids and the OS, with cadvisor's sources. Read once.
 
 use std::fs;
 use std::path::Path;
 
-/// What was found; empty where nothing was.
+/// Empty where nothing was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) machine_id: String,
-    /// Of the board's firmware, where it has one.
+    /// From the board's firmware, if it has one.
     pub(crate) system_uuid: String,
     pub(crate) boot_id: String,
     pub(crate) kernel_version: String,
     pub(crate) os_image: String,
-    /// In Go's words.
+    /// In Go's spelling.
     pub(crate) architecture: &'static str,
 }
 
@@ -49,14 +49,14 @@ const ARCHITECTURE: &str = if cfg!(target_arch = "x86_64") {
     "arm"
 };
 
-/// The text of a file without what surrounds it; properties of a device tree end in a zero.
+/// The trimmed text of a file; device tree properties end in a NUL.
 fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// `PRETTY_NAME` of os-release(5), which is written as a shell would read it.
+/// `PRETTY_NAME` from os-release(5), which has shell quoting.
 fn pretty_name(os_release: &str) -> Option<String> {
     let value = os_release.lines().find_map(|line| line.trim().strip_prefix("PRETTY_NAME="))?.trim();
     let bare = ['"', '\''].into_iter().find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_is_known_by_its_device_tree_and_a_server_by_its_firmware() {
+    fn board_id_is_from_the_device_tree_and_server_id_from_firmware() {
         let board = [
             ("etc/machine-id", "0123\n"),
             ("proc/device-tree/vm,uuid", "tree-uuid\0"),
@@ -107,20 +107,20 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_a_uuid_is_known_by_what_its_system_calls_it() {
+    fn machine_without_firmware_uuid_uses_dbus_machine_id() {
         let machine = machine("plain", &[("var/lib/dbus/machine-id", "dbus"), ("etc/os-release", "NAME=x\n")]);
         assert_eq!((machine.machine_id.as_str(), machine.system_uuid.as_str()), ("dbus", ""));
         assert_eq!(machine.os_image, "Unknown");
     }
 
     #[test]
-    fn the_name_of_a_system_may_be_quoted_in_any_way() {
+    fn pretty_name_may_be_quoted_in_any_way() {
         for line in ["PRETTY_NAME=Alpine", "PRETTY_NAME='Alpine'", "PRETTY_NAME=\"Alpine\"", "  PRETTY_NAME=Al\\pine "]
         {
             assert_eq!(pretty_name(line).as_deref(), Some("Alpine"), "{line}");
         }
         assert_eq!(pretty_name("PRETTY_NAME="), None);
-        // Nothing is behind the backslash, and no second quote anywhere.
+        // A backslash at the end and no closing quote.
         assert_eq!(pretty_name("PRETTY_NAME=\"\\").as_deref(), Some("\""));
     }
 }

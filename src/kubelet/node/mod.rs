@@ -1,4 +1,4 @@
-//! What is known of this node, and what an API server is told of it.
+//! The node: its facts and settings, its Node object, and its lease.
 
 mod lease;
 mod lease_task;
@@ -29,11 +29,11 @@ pub(crate) use runtime_health::RuntimeHealth;
 pub(crate) use status::NodeObservation;
 pub(crate) use status_inputs::StatusInputs;
 
-/// What the configuration of sandboxes and containers takes from the node: settings and facts as plain values.
+/// The settings and facts of the node that sandbox and container configuration needs, as plain values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeSettings {
     pub(crate) node_name: String,
-    /// The address that pods are told first; empty while none is known.
+    /// The preferred address first; empty while none is known.
     pub(crate) node_ips: Vec<IpAddr>,
     pub(crate) root_dir: PathBuf,
     pub(crate) pod_logs_dir: PathBuf,
@@ -43,58 +43,57 @@ pub(crate) struct NodeSettings {
     /// `None`: pods inherit no resolver settings from the host.
     pub(crate) resolv_conf: Option<PathBuf>,
 
-    /// CPU limits are kept by quotas.
+    /// Enforce CPU limits with CFS quotas.
     pub(crate) cpu_cfs_quota: bool,
     pub(crate) cpu_cfs_quota_period: Duration,
     pub(crate) memory_capacity: u64,
-    /// What pods may use of the node; a container without a limit is told this as its limit.
+    /// Allocatable resources; the downward API reports them as the limits of containers without limits.
     pub(crate) allocatable: ResourceList,
-    /// As many pods as may be here at once.
     pub(crate) max_pods: u32,
-    /// How many users a pod has that has users of its own.
+    /// Number of user ids in a pod's user namespace.
     pub(crate) user_ids_per_pod: u32,
-    /// Those that the kernel limits: in bytes, the smallest first. A runtime fails that is to set a limit that cannot be.
+    /// Huge page sizes that the kernel can limit, in bytes, ascending. A runtime fails when asked to set any other
+    /// limit.
     pub(crate) huge_page_sizes: Vec<u64>,
-    /// The host has cgroup v2 with its controllers.
+    /// The host has cgroup v2 with the memory controller.
     pub(crate) cgroup_v2: bool,
-    /// The kernel limits swap by control group.
+    /// The kernel limits swap by cgroup.
     pub(crate) swap_limits: bool,
-    /// Swap that burstable containers share by what they ask for; `None`: no container swaps.
+    /// Swap that burstable containers share in proportion to their memory requests; `None`: containers do not swap.
     pub(crate) shared_swap: Option<u64>,
-    /// `None`: the runtime chooses the parent of a pod's control groups.
+    /// `None`: the runtime chooses the parent cgroup of pods.
     pub(crate) pod_cgroups: Option<PodCgroups>,
-    /// When memory runs out, one process of a container is killed, not all of them.
+    /// The OOM killer kills single processes instead of the whole container.
     pub(crate) single_process_oom_kill: bool,
 
-    /// A container that names no seccomp profile has the runtime's own, not none.
+    /// Containers without a seccomp profile get the runtime's default profile instead of none.
     pub(crate) seccomp_default: bool,
-    /// The directory of local seccomp profiles.
     pub(crate) seccomp_root: PathBuf,
-    /// Paths that containers do not see, beside those that are the same on every node.
+    /// Masked paths in addition to those that every node has.
     pub(crate) masked_paths: Vec<String>,
 }
 
-/// How the control groups of pods are named.
+/// Names of the pods' cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodCgroups {
     pub(crate) driver: CgroupDriver,
-    /// The group above `kubepods`; empty for the root of the hierarchy.
+    /// The cgroup above `kubepods`; empty for the root of the hierarchy.
     pub(crate) root: String,
 }
 
 impl NodeSettings {
-    /// Where what listens on the node's network is found from here.
+    /// The address of services that listen on the node's network.
     pub(crate) fn own_address(&self) -> IpAddr {
         self.node_ips.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// What all pods together may use of the node's memory, in bytes.
+    /// Allocatable memory in bytes.
     pub(crate) fn allocatable_memory(&self) -> u64 {
         let memory = self.allocatable.get(MEMORY).map_or(0, |memory| memory.value());
         u64::try_from(memory).unwrap_or(0)
     }
 
-    /// The settings of `config` on a machine with these `facts`; pods may use what is not reserved.
+    /// Derives the settings from the configuration and the machine's facts.
     pub(crate) fn new(config: &Config, facts: &Facts) -> Self {
         let pod_cgroups = (facts.cgroup_v2 && config.cgroups.per_qos)
             .then(|| PodCgroups { driver: config.cgroups.driver, root: config.cgroups.root.clone() });
@@ -127,7 +126,7 @@ impl NodeSettings {
     }
 }
 
-/// Those that the user gives, or else those that were seen. 0.0.0.0 and :: only say which family comes first.
+/// The configured addresses, else the detected ones. 0.0.0.0 and :: only select the first family.
 fn node_ips(given: &[IpAddr], seen: &[IpAddr]) -> Vec<IpAddr> {
     let mut ips: Vec<IpAddr> = given.iter().filter(|ip| !ip.is_unspecified()).copied().collect();
     if ips.is_empty() {
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_is_none_only_says_which_family_comes_first() {
+    fn unspecified_address_selects_the_first_family() {
         let ips = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
         let seen = ips(&["10.0.0.1", "2001:db8::1"]);
         let both = ips(&["2001:db8::1", "10.0.0.1"]);

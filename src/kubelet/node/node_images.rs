@@ -1,4 +1,4 @@
-//! The images that a node's status shows, for schedulers that like to find them where they are. Pure.
+//! The images listed in the node status, for image locality scheduling. Pure.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::types::api::ContainerImage;
 /// `MaxNamesPerImageInNodeStatus`.
 const NAMES: usize = 5;
 
-/// The largest ones, as many as there may be; `None`: all.
+/// The `most` largest images; `None`: all.
 pub(super) fn shown_images(mut images: Vec<Image>, most: Option<usize>) -> Vec<ContainerImage> {
     images.sort_by_key(|image| Reverse(image.size));
     images.truncate(most.unwrap_or(usize::MAX));
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_images_are_shown_with_five_names_at_most() {
+    fn largest_images_are_listed_with_at_most_five_names() {
         let image = |size: u64| Image {
             size,
             repo_tags: (0..4).map(|tag| format!("r/{size}:{tag}")).collect(),

@@ -1,4 +1,4 @@
-//! What this machine is: memory, processors, control groups, its address. Read once, without looking up a name.
+//! The machine's memory, CPUs, cgroups and addresses. Read once, without DNS lookups.
 
 use std::fs;
 use std::net::IpAddr;
@@ -8,32 +8,32 @@ use crate::platform::host::file_system;
 use crate::platform::host::procfs::Procfs;
 use crate::types::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity, ResourceList};
 
-/// What was found; a fact that could not be read is empty, zero or false.
+/// A fact that could not be read is empty, zero or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) memory_bytes: u64,
     pub(crate) cpus: u32,
-    /// The sizes of huge pages, the smallest first, and what the machine keeps in pages of each; both in bytes.
+    /// Each huge page size, ascending, and the total reserved in pages of that size; both in bytes.
     pub(crate) huge_pages: Vec<(u64, u64)>,
-    /// Of the file system that pods' files are on.
+    /// Size of the file system of the root directory.
     pub(crate) storage_bytes: u64,
-    /// As many processes and threads can be at once.
+    /// Maximum number of processes and threads.
     pub(crate) pid_max: u64,
     pub(crate) swap_bytes: u64,
-    /// Control groups are those of v2, with the memory controller.
+    /// cgroup v2 is mounted with the memory controller.
     pub(crate) cgroup_v2: bool,
-    /// The kernel limits swap by control group.
+    /// The kernel limits swap by cgroup.
     pub(crate) swap_limits: bool,
-    /// The kernel limits huge pages by control group. Those of boards often cannot.
+    /// The kernel limits huge pages by cgroup; kernels of boards often cannot.
     pub(crate) huge_page_limits: bool,
-    /// `/sys/devices/system/cpu/cpu<n>/thermal_throttle`, of the processors that have it.
+    /// `/sys/devices/system/cpu/cpu<n>/thermal_throttle` of the CPUs that have it.
     pub(crate) thermal_paths: Vec<String>,
-    /// Of the interface of the default route: IPv4 first, one of each family.
+    /// Addresses of the default route's interface: IPv4 first, one per family.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl Facts {
-    /// Reads `proc` and `sys` below `root`, and the addresses of this process's network.
+    /// Reads `proc` and `sys` below `root`, and the addresses in the process's network namespace.
     pub(crate) fn read(root: &Path) -> Self {
         let procfs = Procfs::at(root.join("proc"));
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
@@ -41,7 +41,7 @@ impl Facts {
         let v2 = cgroup_v2(&controllers);
         let hugetlb = |controllers: &str| controllers.split_whitespace().any(|controller| controller == "hugetlb");
         let swap_file = if v2 {
-            // The root group has no such file; the one that this process is in does.
+            // The root cgroup has no such file, so the process's own cgroup is read.
             let cgroups = procfs.this_process().cgroups();
             let group = cgroups.as_ref().and_then(|cgroups| cgroups.v2()).unwrap_or_default();
             format!("sys/fs/cgroup/{}/memory.swap.max", group.trim_matches('/'))
@@ -65,23 +65,23 @@ impl Facts {
         }
     }
 
-    /// The sizes of huge pages that the kernel limits by control group.
+    /// The huge page sizes that the kernel can limit by cgroup.
     pub(crate) fn limited_huge_pages(&self) -> Vec<u64> {
         self.huge_pages.iter().filter(|_| self.huge_page_limits).map(|(size, _)| *size).collect()
     }
 
-    /// What they are now: a network may come and change long after the start.
+    /// The current addresses, which may change at any time after the start.
     pub(crate) fn read_addresses() -> Vec<IpAddr> {
         addresses(&Procfs::host())
     }
 
-    /// The file system that `root_dir` is on, or will be when it is made.
+    /// Reads the file system of `root_dir`, or of its nearest existing parent.
     pub(crate) fn read_storage(&mut self, root_dir: &Path) {
         let room = root_dir.ancestors().find_map(|path| file_system::room(path).ok());
         self.storage_bytes = room.map_or(0, |room| room.capacity);
     }
 
-    /// All that the machine has. There is no entry for a file system of which nothing is known.
+    /// Node capacity. An unknown file system has no entry.
     pub(crate) fn capacity(&self) -> ResourceList {
         let cpu = Quantity::new(i64::from(self.cpus), Format::DecimalSi);
         let mut list: ResourceList = [(CPU, cpu), (MEMORY, bytes(self.memory_bytes))].into_iter().collect();
@@ -94,7 +94,7 @@ impl Facts {
         list
     }
 
-    /// What pods may have of the machine when so much is kept: huge pages are no memory for other uses.
+    /// Allocatable resources: capacity minus reservations, with huge pages subtracted from memory.
     pub(crate) fn allocatable(&self, kept: &[&ResourceList]) -> ResourceList {
         let mut list = self.capacity();
         let huge = self.huge_pages.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
@@ -114,7 +114,7 @@ fn bytes(bytes: u64) -> Quantity {
     Quantity::new(i64::try_from(bytes).unwrap_or(i64::MAX), Format::BinarySi)
 }
 
-/// How many processors a list such as `0-3,8` names.
+/// Number of CPUs in a list such as `0-3,8`.
 fn cpu_count(online: &str) -> u32 {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -123,7 +123,7 @@ fn cpu_count(online: &str) -> u32 {
     online.trim().split(',').filter_map(count).sum()
 }
 
-/// The directory has an entry `hugepages-2048kB` for each size.
+/// Reads a directory with entries such as `hugepages-2048kB`.
 fn huge_pages(directory: &Path) -> Vec<(u64, u64)> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let size = |name: &str| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
@@ -159,7 +159,7 @@ fn addresses(procfs: &Procfs) -> Vec<IpAddr> {
             v4.get_or_insert(IpAddr::V4(address.ip()));
         }
         if let (Some(address), true) = (address.as_sockaddr_in6(), name == interfaces.1.as_ref()) {
-            // Link-local addresses mean nothing without their interface.
+            // Link-local addresses are useless without their interface.
             if !address.ip().is_unicast_link_local() {
                 v6.get_or_insert(IpAddr::V6(address.ip()));
             }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_read_below_the_root_that_is_given() {
+    fn facts_are_read_below_the_given_root() {
         let root = std::env::temp_dir().join(format!("coracle-facts-{}", std::process::id()));
         let write = |path: &str, text: &str| {
             let path = root.join(path);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_may_have_what_is_not_kept_and_never_less_than_nothing() {
+    fn allocatable_is_capacity_minus_reserved_and_not_negative() {
         let facts = Facts { memory_bytes: 1 << 30, cpus: 2, huge_pages: vec![(2 << 20, 1 << 29)], ..Facts::default() };
         let list = |cpu: &str, memory: &str| {
             [(CPU, cpu.parse().unwrap()), (MEMORY, memory.parse().unwrap())].into_iter().collect::<ResourceList>()
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_may_have_the_file_system_and_the_huge_pages_that_the_machine_has() {
+    fn allocatable_has_storage_and_huge_pages() {
         let mut facts = Facts { huge_pages: vec![(64 << 10, 0), (2 << 20, 8 << 20)], ..Facts::default() };
         let names = |facts: &Facts| facts.allocatable(&[]).iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
         assert_eq!(names(&facts), ["cpu", "hugepages-2Mi", "hugepages-64Ki", "memory"]);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_empty_and_no_error() {
+    fn unreadable_facts_are_empty() {
         assert_eq!(Facts::read(Path::new("/nonexistent")), Facts::default());
     }
 }

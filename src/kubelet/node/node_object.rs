@@ -1,17 +1,18 @@
-//! What is next for the node's own object at the API server. Pure: the moment is an argument.
+//! State machine of the Node object at the API server. Pure: time is an argument.
 //!
 //! ```text
-//!              none of this name             made
-//!   Unheard ---------------------> Absent ----------> Registered
-//!      |                              ^ \                ^    |
-//!      | it is there                  |  '-there already-|    | deleted before our eyes
-//!      '--------> Unreconciled ----------- in order -----'    v
-//!                                     '--gone meanwhile--- Deleted
+//!   Unheard --listed, none--> Absent --created--> Registered
+//!      |                       |  ^                   ^
+//!      |        already exists |  | not found         | in order
+//!      |                       v  |                   |
+//!      |                     Unseen ---found---> Unreconciled
+//!      '----------listed, found------------------------^
 //! ```
 //!
-//! The server's object comes through a watch. One request is under way at a time; what comes of it is told before the
-//! next is asked for. A node that somebody deletes stays deleted until this process starts anew, as upstream has it; one
-//! that is found gone after an outage registers again.
+//! From every state but Deleted, a list without the object leads to Absent; a watched deletion always leads to
+//! Deleted. The object comes through a watch. One request is under way at a time; its outcome must be passed to
+//! `done` before the next call of `next`. As upstream, a node that is deleted while it is watched registers again
+//! only after a restart of the kubelet; one that is missing from a list registers again.
 
 use std::time::{Duration, Instant};
 
@@ -28,20 +29,20 @@ use crate::types::time::{Backoff, TokenBucket};
 #[derive(Debug)]
 pub(crate) struct NodeObjectState {
     profile: NodeProfile,
-    /// The object is this node's to make and to bring in order.
+    /// `registerNode`: create the object and reconcile it.
     registers: bool,
     place: Place,
-    /// As the server has it, as far as is known.
+    /// The object at the server, as far as it is known.
     server: Node,
     times: ReportTimes,
-    /// So many changes are told at once; a condition that comes and goes must not fill the line.
+    /// Rate limit of changes between heartbeats, for conditions that flap.
     changes: TokenBucket,
     backoff: Backoff,
     refusals: Backoff,
     not_before: Option<Instant>,
     under_way: Option<UnderWay>,
-    /// What was last told and may not have been taken: a server that knows a field not drops it, and must not be told
-    /// of it with every change of the object that this makes.
+    /// The last change that was sent. A server that drops an unknown field must not get that field again with every
+    /// change of the object.
     told: Option<Value>,
     begun: Instant,
     news: News,
@@ -51,36 +52,33 @@ pub(crate) struct NodeObjectState {
 enum Place {
     Unheard,
     Absent,
-    /// It seems to be there, and is to be looked at.
+    /// Creation was refused because it may exist; it has to be read.
     Unseen,
     Unreconciled,
     Registered,
     Deleted,
 }
 
-/// A request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     Create(Value),
     Look,
     /// A strategic merge patch of the status.
     Patch(Value),
-    /// Nothing before this moment, or before something has changed.
+    /// Nothing to do before this time or a change.
     Wait(Option<Instant>),
 }
 
-/// What came of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// It was created, or looked at: this is the server's object.
+    /// The object at the server, after a creation or a read.
     Seen(Box<Node>),
     Patched,
     NotFound,
-    /// There is one of this name, or the node may not make one: it may be there all the same.
+    /// The name is taken, or creation is forbidden; in both cases the object may exist.
     Exists,
-    /// Anything else.
     Failed {
-        /// The same may do better soon.
+        /// A retry may succeed soon.
         is_retryable: bool,
     },
 }
@@ -91,12 +89,12 @@ struct UnderWay {
     patch: Option<StatusPatch>,
 }
 
-/// What is told of the node's own doings, each once.
+/// State for the node's events, so that each is sent once.
 #[derive(Debug, Default)]
 struct News {
     rebooted: bool,
     unschedulable: bool,
-    /// The readiness that was told and has not reached the server yet.
+    /// The readiness that was reported as an event and has not reached the server yet.
     ready: Option<bool>,
     waiting: Vec<NodeEvent>,
 }
@@ -105,10 +103,10 @@ const FIRST: Duration = Duration::from_millis(100);
 /// `registerWithAPIServer`.
 const MOST: Duration = Duration::from_secs(7);
 const REFUSED_MOST: Duration = Duration::from_secs(5 * 60);
-/// Changes that are told at once, and then one in so long: as often as upstream looks.
+/// Burst and then interval of change reports; the interval is upstream's `nodeStatusUpdateFrequency`.
 const BURST: u32 = 5;
 const SPACING: Duration = Duration::from_secs(10);
-/// The first object is made with what the runtime tells, if it is there within this: that saves telling it after that.
+/// How long the first registration waits for the runtime's state, which saves a patch right after it.
 const RUNTIME_FIRST: Duration = Duration::from_secs(5);
 
 impl NodeObjectState {
@@ -130,7 +128,7 @@ impl NodeObjectState {
         }
     }
 
-    /// The server's list of nodes of this name has come: one or none.
+    /// Takes the initial list, which has at most one node.
     pub(crate) fn heard_all(&mut self, node: Option<Node>) {
         match node {
             Some(node) => self.heard(node),
@@ -139,7 +137,7 @@ impl NodeObjectState {
         }
     }
 
-    /// The object as it is now.
+    /// Takes a new version of the object.
     pub(crate) fn heard(&mut self, node: Node) {
         if self.place != Place::Registered || node.metadata.uid != self.server.metadata.uid {
             self.place = Place::Unreconciled;
@@ -147,17 +145,17 @@ impl NodeObjectState {
         self.take_in(node);
     }
 
-    /// Somebody has deleted it.
+    /// Takes the deletion of the object.
     pub(crate) fn heard_deletion(&mut self) {
         self.place = Place::Deleted;
     }
 
-    /// The object as the server has it; `None` while there is none, or none is known.
+    /// The object at the server; `None` while it does not exist or is not known.
     pub(crate) fn server(&self) -> Option<&Node> {
         matches!(self.place, Place::Unreconciled | Place::Registered).then_some(&self.server)
     }
 
-    /// What the cluster has of the node: with what the node itself wants to be called, until that is there too.
+    /// The fields of the object that admission needs, with the node's own labels added until they are reconciled.
     pub(crate) fn terms(&self) -> Option<NodeTerms> {
         let Node { metadata, spec, status, .. } = self.server()?;
         let mut labels = metadata.labels.clone();
@@ -170,24 +168,24 @@ impl NodeObjectState {
         }
         let extended = status.allocatable.iter().filter(|(name, _)| is_extended_resource(name));
         let extended = extended.map(|(name, quantity)| (name, *quantity)).collect();
-        // One that nobody has told to be in use may be taken away this moment.
+        // A volume not reported as in use may be detached at any moment.
         let names = status.volumes_attached.iter().filter_map(|one| one.get("name")?.as_str());
         let attached = names.filter(|name| status.volumes_in_use.iter().any(|used| used == name));
         let attached = attached.map(str::to_owned).collect();
         Some(NodeTerms { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended, attached })
     }
 
-    /// There is no object, and it is not this node's to make one.
+    /// The object does not exist, and this node does not create it.
     pub(crate) fn is_left_to_others(&self) -> bool {
         self.place == Place::Deleted || self.place == Place::Absent && !self.registers
     }
 
-    /// Those that the server has.
+    /// The addresses at the server.
     pub(super) fn addresses(&self) -> &[NodeAddress] {
         self.server().map_or(&[], |node| &node.status.addresses)
     }
 
-    /// The whole status is told next: what takes long to find out is worth finding out.
+    /// A full report is due, so expensive observations are worthwhile.
     pub(crate) fn report_is_due(&self, now: Instant) -> bool {
         !matches!(self.place, Place::Unheard | Place::Deleted) && self.times.is_due(now)
     }
@@ -207,12 +205,12 @@ impl NodeObjectState {
         self.server = node;
     }
 
-    /// What has happened since the last time, for the events.
+    /// The events since the last call.
     pub(crate) fn take_events(&mut self) -> Vec<NodeEvent> {
         std::mem::take(&mut self.news.waiting)
     }
 
-    /// The next request. Once it is under way, nothing is asked for before `done`.
+    /// The next request. Must not be called again before `done`.
     pub(crate) fn next(&mut self, sight: &NodeObservation<'_>) -> Step {
         let now = sight.moment;
         if self.not_before.is_some_and(|moment| now < moment) {
@@ -262,7 +260,7 @@ impl NodeObjectState {
         let rest = [self.times.due(), sight.runtime.due(now)].into_iter().flatten().min();
         let Some(patch) = patch else {
             if is_due {
-                // The server's object is of this very second.
+                // The server's object already has this second's heartbeat.
                 self.times.told(false, now, 0);
                 return Step::Wait(self.times.due());
             }
@@ -299,12 +297,12 @@ impl NodeObjectState {
         }
     }
 
-    /// What came of the request; `random` is any number, evenly spread.
+    /// Applies the outcome of the request; `random` is uniformly distributed.
     pub(crate) fn done(&mut self, outcome: Outcome, now: Instant, random: u32) {
         let under_way = self.under_way.take();
         let wait = match outcome {
             Outcome::Seen(node) => {
-                // What was made is as it was wanted; what was found has yet to be brought in order.
+                // A created object is in order; an object that was read must be reconciled first.
                 let is_own = under_way.is_some();
                 self.place = if is_own { Place::Registered } else { Place::Unreconciled };
                 self.take_in(*node);
@@ -322,14 +320,14 @@ impl NodeObjectState {
                 Some(self.backoff.next_wait())
             }
             Outcome::NotFound => {
-                // A node that was there a moment ago: the watch tells what has become of it.
+                // If the object existed a moment ago, the watch reports what happened.
                 if self.place == Place::Unseen {
                     self.place = Place::Absent;
                 }
                 Some(self.backoff.next_wait())
             }
             Outcome::Failed { is_retryable: true } => Some(self.backoff.next_wait()),
-            // The same may well be refused again, and again.
+            // A rejected request is likely to be rejected again.
             Outcome::Failed { is_retryable: false } => Some(self.refusals.next_wait()),
         };
         match wait {
@@ -342,7 +340,7 @@ impl NodeObjectState {
         }
     }
 
-    /// Until the watch tells more, the object is taken to be what it was asked to be.
+    /// Assumes that the patch was applied as sent, until the watch reports otherwise.
     fn patched(&mut self, under_way: Option<UnderWay>, now: Instant, random: u32) {
         let Some(UnderWay { wanted, patch: Some(patch) }) = under_way else { return };
         self.server.status = wanted;
@@ -358,7 +356,7 @@ impl NodeObjectState {
     }
 }
 
-/// As the server does it.
+/// Applies a merge patch the way the server does.
 fn apply(names: &mut Map<String>, patch: Option<&Value>) {
     for (name, value) in patch.and_then(Value::as_object).into_iter().flatten() {
         match value.as_str() {

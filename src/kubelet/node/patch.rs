@@ -1,8 +1,8 @@
-//! What to send so that the API server's object of this node becomes what it should be. Pure.
+//! Computes patches of the Node object at the API server. Pure.
 //!
-//! A strategic merge patch of `nodes/status` with what differs and nothing else: this is the largest object that a node
-//! writes, and most of it never changes. Conditions are merged by their type; addresses would be too, and wrongly
-//! (two of them may have one type), so that they are replaced as a whole (`preparePatchBytesforNodeStatus`).
+//! A strategic merge patch of `nodes/status` with only the fields that differ: this is the largest object that a node
+//! writes, and most of it never changes. Conditions are merged by type. Addresses would be merged by type too, which
+//! is wrong because two may have the same type, so they are replaced as a whole (`preparePatchBytesforNodeStatus`).
 
 use serde_json::{Map, Value, json};
 
@@ -10,11 +10,10 @@ use crate::kubelet::node::NodeProfile;
 use crate::kubelet::node::profile::{ATTACHED_BY_CONTROLLER, DEFAULT_LABELS, PROVIDED_IP, STANDING_LABELS};
 use crate::types::api::{Map as Names, Node, NodeCondition, NodeStatus, encode};
 
-/// A patch of the node's status.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusPatch {
     pub(crate) body: Value,
-    /// It says more than that the node is still there.
+    /// It changes more than heartbeats.
     pub(crate) has_news: bool,
 }
 
@@ -32,19 +31,19 @@ impl StatusPatch {
     }
 }
 
-/// When a patch is made.
+/// The occasion of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occasion {
-    /// The object was there already when the node came.
+    /// The object already existed when the node started.
     Registration,
-    /// Only what has changed is worth a word.
+    /// Send only changes.
     Change,
-    /// It is time to say that the node is still there.
+    /// A periodic report is due.
     Heartbeat,
 }
 
 impl NodeProfile {
-    /// `None`: there is nothing to send.
+    /// `None`: nothing to send.
     pub(crate) fn patch(&self, server: &Node, wanted: &NodeStatus, occasion: Occasion) -> Option<StatusPatch> {
         let mut patch = Map::new();
         if let Some(metadata) = self.metadata_patch(server, occasion) {
@@ -85,7 +84,7 @@ impl NodeProfile {
     }
 }
 
-/// Of these names, what is another value now, or none.
+/// The entries among `names` that differ or are missing.
 fn changes_of<'a>(
     names: impl Iterator<Item = &'a str>,
     old: &Names<String>,
@@ -95,7 +94,7 @@ fn changes_of<'a>(
     changed.map(|name| (name.to_owned(), new.get(name).map_or(Value::Null, |value| value.as_str().into()))).collect()
 }
 
-/// All but the conditions.
+/// The changes of everything but the conditions.
 fn status_changes(server: &NodeStatus, wanted: &NodeStatus) -> Map<String, Value> {
     let plain = |status: &NodeStatus| {
         let mut value = encode(status);
@@ -113,10 +112,10 @@ fn status_changes(server: &NodeStatus, wanted: &NodeStatus) -> Map<String, Value
 
 const HEARTBEAT: &str = "lastHeartbeatTime";
 
-/// What is to be said of one condition.
+/// The patch of one condition.
 struct ConditionChange {
     patch: Value,
-    /// It is not the heartbeat alone.
+    /// It changes more than the heartbeat.
     is_news: bool,
 }
 
@@ -131,7 +130,7 @@ fn condition_changes(server: &NodeStatus, wanted: &NodeStatus) -> Vec<ConditionC
     wanted.conditions.iter().filter_map(change).collect()
 }
 
-/// How `old` becomes `new` when mappings are merged and everything else is replaced; `None` if it is the same.
+/// The merge patch from `old` to `new`; everything but mappings is replaced. `None` if they are equal.
 fn changes(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (old, new) else {
         return (old != new).then(|| new.clone());

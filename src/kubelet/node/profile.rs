@@ -1,4 +1,4 @@
-//! The node's own object, as far as it stays what it is while this process runs. Pure.
+//! The parts of the Node object that stay constant while the process runs. Pure.
 
 use std::net::IpAddr;
 
@@ -9,27 +9,26 @@ use crate::types::api::{
     NodeStatus, NodeSwapStatus, NodeSystemInfo, ObjectMeta, PODS, Quantity, ResourceList, Taint,
 };
 
-/// What an API server is told of this node, whatever happens on it.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeProfile {
     pub(super) metadata: ObjectMeta,
     spec: NodeSpec,
     pub(super) capacity: ResourceList,
     pub(super) allocatable: ResourceList,
-    /// All but the runtime's version.
+    /// Everything but the runtime's version.
     pub(super) info: NodeSystemInfo,
     pub(super) endpoints: NodeDaemonEndpoints,
-    /// Those that the user has given.
+    /// The configured addresses.
     pub(super) ips: Vec<IpAddr>,
     pub(super) external_cloud: bool,
-    /// A node whose disk cannot be told is not ready.
+    /// The node is not ready while its ephemeral storage capacity is unknown.
     pub(super) needs_storage: bool,
-    /// What others have put into the node's object of extended resources stays when it registers.
+    /// Registration keeps extended resources found in the object.
     pub(super) keeps_extended: bool,
 }
 
-/// The labels that are brought in order at every registration; others that a node was given are its administrator's to
-/// change (`updateDefaultLabels`).
+/// Labels that every registration restores; the others belong to the administrator once they are set
+/// (`updateDefaultLabels`).
 pub(super) const DEFAULT_LABELS: [&str; 11] = [
     HOSTNAME,
     "topology.kubernetes.io/zone",
@@ -43,15 +42,15 @@ pub(super) const DEFAULT_LABELS: [&str; 11] = [
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 ];
-/// The labels that are brought in order with every report.
+/// Labels that every report restores.
 pub(super) const STANDING_LABELS: [&str; 2] = [OS, ARCH];
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const OS: &str = "kubernetes.io/os";
 const ARCH: &str = "kubernetes.io/arch";
 
-/// Volumes are for a controller to attach, not for this node.
+/// Marks that the attach/detach controller attaches volumes, not the node.
 pub(super) const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
-/// Tells a cloud's controller which address to choose.
+/// Tells the cloud controller which address to use.
 pub(super) const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 const LINUX: &str = "linux";
@@ -95,18 +94,19 @@ impl NodeProfile {
         }
     }
 
-    /// A node that has had devices before is no new one under an old name (`ShouldResetExtendedResourceCapacity`).
+    /// Call with true if the node had devices before: then it is not a new node under an old name
+    /// (`ShouldResetExtendedResourceCapacity`).
     pub(crate) fn known_before(self, keeps_extended: bool) -> Self {
         Self { keeps_extended, ..self }
     }
 
-    /// The object to register with.
+    /// The object to register.
     pub(crate) fn node(&self, status: NodeStatus) -> Node {
         Node { metadata: self.metadata.clone(), spec: self.spec.clone(), status, ..Node::default() }
     }
 }
 
-/// 0.0.0.0 and :: only say which family is wanted.
+/// Drops 0.0.0.0 and ::, which only select a family.
 pub(super) fn specified(ips: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
     ips.iter().filter(|ip| !ip.is_unspecified())
 }
@@ -123,7 +123,7 @@ fn labels(name: &str, architecture: &str, given: &Map<String>) -> Map<String> {
     own.into_iter().map(|(key, value)| (key, value.to_owned())).chain(given).collect()
 }
 
-/// A node's name may be longer than the value of a label, and an API server takes no part of an object that is wrong.
+/// Node names may be longer than label values, and the API server rejects an object with any invalid part.
 fn label_value(name: &str) -> &str {
     name.get(..63).map_or(name, |head| head.trim_end_matches(['-', '.']))
 }
@@ -158,7 +158,7 @@ fn info(machine: &Machine, facts: &Facts) -> NodeSystemInfo {
         boot_id: machine.boot_id.clone(),
         kernel_version: machine.kernel_version.clone(),
         os_image: machine.os_image.clone(),
-        // What is behind the plus sign takes no part when versions are compared (semver 2.0, section 10).
+        // The build metadata after the plus sign is ignored in version comparisons (semver 2.0, section 10).
         kubelet_version: format!("{KUBERNETES_VERSION}+coracle-{}", env!("CARGO_PKG_VERSION")),
         operating_system: LINUX.into(),
         architecture: machine.architecture.into(),
@@ -171,7 +171,7 @@ fn info(machine: &Machine, facts: &Facts) -> NodeSystemInfo {
 pub(super) mod tests {
     use super::*;
 
-    /// The profile of a node of one processor, changed as a test wants it.
+    /// The profile of a single-CPU node, modified by `change`.
     pub(in crate::kubelet::node) fn profile(change: impl FnOnce(&mut Config, &mut Facts)) -> NodeProfile {
         let mut config = Config::default();
         "n".clone_into(&mut config.node.name);
@@ -182,7 +182,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_user_may_give_labels_and_even_replace_the_nodes_own() {
+    fn configured_labels_override_the_defaults() {
         let profile = profile(|config, _| {
             config.node.labels = [("a", "b"), (HOSTNAME, "mine")].map(|(k, v)| (k, v.to_owned())).into_iter().collect();
         });
@@ -199,13 +199,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_name_too_long_for_a_label_is_cut_there() {
+    fn long_name_is_cut_in_the_label() {
         assert_eq!(label_value(&"a".repeat(63)), "a".repeat(63));
         assert_eq!(label_value(&format!("{}-.b.c", "a".repeat(61))), "a".repeat(61));
     }
 
     #[test]
-    fn taints_come_from_the_user_from_the_wish_for_no_pods_and_from_a_cloud_in_this_order() {
+    fn taints_are_in_order_configured_unschedulable_cloud() {
         let profile = profile(|config, _| {
             let own = Taint { key: "own".to_owned(), effect: "NoExecute".into(), ..Taint::default() };
             let reporting = &mut config.cluster.reporting;
@@ -226,7 +226,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_cloud_is_told_of_the_address_that_the_user_has_given() {
+    fn provided_ip_is_annotated_for_clouds() {
         let ip = |cloud: bool, ips: &[&str]| {
             let profile = profile(|config, _| {
                 config.node.ips = ips.iter().map(|ip| ip.parse().unwrap()).collect();
@@ -240,17 +240,17 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_version_is_one_that_every_reader_of_versions_takes() {
+    fn version_is_parsed_by_every_reader() {
         let version = profile(|_, _| {}).info.kubelet_version;
         let (version, build) = version.split_once('+').unwrap();
         let parts: Vec<&str> = version.strip_prefix('v').unwrap().split('.').collect();
         assert!(parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok()), "{version}");
-        // Semver section 10: nothing but letters, digits, hyphens and dots.
+        // Semver section 10: only letters, digits, hyphens and dots.
         assert!(build.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)), "{build}");
     }
 
     #[test]
-    fn a_disk_whose_use_nobody_counts_is_not_offered() {
+    fn uncounted_storage_is_not_in_capacity() {
         let with = profile(|_, _| {});
         let without = profile(|config, _| config.eviction.local_storage = false);
         let has = |profile: &NodeProfile| {

@@ -1,4 +1,4 @@
-//! Keeps the node's own object at the API server as it should be.
+//! Registers the node and keeps its Node object up to date.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,25 +19,24 @@ use crate::state::pods::{NodeTerms, SyncEvent};
 use crate::types::api::{ContainerImage, Node, decode};
 use crate::types::error::ErrorChain;
 
-/// Who is told, of what, and how it is heard of.
 pub(crate) struct NodeRegistration {
     pub(crate) client: Client,
     pub(crate) profile: NodeProfile,
     pub(crate) reporting: Reporting,
     pub(crate) news: Rc<StatusInputs>,
-    /// Tells of images, if any are to be shown.
+    /// Lists the images for the status.
     pub(crate) images: ImageService,
-    /// The sync loop's, for events.
+    /// The sync loop's inbox, for events.
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
-/// Of one object.
+/// Capacity of the channel of object changes.
 const CHANGES: usize = 8;
-/// For the runtime's list of images, which nothing else waits for.
+/// Deadline of the image list, which is only needed for the status.
 const LIST: Duration = Duration::from_secs(10);
 
 impl NodeRegistration {
-    /// The tasks; dropping them ends them.
+    /// Starts the tasks; dropping them stops them.
     pub(crate) fn start(self) -> [rt::Task<()>; 2] {
         let name = self.profile.metadata.name.clone();
         let lease = lease_task::run(self.client.clone(), name, self.reporting.lease_duration, Rc::clone(&self.news));
@@ -49,7 +48,7 @@ impl NodeRegistration {
         let collection = Collection {
             path: "/api/v1/nodes".to_owned(),
             field_selector: format!("metadata.name={}", self.profile.metadata.name),
-            // It changes often enough.
+            // Heartbeats change the object often enough.
             bookmarks: false,
             rank: Rank::Node,
         };
@@ -61,7 +60,7 @@ impl NodeRegistration {
         let mut terms = None;
         loop {
             if self.client.gate().is_shut() {
-                // Who waits for the cluster's word need not wait for this.
+                // Lets tasks that wait for the first contact with the cluster continue.
                 self.news.set_away();
             }
             self.client.gate().admitted(Rank::Node).await;
@@ -86,7 +85,7 @@ impl NodeRegistration {
                 moment: rt::now(),
             });
             for event in own.take_events() {
-                // Nothing depends on it: when the inbox is full it is dropped.
+                // Events may be dropped when the inbox is full.
                 let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
             }
             self.tell_terms(&own, &mut terms).await;
@@ -112,12 +111,12 @@ impl NodeRegistration {
         take_in(own, change);
     }
 
-    /// Pods of the cluster come only after this: whether the node takes them depends on it.
+    /// Sent before any pod of the cluster: admission depends on it.
     async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeTerms>) {
         let terms = own.terms();
         if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {
             *told = Some(terms.clone());
-            // Nobody listens any more when the agent ends.
+            // The receiver is gone only at shutdown.
             let _ = self.inbox.send(SyncEvent::NodeHeard(terms)).await;
         }
         if told.is_some() || own.is_left_to_others() {
@@ -125,7 +124,7 @@ impl NodeRegistration {
         }
     }
 
-    /// `None` if none are shown, or the runtime does not tell.
+    /// `None` if no images are reported or the runtime did not list them.
     async fn list_images(&self) -> Option<Vec<ContainerImage>> {
         let most = self.reporting.max_images;
         if most == Some(0) {
@@ -147,7 +146,7 @@ impl NodeRegistration {
             }
             None
         };
-        // The follower lives as long as this task.
+        // The reflector lives as long as this task.
         let change = async { changes.recv().await.ok() };
         rt::either(change, rt::either(news, due)).await
     }
@@ -165,7 +164,7 @@ fn take_in(own: &mut NodeObjectState, change: Change) {
         }
         Change::Applied(object) => read(object).into_iter().for_each(|node| own.heard(node)),
         Change::Deleted(_) => {
-            log!(warn, "the node's object was deleted: it is made again when this process starts anew");
+            log!(warn, "node object was deleted, registering again only after a restart");
             own.heard_deletion();
         }
         Change::Away(_) => {}
@@ -176,13 +175,13 @@ fn read(object: Value) -> Option<Node> {
     match decode(object) {
         Ok(node) => Some(node.value),
         Err(error) => {
-            log!(error, "the node's object cannot be read", error = ErrorChain(&error));
+            log!(error, "failed to decode node object", error = ErrorChain(&error));
             None
         }
     }
 }
 
-/// What was said of requests, so that it is not said with each of them.
+/// Whether a failure was logged already.
 #[derive(Debug, Default)]
 struct Talk {
     fails: bool,
@@ -194,7 +193,7 @@ async fn ask(client: &Client, name: &str, step: &Step, talk: &mut Talk) -> Outco
         Step::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
         Step::Look => seen(client, &Request::get(path).ranked(Rank::Node)).await,
         Step::Patch(patch) => {
-            // What has become of the object comes through the watch.
+            // The watch delivers the updated object.
             let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).unread();
             client.send(&request.ranked(Rank::Node)).await.map(|_| Outcome::Patched)
         }
@@ -206,7 +205,7 @@ async fn ask(client: &Client, name: &str, step: &Step, talk: &mut Talk) -> Outco
                 log!(info, "node registered", node = name);
             }
             if std::mem::take(&mut talk.fails) {
-                log!(info, "the API server takes the node's status again");
+                log!(info, "node status updated again");
             }
             outcome
         }
@@ -214,10 +213,10 @@ async fn ask(client: &Client, name: &str, step: &Step, talk: &mut Talk) -> Outco
         Err(error) if error.is_already_exists() => Outcome::Exists,
         Err(error) => {
             if !std::mem::replace(&mut talk.fails, true) {
-                log!(warn, "the API server was not told of the node, trying again", error = ErrorChain(&error));
+                log!(warn, "failed to update node status, retrying", error = ErrorChain(&error));
             }
             match step {
-                // It may be there, and only not this node's to make.
+                // The object may exist even if this node may not create it.
                 Step::Create(_) if error.is_forbidden() => Outcome::Exists,
                 _ => Outcome::Failed { is_retryable: error.is_retryable() },
             }

@@ -1,11 +1,11 @@
-//! When the node's status is told although nothing has changed. Pure: the moment is an argument.
+//! When the node status is reported without a change. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
 use crate::types::time::jitter;
 
-/// The status is told a period after it was told last, and after news somewhere between half of one and one and a half:
-/// all nodes of a cluster may have had theirs at once.
+/// A report is due one period after the last one; after a report with changes, between 0.5 and 1.5 periods, because
+/// all nodes of a cluster may have changed at the same time.
 #[derive(Debug)]
 pub(crate) struct ReportTimes {
     period: Duration,
@@ -17,7 +17,7 @@ impl ReportTimes {
         Self { period, due: None }
     }
 
-    /// Nothing has been told yet, or not for long.
+    /// True before the first report.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.due.is_none_or(|due| due <= now)
     }
@@ -27,7 +27,7 @@ impl ReportTimes {
         self.due
     }
 
-    /// It has arrived at the server; `random` is any number, evenly spread.
+    /// The server has accepted a report; `random` is uniformly distributed.
     pub(crate) fn told(&mut self, had_news: bool, now: Instant, random: u32) {
         let is_first = self.due.is_none();
         let wait = match had_news || is_first {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_news_the_next_report_is_spread_and_then_it_comes_evenly() {
+    fn report_after_a_change_is_spread_and_then_regular() {
         let period = Duration::from_secs(300);
         let mut times = ReportTimes::new(period);
         let now = Instant::now();

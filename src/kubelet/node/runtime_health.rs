@@ -1,7 +1,7 @@
-//! What the container runtime lets the node be. Pure: the moment is an argument.
+//! The container runtime's part in node readiness. Pure: time is an argument.
 //!
-//! The words and the patience are those of pkg/kubelet/runtime.go. A runtime that is restarted comes back within seconds,
-//! and a node that is not ready has its pods taken out of every Service: so an absence counts only once it has lasted.
+//! Messages and grace period are those of pkg/kubelet/runtime.go. A restarted runtime is back within seconds, and the
+//! pods of a node that is not ready are removed from every Service, so an outage counts only after a grace period.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,13 @@ use crate::state::pods::RuntimeState;
 /// `maxWaitForContainerRuntime`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the runtime was when it was last there, and whether it is.
 #[derive(Debug, Default)]
 pub(crate) struct RuntimeHealth {
-    /// As it last told of itself; `None` before that.
+    /// The runtime's last reported state; `None` before the first.
     told: Option<RuntimeState>,
-    /// It has not been there and ready since then.
+    /// Since when it has not been reachable and ready.
     missing: Option<Instant>,
-    /// It has been there and ready once.
+    /// It was reachable and ready at least once.
     was_ready: bool,
 }
 
@@ -35,12 +34,12 @@ impl RuntimeHealth {
         }
     }
 
-    /// As it last told of itself.
+    /// The runtime's last reported state.
     pub(crate) fn told(&self) -> Option<&RuntimeState> {
         self.told.as_ref()
     }
 
-    /// Why the node is not ready, as far as the runtime goes.
+    /// Why the node is not ready because of the runtime.
     pub(crate) fn faults(&self, now: Instant) -> Vec<String> {
         let mut faults = Vec::new();
         if !self.was_ready {
@@ -62,7 +61,7 @@ impl RuntimeHealth {
         faults
     }
 
-    /// When the patience ends; nothing else about it changes by time alone.
+    /// The end of the grace period; `faults` changes over time only then.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let due = self.missing.filter(|_| self.was_ready)? + PATIENCE;
         (due > now).then_some(due)
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_nobody_has_met_is_told_so() {
+    fn unknown_runtime_is_reported_as_not_checked() {
         let mut health = RuntimeHealth::default();
         let now = Instant::now();
         let faults = ["container runtime status check may not have completed yet", "network state unknown"];
@@ -92,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_of_the_runtime_is_no_fault_and_an_outage_is_one_after_half_a_minute() {
+    fn runtime_restart_is_tolerated_for_half_a_minute() {
         let mut health = RuntimeHealth::default();
         let start = Instant::now();
         health.note(ready(), start);
         health.note(RuntimeState::default(), start);
-        // A second failure does not begin the wait anew.
+        // A second failure does not restart the grace period.
         health.note(RuntimeState { message: "refused".to_owned(), ..RuntimeState::default() }, start + PATIENCE / 2);
         assert!(health.faults(start + PATIENCE - Duration::from_millis(1)).is_empty());
         assert_eq!(health.due(start), Some(start + PATIENCE));
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runtime_itself_calls_not_ready_counts_at_once() {
+    fn runtime_not_ready_counts_at_once() {
         let mut health = RuntimeHealth::default();
         let now = Instant::now();
         health.note(ready(), now);

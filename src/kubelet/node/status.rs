@@ -1,4 +1,4 @@
-//! What the node's object tells of this moment. Pure.
+//! Builds the current node status. Pure.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -11,35 +11,34 @@ use crate::types::api::{
     Quantity, Reason, ResourceList, Time,
 };
 
-/// What of the node may be another the next moment.
+/// The parts of the node status that change.
 #[derive(Debug)]
 pub(crate) struct NodeObservation<'a> {
-    /// Empty before the first look at what the node has left.
+    /// Empty before the first node-pressure check.
     pub(crate) pressures: &'a [PressureCondition],
     pub(crate) runtime: &'a RuntimeHealth,
-    /// Of the interface of the default route, IPv4 first.
+    /// Addresses of the default route's interface, IPv4 first.
     pub(crate) addresses: &'a [IpAddr],
-    /// As many as are to be shown.
+    /// The images to report.
     pub(crate) images: &'a [ContainerImage],
     pub(crate) shuts_down: bool,
-    /// Those that controllers attach, in order.
+    /// Volumes that controllers attach, sorted.
     pub(crate) volumes_in_use: &'a [String],
-    /// What there is of devices, and what of it pods can get.
+    /// Capacity and allocatable devices.
     pub(crate) devices: &'a [ResourceList; 2],
-    /// As people read it.
+    /// Wall clock time.
     pub(crate) now: Time,
     pub(crate) moment: Instant,
 }
 
-/// The condition that all others go by.
 pub(crate) const READY: &str = "Ready";
 
-/// What the node can do that not every kubelet can (component-helpers/nodedeclaredfeatures); a scheduler goes by it.
+/// Features declared to the scheduler (component-helpers/nodedeclaredfeatures).
 const DECLARED_FEATURES: [&str; 2] =
     ["InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"];
 
 impl NodeProfile {
-    /// The status as it should be where the API server has `server`. What others have written into it stays.
+    /// The wanted status, given the one at the API server. Fields written by others stay.
     pub(crate) fn status(&self, sight: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
         let [devices, allocatable_devices] = sight.devices;
         let mut capacity = self.capacity_beside(&server.capacity);
@@ -50,7 +49,7 @@ impl NodeProfile {
         let mut info = self.info.clone();
         info.container_runtime_version = match told {
             Some(told) => format!("{}://{}", told.name, told.version),
-            // It may be as it was; nobody has asked it yet.
+            // Not asked yet; keep the previous version.
             None => server.node_info.container_runtime_version.clone(),
         };
         let handlers = told.map_or(&server.runtime_handlers, |told| &told.handlers);
@@ -70,8 +69,8 @@ impl NodeProfile {
         }
     }
 
-    /// The status to register with where there is an object of this name already: extended resources that are in it
-    /// were another kubelet's, and nobody on this node has them (`reconcileExtendedResource`).
+    /// The status for registering over an existing object: its extended resources were another kubelet's and are set
+    /// to zero (`reconcileExtendedResource`).
     pub(crate) fn status_at_registration(&self, sight: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
         let mut status = self.status(sight, server);
         if self.keeps_extended {
@@ -86,7 +85,8 @@ impl NodeProfile {
         status
     }
 
-    /// The machine's own, and what an administrator says that it has; pages of a size that it has no more are gone.
+    /// The machine's capacity plus extended resources set by an administrator; huge page sizes that no longer exist
+    /// are dropped.
     fn capacity_beside(&self, server: &ResourceList) -> ResourceList {
         let stays = |name: &str| !name.starts_with(HUGE_PAGES_PREFIX);
         let others = server.iter().filter(|(name, _)| stays(name)).map(|(name, quantity)| (name, *quantity));
@@ -94,14 +94,14 @@ impl NodeProfile {
     }
 
     fn allocatable_of(&self, capacity: &ResourceList, server: &ResourceList) -> ResourceList {
-        // What is in no capacity and not extended has been put here by somebody for a reason.
+        // A resource that is not in the capacity and not extended was put here by others and stays.
         let stays = |name: &str| !is_extended(name) && !name.starts_with(HUGE_PAGES_PREFIX);
         let others = server.iter().filter(|(name, _)| stays(name)).chain(capacity.iter());
         others.chain(self.allocatable.iter()).map(|(name, quantity)| (name, *quantity)).collect()
     }
 
-    /// One address of each kind, or two where the user gives two (`NodeAddress` in pkg/kubelet/nodestatus), but that no
-    /// name is looked up: where the user gives none, it is that of the default route.
+    /// One address of each kind, or two if two are configured (`NodeAddress` in pkg/kubelet/nodestatus). Unlike
+    /// upstream no name is looked up: without configured addresses, those of the default route are used.
     pub(super) fn addresses(&self, seen: &[IpAddr], server: &[NodeAddress]) -> Vec<NodeAddress> {
         if self.external_cloud && !server.is_empty() {
             return server.to_vec();
@@ -116,7 +116,7 @@ impl NodeProfile {
             let named = name.parse().ok();
             addresses.extend(named.as_ref().or(preferred).map(internal));
             if addresses.is_empty() && !server.is_empty() {
-                // Without a network for a while: nobody is helped by its address being forgotten.
+                // The network is down for a while; keep the last address.
                 return server.to_vec();
             }
         }
@@ -124,7 +124,7 @@ impl NodeProfile {
         addresses
     }
 
-    /// In upstream's order, of which old readers want Ready to be the last.
+    /// In upstream's order: old clients expect Ready to be last.
     fn conditions(
         &self,
         sight: &NodeObservation<'_>,
@@ -138,7 +138,7 @@ impl NodeProfile {
             let before = before(kind);
             let seen = sight.pressures.iter().find(|condition| condition.pressure == pressure);
             conditions.push(match (seen, before) {
-                // Before anybody has looked, it is as it was.
+                // Before the first check, the condition keeps its previous status.
                 (None, Some(before)) => NodeCondition { last_heartbeat_time: Some(sight.now), ..before.clone() },
                 (seen, before) => {
                     let (reason, message) = pressure.words(seen.is_some_and(|seen| seen.holds));
@@ -198,7 +198,7 @@ fn condition(
     }
 }
 
-/// Several errors in one line, as apimachinery writes them.
+/// Joins several errors in one line, as apimachinery does.
 fn aggregate(mut faults: Vec<String>) -> String {
     faults.dedup();
     match <[String; 1]>::try_from(faults) {
@@ -207,7 +207,7 @@ fn aggregate(mut faults: Vec<String>) -> String {
     }
 }
 
-/// A resource that is neither the kernel's nor Kubernetes' own.
+/// A resource of neither the kernel nor Kubernetes.
 fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }

@@ -1,4 +1,4 @@
-//! What happens to the node, for those who tell an API server of it: they wait for it here.
+//! Shared inputs of the node status; tasks wait for changes here.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -8,27 +8,27 @@ use crate::platform::rpc::Signal;
 use crate::state::pods::{PressureCondition, RuntimeState};
 use crate::types::api::{NodeAddress, ResourceList};
 
-/// Shared by the sync loop, which tells, and the tasks that pass it on.
+/// Written by the sync loop, read by the tasks that report to the API server.
 #[derive(Debug, Default)]
 pub(crate) struct StatusInputs {
     pub(super) runtime: RefCell<RuntimeHealth>,
-    /// Empty before the first look at what the node has left.
+    /// Empty before the first node-pressure check.
     pub(super) pressures: RefCell<Vec<PressureCondition>>,
     pub(super) shuts_down: Cell<bool>,
-    /// What there is of devices, and what of it pods can get.
+    /// Capacity and allocatable devices.
     pub(super) devices: RefCell<[ResourceList; 2]>,
-    /// The volumes that controllers attach and that pods have or want, in order.
+    /// Controller-attached volumes that pods use or want, sorted.
     pub(super) volumes_in_use: RefCell<Vec<String>>,
-    /// Of the node's object; empty while there is none, or none is known.
+    /// Uid of the Node object; empty while it does not exist or is not known.
     uid: RefCell<String>,
-    /// What pods may ask of the node is known, so far as there is somebody who can tell it.
+    /// The Node object is known, or there is none and this node does not create it.
     heard: Cell<bool>,
-    /// The server could not be asked, or did not answer as it should.
+    /// A request to the API server has failed at least once.
     away: Cell<bool>,
-    /// As they stand in the node's object, or will; empty before they are known.
+    /// The addresses in the Node object, or those about to be written; empty before they are known.
     addresses: RefCell<Vec<NodeAddress>>,
     pub(crate) addresses_changed: Signal,
-    /// Of anything that is to be told of the node.
+    /// Notified on every change of the node status.
     pub(super) changed: Signal,
 }
 
@@ -65,7 +65,7 @@ impl StatusInputs {
         }
     }
 
-    /// Waits until pods of the cluster can be asked whether they may be on the node.
+    /// Waits until admission of the cluster's pods is possible.
     pub(crate) async fn heard(&self) {
         loop {
             let seen = self.changed.changes();
@@ -86,7 +86,7 @@ impl StatusInputs {
         }
     }
 
-    /// Waits until asking for the node has failed for the first time.
+    /// Waits for the first failed request to the API server.
     pub(crate) async fn away(&self) {
         loop {
             let seen = self.changed.changes();

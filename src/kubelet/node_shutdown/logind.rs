@@ -1,7 +1,6 @@
-//! logind: it is asked to wait before the machine goes down, and it tells when that shall be.
+//! systemd-logind: delays the shutdown of the machine with an inhibitor lock and reports when one begins.
 //!
-//! <https://systemd.io/INHIBITOR_LOCKS/>: with a lock of the kind "delay" it waits, for as long as its own configuration
-//! says at most.
+//! <https://systemd.io/INHIBITOR_LOCKS/>: a "delay" lock delays the shutdown by at most logind's own configured time.
 
 use std::fs;
 use std::io;
@@ -19,22 +18,22 @@ use crate::state::pods::SyncEvent;
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
-/// Both answer within milliseconds; logind may have to be started first.
+/// Deadline of calls: bus and logind answer within milliseconds, but logind may have to be started first.
 const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(60);
 const LOGIND: &str = "org.freedesktop.login1";
 const BUS: &str = "org.freedesktop.DBus";
-/// Below /run: /etc may be read-only, and each start writes it anew. It comes after the file that the upstream kubelet
-/// writes to /etc, 99-kubelet.conf.
+/// Below /run, because /etc may be read-only and every start writes the file. Sorts after the upstream kubelet's
+/// 99-kubelet.conf in /etc.
 const DROP_INS: &str = "/run/systemd/logind.conf.d";
 const DROP_IN: &str = "99-node-shutdown.conf";
-/// logind takes a new configuration when it comes to it, and does not say when.
+/// logind reloads its configuration asynchronously and sends no signal when it is done.
 const RELOADS: u32 = 20;
 const RELOAD: Duration = Duration::from_millis(100);
 
-/// Holds an inhibitor wherever there is none, and tells the sync loop of each shutdown; `wanted` is how long it may take.
-/// Ends only where there is no D-Bus.
+/// Takes an inhibitor lock and reports each shutdown to the sync loop; `wanted` is the time that a shutdown may take.
+/// Returns only if there is no D-Bus.
 pub(crate) async fn follow(wanted: Duration, inhibitor: Inhibitor, inbox: Sender<SyncEvent>) {
     let mut follower = Follower { wanted, inhibitor, inbox, told: false, met: false, failure: String::new() };
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
@@ -44,11 +43,11 @@ pub(crate) async fn follow(wanted: Duration, inhibitor: Inhibitor, inbox: Sender
         if follower.met {
             backoff.reset();
         } else if !was_met && follower.failure.is_empty() && error.kind() == io::ErrorKind::NotFound {
-            log!(warn, "no D-Bus here: when the machine shuts down, pods are not ended in order");
+            log!(warn, "D-Bus is not available, graceful node shutdown is disabled");
             return;
         }
         follower.met |= was_met;
-        follower.fail("not on the system's bus", &error);
+        follower.fail("failed to use the system bus", &error);
         rt::sleep(backoff.next_wait()).await;
     }
 }
@@ -57,16 +56,16 @@ struct Follower {
     wanted: Duration,
     inhibitor: Inhibitor,
     inbox: Sender<SyncEvent>,
-    /// A shutdown has been told of, and not that it was cancelled.
+    /// A shutdown has been reported and not cancelled.
     told: bool,
-    /// The bus has been reached.
+    /// The bus was reached since the last failure.
     met: bool,
-    /// As it was logged last.
+    /// The last logged failure.
     failure: String,
 }
 
 impl Follower {
-    /// Until the bus is gone, or the sync loop.
+    /// Runs until the connection fails, or returns Ok when the sync loop is gone.
     async fn converse(&mut self) -> io::Result<()> {
         let mut logind = rt::slow(Logind::connect).await?;
         self.met = true;
@@ -76,7 +75,7 @@ impl Follower {
             let is_heard = match news {
                 None => true,
                 Some(News::ShutsDown(true)) => self.tell(true).await,
-                // The lock of before has been given up.
+                // The previous lock has been released.
                 Some(News::Came | News::ShutsDown(false)) => {
                     let wanted = self.wanted;
                     let (back, engaged) = rt::slow(move || {
@@ -110,24 +109,29 @@ impl Follower {
                 if let Some(lock) = lock {
                     self.inhibitor.replace(Some(lock));
                     self.failure.clear();
-                    log!(info, "logind waits for pods when the machine shuts down", seconds = waits.as_secs());
+                    log!(info, "shutdown inhibitor lock taken", seconds = waits.as_secs());
                 }
                 if waits < self.wanted {
                     let (waits, wanted) = (waits.as_secs(), self.wanted.as_secs());
-                    log!(warn, "logind waits for less than pods may take", seconds = waits, wanted = wanted);
+                    log!(
+                        warn,
+                        "logind's InhibitDelayMaxSec is shorter than the shutdown grace period",
+                        seconds = waits,
+                        wanted = wanted
+                    );
                 }
                 Ok(self.tell(shuts_down).await)
             }
             // When it comes, the bus says so.
             Err(error @ CallError::Refused { .. }) => {
-                self.fail("logind does not wait for pods when the machine shuts down", &error);
+                self.fail("failed to take shutdown inhibitor lock", &error);
                 Ok(true)
             }
             Err(CallError::Io(error)) => Err(error),
         }
     }
 
-    /// False if there is nobody to tell any more.
+    /// False if the sync loop is gone.
     async fn tell(&mut self, shuts_down: bool) -> bool {
         let is_news = std::mem::replace(&mut self.told, shuts_down) != shuts_down;
         !is_news || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
@@ -142,24 +146,24 @@ impl Follower {
     }
 }
 
-/// logind, at the other end of the system's bus.
+/// A connection to logind.
 struct Logind {
     connection: Connection,
-    /// The name of its connection; anybody may send a signal of its kind.
+    /// The unique bus name of logind, because any client can send such a signal.
     owner: String,
 }
 
 enum News {
-    /// logind has come, perhaps again.
+    /// logind has started or restarted.
     Came,
     ShutsDown(bool),
 }
 
 struct Engaged {
-    /// `None` while the machine shuts down already.
+    /// `None` if a shutdown is already in progress.
     lock: Option<OwnedFd>,
     shuts_down: bool,
-    /// As long as logind waits.
+    /// How long logind delays the shutdown.
     waits: Duration,
 }
 
@@ -173,7 +177,7 @@ impl Logind {
         Ok(Self { connection, owner: String::new() })
     }
 
-    /// The next message, if it means something.
+    /// Reads the next message; `None` if it is irrelevant.
     fn next(&mut self) -> io::Result<Option<News>> {
         let Some(signal) = self.connection.signal_at_hand()? else { return Ok(None) };
         Ok(match (signal.member.as_str(), signal.arguments.as_slice()) {
@@ -191,7 +195,7 @@ impl Logind {
         })
     }
 
-    /// Has it wait, for as long as is wanted.
+    /// Takes the lock and raises logind's delay to `wanted` if it is shorter.
     fn engage(&mut self, wanted: Duration) -> Result<Engaged, CallError> {
         let mut waits = self.delay()?;
         if waits < wanted {
@@ -199,7 +203,7 @@ impl Logind {
                 Ok(waits) => waits,
                 Err(error) => {
                     let error = io::Error::from(error);
-                    log!(warn, "logind not told how long pods may take", error = ErrorChain(&error));
+                    log!(warn, "failed to raise InhibitDelayMaxSec", error = ErrorChain(&error));
                     waits
                 }
             };
@@ -213,7 +217,7 @@ impl Logind {
         Ok(Engaged { lock, shuts_down: shuts_down == Some(Value::Bool(true)), waits })
     }
 
-    /// How long it waits at most.
+    /// logind's current `InhibitDelayMaxUSec`.
     fn delay(&mut self) -> Result<Duration, CallError> {
         match self.property("InhibitDelayMaxUSec")? {
             (owner, Some(Value::U64(delay))) => {
@@ -226,7 +230,7 @@ impl Logind {
         }
     }
 
-    /// Gives how long it waits after that.
+    /// Raises the delay; returns the delay in force afterwards.
     fn lengthen(&mut self, wanted: Duration) -> Result<Duration, CallError> {
         write_drop_in(Path::new(DROP_INS), wanted)?;
         self.reload()?;
@@ -243,7 +247,7 @@ impl Logind {
 
     fn inhibit(&mut self) -> Result<Answer, CallError> {
         let mut body = Body::default();
-        for text in ["shutdown", "coracle", "Pods are ended in the order of their priorities", "delay"] {
+        for text in ["shutdown", "coracle", "Graceful termination of pods", "delay"] {
             body.text(text);
         }
         let (interface, member) = ("org.freedesktop.login1.Manager", "Inhibit");
@@ -251,7 +255,7 @@ impl Logind {
         self.connection.call(&Call { destination: LOGIND, path, interface, member, signature: "ssss" }, &body)
     }
 
-    /// By the signal that has it read its configuration; it has no method for that.
+    /// Sends SIGHUP: logind has no method for a reload.
     fn reload(&mut self) -> Result<(), CallError> {
         const HANG_UP: u32 = 1;
         let mut body = Body::default();
@@ -268,7 +272,7 @@ impl Logind {
         self.connection.call(&call, &body).map(drop)
     }
 
-    /// Who answered, and what.
+    /// The unique name of the sender, and the value.
     fn property(&mut self, name: &str) -> Result<(String, Option<Value>), CallError> {
         let mut body = Body::default();
         body.text("org.freedesktop.login1.Manager");
@@ -283,11 +287,10 @@ impl Logind {
 
 fn write_drop_in(folder: &Path, wanted: Duration) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // It counts in whole seconds, and none too few.
+    // logind takes whole seconds; rounded up.
     let seconds = wanted.as_secs() + u64::from(wanted.subsec_nanos() > 0);
-    let text = format!(
-        "# By coracle: as long as its pods may take when the machine shuts down.\n[Login]\nInhibitDelayMaxSec={seconds}\n"
-    );
+    let text =
+        format!("# Written by coracle: shutdownGracePeriod of the node.\n[Login]\nInhibitDelayMaxSec={seconds}\n");
     fs::write(folder.join(DROP_IN), text)
 }
 
@@ -296,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logind_is_told_the_whole_time_in_a_file_of_its_own() {
+    fn drop_in_has_the_whole_time_rounded_up() {
         let folder = std::env::temp_dir().join(format!("logind-{}", std::process::id()));
         write_drop_in(&folder.join("conf.d"), Duration::from_secs(90)).unwrap();
         write_drop_in(&folder.join("conf.d"), Duration::from_millis(29_001)).unwrap();

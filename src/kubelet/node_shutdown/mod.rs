@@ -1,4 +1,4 @@
-//! The machine goes down: logind is asked to wait until the pods have ended, those of the lowest priority first.
+//! Graceful node shutdown: delays the shutdown until pods have terminated, lowest priority first.
 
 mod logind;
 mod progress;
@@ -10,5 +10,5 @@ use std::rc::Rc;
 pub(crate) use logind::follow;
 pub(crate) use progress::{End, Progress};
 
-/// While it holds something, logind waits.
+/// The inhibitor lock; logind delays the shutdown while it is held.
 pub(crate) type Inhibitor = Rc<RefCell<Option<OwnedFd>>>;

@@ -1,9 +1,10 @@
-//! How far a node's shutdown has come. Pure: the moment is an argument.
+//! State machine of a node shutdown. Pure: time is an argument.
 //!
 //! ```text
-//!            begins                  nobody left             told, or late
-//!   No work --------> Ending phases -------------> Telling ----------------> Over
-//!      ^------------------- cancelled ----------------------------------------'
+//!            begins                  no pods left            reported, or late
+//!   No work --------> Ending phases -------------> Telling --------------------> Over
+//!      ^                    |                         |                           |
+//!      '----------------------------- cancelled ----------------------------------'
 //! ```
 
 use std::time::{Duration, Instant};
@@ -12,35 +13,35 @@ use crate::platform::config::ShutdownPhase;
 
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// In the order of their priorities.
+    /// In ascending order of priority.
     phases: Vec<ShutdownPhase>,
     stage: Stage,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// The machine stays up.
+    /// No shutdown is in progress.
     NoWork,
-    /// So many phases have begun, and the last of them has until then.
+    /// `begun` phases have begun; the last of them has until `until`.
     Ending {
         begun: usize,
         until: Instant,
     },
-    /// All pods have ended, or have had their time; what became of them is being told until then.
+    /// All pods have terminated or their time is over; their statuses are reported until `until`.
     Telling {
         until: Instant,
     },
     Over,
 }
 
-/// The pods of a phase end, and have so much time at most.
+/// A phase whose pods must terminate now, and the time they have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) phase: usize,
     pub(crate) grace: Duration,
 }
 
-/// So long a cluster is waited for that has not answered yet.
+/// How long the shutdown waits for statuses that are still being reported.
 const TELLING: Duration = Duration::from_secs(2);
 
 impl Progress {
@@ -48,7 +49,7 @@ impl Progress {
         Self { phases: phases.to_vec(), stage: Stage::NoWork }
     }
 
-    /// What all phases take together.
+    /// The time of all phases together.
     pub(crate) fn whole_time(&self) -> Duration {
         self.phases.iter().fold(Duration::ZERO, |sum, phase| sum.saturating_add(phase.grace))
     }
@@ -57,7 +58,7 @@ impl Progress {
         !matches!(self.stage, Stage::NoWork)
     }
 
-    /// True if this is news.
+    /// True unless it was already in progress.
     pub(crate) fn begin(&mut self, now: Instant) -> bool {
         let is_news = !self.is_under_way();
         if is_news {
@@ -66,14 +67,14 @@ impl Progress {
         is_news
     }
 
-    /// True if this is news.
+    /// True if a shutdown was in progress.
     pub(crate) fn cancel(&mut self) -> bool {
         let is_news = self.is_under_way();
         self.stage = Stage::NoWork;
         is_news
     }
 
-    /// The phase of pods of this priority: the highest one that does not begin above it.
+    /// The phase for this priority: the highest one that does not begin above it.
     pub(crate) fn phase_of(&self, priority: i32) -> usize {
         let from = |priority| self.phases.partition_point(|phase| phase.priority < priority);
         match from(priority) {
@@ -82,7 +83,8 @@ impl Progress {
         }
     }
 
-    /// Who ends now. `left` are the priorities of the pods that have not ended. A phase without pods takes no time.
+    /// The phase to start now, if any. `left`: priorities of the pods that have not terminated. Empty phases are
+    /// skipped.
     pub(crate) fn next(&mut self, left: &[i32], now: Instant) -> Option<End> {
         let Stage::Ending { begun, until } = self.stage else { return None };
         let phases: Vec<usize> = left.iter().map(|priority| self.phase_of(*priority)).collect();
@@ -99,7 +101,7 @@ impl Progress {
         Some(End { phase, grace })
     }
 
-    /// True once, when the machine may go down. `tells` is true while the cluster is being told of some pod.
+    /// True once, when the machine may go down. `tells`: statuses are still being reported.
     pub(crate) fn is_over(&mut self, tells: bool, now: Instant) -> bool {
         let Stage::Telling { until } = self.stage else { return false };
         let is_over = !tells || now >= until;
@@ -109,7 +111,7 @@ impl Progress {
         is_over
     }
 
-    /// When there is something to be done that no event asks for.
+    /// When `next` or `is_over` must be called without an event.
     pub(crate) fn due(&self) -> Option<Instant> {
         match self.stage {
             Stage::Ending { until, .. } | Stage::Telling { until } => Some(until),
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_belongs_to_the_highest_phase_that_does_not_begin_above_it() {
+    fn pod_belongs_to_the_highest_phase_not_above_its_priority() {
         let progress = progress(&[(-10, 1), (0, 1), (1000, 1), (CRITICAL, 1)]);
         for (priority, phase) in [
             (i32::MIN, 0),
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_begins_when_the_pods_of_the_one_before_have_ended() {
+    fn phase_starts_when_the_previous_pods_have_terminated() {
         let mut progress = progress(&[(0, 20), (CRITICAL, 10)]);
         assert_eq!(progress.whole_time(), Duration::from_secs(30));
         let now = Instant::now();
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_do_not_end_in_their_time_hold_up_nobody() {
+    fn overdue_pods_do_not_delay_the_next_phase() {
         let mut progress = progress(&[(0, 20), (10, 5), (CRITICAL, 10)]);
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_is_told_before_the_machine_goes_but_does_not_hold_it_up() {
+    fn statuses_are_reported_before_the_end_with_a_deadline() {
         let mut one = progress(&[(0, 1)]);
         let now = Instant::now();
         one.begin(now);
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shutdown_that_is_cancelled_ends_no_further_pod_and_another_one_begins_anew() {
+    fn cancelled_shutdown_stops_and_can_start_again() {
         let mut progress = progress(&[(0, 20), (CRITICAL, 10)]);
         let now = Instant::now();
         assert!(!progress.cancel());

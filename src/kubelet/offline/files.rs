@@ -1,4 +1,4 @@
-//! The few things that the store does to files, each of which may be the last one before the power goes.
+//! File operations of the store; the power may fail after each of them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -9,29 +9,28 @@ use std::time::UNIX_EPOCH;
 use crate::platform::host::file;
 use crate::types::api::Time;
 
-/// One folder. What has been appended or renamed may be lost until it was synced; all of these block.
+/// One directory. Appends and renames may be lost until they are synced. All methods block.
 pub(super) trait Files: Send {
-    /// All of a file, unless it has more than `limit` bytes; nothing of one that is not there.
+    /// The whole file, unless it has more than `limit` bytes; `None` if it does not exist.
     fn read(&mut self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>>;
-    /// All of it, in the place of what was there, if anything.
+    /// Writes a file, replacing an existing one.
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
-    /// At its end.
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
     fn sync(&mut self, name: &str) -> io::Result<()>;
-    /// In the place of what has the other name, if anything.
+    /// Replaces an existing file `to`.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
-    /// Names last after this.
+    /// Makes changes of names durable.
     fn sync_folder(&mut self) -> io::Result<()>;
 }
 
-/// When a file was last written; `None` if that cannot be told.
+/// Modification time of a file; `None` if unknown.
 pub(super) fn changed(path: &Path) -> Option<Time> {
     let modified = fs::metadata(path).ok()?.modified().ok()?;
     let since = modified.duration_since(UNIX_EPOCH).ok()?;
     Some(Time::from_unix_nanos(i64::try_from(since.as_nanos()).ok()?))
 }
 
-/// Files below a folder that is this user's alone.
+/// A directory that only this user can access.
 #[derive(Debug)]
 pub(super) struct Folder(pub(super) PathBuf);
 
@@ -65,7 +64,7 @@ impl Files for Folder {
         let mut file = OpenOptions::new().append(true).open(self.0.join(name))?;
         #[cfg(test)]
         if let Err(error) = crate::platform::rt::disk_access() {
-            // A part of it may be there.
+            // A partial write may have happened.
             file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
             return Err(error);
         }

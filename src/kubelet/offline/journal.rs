@@ -1,7 +1,7 @@
-//! The journal: records, one after the other, in one file; written anew when half of it is of no use any more.
+//! The journal: a file of records, rewritten when more than half of it is obsolete.
 //!
-//! At every moment, also when the power goes, the file on the disk has the old state or the new one of each record: what
-//! is appended counts line by line, and a file that is written anew takes the other's place when it is whole.
+//! At every moment, also after a power failure, the file has either the old or the new state of each record: appended
+//! lines are valid one by one, and a rewritten file replaces the old one only when it is complete.
 
 use std::io;
 
@@ -10,73 +10,73 @@ use super::record::{BadRecord, Record, Said, lines};
 use super::seal::Seal;
 use crate::types::sorted::SortedMap;
 
-/// What is to be remembered of each name; `None`: nothing any more.
+/// The new content of each name; `None`: removed.
 pub(super) type Batch = SortedMap<String, Option<Vec<u8>>>;
 
 pub(super) struct Journal {
     files: Box<dyn Files>,
     seal: Seal,
     known: SortedMap<Box<str>, Known>,
-    /// Of the file.
+    /// Size of the file in bytes.
     length: u64,
-    /// Of the lines in it that count.
+    /// Bytes of the lines that are not obsolete.
     live: u64,
-    /// It is not known how the file ends: it is written anew before anything is added.
+    /// The end of the file is unknown, so it must be rewritten before the next append.
     is_in_doubt: bool,
 }
 
-/// What stands in the file under a name.
+/// The record in the file for a name.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// `None` for what could not be opened.
+    /// `None` for content that could not be decrypted.
     digest: Option<u64>,
     length: u64,
 }
 
-/// What was found in the file.
+/// The content of the file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) contents: SortedMap<String, Vec<u8>>,
     pub(super) faults: Faults,
 }
 
-/// What was wrong with it.
+/// Number of unusable records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     pub(super) damaged: u64,
     pub(super) other_format: u64,
-    /// Sealed with another key, or there is no key now. They stay as they are.
+    /// Encrypted with another key, or there is no key now. They are kept.
     pub(super) unopened: u64,
 }
 
-/// What was done for a batch.
+/// The result of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Committed {
-    /// Written.
+    /// Bytes written.
     pub(super) bytes: u64,
-    /// Records that would have made it larger than it may be.
+    /// Records left out because of the size limit.
     pub(super) left_out: u64,
-    /// Lines that were damaged since the last time.
+    /// Corrupt lines found since the last commit.
     pub(super) damaged: u64,
-    /// What becomes of Secrets, where that has changed.
+    /// How Secrets are stored, if that has changed.
     pub(super) secrets: Option<String>,
 }
 
 pub(super) const JOURNAL: &str = "journal";
-/// On its way to become the journal.
+/// Becomes the journal when complete.
 pub(super) const NEXT: &str = "journal.new";
-/// With lines that cannot be used; the newest and the one before.
+/// Copies with unusable lines: the newest and the one before it.
 pub(super) const ASIDE: [&str; 2] = ["journal.set-aside-1", "journal.set-aside-2"];
 
-/// Lines that count, together.
+/// Limit of the lines that are not obsolete, in bytes.
 const MOST: u64 = 8 << 20;
-/// Lines that do not count any more stay until they are more than those that do, and than this.
+/// Obsolete lines are kept until they exceed the others and this many bytes.
 const SPARE: u64 = 256 << 10;
-/// A file that is larger is not this program's.
+/// A larger file was not written by this program.
 const LARGEST: u64 = 2 * MOST + SPARE + MOST;
 
 impl Journal {
-    /// Reads what there is. Lines that cannot be used are set aside, and the rest is used. Blocks.
+    /// Reads the file. A file with unusable lines is set aside, and the other lines are used. Blocks.
     pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<Found>) {
         let known = SortedMap::new();
         let mut journal = Self { files, seal, known, length: 0, live: 0, is_in_doubt: true };
@@ -110,22 +110,22 @@ impl Journal {
         self.live = self.known.values().map(|known| known.length).sum();
         self.is_in_doubt = whole.is_torn;
         if whole.has_bad_lines() || whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
-            // What cannot be set aside now is tried again with the next batch.
+            // Setting the file aside is retried with the next batch.
             self.is_in_doubt = true;
             drop(self.rewrite(&[]));
         }
         Ok(found)
     }
 
-    /// A plain Secret or token where they are not to be stored in plain: anybody who can write to the disk may have put it
-    /// there, and it does not stay. It comes again from the cluster.
+    /// A plain Secret or token although they must be encrypted: anyone with write access to the disk could have added
+    /// it, so it is dropped. It is read again from the cluster.
     fn refuses(&self, name: &str, line: &Line<'_>) -> bool {
         is_secret(name) && matches!(line.said, Said::Content(_)) && !matches!(self.seal, Seal::Plain)
     }
 
-    /// Remembers a batch, durably when it returns. What is remembered already is not written. Blocks.
+    /// Writes a batch durably; unchanged records are not written. Blocks.
     ///
-    /// After an error the batch may be there or not, each of its records for itself; it can be given again.
+    /// After an error each record may or may not have been written; the batch can be committed again.
     pub(super) fn commit(&mut self, batch: &Batch) -> io::Result<Committed> {
         let mut done = Committed { secrets: self.read_key(batch)?, ..Committed::default() };
         let mut news = Vec::new();
@@ -160,7 +160,8 @@ impl Journal {
         Ok(Committed { bytes: more, ..done })
     }
 
-    /// Reads the key again before a Secret is written, if the disk did not give it before. Gives what becomes of Secrets then.
+    /// Before a Secret is written, retries to read a key that was unreadable before. Returns how Secrets are stored
+    /// if that changed.
     fn read_key(&mut self, batch: &Batch) -> io::Result<Option<String>> {
         let Seal::Unread(places) = &self.seal else { return Ok(None) };
         if !batch.iter().any(|(name, content)| content.is_some() && is_secret(name)) {
@@ -168,13 +169,13 @@ impl Journal {
         }
         let (seal, secrets) = places.seal();
         if matches!(seal, Seal::Unread(_)) {
-            return Err(io::Error::other(format!("Secrets are {secrets}")));
+            return Err(io::Error::other(format!("secrets are {secrets}")));
         }
         self.seal = seal;
         Ok(Some(secrets))
     }
 
-    /// `None` if it is known already, or may not be written.
+    /// `None` if it is unchanged or may not be written.
     fn news_of(&self, name: &str, content: Option<&[u8]>, known: Option<Known>) -> Option<News> {
         let digest = content.map(digest);
         let mut line = Vec::new();
@@ -211,8 +212,8 @@ impl Journal {
         }
     }
 
-    /// Writes the file anew, with this news and without what does not count any more. Gives its length, and how many
-    /// lines were found damaged.
+    /// Rewrites the file with these records and without obsolete lines. Returns its length and the number of corrupt
+    /// lines.
     fn rewrite(&mut self, news: &[News]) -> io::Result<(u64, u64)> {
         let old = self.current()?;
         let whole = Lines::read(&old);
@@ -232,9 +233,9 @@ impl Journal {
         self.is_in_doubt = true;
         self.files.write(NEXT, &bytes)?;
         self.files.sync(NEXT)?;
-        // A file with plain secrets is not kept beside the new one.
+        // A file with plain secrets is not kept.
         if whole.has_bad_lines() && !whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
-            // Two are kept: the disk is not filled with what nobody reads.
+            // At most two copies are kept, so that they cannot fill the disk.
             let [newest, before] = ASIDE;
             match self.files.rename(newest, before) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -252,12 +253,12 @@ impl Journal {
         Ok((self.length, whole.damaged + whole.other_format))
     }
 
-    /// The bytes of the journal. One that was on its way when the former had been set aside takes its place.
+    /// The bytes of the journal. If a rewrite was interrupted after the old journal was set aside, completes it.
     fn current(&mut self) -> io::Result<Vec<u8>> {
         match self.files.read(JOURNAL, LARGEST) {
             Ok(Some(bytes)) => return Ok(bytes),
             Ok(None) => {}
-            // Nothing in it can be believed.
+            // A file of this size is not used at all.
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 let [newest, _] = ASIDE;
                 self.files.rename(JOURNAL, newest)?;
@@ -281,7 +282,7 @@ impl Journal {
     }
 }
 
-/// A record that is to be written.
+/// A record to write.
 struct News {
     name: Box<str>,
     digest: Option<u64>,
@@ -301,7 +302,7 @@ struct Lines<'a> {
     live: SortedMap<&'a str, Line<'a>>,
     damaged: u64,
     other_format: u64,
-    /// It ends in the midst of a line, as a power cut leaves it: that was never said to be there.
+    /// The file ends in the middle of a line after a power failure; that line was never reported as written.
     is_torn: bool,
 }
 
@@ -329,7 +330,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What is written sealed, or not at all unless the owner asks for it.
+/// Whether the record is only written encrypted, unless plain storage is configured.
 pub(super) fn is_secret(name: &str) -> bool {
     ["secret/", "token/"].iter().any(|kind| name.starts_with(kind))
 }
@@ -340,8 +341,8 @@ fn length_of(bytes: &[u8]) -> u64 {
 
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
 
-/// Tells contents apart. Versions are left out: an object that is as it was is not written for another version, as those
-/// have that somebody renews for a lock. In a text within JSON the quotes are escaped, so that it is found in none.
+/// A digest that ignores resource versions, so that an object is not rewritten for a new version alone, such as a
+/// lock that is renewed. Quotes inside JSON strings are escaped, so the pattern does not match there.
 fn digest(content: &[u8]) -> u64 {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     let mut rest = content;

@@ -1,6 +1,6 @@
-//! Seals records with a key of the node: `ChaCha20-Poly1305`, which is fast without help from the processor.
+//! Encrypts records with the node's key: `ChaCha20-Poly1305`, which is fast without hardware support.
 //!
-//! Each sealing has a random nonce of 96 bits from the kernel: flash wears out before a nonce is likely to repeat. The
+//! Each encryption has a random 96-bit nonce from the kernel: flash wears out before a nonce is likely to repeat. The
 //! record's name is authenticated too, so that no record can take the place of another.
 
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::types::api::Bytes;
 
 pub(super) struct Key(Box<LessSafeKey>);
 
-/// The least bytes of key material.
+/// Minimum size of key material in bytes.
 pub(super) const SHORTEST: usize = 32;
-/// Keys are derived for this purpose. Another format of records gets another purpose.
+/// Context of the key derivation; another record format would use another one.
 const PURPOSE: &[u8] = b"coracle offline store, format 1";
 
 impl Key {
@@ -28,7 +28,7 @@ impl Key {
         UnboundKey::new(&CHACHA20_POLY1305, secret.as_ref()).ok().map(|key| Self(Box::new(LessSafeKey::new(key))))
     }
 
-    /// Nonce, content, tag in base64; `None` if the kernel gives no random bytes.
+    /// Nonce, content, tag in base64; `None` if the kernel returns no random bytes.
     pub(super) fn seal(&self, name: &str, content: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -38,7 +38,7 @@ impl Key {
         Some(Bytes([&nonce[..], &text].concat()).to_base64())
     }
 
-    /// The content; `None` if it was sealed with another key or for another record.
+    /// Decrypts the content; `None` if it was encrypted with another key or for another record.
     pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let Bytes(sealed) = Bytes::from_base64(std::str::from_utf8(sealed).ok()?)?;
         let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_opened_with_its_key_and_its_name_alone() {
+    fn content_is_opened_only_with_its_key_and_name() {
         let sealed = key(1).seal("secret/ns/a", b"hidden").unwrap();
         assert_eq!(key(1).open("secret/ns/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
         assert_eq!(key(2).open("secret/ns/a", sealed.as_bytes()), None);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sealed_twice_in_the_same_way_and_nothing_shows_through() {
+    fn equal_contents_have_different_ciphertexts() {
         let (one, other) = (key(1).seal("a", b"hidden").unwrap(), key(1).seal("a", b"hidden").unwrap());
         assert_ne!(one, other);
         let Bytes(bytes) = Bytes::from_base64(&one).unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_that_turns_is_noticed() {
+    fn flipped_bit_is_detected() {
         let Bytes(sealed) = Bytes::from_base64(&key(1).seal("a", b"hidden").unwrap()).unwrap();
         for bit in 0..sealed.len() * 8 {
             let mut bad = sealed.clone();

@@ -1,8 +1,8 @@
-//! What the cluster last asked of this node, kept on the disk: a node that starts without a network goes by it.
+//! The offline store: the cluster's last state for this node, on disk, for starts without a network.
 //!
-//! The store has the pods of this node and what they need, each as the API server last told it. It is written when
-//! something has changed, many changes together, and read once, at the start. Nothing is ever removed from it because
-//! something could not be heard or read.
+//! It has the node's pods and the objects that they need, each as last received from the API server. Changes are
+//! written in batches; the file is read once, at the start. Nothing is removed because the API server or the disk
+//! could not be read.
 
 mod files;
 mod journal;
@@ -35,83 +35,83 @@ pub(crate) use names::{used_part, without_managed_fields};
 pub(crate) use seal::KeyPlaces;
 use seal::Seal;
 
-/// Where it is, below the root directory.
+/// Directory of the store, below the root directory.
 pub(crate) const OFFLINE: &str = "coracle/offline";
 
-/// A handle on the store; clones share it.
 #[derive(Clone)]
 pub(crate) struct OfflineStore {
     inner: Rc<Inner>,
 }
 
 struct Inner {
-    /// What stood in it at the start, until somebody asks for it.
+    /// Contents read at the start that nothing has taken yet.
     found: RefCell<SortedMap<String, Vec<u8>>>,
     pending: RefCell<Batch>,
-    /// When what is pending is to be written.
+    /// When pending changes must be written.
     due: Cell<Option<Instant>>,
-    /// Something is pending, or has been written.
+    /// Changes are pending, or were written.
     changed: Signal,
     /// `None` while a batch is being written.
     journal: RefCell<Option<Journal>>,
-    /// The node goes by what was stored.
+    /// The stored pods are in use because the cluster was not reached yet.
     counts: Cell<bool>,
-    /// Whose word it has; `None` while there is none.
+    /// The cluster that the store belongs to; `None` while unknown.
     cluster: RefCell<Option<Cluster>>,
-    /// A server of other authorities has the same node.
+    /// A server with another CA has a node with the stored uid.
     has_same_node: Cell<bool>,
-    /// What a server told of a node that has not the uid of the stored cluster's.
+    /// The Node object from a server where its uid is not the stored one.
     other_node: RefCell<Option<Vec<u8>>>,
     book: RefCell<Book>,
 }
 
-/// What is shown of the store.
+/// State of the store, for status and metrics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
     pub(crate) records: usize,
-    /// Of the journal.
+    /// Size of the journal.
     pub(crate) bytes: u64,
-    /// Written since the start.
+    /// Bytes written since the start.
     pub(crate) written: u64,
     pub(crate) damaged: u64,
     pub(crate) other_format: u64,
     pub(crate) unopened: u64,
-    /// Records that would have made it too large.
+    /// Records left out because of the size limit.
     pub(crate) left_out: u64,
-    /// What becomes of Secrets and tokens.
+    /// How Secrets and tokens are stored.
     pub(crate) secrets: String,
-    /// When something in it last changed; `None` while there is nothing.
+    /// When a record last changed; `None` if the store is empty.
     pub(crate) changed: Option<Time>,
-    /// Why it could not be read or written: one line.
+    /// Why it could not be read or written; one line.
     pub(crate) fault: Option<String>,
 }
 
-/// How soon something is written.
+/// How soon a change is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// What is asked of the node.
+    /// Received from the cluster.
     Soon,
-    /// What the node itself has told: it can find it out again.
+    /// Reported by the node, which can determine it again.
     Later,
 }
 
-/// Changes rarely come alone: those of so long are written together.
+/// Changes often come in groups, which are written together.
 const SOON: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(10);
-/// What runs is not touched meanwhile; what does not run starts once, with what the cluster wants by now, where the line is
-/// good for a handshake and two answers in this time. It is not waited for when it is known sooner that there is no cluster.
+/// How long to wait for the cluster before stored pods are started. Running pods are not affected; others start only
+/// once, with their current spec, if a handshake and two responses fit in this time. Ends early once the cluster is
+/// known to be unreachable.
 const CLUSTER_FIRST: Duration = Duration::from_secs(3);
-/// For what is pending when the agent ends.
+/// Time to write pending changes at shutdown.
 const FLUSH: Duration = Duration::from_secs(5);
-/// A disk that takes nothing is tried again after so long, and then twice as long.
+/// First and longest delay after a failed write.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 const RETRY_LONGEST: Duration = Duration::from_secs(60);
-/// When a store that the disk does not give is read again. Pods wait for it.
+/// Delays before an unreadable store is read again; pods wait for it.
 const READ_AGAIN: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)];
 
 impl OfflineStore {
-    /// Reads what is there. A store that cannot be read is told of, and stops nothing.
+    /// Reads the store. A store that cannot be read is reported and treated as empty.
     pub(crate) async fn open(folder: PathBuf, keys: KeyPlaces) -> Self {
         let shown = folder.display().to_string();
         let mut tries = READ_AGAIN.into_iter();
@@ -129,7 +129,7 @@ impl OfflineStore {
                 ((_, opened), _) => break opened,
             }
         };
-        log!(info, "offline store", folder = shown, records = journal.records(), secrets = secrets);
+        log!(info, "offline store opened", folder = shown, records = journal.records(), secrets = secrets);
         let mut book =
             Book { records: journal.records(), bytes: journal.length(), secrets, changed, ..Book::default() };
         let contents = match found {
@@ -138,7 +138,7 @@ impl OfflineStore {
                 if damaged + other_format + unopened > 0 {
                     log!(
                         warn,
-                        "records of the offline store cannot be used",
+                        "offline store has unusable records",
                         folder = shown,
                         damaged = damaged,
                         other_format = other_format,
@@ -149,7 +149,7 @@ impl OfflineStore {
                 found.contents
             }
             Err(error) => {
-                log!(error, "the offline store cannot be read", folder = shown, error = ErrorChain(&error));
+                log!(error, "failed to read offline store", folder = shown, error = ErrorChain(&error));
                 book.fault = Some(format!("read {shown}: {error}"));
                 SortedMap::new()
             }
@@ -172,40 +172,40 @@ impl OfflineStore {
         Self { inner: Rc::new(inner) }
     }
 
-    /// Whether there is anything to go by.
+    /// Whether pods are stored.
     pub(crate) fn has_pods(&self) -> bool {
         self.inner.found.borrow().keys().any(|name| name.starts_with(names::PODS))
     }
 
-    /// From now on the node goes by what was stored, until it hears otherwise.
+    /// From now on the stored pods are in use.
     pub(crate) fn begin_to_count(&self) {
         self.inner.counts.set(true);
     }
 
-    /// The cluster has told its pods: that counts.
+    /// The cluster has sent its pods, which replace the stored ones.
     pub(crate) fn end_to_count(&self) {
         self.inner.counts.set(false);
     }
 
-    /// So long the cluster's own word is waited for before that of the store counts.
+    /// How long to wait for the cluster before the stored pods are used.
     pub(crate) fn patience(&self) -> Duration {
         if self.inner.counts.get() { Duration::ZERO } else { CLUSTER_FIRST }
     }
 
-    /// Whether a server that these vouch for may change what is stored: one of another cluster may not.
+    /// Whether a server with these CAs belongs to the stored cluster and may change the store.
     pub(crate) fn believes(&self, authorities: &[String]) -> bool {
         let cluster = self.inner.cluster.borrow();
         self.inner.has_same_node.get() || cluster.as_ref().is_none_or(|known| known.is_vouched_for_by(authorities))
     }
 
-    /// A server has told the uid of this node. One that has the stored uid is of the same cluster, whoever vouches for it.
+    /// Takes the uid of this node at a server. The stored uid means that it is the same cluster, whatever its CA.
     pub(crate) fn node_is(&self, uid: &str) {
         let cluster = self.inner.cluster.borrow();
         let is_same = cluster.as_ref().is_some_and(|known| !uid.is_empty() && known.node == uid);
         self.inner.has_same_node.set(is_same);
     }
 
-    /// From now on the store has the word of this cluster.
+    /// The store belongs to this cluster from now on.
     pub(crate) fn remember_cluster(&self, authorities: Vec<String>, node: String) {
         let cluster = Cluster { authorities, node };
         if self.inner.cluster.borrow().as_ref() != Some(&cluster) {
@@ -217,7 +217,7 @@ impl OfflineStore {
         }
     }
 
-    /// The pods as the cluster last told them. They are given once.
+    /// The stored pods. Returned only once.
     pub(crate) fn take_pods(&self) -> Vec<Value> {
         let mut found = self.inner.found.borrow_mut();
         let names: Vec<String> = found.keys().filter(|name| name.starts_with(names::PODS)).cloned().collect();
@@ -225,12 +225,12 @@ impl OfflineStore {
         contents.filter_map(|content| serde_json::from_slice(&content).ok()).collect()
     }
 
-    /// What was last heard of something that pods need. It is given once.
+    /// The stored object for a topic. Returned only once.
     pub(crate) fn take(&self, topic: &Topic) -> Option<Value> {
         self.take_named(&names::of_topic(topic))
     }
 
-    /// What the cluster last had of the node.
+    /// The stored fields of the Node object.
     pub(crate) fn take_node(&self) -> Option<NodeTerms> {
         self.take_named(names::NODE).and_then(names::read_terms)
     }
@@ -240,7 +240,7 @@ impl OfflineStore {
         serde_json::from_slice(&content).ok()
     }
 
-    /// All that is needed has been taken: what is left is of pods that are no more.
+    /// Removes the records that nothing has taken: their pods no longer exist.
     pub(crate) fn forget_what_is_left(&self) {
         for (name, _) in self.inner.found.take() {
             self.change(name, None, Pace::Later);
@@ -263,7 +263,7 @@ impl OfflineStore {
         self.change(names::of_topic(topic), None, Pace::Soon);
     }
 
-    /// A node with another uid than the stored cluster's is kept once that cluster is the one to be remembered.
+    /// A Node with another uid than the stored one is kept back until `remember_cluster` confirms its cluster.
     pub(crate) fn remember_node(&self, terms: &NodeTerms) {
         let content = names::write_terms(terms).to_string().into_bytes();
         if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != terms.uid) {
@@ -285,7 +285,7 @@ impl OfflineStore {
         self.inner.changed.notify();
     }
 
-    /// Whether the node goes by it, and has not heard the cluster since.
+    /// Whether the stored pods are in use.
     pub(crate) fn counts(&self) -> bool {
         self.inner.counts.get()
     }
@@ -294,7 +294,7 @@ impl OfflineStore {
         self.inner.book.borrow().clone()
     }
 
-    /// Writes what is pending when it is due, for as long as the agent runs.
+    /// Writes pending changes when they are due; never returns.
     pub(crate) async fn run(self) {
         let mut retry = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
         loop {
@@ -315,7 +315,7 @@ impl OfflineStore {
         }
     }
 
-    /// Writes what is pending at once, before the agent ends. It waits for no disk that hangs.
+    /// Writes pending changes now, at shutdown. Limited in time in case the disk hangs.
     pub(crate) async fn flush(&self) {
         let all = async {
             while self.write().await {
@@ -328,11 +328,11 @@ impl OfflineStore {
         let _ = rt::deadline(FLUSH, all).await;
     }
 
-    /// False if it has failed.
+    /// False on failure.
     async fn write(&self) -> bool {
         let seen = self.inner.changed.changes();
         let Some(mut journal) = self.inner.journal.take() else {
-            // Another batch is on its way.
+            // Another batch is being written.
             self.inner.changed.beyond(seen).await;
             return true;
         };
@@ -355,7 +355,7 @@ impl OfflineStore {
         match done {
             Ok(Committed { bytes, left_out, damaged, secrets }) => {
                 if let Some(secrets) = secrets {
-                    log!(info, "read the key of the offline store", secrets = secrets);
+                    log!(info, "offline store key read", secrets = secrets);
                     book.secrets = secrets;
                 }
                 book.fault = None;
@@ -370,10 +370,10 @@ impl OfflineStore {
             Err(error) => {
                 let fault = format!("write: {error}");
                 if book.fault.as_ref() != Some(&fault) {
-                    log!(error, "the offline store cannot be written", error = ErrorChain(&error));
+                    log!(error, "failed to write offline store", error = ErrorChain(&error));
                 }
                 book.fault = Some(fault);
-                // What has come meanwhile is newer.
+                // Changes made in the meantime are newer.
                 let mut pending = self.inner.pending.borrow_mut();
                 for (name, content) in batch {
                     pending.entry(name).or_insert(content);

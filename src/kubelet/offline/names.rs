@@ -1,4 +1,4 @@
-//! What a record is called, and what is kept of an object. Pure.
+//! Names of records, and the stored part of objects. Pure.
 
 use serde_json::{Value, json};
 
@@ -7,21 +7,21 @@ use crate::state::objects::{BundleKey, TokenKey, Topic};
 use crate::state::pods::NodeTerms;
 use crate::types::api::{Pod, decode, encode};
 
-/// All names of pods begin so.
+/// Prefix of pod records.
 pub(super) const PODS: &str = "pod/";
-/// The node as the cluster has it.
+/// The fields of the Node object.
 pub(super) const NODE: &str = "node";
 
-/// Whose word the store has.
+/// The cluster that the store belongs to.
 pub(super) const CLUSTER: &str = "cluster";
 
-/// One pod: two of a name may be there at once, while the first is ending.
+/// Includes the uid: two pods of one name may exist while the first is terminating.
 pub(super) fn of_pod(pod: &Pod) -> String {
     let metadata = &pod.metadata;
     name(&["pod", &metadata.namespace, &metadata.name, metadata.uid.as_str()])
 }
 
-/// What pods need, by what it is and its own name.
+/// Includes the kind and the object's name.
 pub(super) fn of_topic(topic: &Topic) -> String {
     match topic {
         Topic::Object(key) => name(&[key.kind.resource(), &key.namespace, &key.name]),
@@ -42,7 +42,7 @@ pub(super) fn of_topic(topic: &Topic) -> String {
     }
 }
 
-/// The object without what only the API server needs: half of it is the record of who wrote which field.
+/// Removes `managedFields`, which only the API server needs and which is half of the object.
 pub(crate) fn without_managed_fields(mut object: Value) -> Value {
     if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -50,7 +50,7 @@ pub(crate) fn without_managed_fields(mut object: Value) -> Value {
     object
 }
 
-/// What pods use of an object that is no pod.
+/// The part of an object other than a pod that pods use.
 pub(crate) fn used_part(object: &Value) -> Value {
     let mut kept = without_managed_fields(object.clone());
     if let Some(fields) = kept.as_object_mut() {
@@ -63,18 +63,17 @@ pub(crate) fn used_part(object: &Value) -> Value {
     kept
 }
 
-/// The cluster that the store is of.
+/// Identity of the cluster that the store belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cluster {
-    /// The digests of the certificates that were believed of its server.
+    /// Digests of the CA certificates trusted for its server.
     pub(super) authorities: Vec<String>,
-    /// The uid that the node has in it.
+    /// Uid of the node in it.
     pub(super) node: String,
 }
 
 impl Cluster {
-    /// Whether a server that these vouch for is of the same cluster. Where nobody has to vouch for a server, it cannot be
-    /// told from another one.
+    /// Whether a server with these CAs belongs to the same cluster. Without CAs, servers cannot be told apart.
     pub(super) fn is_vouched_for_by(&self, authorities: &[String]) -> bool {
         let is_unsure = self.authorities.is_empty() || authorities.is_empty();
         is_unsure || self.authorities.iter().any(|known| authorities.contains(known))
@@ -84,7 +83,7 @@ impl Cluster {
         json!({"authorities": self.authorities, "node": self.node})
     }
 
-    /// `None` for what cannot be read.
+    /// `None` if it is malformed.
     pub(super) fn read(content: &Value) -> Option<Self> {
         let authorities = content.get("authorities")?.as_array()?;
         Some(Self {
@@ -99,7 +98,7 @@ pub(super) fn write_terms(terms: &NodeTerms) -> Value {
     json!({"uid": terms.uid, "labels": encode(&terms.labels), "taints": taints, "attached": terms.attached})
 }
 
-/// `None` for what cannot be read.
+/// `None` if it is malformed.
 pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
     let mut content = content;
     let mut field = |name: &str| content.get_mut(name).map(Value::take);
@@ -117,7 +116,7 @@ mod tests {
     use crate::state::objects::{ClaimOwner, ObjectKey, ObjectKind};
 
     #[test]
-    fn each_topic_has_a_name_of_its_own() {
+    fn each_topic_has_its_own_name() {
         let owner = ClaimOwner { pod: "u".into(), pod_name: "p".into() };
         let token = |audience: &str| TokenKey {
             pod: "u".into(),
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_server_needs_is_not_kept() {
+    fn server_only_fields_are_not_stored() {
         let object = json!({
             "metadata": {"name": "a", "resourceVersion": "7", "managedFields": [{}], "annotations": {"k": "v"}},
             "data": {"k": "v"}, "status": {}
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_the_same_while_one_of_its_authorities_is() {
+    fn cluster_is_the_same_while_one_ca_is() {
         let cluster = |authorities: &[&str]| Cluster {
             authorities: authorities.iter().map(|one| (*one).to_owned()).collect(),
             node: "n".to_owned(),
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terms_of_the_node_are_read_as_they_were_written() {
+    fn node_terms_survive_a_round_trip() {
         let taint = json!({"key": "k", "value": "v", "effect": "NoSchedule"});
         let content =
             json!({"uid": "n", "labels": {"a": "b"}, "taints": [taint], "attached": ["kubernetes.io/csi/d^h"]});

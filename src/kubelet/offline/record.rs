@@ -1,4 +1,4 @@
-//! One record of the store: a line of JSON around what is remembered, with its checksum. Pure.
+//! Records of the store: a line of JSON with a checksum. Pure.
 //!
 //! ```text
 //! {"crc":"89abcdef","record":{"v":1,"name":"configmap/default/settings","content":[...]}}
@@ -6,21 +6,21 @@
 //! {"crc":"89abcdef","record":{"v":1,"name":"configmap/default/settings","gone":true}}
 //! ```
 //!
-//! The checksum (CRC-32, as in gzip) is over the bytes of the record as they stand there. Of several records with one
-//! name the last one counts.
+//! The checksum (CRC-32, as in gzip) covers the bytes of the record. Of several records with one name, the last one
+//! is valid.
 
 use std::fmt;
 
 use flate2::Crc;
 
-/// What a record says of its name.
+/// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said<'a> {
-    /// JSON, as it was remembered.
+    /// The content, JSON.
     Content(&'a [u8]),
-    /// The same, sealed: base64.
+    /// The encrypted content, base64.
     Sealed(&'a [u8]),
-    /// It is not there any more.
+    /// Removed.
     Gone,
 }
 
@@ -30,12 +30,12 @@ pub struct Record<'a> {
     pub said: Said<'a>,
 }
 
-/// Why a line is no record.
+/// Why a line is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRecord {
-    /// It is not as it was written.
+    /// Its checksum does not match.
     Damaged,
-    /// It was written by another version of this program, in a form that this one does not know.
+    /// Written by another version of this program, in an unknown format.
     OtherFormat,
 }
 
@@ -48,10 +48,10 @@ const SEALED: &[u8] = b"\",\"sealed\":\"";
 const GONE: &[u8] = b"\",\"gone\":true}";
 
 impl<'a> Record<'a> {
-    /// Reads a line without its end.
+    /// Reads a line without its line break.
     pub fn read(line: &'a [u8]) -> Result<Self, BadRecord> {
         let body = checked(line).ok_or(BadRecord::Damaged)?;
-        // From here on it is what somebody wrote.
+        // The checksum is correct, so the line was written like this.
         let rest = body.strip_prefix(FORMAT).ok_or(BadRecord::OtherFormat)?;
         let end = rest.iter().position(|byte| *byte == b'"').ok_or(BadRecord::OtherFormat)?;
         let (name, said) = rest.split_at_checked(end).ok_or(BadRecord::OtherFormat)?;
@@ -60,7 +60,7 @@ impl<'a> Record<'a> {
         Ok(Self { name, said })
     }
 
-    /// Adds the line to `out`, with its end. The name must be plain, and content JSON on one line.
+    /// Appends the line with its line break. The name must be plain, and the content JSON on one line.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut body = [FORMAT, self.name.as_bytes()].concat();
         match self.said {
@@ -76,7 +76,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The record's bytes, if they are those that the checksum is of.
+/// The record's bytes, if the checksum matches.
 fn checked(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(HEAD)?;
     let (found, rest) = rest.split_at_checked(SUM)?;
@@ -100,7 +100,7 @@ fn sum(bytes: &[u8]) -> String {
     format!("{:08x}", crc.sum())
 }
 
-/// A name of parts. What would not stand in JSON or in a part as it is, is written as `%XX`.
+/// Joins the parts; characters that need escaping in JSON or in a part become `%XX`.
 pub(super) fn name(parts: &[&str]) -> String {
     let mut name = String::new();
     for (index, part) in parts.iter().enumerate() {
@@ -121,7 +121,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
 }
 
-/// The lines of a journal, and what stands behind the last whole one: nothing, or what a power cut has left.
+/// The complete lines of a journal, and the incomplete line at its end, if a power failure left one.
 pub fn lines(bytes: &[u8]) -> (impl Iterator<Item = &[u8]>, &[u8]) {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let (whole, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
@@ -131,8 +131,8 @@ pub fn lines(bytes: &[u8]) -> (impl Iterator<Item = &[u8]>, &[u8]) {
 impl fmt::Display for BadRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Damaged => "it is damaged",
-            Self::OtherFormat => "it is of another version of Coracle",
+            Self::Damaged => "corrupt",
+            Self::OtherFormat => "written by another version of Coracle",
         })
     }
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_is_json() {
+    fn record_is_json_and_is_read_back() {
         for said in [Said::Content(b"[{\"a\":\"}\"}]"), Said::Sealed(b"AAAA"), Said::Gone] {
             let line = written("secret/ns/a", said);
             let line = line.strip_suffix(b"\n").unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_that_turns_anywhere_is_noticed() {
+    fn flipped_bit_or_cut_is_detected() {
         let line = written("pod/ns/a/u", Said::Content(br#"{"kind":"Pod"}"#));
         let line = line.strip_suffix(b"\n").unwrap();
         for bit in 0..line.len() * 8 {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_writes_is_known_to_be_that() {
+    fn format_of_a_later_version_is_recognized() {
         for body in [r#"{"v":2,"name":"a","content":1}"#, r#"{"v":1,"name":"a","news":1}"#, r#"{"v":1,"name":"#] {
             let line = format!("{{\"crc\":\"{}\",\"record\":{body}}}", sum(body.as_bytes()));
             assert_eq!(Record::read(line.as_bytes()), Err(BadRecord::OtherFormat), "{line}");
@@ -181,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_plain_whatever_they_are_made_of() {
+    fn names_are_escaped() {
         assert_eq!(name(&["token", "ns", "a/\"b\"", "é"]), "token/ns/a%2F%22b%22/%C3%A9");
         assert!(is_plain("token/ns/a%2F%22b%22/%C3%A9"));
         assert!(["", "a\"", "a b", "a\\"].iter().all(|name| !is_plain(name)));
     }
 
     #[test]
-    fn only_whole_lines_count() {
+    fn only_complete_lines_are_returned() {
         let split = |bytes: &'static [u8]| {
             let (lines, rest) = lines(bytes);
             (lines.collect::<Vec<_>>(), rest)

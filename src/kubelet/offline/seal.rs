@@ -14,31 +14,30 @@ use crate::platform::host::file::{read_all, replace};
 #[derive(Debug)]
 pub(super) enum Seal {
     Key(Key),
-    /// Unsealed, as the configuration asks for.
+    /// In plain text, by configuration.
     Plain,
-    /// In memory only, without a key.
+    /// Not stored, because there is no key.
     Memory,
     /// The key could not be read. It is read again before the next Secret is written.
     Unread(KeyPlaces),
 }
 
-/// Where a key may be, and what is done without one.
+/// Where to look for a key, and what to do without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPlaces {
-    /// `$CREDENTIALS_DIRECTORY`, where the service manager puts what it was given for this service alone.
+    /// `$CREDENTIALS_DIRECTORY`, with the credentials that systemd passes to this service.
     pub(crate) credentials: Option<PathBuf>,
-    /// Made where it is missing. `None`: no key but the credential.
+    /// Created if it does not exist. `None`: only the credential is used.
     pub(crate) file: Option<PathBuf>,
-    /// Without a key they are written all the same, and no key is made.
+    /// Without a key, store secrets in plain text and create no key.
     pub(crate) plain: bool,
 }
 
-/// The name of the credential.
 const CREDENTIAL: &str = "coracle-store-key";
 const LARGEST: u64 = 64 << 10;
 
 impl Seal {
-    /// The content; `None` if it was sealed with another key or for another record, or there is no key.
+    /// Decrypts the content; `None` if it was encrypted with another key or for another record, or there is no key.
     pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::Key(key) => key.open(name, sealed),
@@ -48,8 +47,8 @@ impl Seal {
 }
 
 impl KeyPlaces {
-    /// The first key that there is, else a new one in the file, and what `coracle status` shows of it. A key that cannot be
-    /// used is reported and never replaced. Blocks.
+    /// The first key found, else a new one in the file; and the description for `coracle status`. An invalid key is
+    /// reported and never replaced. Blocks.
     pub(super) fn seal(&self) -> (Seal, String) {
         let credential = self.credentials.as_ref().map(|folder| (folder.join(CREDENTIAL), false));
         for (path, is_checked) in credential.into_iter().chain(self.file.iter().map(|path| (path.clone(), true))) {
@@ -79,20 +78,20 @@ impl KeyPlaces {
     }
 }
 
-/// A new key, on the disk before anything is sealed with it. A power cut leaves all of it or none.
+/// Creates a key and syncs it before its first use. A power failure leaves a complete file or none.
 fn make(path: &Path) -> io::Result<Key> {
     let mut bytes = [0; SHORTEST];
     SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the kernel gives no random bytes"))?;
     replace(path, &bytes)?;
-    log!(info, "made a key for the offline store", file = path.display());
+    log!(info, "created key for offline store", file = path.display());
     Key::derive(&bytes).ok_or_else(|| io::Error::other("too short"))
 }
 
-/// Why there is no key though there is a file.
+/// Why an existing file gives no key.
 enum KeyFault {
-    /// The disk or the file system does not give it: it may later.
+    /// A read error, which may be temporary.
     Unread(io::Error),
-    /// It is not as it has to be. One line.
+    /// Its content or mode is invalid; one line.
     Unusable(String),
 }
 
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_credential_comes_first_then_the_file_then_nothing() {
+    fn credential_is_used_before_the_file() {
         let folder = std::env::temp_dir().join(format!("coracle-store-key-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let key = folder.join("key");
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_is_made_once_for_this_user_alone() {
+    fn missing_key_is_created_once_for_this_user_only() {
         let folder = std::env::temp_dir().join(format!("coracle-store-key-made-{}", std::process::id()));
         let file = folder.join("coracle/store-key");
         let places = KeyPlaces { credentials: None, file: Some(file.clone()), plain: false };
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_used_is_never_replaced() {
+    fn invalid_key_is_never_replaced() {
         let folder = std::env::temp_dir().join(format!("coracle-store-key-kept-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("store-key");

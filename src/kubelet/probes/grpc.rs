@@ -1,4 +1,4 @@
-//! The gRPC health check: `grpc.health.v1.Health/Check`, in the open.
+//! The gRPC health check, `grpc.health.v1.Health/Check`, without TLS.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ open_enum! {
     }
 }
 
-/// Between two tries to connect (gRPC's own first back-off).
+/// Delay between connection attempts (gRPC's initial back-off).
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Nothing but the answer that the service serves passes; whatever else happens is a failure.
+/// Only the status SERVING passes.
 pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str, limit: Duration) -> Outcome {
     let end = rt::now() + limit;
     let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -50,7 +50,7 @@ pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str,
     }
 }
 
-/// As long as nobody listens it is tried again: who starts within the time is in time.
+/// Retries while the connection is refused: a server that starts within the limit is in time.
 async fn connect(dialer: &Dialer, host: &str, port: u16, limit: Duration) -> TcpStream {
     loop {
         if let Ok(stream) = dialer.dial(host, port, limit).await {
@@ -110,7 +110,7 @@ mod tests {
     use crate::protocol::hpack::Field;
     use crate::protocol::http2::{Connection, Event};
 
-    /// Answers one call, and tells what was asked: path, authority, message.
+    /// Answers one call; returns the request's path, authority and message.
     fn answer_once(listener: &TcpListener, status: ServingStatus) -> (String, String, Vec<u8>) {
         let (mut stream, _) = listener.accept().unwrap();
         let mut connection = Connection::server();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_asked_for_by_its_name() {
+    fn service_is_checked_by_name() {
         for (status, outcome) in [
             (ServingStatus::Serving, Outcome::Passed),
             (
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_listen_or_does_not_speak_has_failed_when_the_time_is_up() {
+    fn unreachable_or_silent_server_fails_after_the_timeout() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let limit = Duration::from_millis(50);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_breaks_is_a_failure() {
+    fn broken_connection_is_a_failure() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || drop(listener.accept()));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_service_that_serves_passes() {
+    fn only_serving_status_passes() {
         let of = |status| outcome(Ok(encode(&HealthCheckResponse { status })), "1s");
         assert_eq!(of(ServingStatus::Serving), Outcome::Passed);
         for (status, name) in [
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_in_upstreams_words() {
+    fn failure_messages_are_upstreams() {
         let of = |code, message: &str| outcome(Err(rpc::Error::Status(Status::new(code, message))), "3s");
         let failed = |text: &str| Outcome::Failed(text.to_owned());
         let unimplemented = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): x";

@@ -1,4 +1,4 @@
-//! What a page says by its status.
+//! HTTP probes: the outcome follows from the status code.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn outcome(url: &Url, answer: Result<Answer, GetError>) -> Outcome {
             Outcome::Warned(format!("Probe terminated redirects, Response body: {body}"))
         }
         Ok(Answer { status, .. }) => Outcome::Failed(format!("HTTP probe failed with statuscode: {status}")),
-        // The status was not heard to the end.
+        // The response was not complete.
         Err(GetError::Body(error)) => Outcome::Errored { state: Undecided::Failure, message: error.to_string() },
         Err(error) => Outcome::Failed(format!("Get {:?}: {error}", url.to_string())),
     }
@@ -44,7 +44,7 @@ mod tests {
     use crate::types::api::UriScheme;
 
     #[test]
-    fn a_status_below_400_passes_and_a_redirect_that_was_not_followed_is_told() {
+    fn status_below_400_passes_and_unfollowed_redirect_warns() {
         let url = Url::new(UriScheme::Http, "10.88.1.94", 81, "/live");
         let of = |status, body: &str| outcome(&url, Ok(Answer { status, body: body.into(), ..Answer::default() }));
         for status in [200, 204, 299] {

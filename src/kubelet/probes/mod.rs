@@ -1,8 +1,8 @@
 //! Probes of containers: liveness, readiness, startup.
 //!
-//! [`Probes`] keeps what was found, and one task for each probe that is to be asked now. A task rests on one timer and
-//! ends with its instance; what it finds goes to the sync loop, which hands it back in. A container that does not run,
-//! or whose probe has nothing more to say, has no task.
+//! [`Probes`] keeps the results, and one task for each probe that is currently due. A task sleeps on one timer and
+//! ends with its container instance; it sends results to the sync loop, which passes them back in. A container that
+//! is not running, or whose probe has no further effect, has no task.
 
 mod grpc;
 mod http;
@@ -34,10 +34,10 @@ use crate::types::sorted::SortedMap;
 
 pub(crate) use results::Probed;
 
-/// Dropping it ends every probe.
+/// Dropping it stops every probe.
 pub(crate) struct Probes {
     prober: Rc<Prober>,
-    /// Where pods on the node's network are asked.
+    /// The address of host-network pods.
     node_ip: IpAddr,
     began: Instant,
     pods: SortedMap<PodUid, PodProbes>,
@@ -45,9 +45,9 @@ pub(crate) struct Probes {
 
 struct PodProbes {
     pod: Arc<Pod>,
-    /// The probes' moments are counted from here, also those of a container that is started again.
+    /// Probe times count from here, also those of restarted containers.
     since: Instant,
-    /// Spreads the probes of an agent that has just begun.
+    /// Spreads the probes after a start of the agent.
     random: u32,
     book: Book,
     tasks: Vec<Running>,
@@ -61,7 +61,7 @@ struct Running {
     task: rt::Task<()>,
 }
 
-/// A container that has run for this long before the agent began is one that it has found (kubelet: the same).
+/// A container that had run for this long when the agent started was adopted (as in the upstream kubelet).
 const SLACK: Duration = Duration::from_secs(10);
 
 static NONE: SortedMap<String, Probed> = SortedMap::new();
@@ -72,17 +72,17 @@ impl Probes {
         Self { prober, node_ip, began: rt::now(), pods: SortedMap::new() }
     }
 
-    /// What was found of the pod's containers that run and have probes.
+    /// The results of the pod's running containers with probes.
     pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, Probed> {
         self.pods.get(uid).map_or(&NONE, |pod| pod.book.probed())
     }
 
-    /// Takes in a result; true if it is news.
+    /// Stores a result; true if it changes something.
     pub(crate) fn take_in(&mut self, result: &ProbeResult) -> bool {
         self.pods.get_mut(&result.pod).is_some_and(|pod| pod.book.take_in(result))
     }
 
-    /// Asks what is to be asked of the pod now, and no more than that. `ending`: nothing of it shall start again.
+    /// Starts the tasks of the probes that are due now and stops all others. `ending`: the pod is terminating.
     pub(crate) fn update(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, ending: bool, now: Instant) {
         if with_probes(&pod.spec).next().is_none() {
             self.pods.remove(&pod.metadata.uid);
@@ -127,7 +127,7 @@ impl PodProbes {
         Self { pod, since: now, random, book: Book::default(), tasks: Vec::new() }
     }
 
-    /// The pod may have come with other probes for what runs.
+    /// Takes a new version of the pod, whose probes may differ.
     fn take_pod(&mut self, pod: &Arc<Pod>) {
         if Arc::ptr_eq(&self.pod, pod) {
             return;
@@ -153,7 +153,8 @@ impl PodProbes {
         self.tasks.iter().any(|running| (running.place, running.kind) == (place, kind))
     }
 
-    /// Readiness is asked for as soon as it may be, so that a container is ready soon. The others have their moments.
+    /// The first readiness probe runs as soon as possible, so that a container becomes ready soon; others wait for a
+    /// tick.
     fn first_question(
         &self,
         container: &Container,
@@ -167,7 +168,7 @@ impl PodProbes {
         let period = timing::period(probe);
         let delay = results::seconds(probe.initial_delay_seconds);
         let left = if delay.is_zero() { delay } else { delay.saturating_sub(age(running)) };
-        // An agent that has just begun does not ask everything at once.
+        // After a start of the agent, probes do not all run at once.
         let is_young = self.since.saturating_duration_since(began) < period;
         let spread = if is_young { period.mul_f64(self.fraction(place, kind)) } else { Duration::ZERO };
         match kind {
@@ -177,15 +178,15 @@ impl PodProbes {
         }
     }
 
-    /// A number from 0 to 1 that is another one for each probe, and always the same.
+    /// A number from 0 to 1, different for each probe and constant.
     fn fraction(&self, place: usize, kind: ProbeKind) -> f64 {
         let number = u32::try_from(place).unwrap_or(u32::MAX).wrapping_mul(3).wrapping_add(kind as u32);
-        // Steps of the golden ratio spread evenly, however many there are.
+        // Steps of the golden ratio are evenly spread for any number of probes.
         f64::from(self.random.wrapping_add(number.wrapping_mul(0x9e37_79b9))) / f64::from(u32::MAX)
     }
 }
 
-/// The host that is asked: the one of the spec, else the pod's address.
+/// The host in the spec, else the pod's address.
 fn host(given: &str, ip: Option<IpAddr>) -> String {
     if given.is_empty() { ip.map_or_else(String::new, |ip| ip.to_string()) } else { given.to_owned() }
 }
@@ -197,7 +198,7 @@ fn pod_ip(observed: &ObservedPod, running: &ObservedContainer) -> Option<IpAddr>
 
 fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> Found {
     let statuses = || pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
-    // As `containerd://id`.
+    // In the form `containerd://id`.
     let status = statuses().find(|status| status.container_id.ends_with(&running.id));
     let age = age(running);
     Found {
@@ -208,7 +209,7 @@ fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> Found {
     }
 }
 
-/// How long it has run. Where its process cannot be seen the runtime's word counts, as far as the clock is right.
+/// How long the container has run: by its process if that is visible, else by the runtime's start time and the clock.
 fn age(running: &ObservedContainer) -> Duration {
     let ContainerState::Running { started_at } = running.state else { return Duration::ZERO };
     running.pid.and_then(process::age).unwrap_or_else(|| clock::since(started_at))

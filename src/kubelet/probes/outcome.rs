@@ -1,4 +1,4 @@
-//! What one question came to, and the event that tells of it. Pure.
+//! The outcome of one probe attempt, and its event. Pure.
 
 use crate::state::pods::ProbeKind;
 use crate::types::api::Reason;
@@ -6,17 +6,17 @@ use crate::types::api::Reason;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
-    /// Passed, but something about it should be known.
+    /// Passed, with a warning for the event.
     Warned(String),
     Failed(String),
-    /// The container could not be asked, or not to the end: this says nothing about it.
+    /// The probe could not run or finish: this says nothing about the container.
     Errored {
         state: Undecided,
         message: String,
     },
 }
 
-/// What the upstream kubelet calls the state of a container that could not be asked.
+/// Upstream's name for the state of a container whose probe errored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undecided {
     Failure,
@@ -28,7 +28,7 @@ impl Outcome {
         Self::Errored { state: Undecided::Unknown, message: message.to_string() }
     }
 
-    /// `None`: it counts for nothing.
+    /// `None`: it does not count towards a threshold.
     pub(super) fn passed(&self) -> Option<bool> {
         match self {
             Self::Passed | Self::Warned(_) => Some(true),
@@ -37,7 +37,7 @@ impl Outcome {
         }
     }
 
-    /// The reason and the message of the event, in upstream's words.
+    /// The reason and message of the event, as upstream.
     pub(super) fn event(&self, kind: ProbeKind) -> Option<(Reason, String)> {
         match self {
             Self::Passed => None,

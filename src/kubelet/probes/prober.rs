@@ -1,4 +1,4 @@
-//! Asks one question: in the container or over the network.
+//! Runs one probe attempt: exec, HTTP, TCP or gRPC.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,14 +15,13 @@ use crate::state::pods::SyncEvent;
 use crate::types::api::{Container, ExecAction, IntOrString, Probe, ProbeHandler, expand};
 use crate::types::error::ErrorChain;
 
-/// What all probes share.
 pub(super) struct Prober {
     cri: RuntimeService,
     dialer: Dialer,
     pub(super) inbox: Sender<SyncEvent>,
 }
 
-/// The most of a command's output that is told.
+/// Output limit of exec probes, in bytes.
 const OUTPUT: usize = 10 * 1024;
 
 impl Prober {
@@ -30,7 +29,7 @@ impl Prober {
         Self { cri, dialer, inbox }
     }
 
-    /// One question to the instance `id`, whose pod has the address `ip`.
+    /// Probes the instance `id`, whose pod has the address `ip`.
     pub(super) async fn ask(&self, container: &Container, probe: &Probe, id: &str, ip: Option<IpAddr>) -> Outcome {
         let limit = seconds(probe.timeout_seconds).max(Duration::from_secs(1));
         match &probe.handler {
@@ -51,7 +50,7 @@ impl Prober {
     }
 
     async fn exec(&self, container: &Container, action: &ExecAction, id: &str, limit: Duration) -> Outcome {
-        // Only what the spec itself says: no value from elsewhere, and no reference inside a value (kubelet: the same).
+        // Only literal values of the spec, without `valueFrom` and without expansion (as in the upstream kubelet).
         let value = |name: &str| container.env.iter().rfind(|env| env.name == name).map(|env| env.value.as_str());
         let command: Vec<String> = action.command.iter().map(|word| expand(word, value)).collect();
         match self.cri.exec_sync(id, &command, limit).await {
@@ -71,7 +70,7 @@ impl Prober {
     }
 }
 
-/// As the upstream kubelet shows what the runtime answered.
+/// The runtime's error in upstream's format.
 fn exec_error(error: &cri::Error) -> String {
     match error.status() {
         Some(status) => format!("rpc error: code = {} desc = {}", status.code, status.message),

@@ -1,13 +1,14 @@
-//! What probes have found of one pod's containers, and which of them are asked now. Pure.
+//! Probe results of one pod's containers, and which probes are due. Pure.
 //!
 //! ```text
-//!                     passed                          failed for good
+//!                     passed                          failed (threshold)
 //!   startup probe ------------> readiness, liveness -----------------> none until another instance runs
-//!        | failed for good                                                          ^
+//!        | failed (threshold)                                                       ^
 //!        '--------------------------------------------------------------------------'
 //! ```
 //!
-//! Only what runs is asked. A result is about one instance of a container; the next instance begins anew.
+//! Only running containers are probed. A result belongs to one instance of a container; the next instance starts
+//! over.
 
 use std::time::Duration;
 
@@ -15,39 +16,38 @@ use crate::state::pods::{ObservedContainer, ObservedPod, ProbeKind, ProbeResult}
 use crate::types::api::{Container, PodSpec, Probe};
 use crate::types::sorted::SortedMap;
 
-/// What is known of a running container that has probes.
+/// Probe state of a running container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probed {
-    /// The instance that this is about.
+    /// The instance that the results belong to.
     pub(crate) container_id: String,
     pub(crate) started: bool,
     pub(crate) ready: bool,
-    /// It has failed this probe and is to be ended.
+    /// It failed this probe and must be killed.
     pub(crate) failed: Option<ProbeKind>,
 }
 
 impl Default for Probed {
-    /// As of a container without probes.
+    /// The state of a container without probes.
     fn default() -> Self {
         Self { container_id: String::new(), started: true, ready: true, failed: None }
     }
 }
 
-/// A container with probes that has begun to run, or that was found running.
+/// A container with probes that has started or was found running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// How long it has run.
     pub(super) age: Duration,
-    /// It ran before this agent did.
+    /// It was started before this agent.
     pub(super) adopted: bool,
-    /// What the pod's status said of this instance before this agent ran.
+    /// The pod's status had this instance as started when the agent began.
     pub(super) was_started: bool,
     pub(super) was_ready: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// By the container's name.
+    /// By container name.
     probed: SortedMap<String, Probed>,
 }
 
@@ -56,7 +56,7 @@ impl Book {
         &self.probed
     }
 
-    /// Takes in what runs now. `find` is asked about each instance that is new.
+    /// Updates the running instances. `find` is called for each new one.
     pub(super) fn see(&mut self, spec: &PodSpec, observed: &ObservedPod, find: impl Fn(&ObservedContainer) -> Found) {
         for (_, container) in with_probes(spec) {
             let Some(running) = observed.container(&container.name).filter(|instance| instance.is_running()) else {
@@ -71,7 +71,7 @@ impl Book {
         }
     }
 
-    /// True if the result is news.
+    /// True if the result changes something.
     pub(super) fn take_in(&mut self, result: &ProbeResult) -> bool {
         let Some(probed) = self.probed.get_mut(&result.container) else { return false };
         if probed.container_id != result.container_id {
@@ -87,7 +87,7 @@ impl Book {
         *probed != before
     }
 
-    /// Whether this probe of the container is to be asked. Of a pod that ends only the readiness counts.
+    /// Whether this probe must run now. A terminating pod runs only its readiness probes.
     pub(super) fn is_due(&self, container: &Container, kind: ProbeKind, ending: bool) -> bool {
         let Some(probed) = self.probed.get(&container.name).filter(|_| probe_of(container, kind).is_some()) else {
             return false;
@@ -105,7 +105,7 @@ impl Book {
     }
 }
 
-/// The containers whose probes count, each by its place among the pod's containers: main containers and sidecars.
+/// The containers whose probes run, with their index in the pod: main containers and sidecars.
 pub(super) fn with_probes(spec: &PodSpec) -> impl Iterator<Item = (usize, &Container)> {
     let init = spec.init_containers.len();
     let counts = move |index: usize, container: &Container| index >= init || container.is_sidecar();
@@ -127,11 +127,10 @@ pub(super) fn probe_of(container: &Container, kind: ProbeKind) -> Option<&Probe>
     }
 }
 
-/// What holds until the first result: alive, not ready, and not started if a probe has to say so.
+/// The state until the first result: alive, not ready, and not started if there is a startup probe.
 ///
-/// A container that was found running keeps what its status said. Without a status, one that has run for longer than
-/// its startup probe would have let it live has passed that probe: it must not be ended by a question that was meant
-/// for its first moments.
+/// A container that was found running keeps the state in the pod's status. Without a status, a container that has run
+/// longer than its startup probe allows has passed that probe: a startup probe must not kill it now.
 fn first_sight(container: &Container, running: &ObservedContainer, found: Found) -> Probed {
     let outlived = |probe: &Probe| found.adopted && (found.was_started || found.age > longest_start(probe));
     Probed {
@@ -142,7 +141,7 @@ fn first_sight(container: &Container, running: &ObservedContainer, found: Found)
     }
 }
 
-/// The latest moment after its start at which a container is ended by its startup probe.
+/// The latest time after the start at which the startup probe kills the container.
 fn longest_start(probe: &Probe) -> Duration {
     let tries = u32::try_from(probe.failure_threshold).unwrap_or(0);
     let each = seconds(probe.period_seconds).max(seconds(probe.timeout_seconds));

@@ -1,11 +1,11 @@
-//! When a container is asked, and what a row of answers means. Pure: the moment is an argument.
+//! When a probe runs, and the thresholds of its results. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
 use crate::kubelet::probes::results::seconds;
 use crate::types::api::Probe;
 
-/// Answers in a row against the thresholds.
+/// Counts consecutive results against the thresholds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     passed: bool,
@@ -13,7 +13,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Takes in an answer; the verdict, once there have been enough of the kind in a row.
+    /// Adds a result; returns a verdict once its threshold is reached.
     pub(super) fn count(&mut self, passed: bool, probe: &Probe) -> Option<bool> {
         if passed != self.passed {
             self.row = 0;
@@ -25,12 +25,12 @@ impl Tally {
     }
 }
 
-/// The time between two questions; never nothing.
+/// The probe period; never zero.
 pub(super) fn period(probe: &Probe) -> Duration {
     seconds(probe.period_seconds).max(Duration::from_secs(1))
 }
 
-/// The first of the moments `base`, `base + period`, `base + 2 period`, … that is not before `earliest`.
+/// The first of the times `base`, `base + period`, `base + 2 period`, … that is not before `earliest`.
 pub(super) fn first_tick(base: Instant, period: Duration, earliest: Instant) -> Instant {
     let Some(ahead) = earliest.checked_duration_since(base) else { return base };
     let late = ahead.as_nanos() % period.as_nanos().max(1);
@@ -40,7 +40,7 @@ pub(super) fn first_tick(base: Instant, period: Duration, earliest: Instant) -> 
     }
 }
 
-/// The moment after `last`. Of the moments that went by while an answer was waited for only the newest is made up for.
+/// The tick after `last`. Of the ticks missed while a probe was running, only the newest is made up for.
 pub(super) fn next_tick(last: Instant, period: Duration, now: Instant) -> Instant {
     let behind = now.saturating_duration_since(last).as_nanos() / period.as_nanos().max(1);
     let steps = u32::try_from(behind.max(1)).unwrap_or(u32::MAX);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_needs_as_many_answers_in_a_row_as_its_threshold() {
+    fn verdict_needs_threshold_consecutive_results() {
         check((1, 3), "+--+---+", "+..+..-+");
         check((2, 1), "++-+-++", ".+-.-.+");
         check((1, 1), "-+-", "-+-");
@@ -85,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_repeated_for_as_long_as_the_row_goes_on() {
+    fn verdict_repeats_while_the_results_continue() {
         check((1, 2), "----++", ".---++");
     }
 
     #[test]
-    fn moments_go_on_from_the_base_whenever_they_are_asked_for() {
+    fn ticks_continue_from_the_base() {
         let base = Instant::now();
         let at = |millis: u64| base + Duration::from_millis(millis);
         let period = Duration::from_secs(10);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_is_followed_at_once_by_one_question_and_not_by_all_that_were_missed() {
+    fn late_result_is_followed_by_one_probe_at_once() {
         let last = Instant::now();
         let at = |millis: u64| last + Duration::from_millis(millis);
         let period = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The task of one probe: asks, counts, tells, sleeps.
+//! The task of one probe: runs it at each tick, counts the results, and reports verdicts.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -14,42 +14,42 @@ use crate::state::pods::{PodEvent, ProbeKind, ProbeResult, SyncEvent};
 use crate::types::api::{EventKind, Pod};
 use crate::types::metrics::{self, Count, Timed};
 
-/// Which probe of which instance.
+/// The probe and instance that a worker is for.
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) pod: Arc<Pod>,
-    /// The container's place in the pod.
+    /// Index of the container in the pod.
     pub(super) place: usize,
     pub(super) kind: ProbeKind,
     pub(super) container_id: String,
     /// The pod's address.
     pub(super) ip: Option<IpAddr>,
-    /// When to ask for the first time.
+    /// Time of the first attempt.
     pub(super) first: Instant,
 }
 
-/// Tries at once after one that could not be made (kubelet: `maxProbeRetries`).
+/// Immediate attempts per tick if the probe errors (kubelet: `maxProbeRetries`).
 const TRIES: u32 = 3;
 
-/// Asks until a verdict says that there is nothing more to ask of this instance.
+/// Runs until a verdict makes further probes of this instance pointless.
 pub(super) async fn run(prober: Rc<Prober>, work: Assignment) {
     let mut tally = Tally::default();
     let mut told = None;
     let mut tick = work.first;
     loop {
         rt::sleep_until(tick).await;
-        // Boxed: what a question needs must not lie in memory between two of them.
+        // Boxed, so that the memory of an attempt is freed between two of them.
         let passed = Box::pin(ask(&prober, &work)).await;
         let Some(probe) = container_at(&work.pod.spec, work.place).and_then(|one| probe_of(one, work.kind)) else {
             return;
         };
         let verdict = passed.and_then(|passed| tally.count(passed, probe));
         if let Some(passed) = verdict.filter(|_| told != verdict) {
-            // The loop is gone only when the process ends.
+            // The sync loop is gone only when the process exits.
             let _ = prober.inbox.send(SyncEvent::Probed(result(&work, passed))).await;
             told = verdict;
         }
-        // Whoever is to be ended is not asked any more, nor who has started.
+        // A container that will be killed is not probed again, nor is the startup probe of one that has started.
         let is_last = match work.kind {
             ProbeKind::Startup => told.is_some(),
             ProbeKind::Liveness => told == Some(false),
@@ -77,13 +77,13 @@ async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
     if let Some((reason, message)) = outcome.event(work.kind) {
         let uid = &work.pod.metadata.uid;
         let event = PodEvent::of_container(uid, &container.name, EventKind::Warning, reason, message);
-        // Nothing depends on it: when the inbox is full it is dropped.
+        // Events may be dropped when the inbox is full.
         let _ = prober.inbox.try_send(SyncEvent::Happened(event));
     }
     outcome.passed()
 }
 
-/// As upstream counts them: each question, and of those that were passed how long they took.
+/// Upstream's metrics: each attempt, and the duration of successful ones.
 fn note(work: &Assignment, container: &str, outcome: &Outcome, begun: Instant) {
     let metadata = &work.pod.metadata;
     let (namespace, pod, uid) = (metadata.namespace.as_str(), metadata.name.as_str(), metadata.uid.as_str());

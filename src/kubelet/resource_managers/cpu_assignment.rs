@@ -1,12 +1,12 @@
-//! Which of the free processors are taken, when so many are wanted. Pure.
+//! Selects CPUs among the free ones. Pure.
 //!
-//! `takeByTopologyNUMAPacked` in pkg/kubelet/cm/cpumanager/cpu_assignment.go: whole nodes or packages first, then whole
-//! cores, then threads, and of each the ones of which the least is left, so that what is whole stays whole.
+//! `takeByTopologyNUMAPacked` in pkg/kubelet/cm/cpumanager/cpu_assignment.go: whole NUMA nodes or packages first,
+//! then whole cores, then threads; at each level those with the fewest free CPUs, to keep whole ones free.
 
 use super::cpu_topology::{Level, Topology};
 use crate::types::cpu_set::CpuSet;
 
-/// `None` if there are not as many.
+/// `None` if there are not enough free CPUs.
 pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> Option<CpuSet> {
     let mut taking = Taking { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
     if free.len() < wanted {
@@ -39,7 +39,7 @@ struct Taking<'a> {
 const LEVELS: usize = 3;
 
 impl Topology {
-    /// What is larger comes first: with more nodes than packages, a package has several nodes.
+    /// Largest first: if there are more NUMA nodes than packages, packages contain nodes, otherwise the reverse.
     fn levels(&self) -> [Level; LEVELS] {
         if self.has_packages_in_nodes() {
             [Level::Node, Level::Package, Level::Core]
@@ -67,8 +67,7 @@ impl Taking<'_> {
         self.topology.within(level, &one(group)).common(&self.free)
     }
 
-    /// The groups of a level that have something free: in the order of those that they are in, and there those with the
-    /// least first.
+    /// The groups of a level with free CPUs, ordered by their parent groups and then by the number of free CPUs.
     fn sorted(&self, depth: usize) -> Vec<u32> {
         let mut sorted = Vec::new();
         self.sort_into(&self.free, 0, depth, &mut sorted);
@@ -95,8 +94,7 @@ pub(super) fn one(number: u32) -> CpuSet {
     std::iter::once(number).collect()
 }
 
-/// The same, spread evenly over as few nodes as can have them, in groups of `group` processors
-/// (`takeByTopologyNUMADistributed`).
+/// Takes CPUs evenly from as few NUMA nodes as possible, in groups of `group` CPUs (`takeByTopologyNUMADistributed`).
 pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize, group: usize) -> Option<CpuSet> {
     let too_many = topology.nodes().len() > MOST_NODES;
     if wanted == 0 || wanted % group != 0 || free.len() < wanted || too_many {
@@ -123,7 +121,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
         }
         let Some(best) = best else { continue };
         let mut taken = CpuSet::EMPTY;
-        // The even parts come first, and what remains is taken beside them.
+        // The even parts first, then the remainder.
         for part in [best.even, best.rest] {
             for (index, count) in part {
                 let left = by_node(*nodes.get(index)?).without(&taken);
@@ -137,21 +135,21 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
     take_packed(topology, free, wanted)
 }
 
-/// With more, there are too many ways to choose among them.
+/// Above this there are too many combinations of nodes to try.
 const MOST_NODES: usize = 10;
 
-/// How many are taken of nodes, by their places in the list of nodes.
+/// How many CPUs to take from each node, by index in the list of nodes.
 struct Spread {
     even: Parts,
     rest: Parts,
-    /// How unlike each other the nodes are afterwards.
+    /// Standard deviation of the CPUs left on the nodes.
     imbalance: f64,
 }
 
-/// By the places of the nodes.
+/// By index of the node.
 type Parts = Vec<(usize, Part)>;
 
-/// So many, `step` at a time.
+/// `total` CPUs, taken `step` at a time.
 #[derive(Clone, Copy)]
 struct Part {
     total: usize,
@@ -162,7 +160,7 @@ fn split(total: usize, step: usize) -> impl Iterator<Item = usize> {
     std::iter::repeat_n(step, total.checked_div(step).unwrap_or(0))
 }
 
-/// The best that can be done with these nodes.
+/// The most even distribution over these nodes; `None` if they have too few CPUs.
 fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Option<Spread> {
     let of = |node: &usize| counts.get(*node).copied().unwrap_or(0);
     let in_groups: usize = nodes.iter().map(|node| of(node) / group * group).sum();
@@ -195,7 +193,7 @@ fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Opt
     best
 }
 
-/// Takes the remainder of these nodes, a group of each in turn.
+/// Distributes the remainder over these nodes, one group each in turn.
 fn give(subset: &[usize], left: &[usize], remainder: usize, group: usize) -> Option<(Parts, Vec<usize>)> {
     let (mut left, mut rest, mut remainder) = (left.to_vec(), Vec::new(), remainder);
     while remainder > 0 {
@@ -215,7 +213,7 @@ fn give(subset: &[usize], left: &[usize], remainder: usize, group: usize) -> Opt
     Some((rest, left))
 }
 
-/// Standard deviation, in thousandths.
+/// The standard deviation, in thousandths.
 fn deviation(counts: &[usize]) -> f64 {
     let round = |number: f64| (number * 1000.0).round() / 1000.0;
     let numbers = || counts.iter().map(|count| f64::from(u32::try_from(*count).unwrap_or(u32::MAX)));
@@ -224,7 +222,7 @@ fn deviation(counts: &[usize]) -> f64 {
     round((numbers().map(|number| (number - mean) * (number - mean)).sum::<f64>() / count).sqrt())
 }
 
-/// All ways to choose `size` of the first `all` numbers, in their order.
+/// All combinations of `size` numbers below `all`, in order.
 fn combinations(all: usize, size: usize) -> Vec<Vec<usize>> {
     let mut found = vec![Vec::new()];
     for _ in 0..size {
@@ -257,9 +255,9 @@ mod tests {
         assert_eq!(taken.map(|taken| taken.to_string()), Some(expected.to_owned()));
     }
 
-    /// The figures of this and of the next test are those that the upstream kubelet's own tests have.
+    /// Numbers in this and the next test are from the upstream kubelet's tests.
     #[test]
-    fn what_is_whole_stays_whole() {
+    fn whole_cores_and_packages_are_kept_whole() {
         for group in [None, Some(1)] {
             let ht = single_socket();
             assert_eq!(take_packed(&ht, &set("0,2,4,6"), 5), None);
@@ -281,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_spread_evenly_over_nodes() {
+    fn cpus_are_distributed_evenly_over_nodes() {
         let nodes = four_nodes();
         check(&dual_socket(), "0-11", 8, Some(1), "0-3,6-9");
         check(&nodes, "0-79", 64, Some(1), "0-7,10-17,20-27,30-37,40-47,50-57,60-67,70-77");

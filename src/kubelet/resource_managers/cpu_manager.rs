@@ -1,4 +1,4 @@
-//! The static policy: processors of its own for each container that asks for whole ones in a guaranteed pod. Pure.
+//! The static CPU policy: exclusive CPUs for containers of guaranteed pods with integer CPU requests. Pure.
 //!
 //! `staticPolicy` in pkg/kubelet/cm/cpumanager.
 
@@ -11,29 +11,29 @@ use crate::types::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class
 use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
-/// Why a pod is not taken: the reason, and upstream's words.
+/// The reason and message of a rejected pod, as upstream.
 pub(crate) type Refused = (Reason, String);
 
 #[derive(Clone, Debug)]
 pub(crate) struct CpuManager {
     pub(super) topology: Topology,
-    /// No container has one of these for itself.
+    /// CPUs that are never exclusive.
     pub(super) reserved: CpuSet,
     options: CpuOptions,
 }
 
 impl CpuManager {
-    /// `named` are the processors that are reserved by their numbers; else as many as `count` are.
+    /// Reserves the CPUs in `named`, or if that is empty any `count` CPUs.
     pub(super) fn new(topology: Topology, named: &CpuSet, count: usize, options: CpuOptions) -> Result<Self, String> {
         let all = topology.all();
         if !named.is_within(&all) {
-            return Err(format!("reservedSystemCPUs: {named} are not all among the processors that are online, {all}"));
+            return Err(format!("reservedSystemCPUs: {named} are not all online, online are {all}"));
         }
         let mut policy = Self { topology, reserved: named.clone(), options };
         if named.is_empty() {
             if count == 0 {
-                let wanted = "expected processors in reservedSystemCPUs, or cpu in systemReserved or kubeReserved, beside \
-                              static: what is not exclusive needs one";
+                let wanted = "expected CPUs in reservedSystemCPUs, or cpu in systemReserved or kubeReserved, with the static \
+                              policy: containers without exclusive CPUs need one";
                 return Err(format!("cpuManagerPolicy: {wanted}"));
             }
             let reserved = policy.take(&all, count);
@@ -43,18 +43,18 @@ impl CpuManager {
         Ok(policy)
     }
 
-    /// Those that containers can have for themselves.
+    /// CPUs that can be exclusive.
     pub(super) fn allocatable(&self) -> CpuSet {
         self.topology.all().without(&self.reserved)
     }
 
-    /// What all containers have together that have none of their own.
+    /// CPUs of all containers without exclusive ones.
     pub(super) fn shared(&self, assigned: &Assigned) -> CpuSet {
         let shared = self.topology.all().without(&all_of(assigned));
         if self.options.strict_reservation { shared.without(&self.reserved) } else { shared }
     }
 
-    /// Of what was found those that can be: the smaller ones first, as what is shared is larger.
+    /// The entries of `found` that are possible exclusive sets, smallest first, because shared sets are larger.
     pub(super) fn plausible(&self, mut found: Vec<(PodUid, String, CpuSet)>) -> Assigned {
         let allocatable = self.allocatable();
         found.retain(|(.., cpus)| !cpus.is_empty() && cpus.is_within(&allocatable));
@@ -69,8 +69,8 @@ impl CpuManager {
         assigned
     }
 
-    /// The processors of the pod's containers: those that they have already, or else some that nobody has. `near` is
-    /// asked for each container, and tells from which nodes its own should be.
+    /// The exclusive CPUs of the pod's containers: those they have, or else free ones. `near` is called for each
+    /// container and returns the NUMA nodes to prefer.
     pub(super) fn allocate(
         &self,
         assigned: &Assigned,
@@ -82,7 +82,7 @@ impl CpuManager {
             let cpus = had?.get(&container.name)?;
             (cpus.len() == own_cpus(pod, container)).then_some(cpus)
         };
-        // Init containers end before the next one begins, but for those that stay.
+        // An init container ends before the next one starts, unless it is a sidecar.
         let init = pod.spec.init_containers.iter().map(|container| (container, !container.is_sidecar()));
         let all = || init.clone().chain(pod.spec.containers.iter().map(|container| (container, false)));
         let kept = |ended: bool| {
@@ -123,7 +123,7 @@ impl CpuManager {
         Ok(taken)
     }
 
-    /// From where the processors of all containers together could be; `None` if none has its own.
+    /// Hints for all containers of the pod together; `None` if no container needs exclusive CPUs.
     pub(super) fn pod_hints(&self, assigned: &Assigned, pod: &Pod) -> Option<Hints> {
         let (mut init, mut stay) = (0, 0);
         for container in &pod.spec.init_containers {
@@ -141,7 +141,7 @@ impl CpuManager {
         })
     }
 
-    /// The sets of nodes from which as many processors could be; what is reusable has to be among them.
+    /// The NUMA node sets that have enough CPUs and include all reusable ones.
     fn hints(&self, free: &CpuSet, reusable: &CpuSet, wanted: usize) -> Hints {
         let (all, nodes) = (self.topology.all(), Nodes::of(&self.topology.nodes()));
         let near = |cpus: &CpuSet, nodes: Nodes| self.topology.within(Level::Node, &nodes.numbers()).common(cpus).len();
@@ -152,7 +152,7 @@ impl CpuManager {
         topology_manager::hints(nodes, &|nodes| near(&all, nodes) >= wanted, &can)
     }
 
-    /// First what an earlier container of the pod has had, then what is free; and of both first what is in `nodes`.
+    /// Takes CPUs of the pod's ended init containers before free ones; within both, those in `nodes` first.
     fn choose(
         &self,
         free: &CpuSet,
@@ -186,7 +186,7 @@ impl CpuManager {
         take_distributed(&self.topology, from, count, group)
     }
 
-    /// Where only whole cores are given, whether there are as many. A core of which a thread is reserved is not whole.
+    /// With `full-pcpus-only`: checks the number of free whole cores. A core with a reserved thread is not whole.
     fn check_cores(&self, wanted: usize, free: &CpuSet) -> Result<(), Refused> {
         let per_core = self.topology.cpus_per_core();
         if !self.options.full_cores {
@@ -206,7 +206,7 @@ impl CpuManager {
     }
 }
 
-/// Tells from which nodes a container's resources should be, given from where its processors could.
+/// Returns the NUMA nodes to prefer for a container, given the hints for its CPUs.
 pub(super) type Near<'a> = dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, Refused> + 'a;
 
 fn all_of(assigned: &Assigned) -> CpuSet {
@@ -214,12 +214,12 @@ fn all_of(assigned: &Assigned) -> CpuSet {
     sets.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus))
 }
 
-/// What an allocation comes to that cannot be made.
+/// The rejection for a failed allocation.
 pub(crate) fn unexpected(why: &str) -> Refused {
     (Reason::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {why}, which is unexpected"))
 }
 
-/// How many processors a container has for itself. A pod that names its resources as a whole has none.
+/// Number of exclusive CPUs of a container; zero in pods with pod-level resources.
 pub(super) fn own_cpus(pod: &Pod, container: &Container) -> usize {
     let whole = pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty());
     if whole || qos_class(pod) != QosClass::Guaranteed {
@@ -266,7 +266,7 @@ mod tests {
         assigned
     }
 
-    /// What containers get, as `name:cpus`; or the reason and message of the refusal.
+    /// The exclusive CPUs as `name:cpus`, or the reason and message of the rejection.
     fn given(policy: &CpuManager, assigned: &Assigned, pod: &Pod) -> Result<String, (String, String)> {
         let own = policy.allocate(assigned, pod, &mut |_, _| Ok(None));
         let own = own.map_err(|(reason, message)| (reason.as_str().to_owned(), message))?;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_processors_are_for_guaranteed_pods_that_ask_for_them() {
+    fn exclusive_cpus_need_guaranteed_pods_and_integer_requests() {
         let board = plain(board(4));
         let none = Assigned::new();
         check(&board, &none, &pod("p", vec![], vec![container("a", "1"), container("b", "2")]), "a:1 b:2-3");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_and_what_is_reserved_is_not_given() {
+    fn assigned_and_reserved_cpus_are_not_given() {
         let board = plain(board(4));
         let others = assigned(&[("o", "x", "1"), ("o", "y", "3")]);
         check(&board, &others, &pod("p", vec![], vec![container("a", "1")]), "a:2");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_keeps_what_it_has_as_long_as_it_asks_for_as_much() {
+    fn pod_keeps_its_cpus_while_its_request_is_unchanged() {
         let board = plain(board(4));
         let has = assigned(&[("p", "a", "3"), ("o", "x", "1")]);
         check(&board, &has, &pod("p", vec![], vec![container("a", "1")]), "a:3");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_take_over_from_those_that_have_ended_and_not_from_those_that_stay() {
+    fn cpus_of_ended_init_containers_are_reused_but_not_of_sidecars() {
         let board = plain(board(4));
         let none = Assigned::new();
         let ends =
@@ -322,14 +322,14 @@ mod tests {
         check(&board, &none, &ends, "a:1 b:2 i:1-2 j:1");
         let stays = pod("p", vec![sidecar("s", "1"), container("i", "1")], vec![container("a", "2")]);
         check(&board, &none, &stays, "a:2-3 i:2 s:1");
-        // The same after a start, where nothing is new.
+        // The same after a restart, when all CPUs are assigned already.
         let mut has = Assigned::new();
         has.insert("p".into(), board.allocate(&none, &ends, &mut |_, _| Ok(None)).unwrap());
         check(&board, &has, &ends, "a:1 b:2 i:1-2 j:1");
     }
 
     #[test]
-    fn whole_cores_are_given_where_that_is_asked_for() {
+    fn full_pcpus_only_gives_whole_cores() {
         let options = CpuOptions { full_cores: true, ..CpuOptions::default() };
         let threads = policy(single_socket(), "0", options);
         let none = Assigned::new();
@@ -337,7 +337,7 @@ mod tests {
         let refused = |cpu: &str| given(&threads, &none, &pod("p", vec![], vec![container("a", cpu)])).unwrap_err();
         let odd = "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2";
         assert_eq!(refused("3"), ("SMTAlignmentError".to_owned(), odd.to_owned()));
-        // The other thread of the reserved one is free, but no core.
+        // The other thread of the reserved CPU is free, but its core is not whole.
         let few = "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, \
                    CPUs per core = 2";
         assert_eq!(refused("8"), ("SMTAlignmentError".to_owned(), few.to_owned()));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_shared_unless_that_is_strict() {
+    fn reserved_cpus_are_shared_unless_strict() {
         let strict = CpuOptions { strict_reservation: true, ..CpuOptions::default() };
         let has = assigned(&[("p", "a", "2")]);
         assert_eq!(plain(board(4)).shared(&has).to_string(), "0-1,3");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_one_node_has_is_spread_over_them_where_that_is_asked_for() {
+    fn distribution_over_nodes_is_even_if_configured() {
         let spread = CpuOptions { across_nodes: true, ..CpuOptions::default() };
         let eight = || super::super::cpu_topology::tests::machine(8, |cpu| (cpu / 4, 0, cpu));
         let asks = pod("p", vec![], vec![container("a", "6")]);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_taken_where_the_others_of_the_pod_are() {
+    fn cpus_are_taken_from_the_preferred_node() {
         let nodes = plain(two_nodes());
         let own = |near: &str, cpu: &str| {
             let asks = pod("p", vec![], vec![container("a", cpu)]);
@@ -373,14 +373,14 @@ mod tests {
         assert_eq!([own("1", "1"), own("0", "1"), own("0", "2"), own("1", "2")], ["2", "1", "1-2", "2-3"]);
     }
 
-    /// Hints as `0` or `0-1`, with a `+` if they are preferred.
+    /// Hints as `0` or `0-1`, with a `+` if preferred.
     fn written(hints: Option<Hints>) -> Option<Vec<String>> {
         let nodes = |hint: &Hint| hint.nodes.unwrap().numbers().to_string();
         Some(hints?.iter().map(|hint| format!("{}{}", nodes(hint), if hint.preferred { "+" } else { "" })).collect())
     }
 
     #[test]
-    fn the_sets_of_nodes_are_told_from_which_a_container_could_have_its_own() {
+    fn hints_are_the_node_sets_with_enough_cpus() {
         let nodes = plain(two_nodes());
         let hints = |assigned: &Assigned, cpus: &[&str]| {
             let containers = cpus.iter().map(|cpu| container(cpu, cpu)).collect();
@@ -395,11 +395,11 @@ mod tests {
         let list = |hints: &[&str]| Some(hints.iter().map(|hint| (*hint).to_owned()).collect::<Vec<_>>());
         let none = Assigned::new();
         assert_eq!(hints(&none, &["1"]), (true, vec![list(&["0+", "1+", "0-1"])], list(&["0+", "1+", "0-1"])));
-        // The first node has two, of which one is reserved.
+        // One of the first node's two CPUs is reserved.
         let two = list(&["1+", "0-1"]);
         assert_eq!(hints(&none, &["2"]), (true, vec![two.clone()], two.clone()));
         assert_eq!(hints(&none, &["3"]), (true, vec![list(&["0-1+"])], list(&["0-1+"])));
-        // The second container asks when the first has its own.
+        // Hints for the second container are requested after the first has its CPUs.
         assert_eq!(hints(&none, &["1", "500m"]).1, [list(&["0+", "1+", "0-1"]), None]);
         assert_eq!(hints(&assigned(&[("p", "2", "2-3")]), &["2"]), (true, vec![two.clone()], two));
         assert_eq!(hints(&assigned(&[("o", "x", "2")]), &["2"]), (true, vec![list(&["0-1"])], list(&["0-1"])));
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_reserved_as_the_rest_leaves_and_none_is_an_error() {
+    fn reserved_count_must_be_positive_and_available() {
         let reserved = |count| {
             let policy = CpuManager::new(single_socket(), &CpuSet::EMPTY, count, CpuOptions::default());
             policy.map(|policy| policy.reserved.to_string())
@@ -416,18 +416,18 @@ mod tests {
         assert!(reserved(0).unwrap_err().starts_with("cpuManagerPolicy: "));
         assert!(reserved(9).unwrap_err().ends_with("9 of cpu for both, but 0-7 are online"));
         let offline = CpuManager::new(board(2), &set("1-2"), 0, CpuOptions::default()).unwrap_err();
-        assert_eq!(offline, "reservedSystemCPUs: 1-2 are not all among the processors that are online, 0-1");
+        assert_eq!(offline, "reservedSystemCPUs: 1-2 are not all online, online are 0-1");
     }
 
     #[test]
-    fn of_what_runs_that_is_somebodys_own_which_no_other_has() {
+    fn observed_cpu_sets_are_exclusive_if_no_other_pod_has_them() {
         let found = |entries: &[(&str, &str, &str)]| -> Vec<(PodUid, String, CpuSet)> {
             entries.iter().map(|(pod, name, cpus)| ((*pod).into(), (*name).to_owned(), set(cpus))).collect()
         };
         let board = plain(board(4));
         let all = [("s", "shared", "0,3"), ("p", "a", "1"), ("p", "init", "1-2"), ("old", "x", "5"), ("none", "y", "")];
         assert_eq!(board.plausible(found(&all)), assigned(&[("p", "a", "1"), ("p", "init", "1-2")]));
-        // One that has not been moved yet has too much, and the reserved one among it or not.
+        // Containers that have not been moved yet have larger sets, with or without the reserved CPU.
         let late = [("late", "x", "0-3"), ("stale", "y", "1-3"), ("p", "a", "1")];
         assert_eq!(board.plausible(found(&late)), assigned(&[("p", "a", "1")]));
     }

@@ -1,7 +1,7 @@
-//! `cpu_manager_state`, as an upstream kubelet writes and reads it. Pure.
+//! The file `cpu_manager_state` in the upstream kubelet's format. Pure.
 //!
-//! `CPUManagerCheckpointV2` in pkg/kubelet/cm/cpumanager/state. Its checksum is FNV-32a over Go's dump of the structure, in
-//! which the structure has the name that it had at first.
+//! `CPUManagerCheckpointV2` in pkg/kubelet/cm/cpumanager/state. The checksum is FNV-32a over Go's dump of the
+//! structure, under the structure's original name.
 
 use serde_json::{Map, Value, json};
 
@@ -10,14 +10,14 @@ use crate::types::api::{PodUid, fnv_32a};
 use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
-/// What a file says.
+/// The content of a state file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
     pub(super) policy: String,
     pub(super) assigned: Assigned,
 }
 
-/// The text for a policy, its shared processors and those that containers have for themselves.
+/// The file's text for a policy, its shared CPUs and the exclusive ones.
 pub(super) fn text(policy: &str, shared: &CpuSet, assigned: &Assigned) -> String {
     let mut entries = Map::new();
     for (pod, containers) in assigned.iter() {
@@ -31,7 +31,7 @@ pub(super) fn text(policy: &str, shared: &CpuSet, assigned: &Assigned) -> String
     format!("{{\"policyName\":{policy},\"defaultCpuSet\":{shared},{middle}\"checksum\":{checksum}}}")
 }
 
-/// `None` if the text is damaged, or none of ours.
+/// `None` if the text is corrupt or in another format.
 pub(super) fn parse(text: &[u8]) -> Option<Saved> {
     let file: Value = serde_json::from_slice(text).ok()?;
     let of = |name| file.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Saved> {
     };
     let (policy, shared) = (of("policyName"), of("defaultCpuSet"));
     let checksum = file.get("checksum").and_then(Value::as_u64)?;
-    // The very first files have none.
+    // The first versions of the file had no checksum.
     if checksum != 0 && checksum != u64::from(fnv_32a(dump(policy, shared, entries).as_bytes())) {
         return None;
     }
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Saved> {
     Some(Saved { policy: policy.to_owned(), assigned })
 }
 
-/// Maps are in the order of their keys here already.
+/// Maps are already sorted by key.
 fn dump(policy: &str, shared: &str, entries: &Map<String, Value>) -> String {
     let of = |name: &str, value: &Value| format!("{name}:{}", value.as_str().unwrap_or_default());
     let pods = entries.iter().map(|(pod, containers)| {
@@ -88,9 +88,9 @@ mod tests {
         assigned
     }
 
-    /// The checksums are those of the upstream kubelet's own tests.
+    /// Checksums are from the upstream kubelet's tests.
     #[test]
-    fn upstreams_files_are_read_and_written_byte_by_byte() {
+    fn upstream_file_is_read_and_written_byte_by_byte() {
         let empty = r#"{"policyName":"none","defaultCpuSet":"4-6","checksum":354655845}"#;
         assert_eq!(text("none", &set("4-6"), &Assigned::new()), empty);
         assert_eq!(parse(empty.as_bytes()), Some(Saved { policy: "none".to_owned(), assigned: Assigned::new() }));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_lost_or_changed_a_byte_is_damaged() {
+    fn truncated_or_changed_file_is_corrupt() {
         let whole = text("static", &set("0,3"), &assigned(&[("a-b", "main", "1-2"), ("c", "x", "4")]));
         assert!(parse(whole.as_bytes()).is_some());
         for at in 0..whole.len() {
@@ -114,11 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_file_is_damaged() {
+    fn other_formats_are_corrupt() {
         for text in ["", "{}", "null", "[]", r#"{"checksum":1}"#, r#"{"entries":[],"checksum":0}"#] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
-        // By container alone, as the first version had it, and a set that is none.
+        // The first version's entries by container only, and an invalid CPU set.
         for entries in [r#"{"id":"1"}"#, r#"{"pod":{"c":"asd"}}"#, r#"{"pod":{"c":1}}"#] {
             let text = format!(r#"{{"policyName":"static","defaultCpuSet":"0","entries":{entries},"checksum":0}}"#);
             assert_eq!(parse(text.as_bytes()), None, "{entries}");

@@ -1,15 +1,15 @@
-//! Which processors there are, and how they lie: threads in cores, cores in packages, all of them in NUMA nodes. Pure.
+//! CPU topology: threads in cores, cores in packages, all in NUMA nodes. Pure.
 //!
-//! `Discover` in pkg/kubelet/cm/cpumanager/topology. A core is known by the lowest number of its threads, as the kernel's
-//! own numbers of cores repeat from package to package.
+//! `Discover` in pkg/kubelet/cm/cpumanager/topology. A core is identified by its lowest thread number, because the
+//! kernel's core numbers repeat in each package.
 
 use crate::types::cpu_set::CpuSet;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Topology {
-    /// Those that are online, by their numbers.
+    /// The online CPUs, by number.
     pub(super) cpus: Vec<Cpu>,
-    /// Those that the kernel leaves alone (`isolcpus`).
+    /// CPUs isolated from the scheduler (`isolcpus`).
     pub(crate) isolated: CpuSet,
 }
 
@@ -21,7 +21,6 @@ pub(crate) struct Cpu {
     pub(crate) core: u32,
 }
 
-/// What processors are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     Node,
@@ -48,22 +47,21 @@ impl Topology {
         self.groups(Level::Node)
     }
 
-    /// All nodes, packages or cores.
     pub(super) fn groups(&self, level: Level) -> CpuSet {
         self.cpus.iter().map(|cpu| cpu.at(level)).collect()
     }
 
-    /// The processors of these groups.
+    /// The CPUs in these groups.
     pub(super) fn within(&self, level: Level, groups: &CpuSet) -> CpuSet {
         self.cpus.iter().filter(|cpu| groups.contains(cpu.at(level))).map(|cpu| cpu.number).collect()
     }
 
-    /// As many as a core has threads.
+    /// Number of threads per core.
     pub(super) fn cpus_per_core(&self) -> usize {
         (self.cpus.len() / self.groups(Level::Core).len().max(1)).max(1)
     }
 
-    /// These, and the other threads of their cores.
+    /// `cpus` and the other threads of their cores.
     pub(super) fn whole_cores(&self, cpus: &CpuSet) -> CpuSet {
         let cores = self.cpus.iter().filter(|cpu| cpus.contains(cpu.number)).map(|cpu| cpu.core).collect();
         self.within(Level::Core, &cores)
@@ -74,7 +72,7 @@ impl Topology {
 pub(super) mod tests {
     use super::*;
 
-    /// A machine by what each of its processors is in: node, package, core.
+    /// A machine given by each CPU's node, package and core.
     pub(in crate::kubelet::resource_managers) fn machine(
         cpus: u32,
         place: impl Fn(u32) -> (u32, u32, u32),
@@ -90,22 +88,22 @@ pub(super) mod tests {
         machine(cpus, |cpu| (0, 0, cpu))
     }
 
-    /// Four cores of two threads.
+    /// Four cores with two threads each.
     pub(in crate::kubelet::resource_managers) fn single_socket() -> Topology {
         machine(8, |cpu| (0, 0, cpu % 4))
     }
 
-    /// Two packages, each a node of three cores of two threads.
+    /// Two packages, each a NUMA node with three cores of two threads.
     pub(in crate::kubelet::resource_managers) fn dual_socket() -> Topology {
         machine(12, |cpu| (cpu % 2, cpu % 2, cpu % 6))
     }
 
-    /// Two packages of two nodes with ten cores of two threads each.
+    /// Two packages with two NUMA nodes each; ten cores of two threads per node.
     pub(in crate::kubelet::resource_managers) fn four_nodes() -> Topology {
         machine(80, |cpu| (cpu % 40 / 10, cpu % 40 / 20, cpu % 40))
     }
 
-    /// Two nodes of two processors.
+    /// Two NUMA nodes with two CPUs each.
     pub(in crate::kubelet::resource_managers) fn two_nodes() -> Topology {
         machine(4, |cpu| (cpu / 2, 0, cpu))
     }

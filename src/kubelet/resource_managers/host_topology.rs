@@ -1,4 +1,4 @@
-//! The processors and memory nodes of the machine, as the kernel shows them in `sys`.
+//! Reads CPU topology and memory nodes from sysfs.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::types::api::{Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
 use crate::types::cpu_set::CpuSet;
 
 impl Topology {
-    /// Reads `sys` below `root`. Where the kernel tells nothing, as that of a small board may, each processor is a core
-    /// of one package in one node.
+    /// Reads `sys` below `root`. Without topology information, as on some boards, each CPU is a core of one package
+    /// in one node.
     pub(crate) fn read(root: &Path) -> Self {
         let devices = root.join("sys/devices/system");
         let list = |path: &str| list(&devices.join(path));
@@ -20,7 +20,7 @@ impl Topology {
         let cpu = |number| {
             let siblings = ["core_cpus_list", "thread_siblings_list"];
             let siblings = siblings.iter().find_map(|file| list(&format!("cpu/cpu{number}/topology/{file}")));
-            // Of a core whose first thread is offline the next one stands for it.
+            // If the core's first thread is offline, the next one identifies it.
             let core = siblings.and_then(|siblings| siblings.common(&online).iter().next());
             let package = fs::read_to_string(devices.join(format!("cpu/cpu{number}/topology/physical_package_id")));
             // Some boards have -1.
@@ -32,10 +32,10 @@ impl Topology {
     }
 }
 
-/// What each NUMA node has of memory, and of it in huge pages of each size, in bytes.
+/// The memory of each NUMA node and the part of it in huge pages of each size, in bytes.
 pub(crate) type MemoryNodes = Vec<(u32, Vec<(String, u64)>)>;
 
-/// Reads `sys` below `root`. A kernel that knows no nodes has one, with all `memory` there is.
+/// Reads `sys` below `root`. A kernel without NUMA has one node with all `memory`.
 pub(crate) fn read_memory(root: &Path, memory: u64) -> MemoryNodes {
     let nodes = root.join("sys/devices/system/node");
     let Some(online) = list(&nodes.join("online")) else {
@@ -44,7 +44,7 @@ pub(crate) fn read_memory(root: &Path, memory: u64) -> MemoryNodes {
     let node = |number| {
         let directory = nodes.join(format!("node{number}"));
         let text = fs::read_to_string(directory.join("meminfo")).unwrap_or_default();
-        // As `Node 0 MemTotal: 1012004 kB`.
+        // Such as `Node 0 MemTotal: 1012004 kB`.
         let total = text.lines().find_map(|line| line.split_once("MemTotal:")?.1.trim().strip_suffix("kB"));
         let total = total.and_then(|total| total.trim().parse::<u64>().ok()).unwrap_or(0);
         (number, memory_of(total.saturating_mul(1024), &directory.join("hugepages")))
@@ -77,7 +77,7 @@ pub(super) mod tests {
     use super::*;
     use crate::kubelet::resource_managers::cpu_topology::Level;
 
-    /// What a made tree comes to; each file with its text.
+    /// The topology of a temporary tree with these files.
     fn read(name: &str, files: &[(&str, &str)]) -> Topology {
         let root = std::env::temp_dir().join(format!("coracle-topology-{name}-{}", std::process::id()));
         for (path, text) in files {
@@ -95,12 +95,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_board_has_a_core_for_each_processor() {
+    fn board_has_a_core_per_cpu() {
         let mut files = vec![("cpu/online", "0-3"), ("cpu/isolated", "")];
         let board = read("bare", &files);
         let expected = [(0, 0, 0, 0), (1, 0, 0, 1), (2, 0, 0, 2), (3, 0, 0, 3)];
         assert_eq!(shown(&board), expected);
-        // Two clusters that number their cores alike, and a package that the firmware does not know.
+        // Two clusters with the same core numbers, and a package that the firmware does not report.
         let more: Vec<(String, &str)> = (0..4)
             .flat_map(|cpu| {
                 let file = move |file: &str| format!("cpu/cpu{cpu}/topology/{file}");
@@ -117,7 +117,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn threads_of_one_core_are_known_by_the_lowest_that_is_online() {
+    fn core_is_identified_by_its_lowest_online_thread() {
         let files = [
             ("cpu/online", "0-4,6-7"),
             ("cpu/isolated", "3,7"),
@@ -147,7 +147,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn two_nodes_with_two_processors_each_are_told_apart() {
+    fn two_numa_nodes_are_distinguished() {
         let files = [
             ("cpu/online", "0-3"),
             ("node/online", "0-1"),
@@ -160,7 +160,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_node_has_its_memory_and_of_it_its_huge_pages() {
+    fn each_node_has_its_memory_and_huge_pages() {
         let root = std::env::temp_dir().join(format!("coracle-memory-nodes-{}", std::process::id()));
         assert_eq!(read_memory(&root, 5), [(0, vec![("memory".to_owned(), 5)])]);
         for (path, text) in [
@@ -181,7 +181,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_anything_to_read_there_are_no_processors() {
+    fn missing_sysfs_gives_no_cpus() {
         assert_eq!(Topology::read(Path::new("/nonexistent")), Topology::default());
     }
 }

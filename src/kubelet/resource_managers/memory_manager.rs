@@ -1,4 +1,4 @@
-//! Which containers have memory from which NUMA nodes, and what the file says of it. Pure.
+//! Memory assignments of containers by NUMA node, and their state file. Pure.
 
 use super::memory_policy::{Block, Blocks, OwnMemory, Planning, StaticMemory};
 use super::state_files::State;
@@ -11,13 +11,13 @@ use crate::types::sorted::SortedMap;
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryManager {
-    /// `None`: from any.
+    /// `None`: memory comes from any node.
     policy: Option<StaticMemory>,
     blocks: Blocks,
-    /// From where those have it that run, when no file tells what they have.
+    /// NUMA nodes of running containers, used if there is no state file.
     seen: SortedMap<PodUid, SortedMap<String, Nodes>>,
     is_forgetful: bool,
-    /// The file says something else.
+    /// The file is out of date.
     unwritten: bool,
 }
 
@@ -25,7 +25,7 @@ const NONE: &str = "None";
 const STATIC: &str = "Static";
 
 impl MemoryManager {
-    /// With the nodes that have memory. `kept` is what pods do not have of it, for whatever reason.
+    /// `nodes`: the NUMA nodes with memory. `kept`: bytes that are not allocatable.
     pub(super) fn new(
         config: &Config,
         nodes: &MemoryNodes,
@@ -40,13 +40,13 @@ impl MemoryManager {
         }
         let reserved = &config.managers.reserved_memory;
         if let Some((node, ..)) = reserved.iter().find(|(node, ..)| !nodes.iter().any(|(number, _)| number == node)) {
-            return Err(format!("reservedMemory: the machine has no NUMA node {node}"));
+            return Err(format!("reservedMemory: NUMA node {node} does not exist"));
         }
         for kind in reserved.iter().map(|(_, kind, _)| kind.as_str()).chain([MEMORY]) {
             let sum: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
             let wanted = if kind == MEMORY { kept } else { 0 };
             if sum != wanted {
-                let why = "what systemReserved, kubeReserved and evictionHard keep of it";
+                let why = "the sum of systemReserved, kubeReserved and evictionHard";
                 return Err(format!(
                     "reservedMemory: expected {wanted} bytes of {kind} on all nodes, {why}, found {sum}"
                 ));
@@ -74,12 +74,12 @@ impl MemoryManager {
         self.unwritten
     }
 
-    /// What pods can have, by node and kind.
+    /// Allocatable memory by node and type.
     pub(super) fn allocatable(&self) -> Vec<MemoryBlock> {
         self.policy.iter().flat_map(StaticMemory::allocatable).map(|block| shown(&block)).collect()
     }
 
-    /// Where what runs has its memory is where nothing else tells it.
+    /// Without a state file, running containers keep the nodes they are on.
     pub(super) fn learn(&mut self, found: &[InUse]) {
         let found = found.iter().filter(|found| self.is_forgetful && !found.mems.is_empty());
         for InUse { pod, container, mems, .. } in found {
@@ -87,14 +87,14 @@ impl MemoryManager {
         }
     }
 
-    /// `None` where memory comes from anywhere.
+    /// `None` without the static policy.
     pub(super) fn plan<'a>(&self, pod: &'a Pod) -> Option<Planning<'a>> {
         let none = SortedMap::new();
         let seen = self.seen.get(&pod.metadata.uid).unwrap_or(&none);
         Some(self.policy.as_ref()?.plan(&self.blocks, pod, seen))
     }
 
-    /// The pod has this from now on. Whether others have to be told where.
+    /// Assigns memory to the pod. Returns whether the placements may have changed.
     pub(super) fn give(&mut self, pod: &PodUid, memory: OwnMemory) -> bool {
         if self.policy.is_none() {
             return false;
@@ -108,7 +108,7 @@ impl MemoryManager {
         true
     }
 
-    /// Pods that are not kept give back what they have. Whether that is anything.
+    /// Releases the memory of pods that are not kept. Returns whether anything was released.
     pub(super) fn keep(&mut self, is_kept: &dyn Fn(&PodUid) -> bool) -> bool {
         let before = self.blocks.len();
         self.blocks.retain(|pod, _| is_kept(pod));
@@ -117,7 +117,7 @@ impl MemoryManager {
         is_less
     }
 
-    /// What the file is to say and does not. It counts as written from now on.
+    /// The new content of the state file, if it is out of date. Marks it as written.
     pub(super) fn take_unwritten(&mut self) -> Option<String> {
         let text = || match &self.policy {
             Some(policy) => memory_state::text(STATIC, &policy.state(&self.blocks), &self.blocks),
@@ -128,12 +128,12 @@ impl MemoryManager {
         text
     }
 
-    /// It could not be written.
+    /// Called when the file could not be written.
     pub(super) fn not_written(&mut self) {
         self.unwritten = self.policy.is_some();
     }
 
-    /// What each container has, as others read it.
+    /// Assignments by container, for the pod resources API.
     pub(super) fn placed(&self) -> Vec<PlacedMemory> {
         let mut placed = Vec::new();
         for (pod, own) in self.blocks.iter() {

@@ -1,7 +1,7 @@
-//! From which NUMA nodes the memory of guaranteed pods comes: the static policy. Pure.
+//! The static memory policy: NUMA nodes for the memory of guaranteed pods. Pure.
 //!
-//! `staticPolicy` in pkg/kubelet/cm/memorymanager. A node from which a container has memory alone gives none to a container
-//! that has it from several, and the other way around.
+//! `staticPolicy` in pkg/kubelet/cm/memorymanager. A node used by single-node assignments cannot be used by
+//! multi-node ones, and the reverse.
 
 use super::cpu_manager::{Refused, unexpected};
 use super::topology_manager::{self, Hint, Hints, Nodes};
@@ -9,7 +9,7 @@ use super::{MemoryNodes, Provider};
 use crate::types::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
 use crate::types::sorted::SortedMap;
 
-/// So much of a kind of memory, from these nodes.
+/// `size` bytes of a type of memory, from these nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(super) nodes: Nodes,
@@ -17,12 +17,12 @@ pub(crate) struct Block {
     pub(super) size: u64,
 }
 
-/// What the containers of a pod have.
+/// Memory of a pod's containers.
 pub(crate) type OwnMemory = SortedMap<String, Vec<Block>>;
 /// By pod.
 pub(crate) type Blocks = SortedMap<PodUid, OwnMemory>;
 
-/// What a node has of one kind of memory.
+/// Memory of one type on a node, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(super) total: u64,
@@ -31,13 +31,13 @@ pub(crate) struct Table {
     pub(super) used: u64,
 }
 
-/// One node, and who uses it.
+/// One node and its users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeState {
     pub(super) number: u32,
     pub(super) tables: SortedMap<String, Table>,
     pub(super) assignments: u32,
-    /// Those that it is used together with.
+    /// The nodes that it is used together with.
     pub(super) cells: Nodes,
 }
 
@@ -53,12 +53,12 @@ impl NodeState {
 
 #[derive(Clone, Debug)]
 pub(super) struct StaticMemory {
-    /// Nobody uses them here.
+    /// The nodes without any assignments.
     nodes: Vec<NodeState>,
 }
 
 impl StaticMemory {
-    /// `reserved` is what the system keeps, by node and kind.
+    /// `reserved`: memory for the system, by node and type.
     pub(super) fn new(nodes: &MemoryNodes, reserved: &[(u32, String, u64)]) -> Self {
         let node = |(number, sizes): &(u32, Vec<(String, u64)>)| {
             let huge: u64 = sizes.iter().filter(|(kind, _)| kind != MEMORY).map(|(_, size)| size).sum();
@@ -79,7 +79,7 @@ impl StaticMemory {
         Self { nodes: nodes.iter().map(node).collect() }
     }
 
-    /// The nodes as these blocks leave them.
+    /// The nodes with these blocks assigned.
     pub(super) fn state(&self, blocks: &Blocks) -> Vec<NodeState> {
         let mut state = self.nodes.clone();
         for block in blocks.values().flat_map(SortedMap::values).flatten() {
@@ -88,7 +88,7 @@ impl StaticMemory {
         state
     }
 
-    /// All that there is to be had, of each node by itself.
+    /// Allocatable memory of each node.
     pub(super) fn allocatable(&self) -> Vec<Block> {
         let of_node = |node: &NodeState| {
             let nodes = node.cells;
@@ -98,7 +98,7 @@ impl StaticMemory {
         self.nodes.iter().flat_map(of_node).collect()
     }
 
-    /// Of what was found those that can be beside each other on this machine.
+    /// The pods of `found` whose assignments are possible together on this machine.
     pub(super) fn plausible(&self, found: Blocks) -> Blocks {
         let (mut state, mut blocks) = (self.nodes.clone(), Blocks::new());
         let all = self.nodes.iter().fold(0u64, |all, node| all | node.cells.bits());
@@ -161,7 +161,7 @@ fn take(state: &mut [NodeState], block: &Block, size: u64) {
     }
 }
 
-/// One of the nodes is used otherwise than together with just the others.
+/// Whether a node in `nodes` is already used alone or with other nodes.
 fn is_split(state: &[NodeState], nodes: Nodes) -> bool {
     let is_one = nodes.count() == 1;
     within(state, nodes).any(|node| match is_one {
@@ -170,7 +170,7 @@ fn is_split(state: &[NodeState], nodes: Nodes) -> bool {
     })
 }
 
-/// What a guaranteed container asks for, by kind.
+/// Memory requests of a guaranteed container, by type.
 fn asked(pod: &Pod, container: &Container) -> Vec<(String, u64)> {
     let whole = pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty());
     if whole || qos_class(pod) != QosClass::Guaranteed {
@@ -181,17 +181,17 @@ fn asked(pod: &Pod, container: &Container) -> Vec<(String, u64)> {
     memory.map(|(kind, size)| (kind.to_owned(), u64::try_from(size.value()).unwrap_or(0))).collect()
 }
 
-/// The memory of one pod as it is decided, container by container.
+/// The allocation of one pod's memory, container by container.
 pub(super) struct Planning<'a> {
     pod: &'a Pod,
     state: Vec<NodeState>,
     had: OwnMemory,
-    /// Where those that run have their memory, when nothing else tells.
+    /// NUMA nodes of running containers, if nothing else is known.
     seen: SortedMap<String, Nodes>,
-    /// Of init containers that end.
+    /// Memory of init containers that end.
     reusable: Vec<Block>,
     own: OwnMemory,
-    /// Containers that have asked for memory of certain nodes.
+    /// Number of containers with memory requests, for the metrics.
     asked: u32,
     has_failed: bool,
 }
@@ -214,7 +214,7 @@ impl Planning<'_> {
         same.map_or(0, |block| block.size)
     }
 
-    /// The sets of nodes that all of this could come from: the same for each kind.
+    /// The node sets that have all of the requested memory; the same for each type.
     fn sets(&self, asked: &[(String, u64)]) -> Hints {
         let all = Nodes::of(&self.state.iter().map(|node| node.number).collect());
         let sum = |nodes: Nodes, of: fn(&NodeState, &str) -> u64, kind: &str| -> u64 {
@@ -249,7 +249,7 @@ impl Planning<'_> {
         kinds.into_iter().map(|(kind, [most, _])| (kind, most)).collect()
     }
 
-    /// The nodes that the memory comes from, near those that the topology manager names.
+    /// The nodes to allocate from, within the topology manager's `near` if it is set.
     fn choose(&self, name: &str, asked: &[(String, u64)], near: Option<Nodes>) -> Result<Nodes, Refused> {
         let sets = self.sets(asked);
         if let Some(nodes) = self.seen.get(name).filter(|seen| sets.iter().any(|hint| hint.nodes == Some(**seen))) {
@@ -260,7 +260,7 @@ impl Planning<'_> {
         }
         let able =
             sets.iter().filter(|hint| near.is_none_or(|near| hint.nodes.is_some_and(|nodes| nodes.has_all(near))));
-        // The first of a size has the lowest numbers; preferred ones are the narrowest there are.
+        // Among equal sizes the lowest numbers come first; preferred hints are the narrowest.
         let best = able.min_by_key(|hint| (!hint.preferred, hint.nodes.map_or(0, Nodes::count)));
         let lack = match near {
             None => {
@@ -275,8 +275,8 @@ impl Planning<'_> {
         best.nodes.ok_or_else(|| unexpected(lack))
     }
 
-    /// What a container takes over from init containers that have ended is theirs no more: all sizes together are what
-    /// the pod has.
+    /// Returns the bytes reused from ended init containers and subtracts them there, so that the sum of all blocks is
+    /// the pod's memory.
     fn take_over(&mut self, block: &Block) -> u64 {
         let reused = self.reusable(block.nodes, &block.kind).min(block.size);
         let mut left = reused;
@@ -304,7 +304,7 @@ impl Provider for Planning<'_> {
             return had.iter().map(|block| vec![Hint { nodes: Some(block.nodes), preferred: true }]).collect();
         }
         let sets = self.sets(&asked);
-        // Where there is not enough anywhere, the allocation says so.
+        // If no node set has enough, `allocate` reports it.
         if sets.is_empty() { Vec::new() } else { vec![sets; asked.len()] }
     }
 
@@ -314,7 +314,7 @@ impl Provider for Planning<'_> {
             return Ok(());
         }
         self.asked += 1;
-        // Until it is known that it has not.
+        // Reset on success.
         self.has_failed = true;
         self.place(container, asked, nodes)?;
         self.has_failed = false;
@@ -364,7 +364,7 @@ mod tests {
         Nodes::of(&CpuSet::parse(text).unwrap())
     }
 
-    /// Two nodes of 4 GiB, of which the first keeps one for the system.
+    /// Two nodes with 4 GiB each; 1 GiB of the first is reserved for the system.
     fn machine() -> StaticMemory {
         let node = |number| (number, vec![(MEMORY.to_owned(), 4 * GIB)]);
         StaticMemory::new(&vec![node(0), node(1)], &[(0, MEMORY.to_owned(), GIB)])
@@ -374,7 +374,7 @@ mod tests {
         guaranteed::container(name, "100m", memory)
     }
 
-    /// What each container gets, as `name:nodes:size`, when it is to be near these nodes.
+    /// Memory of each container as `name:nodes:size` when `near` is preferred.
     fn given(blocks: &Blocks, pod: &Pod, near: Option<&str>) -> Result<(OwnMemory, String), String> {
         let seen = SortedMap::new();
         let mut planning = machine().plan(blocks, pod, &seen);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_comes_from_the_first_node_that_has_as_much_or_from_where_the_processors_are() {
+    fn memory_is_from_the_first_fitting_or_the_preferred_node() {
         let one = pod("p", vec![], vec![container("a", "2Gi")]);
         check(&Blocks::new(), &one, None, "a:0:2048");
         check(&Blocks::new(), &one, Some("1"), "a:1:2048");
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_used_alone_or_together_with_the_same_ones() {
+    fn node_is_used_alone_or_with_the_same_nodes() {
         let large = pod("p", vec![], vec![container("a", "5Gi")]);
         let lack = "UnexpectedAdmissionError: Allocate failed due to [memorymanager] failed to get the default NUMA \
                     affinity, no NUMA nodes with enough memory is available, which is unexpected";
@@ -432,12 +432,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_init_containers_is_taken_over_and_the_sum_is_what_the_pod_has() {
+    fn memory_of_init_containers_is_reused() {
         let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container("b", "256Mi") };
         let asks = pod("p", vec![container("i", "2Gi"), sidecar], vec![container("a", "1Gi")]);
         let (own, shown) = given(&Blocks::new(), &asks, None).unwrap();
         assert_eq!(shown, "a:0:1024 b:0:256 i:0:768");
-        // The same after a start, and another pod has what is left.
+        // The same after a restart, and another pod gets the rest.
         let blocks: Blocks = [("p".into(), own)].into_iter().collect();
         check(&blocks, &asks, None, "a:0:1024 b:0:256 i:0:768");
         check(&blocks, &pod("q", vec![], vec![container("a", "1Gi")]), None, "a:0:1024");
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_keeps_the_nodes_that_it_is_seen_on() {
+    fn running_container_keeps_its_observed_nodes() {
         let asks = pod("p", vec![], vec![container("main", "1Gi")]);
         let seen = [("main".to_owned(), nodes("1"))].into_iter().collect();
         let machine = machine();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_nodes_are_told_for_each_kind_of_memory() {
+    fn hints_are_given_for_each_memory_type() {
         let asks = pod("p", vec![container("i", "4Gi")], vec![container("a", "1Gi"), container("b", "1Gi")]);
         let (machine, seen) = (machine(), SortedMap::new());
         let mut planning = machine.plan(&Blocks::new(), &asks, &seen);
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_says_is_believed_as_far_as_the_machine_has_it() {
+    fn state_file_is_used_as_far_as_it_fits_the_machine() {
         let found =
             has(&[("a", "0", 2 * GIB), ("b", "0", 2 * GIB), ("c", "2", GIB), ("d", "0-1", GIB), ("e", "1", GIB)]);
         let kept: Vec<String> = machine().plausible(found).keys().map(ToString::to_string).collect();

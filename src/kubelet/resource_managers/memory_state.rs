@@ -1,7 +1,7 @@
-//! `memory_manager_state`, as an upstream kubelet writes and reads it. Pure.
+//! The file `memory_manager_state` in the upstream kubelet's format. Pure.
 //!
-//! `MemoryManagerCheckpointV1` in pkg/kubelet/cm/memorymanager/state, with the same checksum as `cpu_manager_state`. What it
-//! says of the machine follows from what containers have, and is not read.
+//! `MemoryManagerCheckpointV1` in pkg/kubelet/cm/memorymanager/state, with the checksum of `cpu_manager_state`. The
+//! machine state in it is derived from the assignments and is not read.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use super::topology_manager::Nodes;
 use crate::types::api::{PodUid, fnv_32a};
 use crate::types::cpu_set::CpuSet;
 
-/// The text for a policy; both without anything under `None`.
+/// The file's text for a policy; under `None` state and blocks are empty.
 pub(super) fn text(policy: &str, state: &[NodeState], blocks: &Blocks) -> String {
     let mut file = Map::new();
     file.insert("policyName".to_owned(), json!(policy));
@@ -28,7 +28,7 @@ pub(super) fn text(policy: &str, state: &[NodeState], blocks: &Blocks) -> String
     Value::Object(file).to_string()
 }
 
-/// The policy and what containers have; `None` if the text is damaged, or none of ours.
+/// The policy and the assignments; `None` if the text is corrupt or in another format.
 pub(super) fn parse(text: &[u8]) -> Option<(String, Blocks)> {
     let file: Value = serde_json::from_slice(text).ok()?;
     let checksum = file.get("checksum")?.as_u64()?;
@@ -87,7 +87,7 @@ fn object<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = (&'a String,
     value.get(name).and_then(Value::as_object).into_iter().flatten()
 }
 
-/// Go's dump of the structure: of pointers in maps it shows `<*>`, and keys that are numbers are in their order.
+/// Go's dump of the structure: pointers in maps are printed as `<*>`, numeric keys are sorted numerically.
 fn dump(file: &Value) -> String {
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or_default();
@@ -145,7 +145,7 @@ fn dump(file: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// The checksum is that of the upstream kubelet's own tests.
+    /// The checksum is from the upstream kubelet's tests.
     const UPSTREAM: &str = r#"{"policyName":"static","machineState":{"0":{"numberOfAssignments":0,"memoryMap":{"memory":
         {"total":2048,"systemReserved":512,"allocatable":1536,"reserved":512,"free":1024}},"cells":[]}},
         "entries":{"pod":{"container1":[{"numaAffinity":[0],"type":"memory","size":512}]}},"checksum": 4215593881}"#;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn upstreams_files_are_read() {
+    fn upstream_file_is_read() {
         let (policy, found) = parse(UPSTREAM.as_bytes()).unwrap();
         let mut expected = blocks("0");
         expected.get_mut("pod").unwrap().get_mut("container1").unwrap().truncate(1);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_and_what_is_damaged_is_not() {
+    fn written_file_is_read_back_and_truncated_one_is_corrupt() {
         let whole = text("Static", &[], &blocks("0-1"));
         assert_eq!(parse(whole.as_bytes()), Some(("Static".to_owned(), blocks("0-1"))));
         for at in 0..whole.len() {

@@ -1,12 +1,12 @@
-//! Who has which processors for himself, and memory from which NUMA nodes.
+//! Exclusive CPUs, and memory by NUMA node.
 //!
-//! What a pod gets is decided when it is taken, in one step with that; what containers are held to is plain data
-//! ([`Placements`]) that others read. What was decided is in files of the upstream kubelet's form; where those are lost, what
-//! runs tells it again.
+//! A pod's resources are allocated as part of its admission. The result is plain data ([`Placements`]) that others
+//! read. It is stored in files of the upstream kubelet's format; if those are lost, it is rebuilt from the running
+//! containers.
 //!
 //! ```text
-//!   machine, topology -> what there is                    state_files, cpu_state, memory_state -> who had what
-//!   plan: hints of each kind -> topology_manager::merge -> static_cpus (take), memory, other providers -> give
+//!   host_topology, cpu_topology -> CPUs and memory         state_files, cpu_state, memory_state -> last assignments
+//!   plan: hints -> topology_manager::merge -> cpu_manager, memory_manager, other providers -> give
 //! ```
 
 mod cpu_assignment;
@@ -46,64 +46,63 @@ use memory_manager::MemoryManager;
 use memory_policy::Planning;
 use state_files::{CPU_STATE, MEMORY_STATE};
 
-/// The processors of a pod's containers.
+/// Exclusive CPUs by container name.
 pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
 
-/// The CPUs and the memory that containers can have for themselves.
+/// CPUs and memory that can be allocated exclusively.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocatable {
     pub(crate) cpus: CpuSet,
     pub(crate) memory: Vec<MemoryBlock>,
 }
 
-/// One for the whole process.
 #[derive(Debug)]
 pub(crate) struct ResourceManagers {
-    /// `None`: no container has processors for itself.
+    /// `None`: no exclusive CPUs.
     cpus: Option<CpuManager>,
-    /// How resources of different kinds are brought together; `None`: not at all.
+    /// Aligns resources of different kinds; `None`: no alignment.
     topology: Option<TopologyManager>,
-    /// Those of the machine.
+    /// NUMA nodes of the machine.
     nodes: Nodes,
     placements: Rc<RefCell<Placements>>,
     state_file: PathBuf,
-    /// It is not known from before who has which processors: what runs has to tell.
+    /// No valid state file was found, so running containers must be observed.
     is_forgetful: bool,
-    /// The file says something else.
+    /// The state file is out of date.
     unwritten: bool,
     memory: MemoryManager,
 }
 
-/// What is decided for the containers of one pod.
+/// Allocation for the containers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Own {
     pub(crate) cpus: OwnCpus,
     memory: OwnMemory,
 }
 
-/// What the kernel shows of a container that runs.
+/// Cpuset of a running container, as shown by the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct InUse {
     pub(crate) pod: PodUid,
     pub(crate) container: String,
     pub(crate) cpus: CpuSet,
-    /// Numbers of nodes.
+    /// NUMA node numbers.
     pub(crate) mems: CpuSet,
 }
 
-/// Somebody else who gives containers resources that lie in NUMA nodes.
+/// Another manager of resources that have NUMA locality.
 pub(crate) trait Provider {
-    /// For each resource that the container, or else the pod as a whole, asks of it.
+    /// The hints for each resource requested by the container, or by the pod as a whole.
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints>;
-    /// The container is to have its resources from these nodes, or from any. Called in the order in which they start.
+    /// Allocates the container's resources, from these nodes if given. Called in the order of container starts.
     fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused>;
 }
 
-/// As upstream says it.
+/// Upstream's message.
 const NO_LOCALITY: &str = "Resources cannot be allocated with Topology locality";
 
 impl ResourceManagers {
-    /// With what the file of the last time says. An error is one line about the configuration.
+    /// Starts from the state file. An error is one line about the configuration.
     pub(crate) fn new(config: &Config, topology: Topology, state: State<Saved>) -> Result<Self, String> {
         let nodes = topology.nodes();
         if let Some(TopologyManager { most_nodes, .. }) =
@@ -125,7 +124,7 @@ impl ResourceManagers {
             memory: MemoryManager::default(),
         };
         let Some(options) = config.managers.static_cpus else {
-            // Who was held to some processors is held to them no more.
+            // The static policy was disabled: containers pinned earlier get all CPUs.
             if !matches!(&state, State::Nothing) && !matches!(&state, State::Whole(saved) if saved.policy == NONE) {
                 managers.placements.borrow_mut().shared = topology.all();
                 managers.unwritten = true;
@@ -139,7 +138,7 @@ impl ResourceManagers {
         let isolated = cpus.reserved.common(&cpus.topology.isolated);
         log!(
             info,
-            "processors",
+            "CPU manager started",
             online = cpus.topology.all(),
             reserved = cpus.reserved,
             isolated = cpus.topology.isolated
@@ -147,7 +146,7 @@ impl ResourceManagers {
         if !isolated.is_empty() {
             log!(
                 warn,
-                "reserved processors are isolated: nothing that the system does is balanced over them",
+                "reserved CPUs are isolated, the scheduler does not balance load over them",
                 processors = isolated
             );
         }
@@ -169,7 +168,7 @@ impl ResourceManagers {
         Ok(managers)
     }
 
-    /// With the nodes that have memory. `kept` is what pods do not have of it, for whatever reason.
+    /// Adds the memory manager. `nodes`: the NUMA nodes with memory. `kept`: bytes that are not allocatable.
     pub(crate) fn with_memory(
         mut self,
         config: &Config,
@@ -182,22 +181,21 @@ impl ResourceManagers {
         Ok(self)
     }
 
-    /// Memory stays where it is while a container runs.
+    /// Memory is pinned while a container runs.
     pub(crate) fn has_static_memory(&self) -> bool {
         self.memory.is_static()
     }
 
-    /// Whether pods are refused for where their resources lie.
+    /// Pods may be rejected because of their NUMA alignment.
     pub(crate) fn has_topology(&self) -> bool {
         self.topology.is_some()
     }
 
-    /// Those of the machine.
     pub(crate) fn nodes(&self) -> Nodes {
         self.nodes
     }
 
-    /// What all containers together can have for themselves.
+    /// All CPUs and memory that can be exclusive.
     pub(crate) fn allocatable(&self) -> Allocatable {
         let cpus = self.cpus.as_ref().map(CpuManager::allocatable);
         Allocatable { cpus: cpus.unwrap_or_default(), memory: self.memory.allocatable() }
@@ -211,12 +209,12 @@ impl ResourceManagers {
         self.cpus.is_some()
     }
 
-    /// Whether what runs has to be learnt from.
+    /// Running containers must be observed with `learn`.
     pub(crate) fn is_forgetful(&self) -> bool {
         self.is_forgetful || self.memory.is_forgetful()
     }
 
-    /// What runs is where nothing else tells who has what.
+    /// Rebuilds the assignments from running containers where no state file has them.
     pub(crate) fn learn(&mut self, found: Vec<InUse>) {
         self.memory.learn(&found);
         if self.is_forgetful {
@@ -224,7 +222,7 @@ impl ResourceManagers {
         }
     }
 
-    /// Containers have these processors: those that can be a container's own are.
+    /// Takes the CPU sets that are possible exclusive ones.
     fn learn_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
         let Some(cpus) = &self.cpus else { return };
         let mut placements = self.placements.borrow_mut();
@@ -234,7 +232,7 @@ impl ResourceManagers {
         self.unwritten = true;
     }
 
-    /// What the pod would have, from where the others who give it something can give it too.
+    /// Computes the pod's allocation, aligned with the other providers' resources.
     pub(crate) fn plan(&self, pod: &Pod, providers: Vec<&mut dyn Provider>) -> Result<Own, Refused> {
         let mut memory = self.memory.plan(pod);
         let mut all: Vec<&mut dyn Provider> = Vec::new();
@@ -266,7 +264,7 @@ impl ResourceManagers {
             let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
             of_pod = merged(policy, cpus.into_iter().chain(others).collect())?;
         }
-        // The processors of a container are what is allocated last.
+        // A container's CPUs are allocated after all its other resources.
         let pinning = Cell::new(false);
         let mut near = |container: &Container, cpus: &dyn Fn() -> Option<Hints>| {
             pinning.set(false);
@@ -300,7 +298,7 @@ impl ResourceManagers {
         }
     }
 
-    /// The pod has these from now on. Whether that is news.
+    /// Records the pod's allocation. True if its CPUs changed.
     pub(crate) fn give(&mut self, pod: &PodUid, own: Own) -> bool {
         let Own { cpus: own, memory } = own;
         if self.memory.give(pod, memory) {
@@ -321,7 +319,7 @@ impl ResourceManagers {
         true
     }
 
-    /// Pods that are not kept give back what they have. Whether that is anything.
+    /// Releases the resources of pods that are not kept. True if CPUs were released.
     pub(crate) fn keep(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
         if self.memory.keep(&is_kept) {
             self.place_memory();
@@ -341,7 +339,7 @@ impl ResourceManagers {
         self.unwritten || self.memory.is_unwritten()
     }
 
-    /// What files are to say and do not: where they are, and their texts. They count as written from now on.
+    /// Paths and texts of the state files that are out of date. Marks them as written.
     pub(crate) fn take_unwritten(&mut self) -> Vec<(PathBuf, String)> {
         let mut texts = Vec::new();
         if std::mem::take(&mut self.unwritten) {
@@ -357,7 +355,7 @@ impl ResourceManagers {
         texts
     }
 
-    /// It could not be written.
+    /// Called when a file could not be written.
     pub(crate) fn not_written(&mut self) {
         self.unwritten = self.cpus.is_some() || !self.placements.borrow().shared.is_empty();
         self.memory.not_written();
@@ -417,7 +415,7 @@ mod tests {
         ResourceManagers::new(&config(is_static), board(4), state).unwrap()
     }
 
-    /// The shared processors, and the file's text if it is to be written.
+    /// The shared CPUs, and the state file's text if it must be written.
     fn shown(managers: &mut ResourceManagers) -> (String, Option<String>) {
         let shared = managers.placements.borrow().shared.to_string();
         (shared, managers.take_unwritten().pop().map(|(_, text)| text))
@@ -428,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_written_once_and_what_is_given_back_is_shared_again() {
+    fn allocation_is_written_once_and_released_cpus_are_shared() {
         let mut managers = managers(true, State::Nothing);
         let empty = cpu_state::text(STATIC, &set("0-3"), &Assigned::new());
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty.clone())));
@@ -446,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_policy_is_believed_as_far_as_the_machine_has_what_it_says() {
+    fn state_file_is_used_as_far_as_it_fits_the_machine() {
         let text = cpu_state::text(STATIC, &set("0,3"), &{
             let mut assigned = Assigned::new();
             assigned.insert("p".into(), own("1-2"));
@@ -461,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_file_tells_nothing_what_runs_does() {
+    fn missing_state_is_rebuilt_from_running_containers() {
         for state in [State::Nothing, State::Damaged, whole(r#"{"policyName":"none","defaultCpuSet":"","checksum":0}"#)]
         {
             let mut managers = managers(true, state);
@@ -479,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_policy_nobody_is_held_to_anything_but_who_was() {
+    fn without_the_policy_pinned_containers_get_all_cpus() {
         let none = r#"{"policyName":"none","defaultCpuSet":"","checksum":1353318690}"#;
         for state in [State::Nothing, whole(none)] {
             assert_eq!(shown(&mut managers(false, state)), (String::new(), None));
@@ -490,7 +488,7 @@ mod tests {
         }
     }
 
-    /// A device in each of these nodes, and who is given which nodes.
+    /// A device on each of these NUMA nodes, and the nodes chosen for each allocation.
     struct Devices(&'static str, Vec<Option<String>>);
 
     impl Provider for Devices {
@@ -511,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_and_devices_are_given_from_one_node() {
+    fn cpus_and_devices_are_allocated_from_one_node() {
         let guaranteed = |cpus: &[&str]| {
             let container = |cpu: &&str| guaranteed::container(&format!("c{cpu}"), cpu, "1Mi");
             guaranteed::pod("p", vec![], cpus.iter().map(container).collect())
@@ -532,13 +530,13 @@ mod tests {
         assert_eq!(plan(Some((single, false)), "1", &["1"]), (Ok(vec!["2".to_owned()]), near(&["1"])));
         let refused = "TopologyAffinityError: Resources cannot be allocated with Topology locality".to_owned();
         assert_eq!(plan(Some((single, false)), "0", &["2"]), (Err(refused.clone()), vec![]));
-        // Each of the two may be in a node of its own, but not the pod.
+        // Each container fits on one node, but the pod does not.
         assert!(plan(Some((single, false)), "0-1", &["1", "2"]).0.is_ok());
         assert_eq!(plan(Some((single, true)), "0-1", &["1", "2"]).0, Err(refused));
     }
 
     #[test]
-    fn what_is_asked_of_the_managers_is_counted_under_upstreams_names() {
+    fn requests_are_counted_under_upstreams_metric_names() {
         let mut config = config(true);
         config.managers.static_memory = true;
         let nodes = vec![(0, vec![("memory".to_owned(), 1 << 30)])];

@@ -1,4 +1,4 @@
-//! What was decided, as it was found on the disk, and as it gets there.
+//! Reads and writes the managers' state files.
 
 use std::io;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::platform::host::file;
 
 pub(super) const CPU_STATE: &str = "cpu_manager_state";
 pub(super) const MEMORY_STATE: &str = "memory_manager_state";
-/// More than the processors of any machine take.
+/// Size limit in bytes, more than any machine needs.
 const STATE_LIMIT: u64 = 1 << 20;
 
-/// What was found of the last time.
+/// The content of a state file from an earlier run.
 #[derive(Debug)]
 pub(crate) enum State<T> {
     Nothing,
@@ -22,14 +22,13 @@ pub(crate) enum State<T> {
     Whole(T),
 }
 
-/// All that was found.
 #[derive(Debug)]
 pub(crate) struct States {
     pub(crate) cpus: State<Saved>,
     pub(crate) memory: State<(String, Blocks)>,
 }
 
-/// Reads it; what is damaged is set aside.
+/// Reads both files; corrupt ones are set aside.
 pub(crate) fn read_states(root_dir: &Path) -> States {
     States {
         cpus: read_state(&root_dir.join(CPU_STATE), cpu_state::parse),
@@ -42,21 +41,21 @@ fn read_state<T>(path: &Path, parse: fn(&[u8]) -> Option<T>) -> State<T> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Nothing,
         Err(error) => {
-            log!(warn, "not read", file = path.display(), error = error);
+            log!(warn, "failed to read state file", file = path.display(), error = error);
             return State::Damaged;
         }
     };
     if let Some(saved) = parse(&text) {
         return State::Whole(saved);
     }
-    log!(warn, "damaged: what runs tells who has what", file = path.display());
+    log!(warn, "state file corrupt, rebuilding from running containers", file = path.display());
     if let Err(error) = set_aside(path) {
-        log!(warn, "not set aside", file = path.display(), error = error);
+        log!(warn, "failed to set aside state file", file = path.display(), error = error);
     }
     State::Damaged
 }
 
-/// The file has this text afterwards; nothing is written if it has it already.
+/// Writes the file if its content differs.
 pub(crate) fn write_state(path: &Path, text: &str) -> io::Result<()> {
     match file::read_all(path, STATE_LIMIT) {
         Ok(before) if before == text.as_bytes() => Ok(()),
@@ -73,7 +72,7 @@ mod tests {
     use crate::types::cpu_set::CpuSet;
 
     #[test]
-    fn a_damaged_file_is_set_aside_and_one_that_says_it_already_is_not_written() {
+    fn corrupt_file_is_set_aside_and_unchanged_one_not_written() {
         use std::os::unix::fs::MetadataExt;
 
         let folder = std::env::temp_dir().join(format!("coracle-cpu-state-{}", std::process::id()));

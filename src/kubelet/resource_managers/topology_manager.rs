@@ -1,29 +1,29 @@
-//! From which NUMA nodes the resources of a container, or of a pod, are to come. Pure.
+//! Selects the NUMA nodes for the resources of a container or pod. Pure.
 //!
-//! pkg/kubelet/cm/topologymanager. Who has resources to give tells, for each of them, from which sets of nodes it could; of
-//! all combinations the one counts whose sets have the most in common.
+//! pkg/kubelet/cm/topologymanager. Providers give hints: the node sets that each resource could come from. The
+//! combination whose sets have the most in common is chosen.
 
 use crate::platform::config::TopologyPolicy;
 use crate::types::cpu_set::CpuSet;
 
-/// One set of nodes that a resource could come from.
+/// A node set that a resource can be allocated from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hint {
-    /// `None`: it does not matter.
+    /// `None`: any nodes.
     pub(crate) nodes: Option<Nodes>,
-    /// There is no smaller set on this machine that would do.
+    /// No smaller set on this machine would do.
     pub(crate) preferred: bool,
 }
 
-/// The hints for one resource. None at all: it cannot be given from anywhere.
+/// The hints for one resource. Empty: it cannot be allocated.
 pub(crate) type Hints = Vec<Hint>;
 
-/// A bit for each node.
+/// A bit mask of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nodes(u64);
 
 impl FromIterator<u32> for Nodes {
-    /// More nodes than it has bits for there are nowhere.
+    /// Node numbers beyond the mask do not occur and are ignored.
     fn from_iter<T: IntoIterator<Item = u32>>(numbers: T) -> Self {
         Self(numbers.into_iter().filter_map(|number| 1u64.checked_shl(number)).fold(0, |mask, bit| mask | bit))
     }
@@ -54,10 +54,10 @@ impl Nodes {
         self.0
     }
 
-    /// All sets of some of these nodes, the smaller ones first, and of one size those with the lower numbers.
+    /// All non-empty subsets, by size and then by node numbers.
     pub(super) fn subsets(self) -> Vec<Self> {
         let mut subsets = Vec::new();
-        // The next lower number with bits of these alone.
+        // The next lower mask within these bits.
         let mut subset = self.0;
         while subset != 0 {
             subsets.push(Self(subset));
@@ -67,14 +67,14 @@ impl Nodes {
         subsets
     }
 
-    /// The narrower set is less.
+    /// A narrower set has a lower rank.
     fn rank(self) -> (u32, u64) {
         (self.count(), self.0)
     }
 }
 
-/// All sets of these nodes that something can come from. Preferred are the narrowest: as wide as those that it could come
-/// from if nobody had any of it.
+/// The hints of a resource: the sets for which `can` holds. Preferred are the narrowest, with the width of the
+/// narrowest set for which `could` holds on an unused machine.
 pub(crate) fn hints(all: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Nodes) -> bool) -> Hints {
     let mut least = all.count();
     let mut hints = Hints::new();
@@ -92,7 +92,7 @@ pub(crate) fn hints(all: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Node
     hints
 }
 
-/// The nodes that all can come from; `None` if the policy does not take that. `all` are the nodes of the machine.
+/// The merged affinity; `None` if the policy rejects it. `all`: the nodes of the machine.
 pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> Option<Option<Nodes>> {
     let impossible = Hint { nodes: None, preferred: false };
     let given = |hints: &Hints| if hints.is_empty() { vec![impossible] } else { hints.clone() };
@@ -115,13 +115,13 @@ pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> 
 
 struct Merging {
     all: Nodes,
-    /// So many nodes the resource takes that takes the most.
+    /// The number of nodes needed by the resource that needs most.
     enough: u32,
 }
 
 impl Merging {
-    /// Goes through all ways to take one hint of each resource. `merged` is what those so far have in common, and
-    /// `first` the nodes of the first of them that names any.
+    /// Tries all combinations of one hint per resource. `merged` is their intersection so far, `first` the nodes of
+    /// the first hint with nodes.
     fn combine(&self, resources: &[Hints], merged: Hint, first: Option<Nodes>, best: &mut Option<Hint>) {
         let Some((hints, rest)) = resources.split_first() else {
             let merged = Hint { nodes: Some(merged.nodes.unwrap_or(self.all)), ..merged };
@@ -142,7 +142,7 @@ impl Merging {
         }
     }
 
-    /// Preferred ones are better; of those the narrower. Of the others that which comes nearest to what is enough.
+    /// Preferred hints win, then narrower ones. Among hints that are not preferred, the one closest to `enough` wins.
     fn better(&self, best: Hint, other: Hint) -> Hint {
         let (Some(has), Some(offers)) = (best.nodes, other.nodes) else { return best };
         let narrower = if offers.rank() < has.rank() { other } else { best };
@@ -172,7 +172,7 @@ mod tests {
         Nodes::of(&CpuSet::parse(text).unwrap())
     }
 
-    /// Hints as `0`, `0-1`, or `any`; with a `+` if they are preferred.
+    /// Hints as `0`, `0-1` or `any`, with a `+` if preferred.
     fn hints(written: &[&str]) -> Hints {
         let hint = |text: &&str| {
             let bare = text.trim_end_matches('+');
@@ -181,7 +181,7 @@ mod tests {
         written.iter().map(hint).collect()
     }
 
-    /// The nodes, `any`, or `refused`, on a machine with two nodes.
+    /// The nodes, `any` or `refused`, on a machine with two nodes.
     #[track_caller]
     fn check(resources: &[&[&str]], expected: [&str; 3]) {
         let resources: Vec<Hints> = resources.iter().map(|written| hints(written)).collect();
@@ -195,41 +195,41 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_nothing_may_be_anywhere() {
+    fn no_hints_allow_any_nodes() {
         check(&[], ["0-1", "0-1", "any"]);
         check(&[&["any+"]], ["0-1", "0-1", "any"]);
     }
 
     #[test]
-    fn resources_come_from_the_narrowest_set_that_all_prefer() {
+    fn narrowest_set_preferred_by_all_is_chosen() {
         check(&[&["0+", "1+", "0-1"]], ["0", "0", "0"]);
         check(&[&["0+", "1+", "0-1"], &["1+", "0-1"]], ["1", "1", "1"]);
         check(&[&["0+", "1+", "0-1"], &["any+"], &["1+"]], ["1", "1", "1"]);
     }
 
     #[test]
-    fn what_is_not_near_is_refused_by_all_but_the_best_effort() {
-        // Each has a node for itself, and they are not the same.
+    fn unaligned_resources_are_refused_except_by_best_effort() {
+        // Both prefer a single node, but different ones.
         check(&[&["0+", "0-1"], &["1+", "0-1"]], ["0", "refused", "refused"]);
-        // It is free in both together, while one would do on this machine.
+        // Free only on both nodes together, while one node would be enough on an unused machine.
         check(&[&["0-1"]], ["0-1", "refused", "refused"]);
         check(&[&["any"]], ["0-1", "refused", "refused"]);
     }
 
     #[test]
-    fn what_is_larger_than_a_node_is_refused_by_the_one_that_wants_one() {
+    fn resource_larger_than_a_node_is_refused_by_single_numa_node() {
         check(&[&["0-1+"]], ["0-1", "0-1", "refused"]);
         check(&[&["0-1+"], &["0+", "1+", "0-1"]], ["0-1", "refused", "refused"]);
     }
 
     #[test]
-    fn what_cannot_be_given_at_all_is_near_nothing() {
+    fn resource_without_hints_has_no_affinity() {
         check(&[&[]], ["0-1", "refused", "refused"]);
         check(&[&["0+"], &[]], ["0", "refused", "refused"]);
     }
 
     #[test]
-    fn all_sets_of_nodes_are_gone_through_the_narrow_ones_first() {
+    fn subsets_are_sorted_by_size() {
         let all: Vec<String> = nodes("0,2-3").subsets().iter().map(|nodes| nodes.numbers().to_string()).collect();
         assert_eq!(all, ["0", "2", "3", "0,2", "0,3", "2-3", "0,2-3"]);
     }

@@ -1,4 +1,4 @@
-//! The answer of `/metrics/cadvisor`: what every group uses, with cadvisor's names and labels. Pure.
+//! The response of `/metrics/cadvisor`, with cadvisor's names and labels. Pure.
 
 use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
 use super::cadvisor_owners::{Owner, owners};
@@ -6,7 +6,7 @@ use super::snapshot::{Look, NodeSnapshot};
 use crate::kubelet::node::Machine;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
-/// Everything of a whole look.
+/// The page for a full look.
 pub(super) fn cadvisor(look: &Look, machine: &Machine) -> Vec<u8> {
     let owners = owners(look);
     let mut out = Exposition::default();
@@ -54,7 +54,7 @@ fn of_owners(out: &mut Exposition, owners: &[Owner<'_>]) {
         let memory = &owner.figures.memory;
         for (kind, count) in [("pgfault", memory.page_faults), ("pgmajfault", memory.major_page_faults)] {
             let Some(count) = count else { continue };
-            // A group of v2 counts for those below it, too.
+            // A v2 cgroup includes its descendants.
             for scope in ["container", "hierarchy"] {
                 let labels = owner.labels.clone().with("failure_type", kind);
                 out.sample_at(&labels, Some(("scope", scope)), Number::Whole(count), owner.millis());
@@ -90,7 +90,7 @@ fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
     }
     for owner in owners {
         if let Some(layer) = owner.layer {
-            // The runtime tells where its layers are, and not what that is on.
+            // The runtime reports the size of its layers, but not their device.
             out.sample_at(&owner.labels, Some(("device", "")), Number::Whole(layer.bytes), owner.millis());
         }
     }

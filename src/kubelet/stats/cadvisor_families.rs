@@ -1,21 +1,21 @@
-//! cadvisor's families, with cadvisor's words: what each is called, and where its value is. Pure.
+//! cadvisor's metric families: names, help texts and values. Pure.
 
 use super::cadvisor_owners::Owner;
 use super::snapshot::FileSystem;
 use crate::platform::host::procfs::{DiskIo, Interface};
 use crate::types::metrics::{Kind, Number};
 
-/// A figure of whoever uses something; `None` where it has none.
+/// A metric of an owner; `None` if the owner has no value.
 pub(super) struct Family {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) help: &'static str,
-    /// Each sample has its moment.
+    /// Samples have timestamps.
     pub(super) timed: bool,
     pub(super) value: fn(&Owner<'_>) -> Option<Number>,
 }
 
-/// A figure of the device that pods' files are on.
+/// A metric of the device with the pods' files.
 pub(super) struct DiskFamily {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
@@ -23,7 +23,7 @@ pub(super) struct DiskFamily {
     pub(super) value: fn(&FileSystem, &DiskIo) -> Number,
 }
 
-/// A count of an interface.
+/// A counter of a network interface.
 pub(super) struct NetworkFamily {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
@@ -434,7 +434,7 @@ fn millis(millis: u64) -> Number {
     Number::Micros(millis.saturating_mul(1000))
 }
 
-/// A weight of v2 as shares of v1, as upstream's runc turns one into the other.
+/// Converts a v2 weight to v1 shares like upstream's runc.
 fn shares(weight: u64) -> u64 {
     2 + weight.saturating_sub(1).saturating_mul(262_142) / 9999
 }

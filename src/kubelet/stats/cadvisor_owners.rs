@@ -1,11 +1,11 @@
-//! What the samples of `/metrics/cadvisor` belong to: the machine, its groups, pods and containers. Pure.
+//! The sources of samples on `/metrics/cadvisor`: the machine, its cgroups, pods and containers. Pure.
 
 use super::snapshot::{Figures, Found, Look, PodSnapshot, Processes};
 use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
 use crate::platform::host::procfs::{Interface, MemInfo};
 use crate::types::metrics::Labels;
 
-/// The machine, a control group, a pod or a container, with its labels and figures.
+/// The machine, a cgroup, a pod or a container, with its labels and figures.
 pub(super) struct Owner<'a> {
     pub(super) labels: Labels,
     pub(super) figures: &'a Figures,
@@ -13,7 +13,7 @@ pub(super) struct Owner<'a> {
     pub(super) processes: Option<Processes>,
     pub(super) layer: Option<Found>,
     pub(super) interfaces: &'a [Interface],
-    /// Of the whole machine, whose root group has few files.
+    /// Only for the whole machine, whose root cgroup has few files.
     machine: Option<&'a MemInfo>,
 }
 
@@ -22,7 +22,7 @@ impl Owner<'_> {
         self.figures.group_usage.as_deref()
     }
 
-    /// `None` for a group without a quota.
+    /// `None` for a cgroup without a quota.
     pub(super) fn cfs(&self) -> Option<&CpuStat> {
         let usage = self.usage()?;
         usage.cpu_max?.0.at()?;
@@ -34,7 +34,7 @@ impl Owner<'_> {
         stat.map(of_group).or_else(|| self.machine.map(of_machine))
     }
 
-    /// 0 without one.
+    /// 0 without a limit.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         match self.machine {
             Some(machine) => Some(machine.total),
@@ -42,13 +42,13 @@ impl Owner<'_> {
         }
     }
 
-    /// The moment of its figures.
+    /// Timestamp of its figures in milliseconds.
     pub(super) fn millis(&self) -> Option<i64> {
         Some(self.figures.at.div_euclid(1_000_000))
     }
 }
 
-/// The machine first, then the groups above the pods, the pods and their containers.
+/// The machine first, then the cgroups above the pods, the pods and their containers.
 pub(super) fn owners(look: &Look) -> Vec<Owner<'_>> {
     let group = |figures, interfaces, machine| Owner {
         labels: labels(figures, ["", "", "", "", ""]),
@@ -65,7 +65,7 @@ pub(super) fn owners(look: &Look) -> Vec<Owner<'_>> {
     owners
         .extend(groups.filter(|figures| figures.group != node.figures.group).map(|figures| group(figures, &[], None)));
     look.pods.iter().for_each(|pod| of_pod(pod, &mut owners));
-    // Groups whose figures could not be read have no samples.
+    // Owners without figures are left out.
     owners.retain(|owner| owner.figures.at != 0);
     owners
 }

@@ -1,4 +1,4 @@
-//! One pass over everything that the kernel knows of the node and its pods. It blocks.
+//! Collects the kernel's statistics of the node and its pods in one pass. Blocks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use crate::platform::host::file_system::file_system;
 use crate::platform::host::process;
 use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
 
-/// What is looked at.
+/// What to collect.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) depth: Depth,
-    /// Disks, networks and processes too, not only processors and memory.
+    /// Also disks, networks and processes, not only CPU and memory.
     pub(super) with_rest: bool,
-    /// The group of all pods and those of their classes, where pods have groups.
+    /// The `kubepods` cgroup and those of the QoS classes, if pods have cgroups.
     pub(super) groups: Option<(String, Vec<String>)>,
-    /// There is cgroup v2 with its controllers.
+    /// cgroup v2 is mounted with its controllers.
     pub(super) cgroup_v2: bool,
     pub(super) root_dir: PathBuf,
-    /// Where the runtime's images are and its writable layers, and what those hold.
+    /// Directory of the runtime's images, and their size and inodes.
     pub(super) images: Option<(PathBuf, Found)>,
     pub(super) layers: Option<(PathBuf, Found)>,
 }
 
-/// Fills in the figures of `look`.
+/// Fills in the statistics of `look`.
 pub(super) fn pass(look: &mut Look, asked: &Asked) {
     let mut pass = Pass {
         procfs: Procfs::host(),
@@ -68,7 +68,7 @@ impl Pass<'_> {
             let processors = self.procfs.processors();
             node.sockets_and_cores = (processors.sockets, processors.cores);
             node.processors = processors.processors;
-            // A file system without a device, as in memory, has nothing to count.
+            // A file system without a block device, such as tmpfs, has no I/O statistics.
             let io = |numbers| self.procfs.disk_io(numbers).unwrap_or_default();
             let device = self.device_of(&self.asked.root_dir);
             node.device = device.map(|(name, numbers)| (name, io(numbers)));
@@ -87,7 +87,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The whole machine: its root group knows processors and memory as the groups do; without it procfs does.
+    /// The whole machine, from the root cgroup or, without cgroup v2, from procfs.
     fn machine(&mut self, memory: &MemInfo) -> Figures {
         let usage = self.asked.cgroup_v2.then(|| self.reader.read("", Depth::CpuAndMemory).ok()).flatten();
         let mut figures = usage
@@ -103,7 +103,7 @@ impl Pass<'_> {
         let (anon, file, inactive) = stat.map_or((memory.anon, memory.file, memory.inactive_file), |stat| {
             (stat.anon, stat.file, stat.inactive_file)
         });
-        // The root group has no memory.current: upstream's runc counts it so, too.
+        // The root cgroup has no memory.current; upstream's runc computes it like this too.
         let used = anon.saturating_add(file);
         let working_set = used.saturating_sub(inactive);
         let faults = self.procfs.page_faults();
@@ -134,7 +134,7 @@ impl Pass<'_> {
         Some(figures)
     }
 
-    /// False if its group, or that of a container, could not be read.
+    /// False if the pod's or a container's cgroup could not be read.
     fn pod(&mut self, pod: &mut PodSnapshot) -> bool {
         let mut is_whole = true;
         if let Some(group) = &pod.group {
@@ -145,7 +145,7 @@ impl Pass<'_> {
             let ids = pod.containers.iter().map(|container| container.id.as_str());
             for (place, below) in self.reader.containers(group, ids).unwrap_or_default() {
                 let Some(container) = pod.containers.get_mut(place) else { continue };
-                // A runtime may make groups in a container's own, and that one counts them.
+                // The runtime may create child cgroups, which are included in the container's.
                 if let Some(figures) = self.group(&below) {
                     container.figures = figures;
                 }
@@ -171,7 +171,7 @@ impl Pass<'_> {
     fn processes(&mut self, container: &mut ContainerSnapshot) {
         let figures = &mut container.figures;
         if figures.group.is_empty() {
-            // Without groups of its own kind it still has one, by which it is called.
+            // Without cgroup v2 a container still has a cgroup path, which is its id.
             let cgroups = container.pid.and_then(|pid| self.procfs.process(pid).cgroups());
             if let Some(group) = cgroups.as_ref().and_then(counting_group) {
                 figures.group = group.to_owned();
@@ -201,15 +201,14 @@ impl Pass<'_> {
     }
 }
 
-/// The interfaces that cadvisor counts: loopback leads nowhere, and the node's ends of pods' networks are counted in the
-/// pods.
+/// The interfaces that cadvisor counts: not loopback, and not the node's ends of pod networks, which count in the pods.
 fn counted(mut interfaces: Vec<Interface>) -> Vec<Interface> {
     let is_left_out = |name: &str| ["lo", "veth", "docker", "nerdctl"].iter().any(|prefix| name.starts_with(prefix));
     interfaces.retain(|interface| !is_left_out(&interface.name));
     interfaces
 }
 
-/// The group of v2, or in the hierarchy of v1 that counts memory.
+/// The cgroup in v2, or in the v1 hierarchy that counts memory.
 fn counting_group(cgroups: &ProcessCgroups) -> Option<&str> {
     cgroups.v1("memory").or_else(|| cgroups.v2()).filter(|group| *group != "/")
 }

@@ -1,4 +1,4 @@
-//! What the runtime tells of pods and containers, where it is asked. Pure.
+//! Converts CRI statistics of pods and containers. Pure.
 
 use super::snapshot::{Figures, Found, Memory, PodSnapshot};
 use crate::platform::cri::v1::{
@@ -6,7 +6,7 @@ use crate::platform::cri::v1::{
 };
 use crate::platform::host::procfs::{Counts, Interface};
 
-/// Takes the writable layers from what the runtime told, and everything of pods that have no groups of their own.
+/// Takes the writable layers, and all statistics of pods without cgroups of their own.
 pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sandboxes: &[PodSandboxStats], at: i64) {
     for pod in pods {
         for container in &mut pod.containers {
@@ -43,7 +43,7 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
     }
 }
 
-/// What file systems of the runtime hold.
+/// Usage of a runtime file system.
 pub(super) fn found(usage: &FilesystemUsage) -> Found {
     Found { bytes: usage.used_bytes.unwrap_or(0), inodes: usage.inodes_used.unwrap_or(0) }
 }
@@ -51,12 +51,12 @@ pub(super) fn found(usage: &FilesystemUsage) -> Found {
 fn figures(cpu: Option<&CpuUsage>, memory: Option<&MemoryUsage>, swap: Option<&SwapUsage>, at: i64) -> Figures {
     let times = [cpu.map(|cpu| cpu.timestamp), memory.map(|memory| memory.timestamp)];
     Figures {
-        // A runtime that names no moment means this one.
+        // A runtime without timestamps means the current time.
         at: times.into_iter().flatten().find(|at| *at > 0).unwrap_or(at),
         cpu_nanos: cpu.and_then(|cpu| cpu.usage_core_nano_seconds),
         nano_cores: cpu.and_then(|cpu| cpu.usage_nano_cores),
         memory: memory.map_or_else(Memory::default, |memory| Memory {
-            // Of a container without a bound it says 0.
+            // Zero means that the container has no limit.
             available: memory.available_bytes.filter(|bytes| *bytes > 0),
             usage: memory.usage_bytes,
             working_set: memory.working_set_bytes,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_a_group_takes_no_more_than_its_layers_from_the_runtime() {
+    fn pod_with_a_cgroup_takes_only_layers_from_the_runtime() {
         let mut pods = [pod(Some("/kubepods/pod1"), 7)];
         take(&mut pods, &[told()], &[], 9);
         let container = &pods[0].containers[0];
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_group_takes_everything_from_the_runtime() {
+    fn pod_without_a_cgroup_takes_everything_from_the_runtime() {
         let mut pods = [pod(None, 0)];
         take(&mut pods, &[told()], &[], 9);
         let figures = &pods[0].containers[0].figures;

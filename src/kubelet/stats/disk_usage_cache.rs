@@ -1,4 +1,4 @@
-//! What volumes hold: found by walking through them, which may take long, and so never while somebody waits for it.
+//! Disk usage of volumes, from walks that run in the background because they may take long.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,10 +14,9 @@ use crate::platform::rt;
 use crate::state::pods::VolumePlace;
 use crate::types::sorted::SortedMap;
 
-/// A pod's uid, and its volumes.
 pub(super) type Volumes = (String, Vec<VolumePlace>);
 
-/// A walk begins with a question, and no sooner than a minute after the one before.
+/// A request starts a walk, at most once a minute.
 #[derive(Default)]
 pub(super) struct DiskUsageCache {
     found: Rc<RefCell<SortedMap<String, Vec<VolumeSnapshot>>>>,
@@ -26,21 +25,21 @@ pub(super) struct DiskUsageCache {
 }
 
 struct UnderWay {
-    /// Closed when it has ended.
+    /// Closed when the walk has ended.
     ended: Receiver<()>,
-    #[expect(dead_code, reason = "dropping the task ends it")]
+    #[expect(dead_code, reason = "dropping the task cancels it")]
     task: rt::Task<()>,
 }
 
-/// The least time from one walk to the next.
+/// Minimum time between two walks.
 const PERIOD: Duration = Duration::from_secs(60);
-/// All volumes together are not walked through for longer; each has a bound of its own, too.
+/// Time limit for all volumes together; each volume has a limit of its own.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Volumes are mostly small: who asks waits for so long, and then has what the last walk found.
+/// How long a request waits for the walk before it gets the previous result; most volumes are small.
 const WAIT: Duration = Duration::from_millis(500);
 
 impl DiskUsageCache {
-    /// Begins a walk if one is due, and waits for one that is under way, but not for long.
+    /// Starts a walk if one is due, and waits briefly for the current one.
     pub(super) async fn ask(&self, places: impl FnOnce() -> Vec<Volumes>) {
         let now = rt::now();
         if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
@@ -56,12 +55,12 @@ impl DiskUsageCache {
         }
         let ended = self.under_way.borrow().as_ref().map(|walk| walk.ended.clone());
         if let Some(ended) = ended {
-            // It is never sent to: it only closes.
+            // Nothing is ever sent; the channel only closes.
             let _ = rt::deadline(WAIT, ended.recv()).await;
         }
     }
 
-    /// What the last walk has found of this pod.
+    /// The last result for this pod.
     pub(super) fn volumes(&self, uid: &str) -> Vec<VolumeSnapshot> {
         self.found.borrow().get(uid).cloned().unwrap_or_default()
     }
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_begins_with_a_question_and_at_most_once_a_minute() {
+    fn walk_starts_with_a_request_at_most_once_a_minute() {
         let walks = DiskUsageCache::default();
         let root = std::env::temp_dir().join(format!("coracle-walks-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
@@ -99,7 +98,7 @@ mod tests {
         let places = vec![place("here", &root), place("gone", Path::new("/nowhere/at/all"))];
         rt::block_on(async {
             walks.ask(|| vec![("u".to_owned(), places)]).await;
-            // A busy machine takes longer than a question waits.
+            // On a busy machine the walk takes longer than a request waits.
             while walks.found.borrow().is_empty() {
                 walks.ask(|| unreachable!("it is not a minute yet")).await;
             }

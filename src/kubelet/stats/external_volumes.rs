@@ -1,4 +1,4 @@
-//! Which volumes of a pod are none of its own directories, and who knows what is in them. Pure.
+//! Volumes of a pod that are not directories of the pod, and where their statistics come from. Pure.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use crate::state::pods::PodDirs;
 use crate::state::pods::volume_paths::{CSI, LOCAL, NFS};
 use crate::types::api::{Pod, PodUid, Volume, VolumeSource};
 
-/// A volume of a CSI driver, a file server, or of the cluster's.
+/// A CSI, NFS or persistent volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForeignVolume {
     /// The pod's uid and namespace.
     pub(super) pod: String,
     pub(super) namespace: String,
-    /// As the pod calls it.
+    /// The volume's name in the pod.
     pub(super) name: String,
     pub(super) claim: Option<String>,
     pub(super) path: PathBuf,
@@ -27,11 +27,11 @@ pub(super) enum Teller {
         name: String,
         handle: String,
     },
-    /// Only while something is mounted there.
+    /// statfs, if a file system is mounted there.
     Mount,
 }
 
-/// Those that the containers of `pod` use, which runs under `uid`. Of a hostPath nobody tells, whoever names it
+/// The external volumes that containers of `pod` use; `uid` is its uid on the node. A hostPath has no statistics
 /// (upstream's `MetricsNil`).
 pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: &Objects) -> Vec<ForeignVolume> {
     let driver = |name: &String, handle: String| Teller::Driver { name: name.clone(), handle };
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_and_file_systems_are_asked_and_nobody_about_a_host_path_or_what_nobody_mounts() {
+    fn csi_and_mounted_volumes_are_listed_but_host_paths_and_unused_ones_not() {
         let claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("c-{name}")}});
         let names = ["disk", "local", "server", "host", "block", "unbound", "inline", "nfs", "dir"];
         let mounts: Vec<Value> = names.iter().map(|name| json!({"name": name, "mountPath": name})).collect();

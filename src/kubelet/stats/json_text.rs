@@ -1,15 +1,15 @@
-//! JSON straight into text. Pure.
+//! Writes JSON text directly. Pure.
 
-/// Names and values in the order in which they come; what is not known is left out.
+/// Writes names and values in the order of the calls; unknown values are left out.
 #[derive(Debug, Default)]
 pub(super) struct JsonText {
     text: String,
-    /// Something stands before the next one, in the same list or object.
+    /// The current list or object already has an element.
     follows: bool,
 }
 
 impl JsonText {
-    /// An object or a list, as `bracket` says, under `name`; without one where it is an item of a list or everything.
+    /// Starts an object or list, given by `bracket`. `name` is empty for list items and the top level.
     pub(super) fn begin(&mut self, name: &str, bracket: char) {
         self.name(name);
         self.text.push(bracket);
@@ -28,7 +28,7 @@ impl JsonText {
         }
     }
 
-    /// Hundredths.
+    /// A value given in hundredths.
     pub(super) fn hundredths(&mut self, name: &str, value: u32) {
         self.name(name);
         let (whole, part) = (value / 100, value % 100);
@@ -56,7 +56,7 @@ impl JsonText {
     }
 
     fn quoted(&mut self, text: &str) {
-        // A string is always JSON.
+        // A string can always be encoded.
         self.text.push_str(&serde_json::to_string(text).unwrap_or_default());
     }
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn text_parses_as_the_written_json() {
         let mut json = JsonText::default();
         json.begin("", '{');
         json.string("a", "x\"y\n");

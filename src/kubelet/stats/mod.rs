@@ -1,18 +1,18 @@
-//! What the node, its pods and their containers use, for who asks.
+//! Resource usage of the node, its pods and their containers, for `/stats/summary` and `/metrics`.
 //!
 //! ```text
-//!   a question
-//!   mod.rs          what the runtime has to tell: file systems, writable layers, and all of it without cgroup v2
-//!   pass.rs         one pass over control groups and procfs, on the blocking pool
-//!   by_runtime.rs   the runtime's                                                                  pure
-//!   rates.rs        what has changed since the last question                                       pure
-//!   walks.rs        what volumes hold, once a minute at most
-//!   foreign.rs      which volumes are no directories of their pods                                pure
-//!   inquiries.rs    what those hold, in the same way
-//!   summary.rs  resource.rs  cadvisor.rs  claims.rs    the answers                                 pure
+//!   request
+//!   mod.rs                  the runtime's part: file systems, writable layers, everything without cgroup v2
+//!   collect.rs              one pass over cgroups and procfs, on the blocking pool
+//!   cri_stats.rs            CRI statistics                                                     pure
+//!   rates.rs                changes since the last request                                     pure
+//!   disk_usage_cache.rs     disk usage of volumes, at most once a minute
+//!   external_volumes.rs     volumes that are not directories of their pods                     pure
+//!   volume_stats.rs         statistics of those, at most once a minute
+//!   summary.rs  resource.rs  cadvisor.rs  volume_metrics.rs    the responses                   pure
 //! ```
 //!
-//! Nothing runs while nobody asks.
+//! Nothing runs without a request.
 
 mod cadvisor;
 mod cadvisor_families;
@@ -59,14 +59,13 @@ use volume_stats::VolumeStatsCache;
 pub(crate) use external_volumes::{ForeignVolume, foreign_volumes};
 pub(crate) use volume_metrics::{ClaimSeen, write_claims};
 
-/// One for the whole process.
 pub(crate) struct Stats {
     settings: Settings,
     machine: Machine,
     dirs: PodDirs,
     cri: RuntimeService,
     images: ImageService,
-    /// The runtime does not tell what sandboxes use: it is not asked again, for it would write an error into its log each
+    /// The runtime does not support sandbox statistics. It is not asked again, because it would log an error each
     /// time.
     sandboxes_refused: Cell<bool>,
     rates: RefCell<Rates>,
@@ -78,11 +77,11 @@ struct Settings {
     node_name: String,
     root_dir: PathBuf,
     cgroup_v2: bool,
-    /// The group above all pods and the driver of the configuration; `None` where pods have no groups.
+    /// The parent of `kubepods` and the configured driver; `None` if pods have no cgroups.
     groups: Option<(String, CgroupDriver)>,
 }
 
-/// A pod that may have something to show.
+/// A pod whose statistics may be reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) pod: Arc<Pod>,
@@ -91,7 +90,6 @@ pub(crate) struct Subject {
     pub(crate) foreign: Vec<ForeignVolume>,
 }
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     Cadvisor,
@@ -99,11 +97,11 @@ pub(crate) enum Question {
     Summary { only_cpu_and_memory: bool },
 }
 
-/// The runtime answers each question within this or not at all: a page without layers is better than none, and all of it is
-/// to come before the door loses its patience.
+/// Deadline of each call to the runtime. A page without layers is better than none, and the whole page must be ready
+/// before the server's timeout.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the figures come from.
+/// The sources of the statistics.
 pub(crate) struct Dependencies {
     pub(crate) dirs: PodDirs,
     pub(crate) cri: RuntimeService,
@@ -134,8 +132,7 @@ impl Stats {
         }
     }
 
-    /// The answer as the bytes of its page. `driver`: what the runtime has told of itself, which goes before the
-    /// configuration.
+    /// The response body. `driver`: the cgroup driver reported by the runtime, which overrides the configuration.
     pub(crate) async fn answer(
         &self,
         question: Question,
@@ -150,7 +147,7 @@ impl Stats {
         }
     }
 
-    /// What is in the volumes of claims, each of them once.
+    /// Usage of the claims' volumes, each once.
     pub(crate) async fn claims(&self, subjects: &[Subject]) -> Vec<ClaimSeen> {
         self.inquiries.begin(foreign(subjects));
         self.inquiries.wait().await;
@@ -237,7 +234,7 @@ impl Stats {
             }
         }
         if everything && !self.sandboxes_refused.get() {
-            // Not every runtime can tell it of a pod that has no group.
+            // Not every runtime supports this for pods without a cgroup.
             let stats = within("ListPodSandboxStats", self.cri.list_pod_sandbox_stats(None)).await;
             self.sandboxes_refused.set(stats.is_none());
             told.1 = stats.unwrap_or_default();
@@ -245,7 +242,7 @@ impl Stats {
         told
     }
 
-    /// What is known beforehand; `None` for a pod of which nothing runs.
+    /// The known fields of a pod; `None` if nothing of it runs.
     fn pod(&self, subject: &Subject, groups: Option<(&String, CgroupDriver)>) -> Option<PodSnapshot> {
         let Subject { pod, observed, started_at, .. } = subject;
         let sandbox = observed.ready_sandbox()?;
@@ -286,7 +283,7 @@ impl Stats {
         })
     }
 
-    /// What has been used of processors since the last look; what the runtime says itself stands until there is one.
+    /// Sets the CPU rates since the last look. A rate reported by the runtime is kept until there is one.
     fn rate(&self, look: &mut Look) {
         let mut rates = self.rates.borrow_mut();
         let now = clock::since_boot();
@@ -306,12 +303,12 @@ impl Stats {
     }
 }
 
-/// Volumes are there before the sandbox is, and go after it.
+/// Volumes exist before the sandbox and after it.
 fn foreign(subjects: &[Subject]) -> impl Iterator<Item = &ForeignVolume> {
     subjects.iter().filter(|subject| subject.observed.ready_sandbox().is_some()).flat_map(|subject| &subject.foreign)
 }
 
-/// Where a file system of the runtime is, and what the runtime has there.
+/// The mount point and usage of a runtime file system.
 fn place(usage: &FilesystemUsage) -> Option<(PathBuf, Found)> {
     let path = usage.fs_id.as_ref().map(|id| PathBuf::from(&id.mountpoint))?;
     Some((path, cri_stats::found(usage)))
@@ -321,11 +318,11 @@ async fn within<T>(what: &str, call: impl Future<Output = Result<T, cri::Error>>
     match rt::deadline(PATIENCE, call).await {
         Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {
-            log!(debug, "statistics without a part", call = what, error = ErrorChain(&error));
+            log!(debug, "failed to get runtime statistics", call = what, error = ErrorChain(&error));
             None
         }
         Err(elapsed) => {
-            log!(debug, "statistics without a part", call = what, error = elapsed);
+            log!(debug, "failed to get runtime statistics", call = what, error = elapsed);
             None
         }
     }

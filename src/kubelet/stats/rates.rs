@@ -1,14 +1,14 @@
-//! How much of a processor somebody uses, from this look and the one before. Pure: the moment is an argument.
+//! CPU rates from two consecutive looks. Pure: time is an argument.
 
 use crate::types::sorted::SortedMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Keeps a few words for whom the last look saw, and nothing for anybody else.
+/// Keeps a small entry for each owner seen by the last look, and nothing for others.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     kept: SortedMap<u64, Kept>,
-    /// Who it is, in eight bytes.
+    /// Hashes owners to eight bytes.
     hasher: RandomState,
     look: u32,
 }
@@ -21,18 +21,18 @@ struct Kept {
     look: u32,
 }
 
-/// Looks that follow each other closer than this say nothing: those that are asked then get what was said last.
+/// Minimum time between two samples; within it the last rate is returned.
 const LEAST: Duration = Duration::from_secs(1);
 
 impl Rates {
-    /// Billionths of a processor; `None` at the first look. `at` is by a clock that nobody sets.
+    /// The rate in nanocores; `None` at the first look. `at` is monotonic time.
     pub(super) fn nano_cores(&mut self, who: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
         let look = self.look;
         let fresh = Kept { at, cpu_nanos, nano_cores: None, look };
         let kept = self.kept.entry(self.hasher.hash_one(who)).or_insert(fresh);
         kept.look = look;
         let passed = at.saturating_sub(kept.at);
-        // Who counts less than before is another one of the same name.
+        // A lower count means another owner with the same name.
         match cpu_nanos.checked_sub(kept.cpu_nanos) {
             None => *kept = fresh,
             Some(used) if passed >= LEAST => {
@@ -44,7 +44,7 @@ impl Rates {
         kept.nano_cores
     }
 
-    /// The look is over: whom it did not see is gone.
+    /// Ends a look and drops the owners that it did not see.
     pub(super) fn end_look(&mut self) {
         let look = self.look;
         self.kept.retain(|_, kept| kept.look == look);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_takes_two_looks_and_stays_until_there_is_a_newer_one() {
+    fn rate_needs_two_looks_and_stays_until_the_next() {
         let mut rates = Rates::default();
         let mut look = |cpu, at| {
             let rate = rates.nano_cores("a", cpu, at);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_or_begins_anew_has_no_rate() {
+    fn vanished_or_restarted_owner_has_no_rate() {
         let mut rates = Rates::default();
         rates.nano_cores("a", 5, second(1));
         rates.end_look();

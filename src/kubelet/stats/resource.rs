@@ -1,9 +1,9 @@
-//! The answer of `/metrics/resource`, which a metrics-server reads. Pure.
+//! The response of `/metrics/resource`, which metrics-server reads. Pure.
 
 use super::snapshot::{ContainerSnapshot, Figures, Look, PodSnapshot};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
-/// Upstream's families, with upstream's words.
+/// Upstream's metric families.
 pub(super) fn resource(look: &Look) -> Vec<u8> {
     let mut page = Page { out: Exposition::default() };
     let containers: Vec<(Labels, &ContainerSnapshot)> = look.pods.iter().flat_map(of_pod).collect();
@@ -18,7 +18,7 @@ pub(super) fn resource(look: &Look) -> Vec<u8> {
         |figures: &Figures| figures.memory.working_set.map(Number::Whole),
     );
     let swap_used = |figures: &Figures| figures.swap_used.map(Number::Whole);
-    // What there is of swap for it, used and not.
+    // Total swap available to the container, used and free.
     let swap_limit = |figures: &Figures| {
         let (used, available) = figures.swap_used.zip(figures.swap_available)?;
         Some(Number::Whole(used.saturating_add(available)))

@@ -1,6 +1,6 @@
-//! What one look at the node has seen: plain data.
+//! The statistics of one look at the node: plain data.
 //!
-//! Moments are nanoseconds since 1970, by the wall clock; what nobody could tell is `None`.
+//! Times are nanoseconds since 1970 by the wall clock; unknown values are `None`.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use crate::platform::host::procfs::{DiskIo, Interface, MemInfo, Pressure};
 pub(crate) use crate::platform::host::disk_usage::Found;
 pub(crate) use crate::platform::host::file_system::FileSystem;
 
-/// All of it.
+/// All statistics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
     pub(crate) at: i64,
     pub(crate) node: NodeSnapshot,
     pub(crate) pods: Vec<PodSnapshot>,
-    /// Something of it could not be read.
+    /// Some of them could not be read.
     pub(crate) is_partial: bool,
 }
 
@@ -25,21 +25,21 @@ pub(crate) struct NodeSnapshot {
     pub(crate) name: String,
     pub(crate) booted_at: i64,
     pub(crate) figures: Figures,
-    /// The group of all pods; what is the node's where pods have no groups.
+    /// The `kubepods` cgroup, or the node's figures if pods have no cgroups.
     pub(crate) pods: Figures,
-    /// The groups of the classes of pods; only on a whole look.
+    /// The cgroups of the QoS classes; only in a full look.
     pub(crate) classes: Vec<Figures>,
     pub(crate) memory: MemInfo,
     pub(crate) interfaces: Vec<Interface>,
-    /// The one that leads out.
+    /// The interface of the default route.
     pub(crate) main_interface: String,
-    /// What pods' files are on, and on a whole look its device.
+    /// The file system with the pods' files; its device only in a full look.
     pub(crate) disk: Option<FileSystem>,
     pub(crate) device: Option<(String, DiskIo)>,
-    /// What the runtime's images and its writable layers are on, with what those hold of it.
+    /// The file system of the runtime's images and its usage by them.
     pub(crate) images: Option<(FileSystem, Found)>,
     pub(crate) layers: Option<(FileSystem, Found)>,
-    /// How many processes and threads there are, and how many there can be.
+    /// Number of processes and threads, and its limit.
     pub(crate) tasks: Option<(u64, u64)>,
     pub(crate) processors: u64,
     pub(crate) sockets_and_cores: (u64, u64),
@@ -51,16 +51,16 @@ pub(crate) struct PodSnapshot {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) started_at: Option<i64>,
-    /// `None` where pods have no groups of their own.
+    /// `None` if pods have no cgroups of their own.
     pub(crate) group: Option<String>,
     pub(crate) sandbox_id: String,
-    /// A process in the pod's network, where that is not the node's.
+    /// A process in the pod's network namespace; `None` for host-network pods.
     pub(crate) network_pid: Option<u32>,
     pub(crate) etc_hosts: PathBuf,
     pub(crate) figures: Figures,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) processes: Option<u64>,
-    /// The pod's own files that are in no volume.
+    /// The pod's files outside of volumes.
     pub(crate) own: Found,
     pub(crate) volumes: Vec<VolumeSnapshot>,
     pub(crate) containers: Vec<ContainerSnapshot>,
@@ -75,19 +75,19 @@ pub(crate) struct ContainerSnapshot {
     pub(crate) pid: Option<u32>,
     pub(crate) logs_directory: PathBuf,
     pub(crate) figures: Figures,
-    /// What it has written beside its image.
+    /// The writable layer.
     pub(crate) layer: Option<Found>,
     pub(crate) logs: Option<Found>,
-    /// Only on a whole look.
+    /// Only in a full look.
     pub(crate) processes: Option<Processes>,
 }
 
-/// What the processes of a container have open.
+/// Open files of a container's processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processes {
     pub(crate) count: u64,
     pub(crate) files: u64,
-    /// How many files its first process may have open; -1 without a bound.
+    /// Limit of open files of the first process; -1 if unlimited.
     pub(crate) most_files: Option<i64>,
 }
 
@@ -95,19 +95,19 @@ pub(crate) struct Processes {
 pub(crate) struct VolumeSnapshot {
     pub(crate) at: i64,
     pub(crate) name: String,
-    /// The claim that stands for it.
+    /// Name of the claim.
     pub(crate) claim: Option<String>,
-    /// It is in memory or on somebody else's disk, and so nothing of what the pod has on the node's.
+    /// A tmpfs or a remote volume, which does not count for the node's disk.
     pub(crate) is_elsewhere: bool,
     pub(crate) disk: FileSystem,
     pub(crate) used: Found,
 }
 
-/// What somebody uses: the node, a group, a pod, a container.
+/// Usage of the node, a cgroup, a pod or a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) at: i64,
-    /// Its control group; empty where that is not known.
+    /// The cgroup; empty if unknown.
     pub(crate) group: String,
     pub(crate) cpu_nanos: Option<u64>,
     pub(crate) user_nanos: Option<u64>,
@@ -119,14 +119,14 @@ pub(crate) struct Figures {
     pub(crate) cpu_pressure: Option<Pressure>,
     pub(crate) memory_pressure: Option<Pressure>,
     pub(crate) io_pressure: Option<Pressure>,
-    /// All that the group's files say; only on a whole look.
+    /// All of the cgroup's statistics; only in a full look.
     pub(crate) group_usage: Option<Box<Usage>>,
 }
 
-/// Bytes, but for the faults.
+/// In bytes, except for the page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// What is left up to the bound, where there is one.
+    /// What is left below the limit, if there is one.
     pub(crate) available: Option<u64>,
     pub(crate) usage: Option<u64>,
     pub(crate) working_set: Option<u64>,
@@ -136,14 +136,14 @@ pub(crate) struct Memory {
 }
 
 impl Figures {
-    /// What a group's files say. `swap_free`: what the machine has left of swap; `None` if it has no swap at all.
+    /// From a cgroup's files. `swap_free`: the machine's free swap; `None` without swap.
     pub(crate) fn of_group(group: &str, usage: Usage, at: i64, swap_free: Option<u64>) -> Self {
         let nanos = |micros: u64| micros.saturating_mul(1000);
         let memory = usage.memory.as_ref();
         let working_set = usage.working_set();
         let bound = usage.memory_max.and_then(|bound| bound.at());
         let (swap_used, swap_available) = match swap_free {
-            // A kernel may count swap that the machine does not have.
+            // A kernel may report swap usage on a machine without swap.
             None => (Some(0), Some(0)),
             Some(free) => {
                 let left = usage.swap_max.and_then(|bound| bound.at()).zip(usage.swap_current);
@@ -175,7 +175,7 @@ impl Figures {
         }
     }
 
-    /// Those of a pod that has no group: what its containers use together. Unknown where one of them is.
+    /// The sum of the containers of a pod without a cgroup. A value unknown for one container is unknown.
     pub(crate) fn sum<'a>(of: impl Iterator<Item = &'a Self> + Clone, at: i64) -> Self {
         let add = |value: fn(&Self) -> Option<u64>| {
             of.clone().try_fold(0u64, |sum, figures| Some(sum.saturating_add(value(figures)?)))
@@ -199,7 +199,7 @@ impl Figures {
 }
 
 impl PodSnapshot {
-    /// What the pod has on the node's disks: writable layers, logs, volumes that are nowhere else, its own files.
+    /// Disk usage of the pod: writable layers, logs, local volumes and its own files.
     pub(crate) fn storage(&self) -> Found {
         let containers = self.containers.iter().flat_map(|container| [container.layer, container.logs]).flatten();
         let volumes = self.volumes.iter().filter(|volume| !volume.is_elsewhere).map(|volume| volume.used);
@@ -216,7 +216,7 @@ mod tests {
     use crate::platform::cgroups::Bound;
 
     #[test]
-    fn what_a_machine_without_swap_swaps_is_nothing() {
+    fn machine_without_swap_has_zero_swap_usage() {
         let usage = |max| Usage { swap_current: Some(30), swap_max: max, ..Usage::default() };
         let swap = |usage, free| {
             let figures = Figures::of_group("/a", usage, 1, free);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_group_uses_what_its_containers_use() {
+    fn pod_without_a_cgroup_has_the_sum_of_its_containers() {
         let one = |cpu, available| Figures {
             cpu_nanos: Some(cpu),
             memory: Memory { available, usage: Some(1), ..Memory::default() },

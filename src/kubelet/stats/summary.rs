@@ -1,11 +1,11 @@
-//! The answer of `/stats/summary`: the kubelet's Summary, v1alpha1, field by field. Pure.
+//! The response of `/stats/summary`: the kubelet's Summary v1alpha1. Pure.
 
 use super::json_text::JsonText;
 use super::snapshot::{ContainerSnapshot, Figures, FileSystem, Found, Look, NodeSnapshot, PodSnapshot};
 use crate::platform::host::procfs::{Interface, Pressure, Stall};
 use crate::types::api::Time;
 
-/// With `only_cpu_and_memory` as upstream has it under this name.
+/// `only_cpu_and_memory`: upstream's query parameter of this name.
 pub(super) fn summary(look: &Look, only_cpu_and_memory: bool) -> Vec<u8> {
     let mut writer = Writer { json: JsonText::default(), brief: only_cpu_and_memory, time: (i64::MIN, String::new()) };
     writer.summary(look);
@@ -15,7 +15,7 @@ pub(super) fn summary(look: &Look, only_cpu_and_memory: bool) -> Vec<u8> {
 struct Writer {
     json: JsonText,
     brief: bool,
-    /// The last second that was written, and how: most are the same.
+    /// The last formatted second; most timestamps are equal.
     time: (i64, String),
 }
 
@@ -197,7 +197,7 @@ impl Writer {
     fn pressure(&mut self, pressure: Option<&Pressure>) {
         let Some(pressure) = pressure else { return };
         self.object("psi", |this| {
-            // An older kernel does not tell it of processors: nothing waits in full there.
+            // Older kernels have no `full` line for CPU; it would be zero.
             this.stall("full", pressure.full.as_ref().unwrap_or(&Stall::default()));
             this.stall("some", &pressure.some);
         });
@@ -212,7 +212,7 @@ impl Writer {
         });
     }
 
-    /// The interface that leads out stands for all; where it is not there, none does.
+    /// The default route's interface is the main one; without it, none is.
     fn network(&mut self, interfaces: &[Interface], main: &str, at: i64) {
         if interfaces.is_empty() {
             return;

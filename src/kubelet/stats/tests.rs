@@ -1,4 +1,4 @@
-//! The answers, held against what a kubelet 1.36 answered (`tests/data/upstream-1.36/figures`).
+//! Compares the responses with those of a 1.36 kubelet (`tests/data/upstream-1.36/figures`).
 
 use std::path::PathBuf;
 
@@ -85,7 +85,7 @@ fn interfaces() -> Vec<Interface> {
     vec![Interface { name: "eth0".to_owned(), received: counts, sent: counts }]
 }
 
-/// Everything that there can be.
+/// A look with every field set.
 fn look() -> Look {
     let disk = FileSystem { capacity: 1000, available: 500, used: 400, inodes: 100, inodes_free: 60 };
     let found = Found { bytes: 300, inodes: 30 };
@@ -113,7 +113,7 @@ fn look() -> Look {
     }
 }
 
-/// The paths of all fields, as `pods[].cpu.time`.
+/// The paths of all fields, such as `pods[].cpu.time`.
 fn fields(value: &Value, path: &str, into: &mut SortedSet<String>) {
     match value {
         Value::Object(object) => object.iter().for_each(|(key, value)| fields(value, &format!("{path}.{key}"), into)),
@@ -129,11 +129,11 @@ fn all_fields(text: &[u8]) -> SortedSet<String> {
 }
 
 #[test]
-fn a_summary_has_every_field_that_a_kubelets_has() {
+fn summary_has_every_upstream_field() {
     let (ours, upstream) = (all_fields(&summary::summary(&look(), false)), all_fields(SUMMARY.as_bytes()));
     let missing: Vec<_> = upstream.difference(&ours).collect();
     assert!(missing.is_empty(), "{missing:?}");
-    // The recorded one had no cgroup v2: no pressure of pods, no networks of theirs and no counts of processes.
+    // The recorded node had no cgroup v2: no pod pressure, no pod networks, no process counts.
     let more = ours.difference(&upstream).filter(|field| {
         !field.contains(".psi.") && !field.starts_with(".pods[].network.") && !field.contains(".process_stats.")
     });
@@ -142,7 +142,7 @@ fn a_summary_has_every_field_that_a_kubelets_has() {
 }
 
 #[test]
-fn a_brief_summary_has_processors_and_memory_and_nothing_else() {
+fn brief_summary_has_only_cpu_and_memory() {
     let brief = all_fields(&summary::summary(&look(), true));
     let parts = brief.iter().filter(|field| {
         if *field == ".node.nodeName" {
@@ -157,7 +157,7 @@ fn a_brief_summary_has_processors_and_memory_and_nothing_else() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out_of_a_summary() {
+fn unknown_values_are_left_out_of_the_summary() {
     let mut look = look();
     look.pods[0].figures = Figures::default();
     look.pods[0].containers[0].figures.memory.available = None;
@@ -168,14 +168,14 @@ fn what_is_not_known_is_left_out_of_a_summary() {
         assert_eq!((first.get(part).is_some(), second.get(part).is_some()), (false, true), "{part}");
     }
     assert_eq!(first["containers"][0]["memory"].get("availableBytes"), None);
-    // Layers and logs of two containers, the volume that is on the disk, and the pod's own files.
+    // Layers and logs of two containers, the disk-backed volume, and the pod's own files.
     assert_eq!(second["ephemeral-storage"]["usedBytes"], 6 * 4096);
     assert_eq!(second["containers"][0]["startTime"], "2026-11-20T20:06:37Z");
     assert_eq!(second["cpu"]["psi"]["some"]["avg10"], 0.25);
     assert_eq!(second["cpu"]["usageCoreNanoSeconds"], 90_000);
 }
 
-/// `ours` has upstream's family with its type, its words and its labels.
+/// Checks that `ours` has upstream's type, help text and labels.
 #[track_caller]
 fn check_family(name: &str, ours: &Family, upstream: &Family) {
     assert_eq!((&ours.help, &ours.kind), (&upstream.help, &upstream.kind), "{name}");
@@ -186,7 +186,7 @@ fn check_family(name: &str, ours: &Family, upstream: &Family) {
 }
 
 #[test]
-fn a_metrics_server_finds_every_family_of_a_kubelet() {
+fn resource_page_has_every_upstream_family() {
     let text = String::from_utf8(resource::resource(&look())).unwrap();
     let (ours, upstream) = (parsed::parse(&text), parsed::parse(RESOURCE));
     assert_eq!(ours.keys().collect::<Vec<_>>(), upstream.keys().collect::<Vec<_>>());
@@ -201,12 +201,12 @@ fn a_metrics_server_finds_every_family_of_a_kubelet() {
     assert_eq!(ours["resource_scrape_error"].value(&[]), 0.0);
 }
 
-/// Families of cadvisor that are not on this node's page, and why.
+/// cadvisor families that are not on this node's page, and why.
 const NOT_ON_THE_PAGE: [(&str, &str); 9] = [
     ("container_cpu_load_average_10s", "0 in a kubelet, which reads no load of groups"),
     ("container_cpu_load_d_average_10s", "0 in a kubelet, as above"),
     ("container_health_state", "-1 for every container that is not Docker's"),
-    ("container_sockets", "takes a question for each open file of each process"),
+    ("container_sockets", "needs a system call per open file of each process"),
     ("container_tasks_state", "0 in a kubelet, which reads no load of groups"),
     ("machine_cpu_books", "of mainframes"),
     ("machine_cpu_drawers", "of mainframes"),
@@ -215,7 +215,7 @@ const NOT_ON_THE_PAGE: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn a_dashboard_finds_the_families_of_cadvisor() {
+fn cadvisor_page_has_the_upstream_families() {
     let machine = Machine { os_image: "Debian".to_owned(), ..Machine::default() };
     let text = String::from_utf8(cadvisor::cadvisor(&look(), &machine)).unwrap();
     let (ours, upstream) = (parsed::parse(&text), parsed::parse(CADVISOR));
@@ -241,7 +241,7 @@ fn a_dashboard_finds_the_families_of_cadvisor() {
 }
 
 #[test]
-fn a_node_without_groups_of_v2_has_a_page_without_a_series_twice() {
+fn page_without_cgroup_v2_has_no_duplicate_series() {
     let mut look = look();
     look.node.pods = look.node.figures.clone();
     look.node.classes.clear();
@@ -261,7 +261,7 @@ fn a_node_without_groups_of_v2_has_a_page_without_a_series_twice() {
 }
 
 #[test]
-fn one_pass_tells_of_this_machine_and_of_a_process_of_it() {
+fn one_pass_measures_this_machine_and_a_process() {
     let mut look = Look { at: AT, ..Look::default() };
     let network_pid = Some(std::process::id());
     look.pods.push(PodSnapshot { network_pid, ..PodSnapshot::default() });
@@ -285,7 +285,7 @@ fn one_pass_tells_of_this_machine_and_of_a_process_of_it() {
     assert!(node.processors > 0 && node.tasks.is_some() && node.booted_at < AT, "{node:?}");
     assert_eq!(look.pods[0].interfaces.len(), node.interfaces.len());
     assert!(!look.is_partial);
-    // What a real machine says is written as it should be.
+    // The page of a real machine is valid.
     parsed::parse(&String::from_utf8(cadvisor::cadvisor(&look, &Machine::default())).unwrap());
     let _: Value = serde_json::from_slice(&summary::summary(&look, false)).unwrap();
 }

@@ -1,10 +1,10 @@
-//! What is in the volumes of claims, as `/metrics` tells it. Pure.
+//! Volume metrics of claims for `/metrics`. Pure.
 
 use super::external_volumes::ForeignVolume;
 use super::snapshot::VolumeSnapshot;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
-/// A claim, and what was seen of its volume.
+/// A claim and the usage of its volume.
 #[derive(Debug)]
 pub(crate) struct ClaimSeen {
     namespace: String,
@@ -13,13 +13,13 @@ pub(crate) struct ClaimSeen {
 }
 
 impl ClaimSeen {
-    /// `None` for a volume that no claim stands for.
+    /// `None` for a volume without a claim.
     pub(super) fn of(volume: &ForeignVolume, seen: VolumeSnapshot) -> Option<Self> {
         Some(Self { namespace: volume.namespace.clone(), claim: volume.claim.clone()?, seen })
     }
 }
 
-/// Of what several pods have, the first counts.
+/// For a claim used by several pods, keeps the first.
 pub(super) fn each_once(claims: impl Iterator<Item = ClaimSeen>) -> Vec<ClaimSeen> {
     let mut once: Vec<ClaimSeen> = Vec::new();
     for claim in claims {
@@ -30,7 +30,7 @@ pub(super) fn each_once(claims: impl Iterator<Item = ClaimSeen>) -> Vec<ClaimSee
     once
 }
 
-/// Upstream's families, with upstream's words.
+/// Upstream's metric families.
 pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimSeen]) {
     for (name, help, value) in FAMILIES {
         page.family(name, Kind::Gauge, help);
@@ -60,7 +60,7 @@ mod tests {
     use crate::platform::host::disk_usage::Found;
 
     #[test]
-    fn a_claim_of_several_pods_is_told_once_and_without_claims_nothing_is() {
+    fn claim_of_several_pods_is_listed_once() {
         let claim = |claim: &str, bytes| ClaimSeen {
             namespace: "ns".to_owned(),
             claim: claim.to_owned(),

@@ -1,4 +1,4 @@
-//! What is in foreign volumes: a driver or a file server may not answer for long, or ever, and nobody waits for that.
+//! Statistics of external volumes, collected in the background: a driver or file server may hang.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -19,11 +19,11 @@ use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// One for each volume that was asked about: it begins with a question, and no sooner than a minute after the one before.
+/// One inquiry per volume. A request starts it, at most once a minute.
 pub(super) struct VolumeStatsCache {
     csi: Rc<Csi>,
     known: RefCell<Vec<Inquiry>>,
-    /// Held by each thread that asks a file system, and here.
+    /// Its reference count is the number of statfs threads, plus one.
     threads: Arc<()>,
 }
 
@@ -31,24 +31,23 @@ struct Inquiry {
     of: ForeignVolume,
     began: Instant,
     told: Rc<Told>,
-    /// Closed when it has ended.
+    /// Closed when the walk has ended.
     ended: Receiver<()>,
-    /// Dropping it ends it.
     task: rt::Task<()>,
 }
 
 #[derive(Default)]
 struct Told {
     seen: RefCell<Option<VolumeSnapshot>>,
-    /// The last one was waited for in vain.
+    /// The last inquiry timed out.
     is_slow: Cell<bool>,
 }
 
-/// The least time from one inquiry to the next.
+/// Minimum time between two inquiries about a volume.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Who asks waits for so long, and then has what was told the last time.
+/// How long a request waits before it gets the previous result.
 const WAIT: Duration = Duration::from_millis(500);
-/// Threads that a file server may hold.
+/// Maximum number of threads blocked by file servers.
 const MOST_THREADS: usize = 8;
 
 impl VolumeStatsCache {
@@ -56,7 +55,7 @@ impl VolumeStatsCache {
         Self { csi, known: RefCell::default(), threads: Arc::default() }
     }
 
-    /// Begins what is due. What was known of other volumes is forgotten.
+    /// Starts the inquiries that are due, and forgets other volumes.
     pub(super) fn begin<'a>(&self, volumes: impl Iterator<Item = &'a ForeignVolume>) {
         let now = rt::now();
         let mut before = self.known.take();
@@ -71,7 +70,7 @@ impl VolumeStatsCache {
         self.known.replace(known);
     }
 
-    /// Until everything has been told, but not for long, and not for those who let others wait before.
+    /// Waits briefly for the inquiries, except for volumes that were slow before.
     pub(super) async fn wait(&self) {
         let waits_for = |inquiry: &&Inquiry| !inquiry.told.is_slow.get();
         let awaited: Vec<_> = {
@@ -80,7 +79,7 @@ impl VolumeStatsCache {
         };
         let all = async {
             for (_, ended) in &awaited {
-                // It is never sent to: it only closes.
+                // Nothing is ever sent; the channel only closes.
                 let _ = ended.recv().await;
             }
         };
@@ -90,7 +89,7 @@ impl VolumeStatsCache {
         }
     }
 
-    /// What was told of this volume the last time.
+    /// The last result for this volume.
     pub(super) fn answer(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
         let known = self.known.borrow();
         known.iter().find(|inquiry| inquiry.of == *volume)?.told.seen.borrow().clone()
@@ -125,7 +124,8 @@ impl VolumeStatsCache {
         Inquiry { of: volume.clone(), began: now, told, ended, task }
     }
 
-    /// A server that is away keeps the thread until it is back: none of the pool's, and no more than a few.
+    /// Uses a thread of its own, not one of the pool: it blocks until the file server answers. The number of threads
+    /// is limited.
     fn ask_file_system(&self, path: &Path) -> Option<Receiver<Option<FileSystem>>> {
         if Arc::strong_count(&self.threads) > MOST_THREADS {
             return None;
@@ -136,7 +136,7 @@ impl VolumeStatsCache {
             let is_there = mounted_at(&path).unwrap_or(false);
             let disk = if is_there { file_system(&path).ok() } else { None };
             drop(held);
-            // Nobody listens any more when the volume is gone.
+            // The receiver is gone if the volume is.
             let _ = sender.try_send(disk);
         };
         rt::thread("statfs", work).ok()?;
@@ -152,20 +152,26 @@ impl Inquiry {
 
 async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Option<(FileSystem, Found)> {
     let path = place.to_owned();
-    // Where there is nothing, a driver may tell of the node's own disk.
+    // If nothing is mounted, a driver might report the node's own disk.
     if !rt::blocking(move || mounted_at(&path).unwrap_or(false) || is_device(&path)).await {
         return None;
     }
     match csi.usage(driver, handle, place).await {
         Ok(usage) => usage,
         Err(error) => {
-            log!(debug, "statistics without a volume", driver = driver, volume = handle, error = ErrorChain(&error));
+            log!(
+                debug,
+                "failed to get volume statistics",
+                driver = driver,
+                volume = handle,
+                error = ErrorChain(&error)
+            );
             None
         }
     }
 }
 
-/// Asked only where nothing is mounted, so that no file server is.
+/// Only used if nothing is mounted there, so it never asks a file server.
 fn is_device(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }

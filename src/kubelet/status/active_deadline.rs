@@ -1,8 +1,8 @@
-//! How long a pod may be active on the node. Pure: the moment is an argument.
+//! `activeDeadlineSeconds` of pods. Pure: time is an argument.
 //!
-//! Upstream compares the wall clock with the start time of the status, so that a step of the clock ends pods or lets them
-//! run on. Here the time counts by the monotonic clock from when this process met the pod. Only what a source knows of
-//! an earlier start is by the wall clock, and that is looked at once.
+//! Upstream compares the wall clock with the start time in the status, so a clock step ends pods early or late. Here
+//! the time counts by the monotonic clock from when this process first saw the pod. Only an earlier start in the
+//! status is taken by the wall clock, once.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::Failed;
 use crate::types::api::{Pod, PodUid, Reason, Time};
 use crate::types::sorted::SortedMap;
 
-/// The pods whose time is limited or may come to be.
+/// The active pods.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveDeadlines {
     pods: SortedMap<PodUid, Active>,
@@ -20,14 +20,14 @@ pub(crate) struct ActiveDeadlines {
 #[derive(Debug)]
 struct Active {
     met: Instant,
-    /// How long it had been active then.
+    /// How long it had been active when it was first seen.
     before: Duration,
-    /// When its time is over; `None` without a limit.
+    /// When the deadline is reached; `None` without a deadline.
     due: Option<Instant>,
 }
 
 impl ActiveDeadlines {
-    /// The pod is active, with the limit that it has now; `time` is the wall clock.
+    /// Records that the pod is active, with its current deadline; `time` is the wall clock.
     pub(crate) fn note(&mut self, pod: &Pod, now: Instant, time: Time) {
         if !self.pods.contains_key(&pod.metadata.uid) {
             let before = pod.status.start_time.map_or(Duration::ZERO, |started| passed(started, time));
@@ -39,12 +39,12 @@ impl ActiveDeadlines {
         active.due = left.and_then(|left| active.met.checked_add(left));
     }
 
-    /// When the next pod's time is over.
+    /// The earliest deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.pods.values().filter_map(|active| active.due).min()
     }
 
-    /// The pods whose time is over, each told once.
+    /// The pods whose deadline has passed since the last call; each is returned once.
     pub(crate) fn take_overdue(&mut self, now: Instant) -> Vec<PodUid> {
         let due = self.pods.iter_mut().filter(|(_, active)| active.due.is_some_and(|due| due <= now));
         let told = due.map(|(uid, active)| {
@@ -59,7 +59,7 @@ impl ActiveDeadlines {
     }
 }
 
-/// Why a pod has failed whose time is over.
+/// The failure of a pod past its deadline.
 pub(crate) fn deadline_exceeded() -> Failed {
     Failed {
         reason: Reason::DEADLINE_EXCEEDED,
@@ -68,7 +68,7 @@ pub(crate) fn deadline_exceeded() -> Failed {
     }
 }
 
-/// A clock that was set back has passed nothing.
+/// Zero if the clock was set back.
 fn passed(started: Time, time: Time) -> Duration {
     let seconds = time.unix_seconds().saturating_sub(started.unix_seconds());
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
@@ -91,7 +91,7 @@ mod tests {
         pod
     }
 
-    /// So many seconds after it was met the pod's time is over; `None` is never.
+    /// The deadline is reached `over_after` seconds after the pod was first seen; `None`: never.
     #[track_caller]
     fn check(pod: &Pod, met_at: Time, over_after: Option<u64>) {
         let met = Instant::now();
@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_limit_never_exceeds_it() {
+    fn pod_without_a_deadline_never_exceeds_it() {
         check(&pod(None), second(100), None);
     }
 
     #[test]
-    fn the_time_counts_from_when_the_pod_was_met_and_is_over_at_the_limit() {
+    fn deadline_counts_from_when_the_pod_was_first_seen() {
         for clock in [0, 100, 129 * YEARS] {
             check(&pod(Some(5)), second(clock), Some(5));
         }
@@ -122,23 +122,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_source_knows_of_an_earlier_start_counts_too() {
+    fn earlier_start_in_the_status_counts() {
         let mut pod = pod(Some(5));
         pod.status.start_time = Some(second(100));
         check(&pod, second(102), Some(3));
         check(&pod, second(1_000), Some(0));
-        // The clock was set back: no more than the whole time.
+        // The clock was set back: the full time is left.
         check(&pod, second(0), Some(5));
     }
 
     #[test]
-    fn no_step_of_the_clock_changes_the_time_of_a_pod_that_was_met() {
+    fn clock_steps_do_not_move_the_deadline() {
         let start = Instant::now();
         for step in [-30 * YEARS, 30 * YEARS] {
             let mut deadlines = ActiveDeadlines::default();
             let mut pod = pod(Some(10));
             deadlines.note(&pod, start, second(50 * YEARS));
-            // The status with its start time may come back from the source.
+            // The source may return the status with its start time.
             pod.status.start_time = Some(second(50 * YEARS));
             deadlines.note(&pod, start + Duration::from_secs(5), second(50 * YEARS + step));
             assert_eq!(deadlines.next(), Some(start + Duration::from_secs(10)), "{step}");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_changed_counts_from_the_same_moment() {
+    fn changed_deadline_counts_from_the_same_time() {
         let start = Instant::now();
         let mut deadlines = ActiveDeadlines::default();
         for (limit, due) in [(None, None), (Some(60), Some(60)), (Some(20), Some(20)), (None, None)] {

@@ -1,8 +1,8 @@
-//! Which run's log is meant, by what is reported of a pod, and why there is none. Pure.
+//! Selects the container instance whose log is read. Pure.
 
 use crate::types::api::{ContainerState, PodStatus, Reason};
 
-/// The id of the run, without the runtime's name (kubelet: `validateContainerLogStatus`).
+/// The container id without the runtime's scheme (kubelet: `validateContainerLogStatus`).
 pub(crate) fn run_to_read<'a>(
     pod: &str,
     status: &'a PodStatus,
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_run_is_meant_or_the_one_before_it() {
+    fn newest_or_previous_instance_is_selected() {
         let none = serde_json::json!({});
         let running = serde_json::json!({ "running": {} });
         let waiting = serde_json::json!({ "waiting": { "reason": "CrashLoopBackOff" } });
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_without_a_run_is_told_with_why() {
+    fn container_without_an_instance_is_an_error() {
         let waiting = |reason: &str| serde_json::json!({ "waiting": { "reason": reason } });
         for (reason, why) in [
             ("ErrImagePull", "image can't be pulled"),

@@ -1,6 +1,6 @@
-//! The status of each pod: generated from what is wanted and what is seen.
+//! Pod statuses.
 //!
-//! [`pod_status`] makes a status, the [`PodStatuses`] keeps the newest one of each pod and says whether it is news.
+//! [`pod_status`] generates a status; [`PodStatuses`] keeps the newest status of each pod and detects changes.
 
 mod active_deadline;
 mod generate;
@@ -30,7 +30,7 @@ impl PodStatuses {
         self.pods.get(uid)
     }
 
-    /// Takes in a status; true if it is news. A terminal phase stays, and so does the start time.
+    /// Stores a status; true if it changed. A terminal phase and the start time are kept.
     pub(crate) fn set(&mut self, uid: &PodUid, mut status: PodStatus) -> bool {
         if let Some(known) = self.pods.get(uid) {
             if known.phase.is_terminal() && status.phase != known.phase {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_status_again_is_no_news() {
+    fn equal_status_is_not_a_change() {
         let mut book = PodStatuses::default();
         let uid = PodUid::from("u");
         assert!(book.set(&uid, status(PodPhase::Pending, Reason::default())));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_phase_stays_with_its_reason() {
+    fn terminal_phase_and_its_reason_are_kept() {
         let mut book = PodStatuses::default();
         let uid = PodUid::from("u");
         book.set(&uid, status(PodPhase::Failed, Reason::EVICTED));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_time_never_changes() {
+    fn start_time_is_kept() {
         let mut book = PodStatuses::default();
         let uid = PodUid::from("u");
         let started = |second: i64| PodStatus {

@@ -1,12 +1,12 @@
-//! From the status that the API server shows to the one that it shall show: a strategic merge patch. Pure.
+//! The strategic merge patch from the status at the API server to the wanted one. Pure.
 
 use serde_json::{Map, Value, json};
 
 use super::generate::is_own;
 use crate::types::api::{PodStatus, encode};
 
-/// What has to change, as the `status` of a patch; nothing if nothing has to. Of lists that the server merges by key
-/// only the entries that differ are told; conditions of other controllers stay as they are.
+/// The `status` of the patch; `None` if nothing differs. Lists that the server merges by key have only the entries
+/// that differ; conditions of other controllers stay.
 pub(crate) fn status_patch(shown: &PodStatus, wanted: &PodStatus) -> Option<Value> {
     let (mut old, mut new) = (object(shown), object(wanted));
     for foreign in FOREIGN {
@@ -23,7 +23,7 @@ pub(crate) fn status_patch(shown: &PodStatus, wanted: &PodStatus) -> Option<Valu
         patch.insert("conditions".to_owned(), Value::Array(conditions));
     }
     for list in MERGED_BY_SERVER {
-        // Addresses of before would stay beside the new ones.
+        // The server would merge the old addresses into the new list.
         if let (Some(Value::Array(_)), Some(Value::Array(items))) = (old.get(list), new.get_mut(list)) {
             if old.get(list).and_then(Value::as_array) != Some(items) {
                 items.insert(0, json!({"$patch": "replace"}));
@@ -34,7 +34,7 @@ pub(crate) fn status_patch(shown: &PodStatus, wanted: &PodStatus) -> Option<Valu
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// What other controllers write.
+/// Fields that other controllers write.
 const FOREIGN: [&str; 3] = ["nominatedNodeName", "resourceClaimStatuses", "extendedResourceClaimStatus"];
 const MERGED_BY_SERVER: [&str; 2] = ["hostIPs", "podIPs"];
 
@@ -62,7 +62,7 @@ fn condition_patch(old: &[Value], new: &[Value]) -> Vec<Value> {
     changed.chain(gone.map(|kind| json!({"type": kind, "$patch": "delete"}))).collect()
 }
 
-/// What leads from `old` to `new`: objects key by key, everything else as a whole, `null` for what is no more.
+/// The merge patch from `old` to `new`: objects key by key, other values whole, `null` for removed keys.
 fn difference(old: &Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
     let gone = old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let mut changes: Map<String, Value> = gone.collect();
@@ -96,20 +96,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_what_is_known() {
+    fn equal_statuses_give_no_patch() {
         let status = with_conditions(vec![condition(conditions::READY, ConditionStatus::True)]);
         assert_eq!(status_patch(&status, &status), None);
     }
 
     #[test]
-    fn only_what_differs_is_told_and_what_is_gone_is_null() {
+    fn patch_has_only_differences_and_null_for_removed_fields() {
         let old = PodStatus { message: "m".to_owned(), host_ip: "h".to_owned(), ..PodStatus::default() };
         let new = PodStatus { phase: PodPhase::Running, host_ip: "h".to_owned(), ..PodStatus::default() };
         assert_eq!(status_patch(&old, &new), Some(json!({"phase": "Running", "message": null})));
     }
 
     #[test]
-    fn of_the_conditions_those_that_differ_are_told_and_others_are_left_alone() {
+    fn patch_has_only_changed_conditions() {
         let [yes, no] = [ConditionStatus::True, ConditionStatus::False];
         let old = with_conditions(vec![
             condition("example.com/gate", yes),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_have_changed_replace_those_of_before() {
+    fn changed_addresses_replace_the_old_ones() {
         let old = PodStatus { pod_ips: ips(&["10.0.0.1"]), ..PodStatus::default() };
         let new = PodStatus { pod_ips: ips(&["10.0.0.2"]), ..PodStatus::default() };
         let all = json!([{"$patch": "replace"}, {"ip": "10.0.0.2"}]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_written_into_the_status_is_never_taken_away() {
+    fn foreign_fields_are_never_removed() {
         let old = PodStatus { nominated_node_name: "n".to_owned(), ..PodStatus::default() };
         assert_eq!(status_patch(&old, &PodStatus::default()), None);
     }

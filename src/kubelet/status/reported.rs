@@ -1,7 +1,6 @@
-//! What the world is told of a status, given what it knows already. Pure.
+//! The status to report, given the one at the API server. Pure.
 //!
-//! As the upstream kubelet's status manager has it (pkg/kubelet/status/status_manager.go: `mergePodStatus`,
-//! `TerminatePod`).
+//! As upstream's status manager (pkg/kubelet/status/status_manager.go: `mergePodStatus`, `TerminatePod`).
 
 use super::generate::is_own;
 use crate::types::api::{
@@ -9,7 +8,7 @@ use crate::types::api::{
     conditions,
 };
 
-/// `new` as it is told to who knows `shown`. While a container may run the pod is not told to be over.
+/// Merges `new` into `shown`. `may_run`: a container may be running, so no terminal phase is reported.
 pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: Time) -> PodStatus {
     let mut told = new.clone();
     told.conditions = shown.conditions.iter().filter(|condition| !is_own(&condition.kind)).cloned().collect();
@@ -47,17 +46,16 @@ pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: T
     told
 }
 
-/// The last status of a pod that has ended: nothing of it runs, and of what was not seen to end it is not known how it
-/// did.
+/// The final status of a terminated pod: nothing runs, and containers not seen to exit have an unknown outcome.
 pub(crate) fn terminated(pod: &Pod, status: &PodStatus, now: Time) -> PodStatus {
     let mut last = status.clone();
     if has_initialized(pod, status) {
         last.container_statuses.iter_mut().for_each(|status| lose(status, now));
     }
-    // Those behind the last one that has ever begun were not reached.
+    // Init containers after the last started one were not reached.
     let reached = status.init_container_statuses.iter().rposition(has_begun).map_or(0, |at| at + 1);
     last.init_container_statuses.iter_mut().take(reached).for_each(|status| lose(status, now));
-    // A static pod is never over: it begins again with the next start of its kubelet.
+    // A static pod has no terminal phase: it starts again with the kubelet.
     if !last.phase.is_terminal() && !pod.is_static() {
         last.phase = PodPhase::Failed;
     }

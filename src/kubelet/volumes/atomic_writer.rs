@@ -1,14 +1,14 @@
-//! Writing the files of a volume so that whoever reads them sees all of the old ones or all of the new ones.
+//! Writes the files of a volume atomically: readers see either all old files or all new ones.
 //!
 //! ```text
-//!   volume/..data      -> ..2        the switch: a link that is replaced by rename
+//!   volume/..data      -> ..2        the current directory: a symlink that is replaced by rename
 //!   volume/..2/key                   the files
-//!   volume/key         -> ..data/key what the pod looks at
+//!   volume/key         -> ..data/key what the pod sees
 //! ```
 //!
-//! It is upstream's layout, but for the name of the directory: a number that follows from what is there, not the time of
-//! a clock that may be wrong. What a crash has left is found by looking. Nothing is synced: files that a power cut has
-//! torn differ from what they should say, and are written again before a container starts.
+//! Upstream's layout, except that the directory has a number instead of a timestamp, because the clock may be wrong.
+//! Leftovers of a crash are found by listing. Nothing is synced: files torn by a power failure differ from the
+//! payload and are written again before a container starts.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -22,7 +22,7 @@ use super::payload::{Payload, PayloadFile};
 use crate::platform::host::remove_tree::remove_tree;
 use crate::types::sorted::SortedSet;
 
-/// Makes `payload` what the pod sees in `volume`; `group` may read it. What is right already is not written.
+/// Makes the files in `volume` equal `payload`; `group` may read them. Writes nothing if they are equal already.
 pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), Problem> {
     let current = current(volume);
     remove_leftovers(volume, current.as_deref()).map_err(Problem::io("clear", volume))?;
@@ -34,25 +34,25 @@ pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Res
         let written = write_files(&new, payload, group)
             .and_then(|()| switch(volume, &name).map_err(Problem::io("link", &volume.join(DATA))));
         if let Err(problem) = written {
-            // Half of it helps nobody, and may be why there is no room.
+            // An incomplete directory is useless, and its size may be why the disk is full.
             let _ = fs::remove_file(volume.join(NEW_DATA));
             let _ = remove_tree(&new);
             return Err(problem);
         }
     }
-    show(volume, payload).map_err(Problem::io("make links in", volume))?;
+    show(volume, payload).map_err(Problem::io("create symlinks in", volume))?;
     match old.filter(|_| !same) {
         Some(old) => remove_tree(&old).map_err(Problem::io("remove", &old)),
         None => Ok(()),
     }
 }
 
-/// Something was written here, and can be read.
+/// Whether the volume has been written before and can be read.
 pub(super) fn has_content(volume: &Path) -> bool {
     current(volume).is_some()
 }
 
-/// The directory that is switched to, if it is there.
+/// The current directory, if it exists.
 fn current(volume: &Path) -> Option<OsString> {
     let target = fs::read_link(volume.join(DATA)).ok()?;
     let mut parts = target.components();
@@ -60,13 +60,13 @@ fn current(volume: &Path) -> Option<OsString> {
     (is_kept_back(name) && volume.join(name).is_dir()).then(|| name.to_owned())
 }
 
-/// Names that begin so are no files of the pod's.
+/// Names with this prefix are not files of the pod.
 fn is_kept_back(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b"..")
 }
 
-/// What a crash has left: a directory that was never switched to, or one that was switched away from; and what a broken
-/// file system has put in the place of the switch.
+/// Removes leftovers of a crash: directories that are not current, and a `..data` that a damaged file system has
+/// turned into something else.
 fn remove_leftovers(volume: &Path, current: Option<&OsStr>) -> io::Result<()> {
     for entry in fs::read_dir(volume)? {
         let entry = entry?;
@@ -79,13 +79,13 @@ fn remove_leftovers(volume: &Path, current: Option<&OsStr>) -> io::Result<()> {
     Ok(())
 }
 
-/// A name that the present directory does not have; there is no other.
+/// A name other than that of the current directory; all others have been removed.
 fn next_name(current: Option<&OsStr>) -> String {
     let number = current.and_then(|name| name.to_str()?.strip_prefix("..")?.parse::<u64>().ok());
     format!("..{}", number.map_or(1, |number| number.wrapping_add(1)))
 }
 
-/// The files in `directory` are those of the payload, and no others.
+/// Whether the files in `directory` are exactly those of the payload.
 fn holds(directory: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
     for (path, file) in payload {
         let there = directory.join(path);
@@ -110,7 +110,7 @@ fn count_files(directory: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Its group may read it (`SetVolumeOwnership` in pkg/volume/volume_linux.go).
+/// The group may read the file (`SetVolumeOwnership` in pkg/volume/volume_linux.go).
 fn mode(file: &PayloadFile, group: Option<u32>) -> u32 {
     if group.is_some() { file.mode | 0o440 } else { file.mode }
 }
@@ -140,7 +140,7 @@ fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Problem> {
         }
         directory.set_permissions(Permissions::from_mode(if group.is_some() { 0o2755 } else { 0o755 }))
     };
-    make().map_err(Problem::io("make", path))
+    make().map_err(Problem::io("create", path))
 }
 
 fn write_file(path: &Path, file: &PayloadFile, group: Option<u32>) -> io::Result<()> {
@@ -158,7 +158,7 @@ fn switch(volume: &Path, name: &str) -> io::Result<()> {
     fs::rename(new, volume.join(DATA))
 }
 
-/// Links to the files, and none to what is no more. What is no link of ours stays.
+/// Creates symlinks to the files and removes those to missing ones. Anything that is not our symlink stays.
 fn show(volume: &Path, payload: &Payload) -> io::Result<()> {
     let wanted: SortedSet<&OsStr> =
         payload.keys().filter_map(|path| path.components().next()).map(Component::as_os_str).collect();
@@ -166,7 +166,7 @@ fn show(volume: &Path, payload: &Payload) -> io::Result<()> {
         let (target, link) = (link_to(name), volume.join(name));
         match symlink(&target, &link) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // A directory is where something else of the pod is mounted.
+                // A directory is a mount point of another volume of the pod.
                 if !fs::symlink_metadata(&link)?.is_dir() && fs::read_link(&link).ok().as_ref() != Some(&target) {
                     fs::remove_file(&link)?;
                     symlink(&target, &link)?;

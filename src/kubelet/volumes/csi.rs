@@ -1,4 +1,4 @@
-//! What a CSI driver is told of a pod's volume. Pure.
+//! Requests to CSI drivers for a pod's volumes. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -13,24 +13,24 @@ use crate::state::pods::volume_paths::CSI;
 use crate::types::api::{CsiVolumeSource, Pod, Time};
 use crate::types::sorted::SortedMap;
 
-/// A volume, and what the node itself sees to.
+/// A CSI volume, and what the kubelet itself does for it.
 #[derive(Debug)]
 pub(super) struct Csi {
     pub(super) volume: CsiVolume,
-    /// Everything in it is given to the pod's group, unless the driver does.
+    /// The kubelet sets the group of the files; false if the driver does.
     pub(super) gives_to_group: bool,
-    /// Only where the volume itself is not as it should be.
+    /// Only if the volume's root has another group or mode.
     pub(super) on_mismatch: bool,
-    /// The driver wants to be told again and again.
+    /// `requiresRepublish`.
     pub(super) is_republished: bool,
-    /// Where there is no room for it, the pod is refused.
+    /// The pod is rejected if the node has no room for the volume.
     pub(super) may_be_refused: bool,
 }
 
 const EPHEMERAL: &str = "Ephemeral";
 const ONE_NODE_WRITES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
 
-/// A volume in the pod's own spec.
+/// An ephemeral inline volume in the pod's spec.
 pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetUp<'_>) -> Csi {
     let secret = source.node_publish_secret_ref.as_ref().map(|secret| ObjectKey {
         kind: ObjectKind::Secret,
@@ -51,7 +51,7 @@ pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetU
     finished(pod, volume, Named { publish_secret: secret.as_ref(), ..Named::default() }, true, with)
 }
 
-/// What is bound to a claim.
+/// A persistent volume.
 pub(super) fn claimed(
     pod: &Pod,
     volume: &PersistentVolume,
@@ -78,10 +78,10 @@ pub(super) fn claimed(
     finished(pod, made, Named { source: Some(source), stage_secret, publish_secret }, writes, with)
 }
 
-/// What a volume names of the cluster.
+/// Objects in the cluster that a volume refers to.
 #[derive(Clone, Copy, Default)]
 struct Named<'a> {
-    /// Of what is bound to a claim.
+    /// The source of a persistent volume.
     source: Option<&'a CsiSource>,
     stage_secret: Option<&'a ObjectKey>,
     publish_secret: Option<&'a ObjectKey>,
@@ -108,7 +108,7 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
     Csi { volume, gives_to_group, on_mismatch, is_republished, may_be_refused }
 }
 
-/// All that the driver is told beside what the volume itself says.
+/// Completes the request with data from the cluster and the pod.
 fn fill(
     pod: &Pod,
     volume: &mut CsiVolume,
@@ -138,7 +138,7 @@ fn fill(
     Ok(())
 }
 
-/// How the volume is attached to the node. What a controller may be taking away is not begun with.
+/// The publish context of the attachment. A volume that may be being detached is not set up.
 fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, Missing> {
     if !with.objects.is_attached(source) {
         return Err(Missing::NotAttached);
@@ -150,7 +150,7 @@ fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<
     }
 }
 
-/// Whether the driver has volumes that live so long.
+/// Whether the driver supports this volume lifecycle mode.
 fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Missing> {
     let mode = if volume.is_ephemeral { EPHEMERAL } else { "Persistent" };
     let supported = match driver {
@@ -190,7 +190,7 @@ fn pod_info(pod: &Pod, is_ephemeral: bool) -> SortedMap<String, String> {
     told.into_iter().map(|(key, value)| (["csi.storage.k8s.io/", key].concat(), value.to_owned())).collect()
 }
 
-/// By their audiences, as `TokenRequestStatus`.
+/// By audience, as `TokenRequestStatus`.
 fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<String>, Missing> {
     let mut tokens = Map::new();
     for request in &driver.token_requests {

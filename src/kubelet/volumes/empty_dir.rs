@@ -1,4 +1,4 @@
-//! Setting up an emptyDir: a directory on the disk, or a file system in memory.
+//! Sets up emptyDir volumes: a directory on disk or a tmpfs.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -14,30 +14,30 @@ use crate::platform::host::directories;
 use crate::platform::host::mounts::is_mount_point;
 use crate::types::error::ErrorChain;
 
-/// Sets `directory` up, unless it is already.
+/// Sets up `directory` unless that is already done.
 pub(super) fn set_up(directory: &EmptyDir) -> Result<(), Problem> {
     let EmptyDir { path, marker, medium, group } = directory;
     let ready = marker.join("ready");
     if ready.is_file() && is_there(path, medium) {
         return Ok(());
     }
-    make_open(path).map_err(Problem::io("make", path))?;
+    make_open(path).map_err(Problem::io("create", path))?;
     let mounted = match medium {
         Medium::Disk => Ok(()),
         Medium::HugePages { page_size } => mount_once(path, || huge_pages(path, *page_size)),
         Medium::Memory { size } => mount_once(path, || memory(path, *size)),
     };
-    mounted.map_err(Problem::io("mount a file system in memory on", path))?;
+    mounted.map_err(Problem::io("mount on", path))?;
     if let Some(group) = *group {
         // Not every file system has owners.
         if let Err(error) = give_to_group(path, group) {
-            log!(warn, "volume not given to its group", path = path.display(), error = ErrorChain(&error));
+            log!(warn, "failed to set group of volume", path = path.display(), error = ErrorChain(&error));
         }
     }
-    mark(marker, &ready).map_err(Problem::io("make", &ready))
+    mark(marker, &ready).map_err(Problem::io("create", &ready))
 }
 
-/// After the node has started again the mark is still there, and what was in memory is not.
+/// After a reboot the marker still exists, but the tmpfs does not.
 fn is_there(path: &Path, medium: &Medium) -> bool {
     match medium {
         Medium::Disk => path.is_dir(),
@@ -45,13 +45,13 @@ fn is_there(path: &Path, medium: &Medium) -> bool {
     }
 }
 
-/// A directory for every user there is.
+/// A directory that every user may write to.
 fn make_open(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         directories::make_own(parent, 0o755)?;
     }
     directories::make_own(path, 0o777)?;
-    // One that is not marked as ready may have been made and not yet opened.
+    // A directory without the marker may have been created but not opened yet.
     if is_mount_point(path)? { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(0o777)) }
 }
 
@@ -61,9 +61,9 @@ fn mount_once(path: &Path, mount: impl FnOnce() -> Result<(), Errno>) -> io::Res
 
 fn memory(path: &Path, size: Option<u64>) -> Result<(), Errno> {
     let tmpfs = |options: &str| mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), Some(options));
-    // A size of 0 is no bound.
+    // Size 0 means no limit.
     let size = format!("size={}", size.unwrap_or(0));
-    // What a pod keeps in memory must not end on a disk. Kernels before 6.3 cannot promise it.
+    // Memory volumes must not be swapped to disk. Kernels before 6.3 cannot guarantee it.
     match tmpfs(&[&size, ",noswap"].concat()) {
         Err(Errno::EINVAL) => tmpfs(&size),
         result => result,
@@ -75,7 +75,7 @@ fn huge_pages(path: &Path, page_size: u64) -> Result<(), Errno> {
     mount(Some("nodev"), path, Some("hugetlbfs"), MsFlags::empty(), Some(options.as_str()))
 }
 
-/// The group may do what the owner may, and what is made here belongs to it.
+/// Gives the group the owner's permissions, and sets setgid.
 fn give_to_group(path: &Path, group: u32) -> io::Result<()> {
     chown(path, None, Some(group))?;
     let mode = fs::metadata(path)?.permissions().mode() & 0o7777;

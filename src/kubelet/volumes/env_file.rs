@@ -1,10 +1,10 @@
-//! Files of variables in a volume: lines `NAME='value'`, a value may go over several lines. Pure.
+//! Environment files in volumes: lines `NAME='value'`, where a value may span lines. Pure.
 //!
-//! What is no such line makes the whole file wrong, up to the line of the variable that is looked for.
+//! A malformed line before the wanted variable is an error.
 
 use super::error::EnvFileError;
 
-/// The value of `key`; nothing if the file does not set it.
+/// The value of `key`; `None` if the file does not set it.
 pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, EnvFileError> {
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
@@ -21,7 +21,7 @@ pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, EnvFileErro
             return wrong("a blank before '='");
         }
         if value.starts_with(BLANKS) {
-            // A shell would run what follows with an empty variable.
+            // A shell would run the rest of the line as a command with an empty variable.
             if name == key {
                 return Ok(Some(String::new()));
             }
@@ -41,7 +41,7 @@ pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, EnvFileErro
             rest = next;
         };
         if !after.is_empty() && !after.starts_with('#') {
-            return wrong("more than a remark after the quotes");
+            return wrong("text other than a comment after the quotes");
         }
         if name == key {
             return Ok(Some(value));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_stands_in_single_quotes_and_is_taken_as_it_is() {
+    fn value_in_single_quotes_is_taken_literally() {
         check("KEY='a b'", Ok(Some("a b")));
         check("# remark\n\n  \t\n  OTHER='x'\n\tKEY='$(A) \\n \"'  # remark\nKEY='later'", Ok(Some("$(A) \\n \"")));
         check("KEY='one\n# two\n\nthree'\n", Ok(Some("one\n# two\n\nthree")));
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_wrong_is_told_by_its_number() {
+    fn malformed_line_is_reported_by_number() {
         check("A='x'\nnothing", Err("line 2: no '='"));
         check("='x'", Err("line 1: no name before '='"));
         check("A ='x'", Err("line 1: a blank before '='"));
         check("A=x", Err("line 1: a value must stand in single quotes"));
         check("\nA='x\ny\n", Err("line 2: the quotes are not closed"));
-        check("A='x' y", Err("line 1: more than a remark after the quotes"));
+        check("A='x' y", Err("line 1: text other than a comment after the quotes"));
         check("KEY='x'\nA=x", Ok(Some("x")));
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a pod's directories and volumes.
+//! Errors of pod directories and volumes.
 
 use std::fmt;
 use std::io;
@@ -21,14 +21,14 @@ pub(crate) enum Error {
         volume: String,
         container: String,
     },
-    /// A container is to have a device that the pod does not have.
+    /// A container has a volume device that the pod does not have.
     NoSuchDevice {
         volume: String,
         container: String,
     },
-    /// A mount that this node cannot make as it is asked for.
+    /// An invalid or unsupported mount.
     Mount(MountProblem),
-    /// A part of a volume that cannot be found or made in it.
+    /// A subpath that cannot be found or created.
     SubPath {
         volume: String,
         container: String,
@@ -45,41 +45,41 @@ pub(crate) enum Error {
         is_block: bool,
         source: CsiError,
     },
-    /// A volume of a CSI driver could not be taken away.
+    /// A CSI volume could not be unpublished or unstaged.
     Unmount(Unmounted),
 }
 
-/// What is wrong with how a volume is to be mounted. The words are upstream's.
+/// An invalid volume mount. The messages are upstream's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MountProblem {
-    /// The path of a part leads out of the volume.
+    /// A subpath has `..`.
     BackSteps { path: String },
-    /// Variables in the path of a part that have no value.
+    /// Variables in a subpath have no value.
     MissingValues { names: SortedSet<String> },
-    /// The runtime cannot make what is mounted below a volume read-only too.
+    /// The runtime does not support recursive read-only mounts.
     RecursiveReadOnly { volume: String },
 }
 
-/// What is wrong with a volume.
+/// Why a volume cannot be set up.
 #[derive(Debug)]
 pub(crate) enum Problem {
-    /// A path leads out of where it begins.
+    /// A path has `..`.
     BackSteps {
         path: String,
     },
-    /// There is nothing to mount for a claim: one line.
+    /// The claim has no usable volume; one line.
     Claim {
         name: String,
         why: String,
     },
-    /// What its files should say cannot be told.
+    /// The content of its files is unknown.
     Files(FilesProblem),
-    /// A program that mounts has failed.
+    /// A mount helper program failed.
     Helper {
         program: PathBuf,
         what: String,
     },
-    /// The pod asks for huge pages of no size, or of several.
+    /// The pod requests no huge pages, or several sizes.
     HugePageSize,
     HostPathType {
         path: PathBuf,
@@ -90,21 +90,21 @@ pub(crate) enum Problem {
         path: PathBuf,
         source: io::Error,
     },
-    /// A kind of volume that this kubelet does not have.
+    /// An unsupported volume type.
     Unsupported {
         kind: &'static str,
     },
 }
 
-/// Why it cannot be told what the files of a volume should say.
+/// Why the content of a volume's files is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FilesProblem {
-    /// A file would lie outside of the volume.
+    /// The file would be outside of the volume.
     BackSteps {
         path: String,
     },
     Field(FieldProblem),
-    /// Something that only an API server has.
+    /// A source that exists only in a cluster.
     NeedsCluster {
         kind: &'static str,
     },
@@ -119,11 +119,11 @@ pub(crate) enum FilesProblem {
     NoToken {
         why: String,
     },
-    /// No bundle of this name; `None`: none that a signer and a selector ask for.
+    /// No bundle with this name; `None`: no bundle matches signer and selector.
     NoTrustBundle {
         name: Option<String>,
     },
-    /// The API server could not be asked for an object.
+    /// The object could not be read from the API server.
     ObjectUnknown {
         kind: ObjectKind,
         why: String,
@@ -135,7 +135,7 @@ pub(crate) enum FilesProblem {
 }
 
 impl Error {
-    /// The reason of the event that tells of it.
+    /// The reason of the event.
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::Csi { is_block: true, .. } => Reason::FAILED_MAP_VOLUME,
@@ -173,7 +173,7 @@ impl fmt::Display for Error {
                     (Phase::SetUp, false) => "MountVolume.SetUp",
                     (Phase::SetUp, true) => "MapVolume.MapPodDevice",
                 };
-                // Upstream's words, down to the space before the colon that follows.
+                // Upstream's message, including the space before the colon.
                 write!(f, "{doing} failed for volume {volume:?} ")
             }
             Self::NoSuchDevice { volume, container } => {
@@ -244,7 +244,7 @@ impl fmt::Display for FilesProblem {
         match self {
             Self::BackSteps { path } => write!(f, "invalid path {path:?}: must not contain or begin with '..'"),
             Self::Field(problem) => problem.fmt(f),
-            Self::NeedsCluster { kind } => write!(f, "{kind} needs a cluster, and this node has joined none"),
+            Self::NeedsCluster { kind } => write!(f, "{kind} needs a cluster, but this node is not part of one"),
             Self::NoSuchKey { kind: ObjectKind::ConfigMap, key } => {
                 write!(f, "configmap references non-existent config key: {key}")
             }
@@ -274,10 +274,10 @@ impl fmt::Display for FilesProblem {
 
 impl std::error::Error for FilesProblem {}
 
-/// Why a variable cannot be had from a file in a volume.
+/// Why an environment variable cannot be read from a file in a volume.
 #[derive(Debug)]
 pub(crate) enum EnvFileError {
-    /// Its number, and what is wrong with it.
+    /// The line number and the problem.
     Line(usize, &'static str),
     NoVolume {
         volume: String,

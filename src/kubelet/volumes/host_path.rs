@@ -1,4 +1,4 @@
-//! Checking that a path of the host is what a pod takes it for.
+//! Checks the type of hostPath volumes.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
@@ -9,26 +9,26 @@ use super::error::Problem;
 use crate::platform::host::directories;
 use crate::types::api::HostPathType;
 
-/// Checks `path`, and makes what is missing where the type says so. Links are followed: the path is the node's own.
+/// Checks `path`, and creates it if the type says so. Symlinks are followed: the path belongs to the node.
 pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {
-    // A path that is not checked is not looked at either: its file system may hang.
+    // Without a type the path is not accessed at all, because its file system may hang.
     if kind == HostPathType::Unset {
         return Ok(());
     }
     let found = match fs::metadata(path) {
         Ok(found) => Some(found),
         Err(error) if is_missing(&error) => None,
-        Err(error) => return Err(Problem::io("look at", path)(error)),
+        Err(error) => return Err(Problem::io("stat", path)(error)),
     };
     let is = |test: fn(&Metadata) -> bool| found.as_ref().is_some_and(test);
     let (fits, expected) = match kind {
         HostPathType::Unset => return Ok(()),
         HostPathType::DirectoryOrCreate if found.is_none() => {
-            return directories::make(path, 0o755).map_err(Problem::io("make", path));
+            return directories::make(path, 0o755).map_err(Problem::io("create", path));
         }
-        HostPathType::FileOrCreate if found.is_none() => return make_file(path).map_err(Problem::io("make", path)),
+        HostPathType::FileOrCreate if found.is_none() => return make_file(path).map_err(Problem::io("create", path)),
         HostPathType::Directory | HostPathType::DirectoryOrCreate => (is(Metadata::is_dir), "directory"),
-        // A device or a socket passes for a file, as it always has.
+        // As upstream, devices and sockets are accepted as files.
         HostPathType::File | HostPathType::FileOrCreate => (is(|found| !found.is_dir()), "file"),
         HostPathType::Socket => (is(|found| found.file_type().is_socket()), "socket file"),
         HostPathType::CharDevice => (is(|found| found.file_type().is_char_device()), "character device"),

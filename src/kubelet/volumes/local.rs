@@ -1,7 +1,7 @@
-//! Local volumes: a directory or a disk of this node that a claim is bound to, mounted for each pod that uses it.
+//! Local persistent volumes: a directory or disk of this node, mounted for each pod that uses it.
 //!
-//! As pkg/volume/local does and, for disks, k8s.io/mount-utils; but a disk is mounted for each pod by itself, and nowhere for all
-//! of them: the kernel has one file system for all mounts of it, and each goes with its pod.
+//! As pkg/volume/local and, for disks, k8s.io/mount-utils, except that a disk has no global mount: each pod has its
+//! own mount of the same file system, which is removed with the pod.
 
 use std::fs;
 use std::io;
@@ -24,11 +24,12 @@ use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt::{self, Semaphore};
 use crate::types::sorted::SortedMap;
 
-/// Mounts `local`, unless it is already, and gives it to the pod's group, unless another pod has it. In a thread of its own: a
-/// large and slow disk is formatted, or looked through, for minutes.
+/// Mounts `local` unless it is mounted, and sets the group unless another pod uses it. Runs in its own thread:
+/// formatting or checking a large, slow disk takes minutes.
 ///
-/// A pod that ends waits for the mount alone, once that has begun: it is taken away with the pod. What is under way before
-/// goes on, as a disk that is half formatted is worse, and mounts nothing.
+/// When the pod terminates, only a mount in progress is waited for, because it must be unmounted with the pod.
+/// Formatting in progress continues in the background, since a partly formatted disk is worse; it mounts nothing
+/// afterwards.
 pub(super) async fn set_up(local: &Local, ends: &mut Ends) -> Result<(), Problem> {
     let from = local.from.clone();
     let local = local.clone();
@@ -43,30 +44,30 @@ async fn in_thread(
     let progress = Arc::new(Progress::default());
     let given_up = GivesUp(Arc::clone(&progress));
     let worked = async {
-        // Nothing else formats or mends the disk meanwhile, also when the pod that has begun it is gone.
+        // Held by the thread, so that no other pod formats or repairs the disk, even if this pod is gone.
         let turn = turn(disk).acquire_arc().await;
         let (tell, told) = async_channel::bounded(1);
         let work = move || {
             let _turn = turn;
-            // The pod may have ended.
+            // The receiver is gone if the pod has terminated.
             let _ = tell.try_send(work(&progress));
         };
         rt::thread("local volume", work).map_err(|error| failed("a thread", error.to_string()))?;
-        told.recv().await.unwrap_or_else(|_| Err(failed("a thread", "it ended".to_owned())))
+        told.recv().await.unwrap_or_else(|_| Err(failed("a thread", "it exited without a result".to_owned())))
     };
     let ended = async {
         ends.await;
         given_up.0.gives_up().await;
-        Err(failed("local volume", "the pod ends".to_owned()))
+        Err(failed("local volume", "the pod is terminating".to_owned()))
     };
-    let late = |_| Err(failed("local volume", format!("it is not set up within {} s", LONGEST.as_secs())));
+    let late = |_| Err(failed("local volume", format!("not set up within {} s", LONGEST.as_secs())));
     rt::deadline(LONGEST, rt::either(worked, ended)).await.unwrap_or_else(late)
 }
 
-/// For everything that is done to a disk.
+/// Deadline of the whole set-up.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
-/// Those who set up a disk or directory come one after the other.
+/// Serializes set-ups of the same disk or directory.
 fn turn(disk: &Path) -> Arc<Semaphore> {
     static TURNS: Mutex<SortedMap<PathBuf, Weak<Semaphore>>> = Mutex::new(SortedMap::new());
     let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,11 +80,11 @@ fn turn(disk: &Path) -> Arc<Semaphore> {
     turn
 }
 
-/// How far the thread has come, and whether its pod still wants the volume.
+/// Progress of the thread, and whether the pod still needs the volume.
 #[derive(Debug, Default)]
 struct Progress {
     stage: Mutex<Stage>,
-    /// Closed when the mount is over.
+    /// Closed when the mount has finished.
     mounted: Mutex<Option<Sender<()>>>,
 }
 
@@ -93,22 +94,22 @@ enum Stage {
     Preparing,
     Mounting,
     Mounted,
-    /// Nobody wants the volume.
+    /// The pod no longer needs the volume.
     GivenUp,
 }
 
 impl Progress {
-    /// Takes the step to mount, unless the volume was given up. It is over when what is returned is dropped.
+    /// Begins mounting, unless the volume was given up. Mounting ends when the guard is dropped.
     fn mount(&self) -> Result<Mount<'_>, Problem> {
         let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         if *stage == Stage::GivenUp {
-            return Err(failed("local volume", "the pod has ended".to_owned()));
+            return Err(failed("local volume", "the pod has terminated".to_owned()));
         }
         *stage = Stage::Mounting;
         Ok(Mount(self))
     }
 
-    /// Gives the volume up: returns when nothing is being mounted.
+    /// Gives the volume up; returns once no mount is in progress.
     async fn gives_up(&self) {
         let (sender, receiver) = async_channel::bounded::<()>(1);
         {
@@ -121,12 +122,12 @@ impl Progress {
                 }
             }
         }
-        // It is never sent to: it only closes.
+        // Nothing is ever sent; the channel only closes.
         let _ = receiver.recv().await;
     }
 }
 
-/// A mount that is being made.
+/// Guard of a mount in progress.
 struct Mount<'a>(&'a Progress);
 
 impl Drop for Mount<'_> {
@@ -137,7 +138,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// Gives the volume up when nobody waits for it any longer.
+/// Gives the volume up on drop, if mounting has not begun.
 struct GivesUp(Arc<Progress>);
 
 impl Drop for GivesUp {
@@ -151,14 +152,14 @@ impl Drop for GivesUp {
 
 fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
     let ready = local.marker.join("ready");
-    let is_mounted = mounted_at(&local.path).map_err(Problem::io("look for a mount at", &local.path))?;
+    let is_mounted = mounted_at(&local.path).map_err(Problem::io("check for a mount at", &local.path))?;
     if is_mounted && ready.is_file() {
         return Ok(());
     }
-    let found = fs::metadata(&local.from).map_err(Problem::io("look at", &local.from))?.file_type();
-    let is_shared = is_used_elsewhere(local).map_err(Problem::io("look at", &local.pods))?;
+    let found = fs::metadata(&local.from).map_err(Problem::io("stat", &local.from))?.file_type();
+    let is_shared = is_used_elsewhere(local).map_err(Problem::io("stat", &local.pods))?;
     let parent = local.path.parent().map_or(Ok(()), |parent| directories::make_own(parent, 0o750));
-    parent.and_then(|()| directories::make_own(&local.path, 0o750)).map_err(Problem::io("make", &local.path))?;
+    parent.and_then(|()| directories::make_own(&local.path, 0o750)).map_err(Problem::io("create", &local.path))?;
     if found.is_dir() {
         let _mount = progress.mount()?;
         mount_directory(local, is_mounted)?;
@@ -172,10 +173,9 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
         mount_disk(local)?;
     }
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
-        ownership::give(&local.path, group, local.on_mismatch)
-            .map_err(Problem::io("give to the group", &local.path))?;
+        ownership::give(&local.path, group, local.on_mismatch).map_err(Problem::io("set group of", &local.path))?;
     }
-    mark(&local.marker, &ready).map_err(Problem::io("make", &ready))
+    mark(&local.marker, &ready).map_err(Problem::io("create", &ready))
 }
 
 fn is_used_elsewhere(local: &Local) -> io::Result<bool> {
@@ -213,7 +213,7 @@ fn mount_disk(local: &Local) -> Result<(), Problem> {
     succeeds(mount, "mount")
 }
 
-/// A disk that has nothing on it gets a file system; one that has one gets what is broken in it mended.
+/// Formats an empty disk; checks and repairs an existing file system.
 fn make_mountable(local: &Local) -> Result<(), Problem> {
     let disk = &local.from;
     let mut probe = Command::new("blkid");
@@ -225,10 +225,10 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
             match run(mend, "fsck") {
                 Ok((Some(UNMENDED), said)) => Err(failed("fsck", format!("found errors it could not correct: {said}"))),
                 Ok((Some(MENDED), said)) => {
-                    log!(warn, "errors on a disk were corrected", disk = disk.display(), said = said);
+                    log!(warn, "corrected file system errors", disk = disk.display(), said = said);
                     Ok(())
                 }
-                // It has nothing for this kind of file system, or is not there: mounting tells more.
+                // fsck does not support the file system or is not installed; mount reports any problem.
                 _ => Ok(()),
             }
         }
@@ -239,7 +239,7 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
             let program = format!("mkfs.{}", local.fs_type);
             let mut format = Command::new(&program);
             format.args(format_options(&local.fs_type)).arg(disk);
-            log!(info, "a disk has nothing on it and is formatted", disk = disk.display(), kind = local.fs_type);
+            log!(info, "formatting empty disk", disk = disk.display(), kind = local.fs_type);
             succeeds(format, &program)
         }
         (_, said) => Err(failed("blkid", said)),
@@ -248,7 +248,7 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
 
 fn format_options(fs_type: &str) -> &'static [&'static str] {
     match fs_type {
-        // Nothing is kept back for root.
+        // No blocks are reserved for root.
         "ext3" | "ext4" => &["-F", "-m0"],
         "xfs" => &["-f"],
         _ => &[],
@@ -262,10 +262,10 @@ fn succeeds(command: Command, name: &str) -> Result<(), Problem> {
     }
 }
 
-/// The exit code of a program, and how it ended with what it said.
+/// Runs a program; returns its exit code, and its status with its output.
 fn run(mut command: Command, name: &str) -> Result<(Option<i32>, String), Problem> {
     let ended = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => failed(name, "it is not there, and local volumes take it".to_owned()),
+        io::ErrorKind::NotFound => failed(name, "not installed, but required for local volumes".to_owned()),
         _ => failed(name, error.to_string()),
     })?;
     let said = [ended.stdout, ended.stderr].concat();
@@ -277,9 +277,9 @@ fn failed(program: &str, what: String) -> Problem {
     Problem::Helper { program: program.into(), what }
 }
 
-/// blkid: neither a file system nor a table of partitions.
+/// blkid: neither a file system nor a partition table.
 const NOTHING_FOUND: i32 = 2;
-/// fsck.
+/// fsck: errors corrected, errors left uncorrected.
 const MENDED: i32 = 1;
 const UNMENDED: i32 = 4;
 
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_ends_does_not_wait_for_a_disk_that_is_formatted() {
+    fn terminating_pod_does_not_wait_for_formatting() {
         let disk = Path::new("/dev/of-a-test-that-ends");
         let (release, formats) = async_channel::bounded::<()>(1);
         let (tell, mounts) = async_channel::bounded(1);
@@ -304,19 +304,19 @@ mod tests {
         };
         block_on(async {
             let error = in_thread(disk, &mut ends_now(), work).await.unwrap_err();
-            assert!(error.to_string().contains("the pod ends"), "{error}");
+            assert!(error.to_string().contains("the pod is terminating"), "{error}");
             let mut never: Ends = Box::pin(std::future::pending());
             let mut second = Box::pin(in_thread(disk, &mut never, |_| Ok(())));
             let early = rt::deadline(Duration::ZERO, &mut second).await;
-            assert!(early.is_err(), "the disk was formatted twice at a time");
+            assert!(early.is_err(), "the disk was formatted twice concurrently");
             drop(release);
-            assert_eq!(mounts.recv().await, Ok(false), "it was mounted for a pod that had ended");
+            assert_eq!(mounts.recv().await, Ok(false), "it was mounted for a terminated pod");
             second.await.unwrap();
         });
     }
 
     #[test]
-    fn a_pod_that_ends_waits_for_a_mount_that_has_begun() {
+    fn terminating_pod_waits_for_a_mount_in_progress() {
         let (release, mounts) = async_channel::bounded::<()>(1);
         let (tell, begun) = async_channel::bounded(1);
         let work = move |progress: &Progress| {

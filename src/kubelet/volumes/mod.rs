@@ -1,7 +1,6 @@
-//! The directories and mounts that a pod is given.
+//! Pod directories and volume mounts.
 //!
-//! Nothing about a mount is remembered: what is there is read from the kernel when it matters. A set-up may be
-//! repeated at any time and finds what is done already; so may a tear-down.
+//! No mount state is stored: it is read from the kernel when needed. Set-up and tear-down are idempotent.
 
 mod atomic_writer;
 mod csi;
@@ -41,7 +40,7 @@ use plan::{Files, Plan, Planned, Source};
 pub(crate) use error::Error;
 pub(crate) use teardown::{find_pods, remove, tear_down};
 
-/// What volumes are set up from.
+/// Inputs of the set-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SetUp<'a> {
     pub(crate) dirs: &'a PodDirs,
@@ -49,18 +48,18 @@ pub(crate) struct SetUp<'a> {
     pub(crate) objects: &'a Objects,
 }
 
-/// The volumes of a pod that are set up.
+/// The volumes of a pod after their set-up.
 #[derive(Debug)]
 pub(crate) struct PodVolumes {
     uid: PodUid,
     places: Vec<Place>,
-    /// Where bind mounts of parts of volumes go.
+    /// Parent directory of subpath bind mounts.
     subpaths: PathBuf,
-    /// Why volumes are as they were before, though they should have changed.
+    /// Errors of volumes that keep their previous content.
     pub(crate) kept: Vec<Error>,
 }
 
-/// Makes the directories of `pod` and sets up the volumes that its containers mount, unless it `ends`.
+/// Creates the directories of `pod` and sets up the volumes that its containers mount. Stops when the pod `ends`.
 pub(crate) fn set_up(
     pod: &Pod,
     with: SetUp<'_>,
@@ -98,12 +97,12 @@ pub(crate) fn set_up(
     }
 }
 
-/// Those of a running pod that drivers bring for its claims, of the drivers that are `meant`.
+/// The persistent CSI volumes of a running pod whose drivers are `meant`.
 pub(crate) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
     plan::of_drivers(pod, with, meant).map(|csi| csi.volume).collect()
 }
 
-/// Those that cannot be brought before they are attached.
+/// CSI volumes that must be attached before they can be set up.
 fn unattached(plan: &Plan) -> Vec<Unattached> {
     let unattached = |planned: &Planned| {
         let Source::Csi(csi) = &planned.source else { return None };
@@ -140,8 +139,8 @@ fn failed(volume: &CsiVolume, failure: SetUpError) -> Error {
     Error::Csi { phase, volume: volume.name.clone(), is_block: volume.is_block, source }
 }
 
-/// Brings what is made from objects, or from the pod itself, up to date in volumes that are set up, unless the pod `ends`.
-/// Gives the reasons why some are left as they are.
+/// Updates the files of ConfigMap, Secret, projected and downward API volumes. Stops when the pod `ends`. Returns the
+/// errors of volumes that keep their previous content.
 pub(crate) fn refresh(
     pod: &Pod,
     with: SetUp<'_>,
@@ -187,17 +186,17 @@ pub(crate) fn refresh(
     }
 }
 
-/// What is found of a variable that comes from a file.
+/// The value of an environment variable that comes from a file.
 #[derive(Debug)]
 pub(crate) struct FileValue {
     pub(crate) file: String,
-    /// Nothing if the file does not have it, or why it cannot be had.
+    /// `None` if the file does not set it; or why it cannot be read.
     pub(crate) value: Result<Option<String>, EnvFileError>,
 }
 
 impl PodVolumes {
-    /// The mounts of `container`, in the order in which it names them; parts of volumes are bound now. `expand` replaces
-    /// the variables in a path, or names those that have no value.
+    /// The mounts of `container` in the order of its spec; binds subpaths. `expand` replaces the variables in a path,
+    /// or returns the names of those without a value.
     pub(crate) fn container_mounts(
         &self,
         container: &Container,
@@ -216,12 +215,12 @@ impl PodVolumes {
         }
     }
 
-    /// The volumes that `container` is given as devices.
+    /// The block devices of `container`.
     pub(crate) fn container_devices(&self, container: &Container) -> Result<Vec<Device>, Error> {
         mounts::container_devices(container, &self.places)
     }
 
-    /// For each variable of `container` that comes from a file in a volume, in order, what it says.
+    /// The values of the environment variables that come from files, in the order of the spec.
     pub(crate) fn file_values(&self, container: &Container) -> impl Future<Output = Vec<FileValue>> + use<> {
         let sources = container.env.iter().filter_map(|variable| match &variable.value_from.as_ref()?.source {
             EnvVarSource::FileKey(key) if variable.value.is_empty() => Some(key),
@@ -244,7 +243,7 @@ impl PodVolumes {
 }
 
 impl Planned {
-    /// Its set-up looks at a path of the host, which may be on any file system.
+    /// Its set-up accesses a host path, whose file system may hang.
     fn looks_at_host(&self) -> bool {
         match &self.source {
             Source::Device { .. } => true,
@@ -277,10 +276,10 @@ fn file_value(root: Option<PathBuf>, key: &FileKeySelector) -> FileValue {
 fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
     let mut kept = Vec::new();
     for directory in &plan.private {
-        directories::make_own(directory, 0o750).map_err(Error::io("make", directory))?;
+        directories::make_own(directory, 0o750).map_err(Error::io("create", directory))?;
     }
     for directory in &plan.logs {
-        directories::make_own(directory, 0o755).map_err(Error::io("make", directory))?;
+        directories::make_own(directory, 0o755).map_err(Error::io("create", directory))?;
     }
     for volume in &plan.volumes {
         let done = match &volume.source {
@@ -298,7 +297,8 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
     Ok(kept)
 }
 
-/// What a pod has it keeps: without a newer content that can be told, the volume stays as it is, and why is given.
+/// If the new content is unknown, a volume that was set up before keeps its content, and the error is returned in
+/// `Ok`.
 fn set_up_files(files: &Files, volume: &str) -> Result<Option<Error>, Error> {
     let Files { directory, payload, mount_points } = files;
     let failed = |problem| Error::SetUp { volume: volume.to_owned(), problem };
@@ -312,11 +312,11 @@ fn set_up_files(files: &Files, volume: &str) -> Result<Option<Error>, Error> {
     empty_dir::set_up(directory).map_err(failed)?;
     for point in mount_points {
         let point = directory.path.join(point);
-        directories::make(&point, 0o755).map_err(Problem::io("make", &point)).map_err(failed)?;
+        directories::make(&point, 0o755).map_err(Problem::io("create", &point)).map_err(failed)?;
     }
     atomic_writer::write(&directory.path, payload, directory.group).map_err(failed)?;
     Ok(None)
 }
 
-/// As large as a file of variables may be.
+/// Size limit of an environment file.
 const LARGEST_ENV_FILE: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The mounts that a container names, as the runtime is told them. Pure.
+//! Container mounts as CRI messages. Pure.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,43 +7,42 @@ use crate::platform::cri::v1::{self, ImageSpec, Mount};
 use crate::types::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
 use crate::types::sorted::SortedSet;
 
-/// A volume that is set up.
+/// A volume after its set-up.
 #[derive(Debug, PartialEq)]
 pub(super) struct Place {
     pub(super) volume: String,
-    /// On the host; nothing for an image, which the runtime mounts.
+    /// Path on the host; `None` for an image volume, which the runtime mounts.
     pub(super) path: Option<PathBuf>,
-    /// Whatever a mount says.
+    /// Overrides the mount's own setting.
     pub(super) read_only: bool,
     pub(super) is_device: bool,
 }
 
-/// A part of a volume that is bound to a place of its own, where no link in the volume leads astray.
+/// A subpath that is bound to a separate target, so that symlinks in the volume cannot redirect the mount.
 #[derive(Debug, PartialEq)]
 pub(super) struct Part {
     pub(super) volume: String,
     pub(super) container: String,
-    /// The volume on the host.
+    /// The volume's path on the host.
     pub(super) root: PathBuf,
-    /// Below the root.
+    /// Relative to the root.
     pub(super) path: String,
     pub(super) target: PathBuf,
 }
 
-/// What the mounts of a container are made from.
 pub(super) struct Given<'a> {
     pub(super) places: &'a [Place],
-    /// Where parts of volumes are bound.
+    /// Parent directory of subpath bind mounts.
     pub(super) subpaths: &'a Path,
-    /// The runtime can make what is mounted below a volume read-only too.
+    /// The runtime supports recursive read-only mounts.
     pub(super) recursive_read_only: bool,
-    /// Replaces the variables in a path; or names those that have no value.
+    /// Replaces the variables in a path, or returns the names of those without a value.
     pub(super) expand: &'a dyn Fn(&str) -> Result<String, SortedSet<String>>,
 }
 
-/// The mounts of `container`, and the parts of volumes that must be bound before.
+/// The mounts of `container`, and the subpaths to bind before.
 ///
-/// A mount of an image has an empty [`ImageSpec`]: whoever brings the image fills it in.
+/// A mount of an image volume has an empty [`ImageSpec`], which is filled in after the image is pulled.
 pub(super) fn container_mounts(container: &Container, given: &Given<'_>) -> Result<(Vec<Mount>, Vec<Part>), Error> {
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
@@ -66,7 +65,7 @@ pub(super) fn container_mounts(container: &Container, given: &Given<'_>) -> Resu
             }
             Some(root) if sub_path.is_empty() => made.host_path = root.to_string_lossy().into_owned(),
             Some(root) => {
-                // The index tells two parts of one volume apart.
+                // The index distinguishes several subpaths of one volume.
                 let target = given.subpaths.join(&mount.name).join(&container.name).join(index.to_string());
                 made.host_path = target.to_string_lossy().into_owned();
                 let (volume, container) = (mount.name.clone(), container.name.clone());
@@ -78,7 +77,7 @@ pub(super) fn container_mounts(container: &Container, given: &Given<'_>) -> Resu
     Ok((mounts, parts))
 }
 
-/// The volumes that the container is given as devices, in the order in which it names them.
+/// The container's block devices in the order of its spec.
 pub(super) fn container_devices(container: &Container, places: &[Place]) -> Result<Vec<v1::Device>, Error> {
     let devices = container.volume_devices.iter().map(|device| {
         let found = places.iter().find(|place| place.volume == device.name && place.is_device);
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
     use crate::types::api::decode;
 
-    /// The mounts with a runtime that can do all that is asked, or that cannot.
+    /// The mounts with a runtime that supports all mount options, or none.
     fn mounts_on(able: bool, mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {
         let container = decode(json!({"name": "main", "volumeMounts": [mount]})).unwrap().value;
         let place = |volume: &str, path: Option<&str>, read_only| Place {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_mount_says_is_passed_on() {
+    fn mount_options_are_passed_on() {
         let (made, parts) = mounts(json!({"name": "v", "mountPath": "data", "readOnly": true,
             "mountPropagation": "HostToContainer", "recursiveReadOnly": "IfPossible"}))
         .unwrap();
@@ -175,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_is_not_the_pods_to_write_is_read_only_in_every_mount() {
+    fn read_only_volume_is_read_only_in_every_mount() {
         let (made, _) = mounts(json!({"name": "ro", "mountPath": "/data"})).unwrap();
         assert!(made[0].readonly);
     }
 
     #[test]
-    fn a_part_of_a_volume_is_bound_below_the_pods_own_directory() {
+    fn subpath_is_bound_below_the_pods_directory() {
         let (made, parts) = mounts(json!({"name": "v", "mountPath": "/data", "subPath": "a/./b"})).unwrap();
         assert_eq!(made[0].host_path, "/subpaths/v/main/0");
         assert_eq!((parts[0].root.as_path(), parts[0].path.as_str()), (Path::new("/host/v"), "a/./b"));
@@ -190,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_left_to_the_runtime() {
+    fn image_volume_is_left_to_the_runtime() {
         let (made, parts) = mounts(json!({"name": "i", "mountPath": "/data", "subPath": "bin"})).unwrap();
         assert_eq!((made[0].host_path.as_str(), made[0].image_sub_path.as_str(), parts.len()), ("", "bin", 0));
         assert!(made[0].image.is_some() && made[0].readonly);
     }
 
     #[test]
-    fn a_device_is_passed_where_the_container_wants_it_with_what_it_may_do() {
+    fn device_is_passed_with_its_permissions() {
         let container: Container = decode(json!({"name": "main", "volumeDevices": [
             {"name": "rw", "devicePath": "/dev/a"}, {"name": "ro", "devicePath": "/dev/b"},
         ]}))
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_outside_of_the_volume_is_refused() {
+    fn subpath_outside_of_the_volume_is_refused() {
         for path in ["..", "a/../b", "a/.."] {
             let expected = format!("unable to provision SubPath `{path}`: must not contain '..'");
             check_error(json!({"name": "v", "mountPath": "/data", "subPath": path}), &expected);
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mounted_is_named() {
+    fn invalid_mount_is_named_in_the_error() {
         check_error(
             json!({"name": "w", "mountPath": "/data"}),
             "cannot find volume \"w\" to mount into container \"main\"",
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_all_the_way_down_takes_a_runtime_that_can_do_it() {
+    fn recursive_read_only_needs_runtime_support() {
         let mount = |mode: &str| json!({"name": "v", "mountPath": "/d", "readOnly": true, "recursiveReadOnly": mode});
         for (mode, able, expected) in [
             ("Enabled", true, true),

@@ -1,12 +1,12 @@
-//! The directories in a volume on which other mounts of a container lie. Pure.
+//! Mount points of other mounts inside a volume. Pure.
 //!
-//! In a volume that the pod cannot write to the runtime cannot make them either.
+//! In a read-only volume the runtime cannot create them.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::types::api::{Container, PodSpec};
 
-/// The paths below the volume called `volume` at which a container of the pod mounts something else.
+/// Paths inside the volume `volume` where a container of the pod mounts something else.
 pub(super) fn nested_mount_points(spec: &PodSpec, volume: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for container in spec.all_containers() {
@@ -23,7 +23,7 @@ fn in_container(container: &Container, volume: &str, found: &mut Vec<PathBuf>) {
         let mut last: Option<&Path> = None;
         for other in all.iter().filter(|other| **other != own) {
             let Ok(below) = other.strip_prefix(&own) else { continue };
-            // What lies in the one before is not this volume's business.
+            // Inside the previous mount point, so not directly in this volume.
             if last.is_some_and(|last| other.starts_with(last)) {
                 continue;
             }
@@ -35,7 +35,7 @@ fn in_container(container: &Container, volume: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The path without what leads nowhere; it cannot lead out of the container.
+/// Normalizes the path; it cannot leave the container's root.
 fn cleaned(path: &str) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for part in Path::new(path).components() {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lies_directly_in_the_volume_counts() {
+    fn only_direct_mount_points_are_listed() {
         check(&[("v", "/a"), ("w", "/b")], &[]);
         check(&[("v", "/a"), ("w", "/a/b"), ("x", "/a/b/c"), ("y", "/ab")], &["b"]);
         check(&[("w", "/a/b/c"), ("v", "a/"), ("x", "/a/./d/../e"), ("v", "/z")], &["b/c", "e"]);

@@ -1,4 +1,4 @@
-//! Mounting a directory of a file server, by the system's own program for it.
+//! Mounts NFS volumes with mount.nfs.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::platform::host::mounts::mounted_at;
 use crate::platform::host::pidfd;
 use crate::platform::rt;
 
-/// Mounts `nfs`, unless it is already. Others need not wait for it: a server that does not answer holds up no thread.
+/// Mounts `nfs` unless it is mounted. A server that does not respond blocks no thread of the pool.
 pub(super) async fn set_up(nfs: &Nfs, program: &Path) -> Result<(), Problem> {
     let path = nfs.path.clone();
     let is_mounted = rt::blocking(move || prepare(&path)).await?;
@@ -24,7 +24,7 @@ pub(super) async fn set_up(nfs: &Nfs, program: &Path) -> Result<(), Problem> {
     command.arg(&nfs.device).arg(&nfs.path).args(if nfs.read_only { &["-o", "ro"][..] } else { &[] });
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => failed("it is not there, and mounting from a file server takes it".to_owned()),
+        io::ErrorKind::NotFound => failed("not installed, but required for NFS volumes".to_owned()),
         _ => failed(error.to_string()),
     })?;
     let mut helper = Helper { child: Some(child) };
@@ -39,7 +39,7 @@ pub(super) async fn set_up(nfs: &Nfs, program: &Path) -> Result<(), Problem> {
     if status.success() { Ok(()) } else { Err(failed(format!("{status}: {words}"))) }
 }
 
-/// The program at work. It is ended when nobody waits for it any more.
+/// The running program. Killed on drop.
 struct Helper {
     child: Option<Child>,
 }
@@ -48,17 +48,16 @@ impl Drop for Helper {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         let _ = child.kill();
-        // In the kernel's hands it ends when the server answers, or never.
+        // A process blocked in the kernel ends when the server responds, or never.
         if !matches!(child.try_wait(), Ok(Some(_))) {
             let _ = rt::thread("mount.nfs", move || drop(child.wait()));
         }
     }
 }
 
-/// Makes the directory to mount on; true if something is mounted there. The file system itself is not asked: it may not
-/// answer.
+/// Creates the mount point; true if something is mounted there. The file system is not accessed, because it may hang.
 fn prepare(path: &Path) -> Result<bool, Problem> {
-    if mounted_at(path).map_err(Problem::io("look for a mount at", path))? {
+    if mounted_at(path).map_err(Problem::io("check for a mount at", path))? {
         return Ok(true);
     }
     let make = || {
@@ -67,20 +66,20 @@ fn prepare(path: &Path) -> Result<bool, Problem> {
         }
         directories::make_own(path, 0o750)
     };
-    make().map_err(Problem::io("make", path)).map(|()| false)
+    make().map_err(Problem::io("create", path)).map(|()| false)
 }
 
 fn last_words(child: &mut Child) -> String {
     let mut words = Vec::new();
     if let Some(stderr) = &mut child.stderr {
-        // What cannot be read says nothing.
+        // Unreadable output is ignored.
         let _ = stderr.take(LONGEST).read_to_end(&mut words);
     }
     String::from_utf8_lossy(&words).trim().replace('\n', "; ")
 }
 
 pub(super) const PROGRAM: &str = "/sbin/mount.nfs";
-/// The program tries for two minutes by itself.
+/// mount.nfs itself retries for two minutes.
 const DEADLINE: Duration = Duration::from_secs(125);
 const LONGEST: u64 = 1024;
 
@@ -102,7 +101,7 @@ mod tests {
         }
     }
 
-    /// A directory of its own, and a program that mounts memory instead of what a server has.
+    /// A temporary directory, and a program that mounts a tmpfs instead of NFS.
     fn scratch(name: &str, script: &str) -> (Scratch, PathBuf, Nfs) {
         let top = std::env::temp_dir().join(format!("coracle-nfs-{name}-{}", std::process::id()));
         fs::create_dir_all(&top).unwrap();
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_mounts_once_and_what_it_mounted_goes_with_the_rest() {
+    fn volume_is_mounted_once_and_unmounted() {
         let (scratch, program, nfs) =
             scratch("once", "echo \"$@\" >>\"$0.calls\"; mount -t tmpfs tmpfs \"$2\"; touch \"$2/file\"");
         block_on(async {
@@ -129,11 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_says_is_told() {
+    fn output_of_the_program_is_in_the_error() {
         let (_scratch, program, nfs) = scratch("words", "echo 'no route' >&2; echo more >&2; exit 32");
         let error = block_on(set_up(&nfs, &program)).unwrap_err();
         assert_eq!(error.to_string(), format!("{}: exit status: 32: no route; more", program.display()));
         let error = block_on(set_up(&nfs, Path::new("/nonexistent/mount.nfs"))).unwrap_err();
-        assert!(error.to_string().contains("it is not there"), "{error}");
+        assert!(error.to_string().contains("not installed"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Giving everything in a volume to a pod's group.
+//! Sets the group of a volume's files.
 
 use std::ffi::CStr;
 use std::fs::{self, Permissions};
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat, openat, statat};
 
-/// The group may read and write, look into directories, and owns what is made in them. The volume's own directory comes
-/// last: with `on_mismatch` it tells whether the rest has been done.
+/// Gives the group read and write access, and sets setgid on directories. The volume's root is changed last: with
+/// `on_mismatch` it shows that everything else is done.
 ///
-/// What cannot be given, as on a file system that has no owners, stays as it is, and the log tells of it once.
+/// Files that cannot be changed, as on a file system without owners, are left alone and logged once.
 pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
     let top = openat(CWD, volume, OPEN, Mode::empty())?;
     let found = fstat(&top)?;
@@ -24,7 +24,7 @@ pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<(
     giving.note(give_one(top.as_fd(), group, found.st_mode));
     if let Some(why) = giving.why {
         let (volume, failed) = (volume.display(), giving.failed);
-        log!(warn, "files not given to the pod's group", volume = volume, group = group, count = failed, error = why);
+        log!(warn, "failed to set group of volume files", volume = volume, group = group, count = failed, error = why);
     }
     Ok(())
 }
@@ -32,12 +32,12 @@ pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<(
 struct Giving {
     group: u32,
     failed: u32,
-    /// Of the first that failed.
+    /// The first error.
     why: Option<io::Error>,
 }
 
 impl Giving {
-    /// Links are given and never followed: what is in the volume may be anybody's, and change meanwhile.
+    /// Symlinks are changed but never followed: the content is untrusted and may change meanwhile.
     fn all(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
         if depth > DEEPEST {
             return Err(io::Error::other(format!("directories are more than {DEEPEST} deep")));
@@ -49,7 +49,7 @@ impl Giving {
                 continue;
             }
             match self.entry(directory, name, depth) {
-                // It has gone meanwhile.
+                // Removed in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 given => given?,
             }
@@ -70,7 +70,7 @@ impl Giving {
         let mode = fstat(&file)?.st_mode;
         match FileType::from_raw_mode(mode) {
             FileType::Directory if kind == FileType::Directory => self.all(file.as_fd(), depth + 1)?,
-            // It has been put in another's place this moment.
+            // Replaced in the meantime.
             FileType::Symlink | FileType::Directory => return Ok(()),
             _ => {}
         }
@@ -88,7 +88,7 @@ impl Giving {
 
 fn give_one(file: BorrowedFd<'_>, group: u32, mode: u32) -> io::Result<()> {
     let more = if FileType::from_raw_mode(mode) == FileType::Directory { DIRECTORY } else { FILE };
-    // What is only a place can be changed by this name alone.
+    // A file opened with O_PATH can only be changed through this name.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     std::os::unix::fs::chown(&path, None, Some(group))?;
     fs::set_permissions(&path, Permissions::from_mode((mode | more) & 0o7777))
@@ -107,7 +107,7 @@ mod tests {
     use crate::platform::host::remove_tree::remove_tree;
 
     #[test]
-    fn the_group_gets_everything_below_and_nothing_that_links_lead_to() {
+    fn group_is_set_below_the_volume_but_not_through_symlinks() {
         let top = std::env::temp_dir().join(format!("coracle-ownership-{}", std::process::id()));
         let volume = top.join("volume");
         fs::create_dir_all(volume.join("a/b")).unwrap();
@@ -129,15 +129,15 @@ mod tests {
         fs::write(volume.join("new"), "").unwrap();
         fs::set_permissions(volume.join("new"), Permissions::from_mode(0o600)).unwrap();
         give(&volume, 1234, true).unwrap();
-        assert_eq!(of(&volume.join("new")).1, 0o600, "the volume itself was as it should be");
+        assert_eq!(of(&volume.join("new")).1, 0o600, "the volume's root already had the group");
         give(&volume, 1234, false).unwrap();
         assert_eq!(of(&volume.join("new")).1, 0o660);
         remove_tree(&top).unwrap();
     }
 
     #[test]
-    fn what_cannot_be_given_keeps_no_pod_from_its_volume() {
-        // The kernel lets nobody change the modes of these.
+    fn unchangeable_files_do_not_fail_the_volume() {
+        // The modes of these cannot be changed.
         give(Path::new("/proc/self/fdinfo"), 1234, false).unwrap();
         assert!(give(Path::new("/proc/self/none"), 1234, false).is_err());
     }

@@ -1,4 +1,4 @@
-//! What the files of a volume say: from ConfigMaps, Secrets and the pod itself. Pure.
+//! File contents of volumes from ConfigMaps, Secrets and the pod itself. Pure.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,18 +11,18 @@ use crate::types::api::{
 };
 use crate::types::sorted::SortedMap;
 
-/// The files of a volume by their paths in it.
+/// Files by their path in the volume.
 pub(super) type Payload = SortedMap<PathBuf, PayloadFile>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PayloadFile {
     pub(super) content: Vec<u8>,
     pub(super) mode: u32,
-    /// Who owns it, if not root.
+    /// The owner, if not root.
     pub(super) user: Option<u32>,
 }
 
-/// The files of a volume of one of the four kinds that are written here.
+/// The files of a ConfigMap, Secret, projected or downward API volume.
 pub(super) fn payload(pod: &Pod, source: &VolumeSource, with: SetUp<'_>) -> Result<Payload, FilesProblem> {
     let mut files = Files { pod, with, payload: Payload::new() };
     if let VolumeSource::ConfigMap(source) = source {
@@ -51,7 +51,7 @@ struct Files<'a> {
     payload: Payload,
 }
 
-/// A ConfigMap or a Secret, and what of it is wanted.
+/// A reference to a ConfigMap or Secret.
 struct Reference<'a> {
     kind: ObjectKind,
     name: &'a str,
@@ -66,7 +66,7 @@ impl<'a> Reference<'a> {
 }
 
 impl Files<'_> {
-    /// Of several sources that cannot be had each is told. A later file of the same path counts.
+    /// Collects the problems of all sources. A later file replaces an earlier one with the same path.
     fn add_projected(&mut self, volume: &ProjectedVolumeSource) -> Result<(), FilesProblem> {
         let mode = volume.default_mode;
         let mut problems = Vec::new();
@@ -152,7 +152,7 @@ impl Files<'_> {
         self.add_own(&bundle.path, text.into_bytes(), default_mode)
     }
 
-    /// Who the pod runs as owns the file and nobody else reads it, if that is known of all of its containers.
+    /// A file owned by the pod's user and unreadable for others, if all containers have the same known user.
     fn add_own(&mut self, path: &str, content: Vec<u8>, default_mode: Option<i32>) -> Result<(), FilesProblem> {
         let user = single_user(self.pod);
         let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
@@ -169,7 +169,7 @@ impl Files<'_> {
             let text = match (&item.field_ref, &item.resource_field_ref) {
                 (Some(field), _) => metadata_field(self.pod, &field.field_path),
                 (None, Some(field)) => resource_field(self.pod, None, field, &self.with.node.allocatable),
-                // Validation has refused it.
+                // Rejected by validation.
                 (None, None) => continue,
             };
             self.add(&item.path, text.map_err(FilesProblem::Field)?.into_bytes(), item.mode, default_mode)?;
@@ -195,7 +195,7 @@ fn content<'a>(object: &'a ConfigObject, item: &KeyToPath) -> Result<&'a [u8], F
     object.file(&item.key).ok_or_else(|| FilesProblem::NoSuchKey { kind: object.key.kind, key: item.key.clone() })
 }
 
-/// The path of a file in its volume: it leads down, and not to what is kept there for other ends.
+/// The path of a file in its volume; `None` if it leaves the volume or has a reserved prefix.
 fn place(path: &str) -> Option<PathBuf> {
     let mut place = PathBuf::new();
     for part in Path::new(path).components() {
@@ -209,7 +209,7 @@ fn place(path: &str) -> Option<PathBuf> {
     (!first.as_os_str().as_encoded_bytes().starts_with(b"..")).then_some(place)
 }
 
-/// The user that all containers run as, where the pod says so of each (`FsUserFrom` in pkg/volume/util).
+/// The user of all containers, if the spec sets the same one for each (`FsUserFrom` in pkg/volume/util).
 fn single_user(pod: &Pod) -> Option<u32> {
     let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.run_as_user);
     let mut users = pod.spec.all_containers().map(|container| {

@@ -1,4 +1,4 @@
-//! What has to be there before the containers of a pod can start. Pure.
+//! What must exist before the containers of a pod can start. Pure.
 
 use std::path::{Component, PathBuf};
 
@@ -15,10 +15,10 @@ use crate::types::api::{
     StorageMedium, Volume, VolumeSource, pod_limits,
 };
 
-/// The directories of a pod and its volumes, in the order in which they are made.
+/// The directories of a pod and its volumes, in the order of their creation.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Nobody but the node's own services looks into these.
+    /// Directories that only the node's services may access.
     pub(super) private: Vec<PathBuf>,
     pub(super) logs: Vec<PathBuf>,
     pub(super) volumes: Vec<Planned>,
@@ -33,7 +33,7 @@ pub(super) struct Planned {
 #[derive(Debug)]
 pub(super) enum Source {
     Csi(Box<Csi>),
-    /// A device of this node.
+    /// A block device of this node.
     Device {
         path: PathBuf,
         read_only: bool,
@@ -45,36 +45,36 @@ pub(super) enum Source {
         kind: HostPathType,
         read_only: bool,
     },
-    /// The runtime mounts it.
+    /// Mounted by the runtime.
     Image,
     Local(Local),
     Nfs(Nfs),
 }
 
-/// A volume whose files are written here and only read by the pod.
+/// A volume with files written by the kubelet and only read by the pod.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) directory: EmptyDir,
-    /// The files, or why they cannot be told.
+    /// The files, or why their content is unknown.
     pub(super) payload: Result<Payload, FilesProblem>,
-    /// Directories that the pod's other mounts need in it: nobody else can make them.
+    /// Mount points of the pod's other mounts: nothing else can create them in a read-only volume.
     pub(super) mount_points: Vec<PathBuf>,
 }
 
-/// A directory or a disk of this node, for one pod.
+/// A local volume of one pod.
 #[derive(Clone, Debug)]
 pub(super) struct Local {
     pub(super) from: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) path: PathBuf,
-    /// Has a file `ready` once it is set up.
+    /// Has a file `ready` after the set-up.
     pub(super) marker: PathBuf,
-    /// Where other pods have it.
+    /// The directory of all pods, for finding other mounts of the volume.
     pub(super) pods: PathBuf,
     pub(super) fs_type: String,
     pub(super) options: Vec<String>,
     pub(super) read_only: bool,
-    /// Everything in it is given to this group; with `on_mismatch` only if its top is not.
+    /// Group to set on all files; with `on_mismatch` only if the root differs.
     pub(super) group: Option<u32>,
     pub(super) on_mismatch: bool,
 }
@@ -90,7 +90,7 @@ pub(super) struct Nfs {
 #[derive(Debug, PartialEq)]
 pub(super) struct EmptyDir {
     pub(super) path: PathBuf,
-    /// Has a file `ready` once the directory is set up.
+    /// Has a file `ready` after the set-up.
     pub(super) marker: PathBuf,
     pub(super) medium: Medium,
     /// The group that owns the directory.
@@ -110,7 +110,7 @@ pub(super) enum Medium {
 }
 
 impl Planned {
-    /// Where the volume is on the host, if it is there.
+    /// Path on the host, if the volume has one.
     pub(super) fn place(&self) -> Option<PathBuf> {
         match &self.source {
             Source::Csi(csi) if csi.volume.is_block => Some(csi.volume.place.clone()),
@@ -123,7 +123,7 @@ impl Planned {
         }
     }
 
-    /// It is a device, and no directory.
+    /// A block device instead of a directory.
     pub(super) fn is_device(&self) -> bool {
         match &self.source {
             Source::Csi(csi) => csi.volume.is_block,
@@ -137,7 +137,7 @@ impl Planned {
         }
     }
 
-    /// Whatever a mount says, the pod must not write to it.
+    /// Read-only whatever the mounts say.
     pub(super) fn read_only(&self) -> bool {
         match &self.source {
             Source::Csi(csi) => csi.volume.read_only,
@@ -172,7 +172,8 @@ impl Plan {
     }
 }
 
-/// What drivers that are `meant` bring for claims of the pod. Of other volumes nothing is made up: what they hold is much.
+/// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
+/// may be large.
 pub(super) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> bool) -> impl Iterator<Item = Box<Csi>> {
     let is_meant = move |volume: &&Volume| {
         let source = with.objects.claimed_of_driver(pod, volume);
@@ -184,17 +185,17 @@ pub(super) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> boo
     })
 }
 
-/// A volume that no container mounts is left alone, whatever is wrong with it.
+/// A volume that no container mounts is ignored, even if it is invalid.
 fn is_used(spec: &PodSpec, volume: &str) -> bool {
     spec.all_containers().any(|container| container.uses(volume))
 }
 
-/// Some container wants it as a directory.
+/// A container mounts it.
 fn is_mounted(spec: &PodSpec, volume: &str) -> bool {
     spec.all_containers().any(|container| container.volume_mounts.iter().any(|mount| mount.name == volume))
 }
 
-/// Some container wants it as a device.
+/// A container uses it as a block device.
 fn is_passed(spec: &PodSpec, volume: &str) -> bool {
     spec.all_containers().any(|container| container.volume_devices.iter().any(|device| device.name == volume))
 }
@@ -202,7 +203,7 @@ fn is_passed(spec: &PodSpec, volume: &str) -> bool {
 fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
     let unsupported = |kind| Err(Problem::Unsupported { kind });
     let memory = with.node.allocatable_memory();
-    // What others know belongs into memory, but for ConfigMaps.
+    // Files with possibly secret content are kept in memory; ConfigMaps are not.
     let files = |plugin: &str, medium| {
         let directory = directory(pod, &volume.name, plugin, &["wrapped_", &volume.name].concat(), medium, with);
         let mount_points = nested_mount_points(&pod.spec, &volume.name);
@@ -245,7 +246,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
     }
 }
 
-/// What is bound to the volume's claim, as if the pod had named it itself.
+/// The volume bound to the claim.
 fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
     let Some(claim @ Topic::Claim { name, .. }) = &Topic::claim(pod, volume) else {
         return Err(Problem::Unsupported { kind: "unknown" });
@@ -319,7 +320,7 @@ fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: S
     Source::Nfs(Nfs { device: nfs_device(source), path, read_only })
 }
 
-/// A directory of the pod for a volume; `marker` is the name of what says that it is set up.
+/// A directory of the pod for a volume; `marker` names the directory with its ready file.
 fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, with: SetUp<'_>) -> EmptyDir {
     let uid = &pod.metadata.uid;
     EmptyDir {
@@ -330,7 +331,7 @@ fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium
     }
 }
 
-/// An address of IPv6 stands in brackets, so that its colons do not end it.
+/// IPv6 addresses need brackets because of their colons.
 fn nfs_device(source: &NfsVolumeSource) -> String {
     let NfsVolumeSource { server, path, .. } = source;
     if server.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
@@ -345,13 +346,13 @@ fn medium(spec: &PodSpec, source: &EmptyDirVolumeSource, memory: u64) -> Result<
     }
 }
 
-/// The least of what the volume may hold, what the pod may use, and what all pods may use.
+/// The minimum of the volume's size limit, the pod's memory limit and allocatable memory.
 fn memory_size(spec: &PodSpec, own: Option<Quantity>, memory: u64) -> Option<u64> {
     let bounds = [memory, pod_memory_limit(spec), own.map_or(0, bytes)];
     bounds.into_iter().filter(|bound| *bound > 0).min()
 }
 
-/// A pod has a limit only if each of its containers has one, or the pod as a whole.
+/// The pod has a limit only if each of its containers has one, or the pod itself.
 fn pod_memory_limit(spec: &PodSpec) -> u64 {
     let limited = |container: &Container| container.resources.limit(MEMORY).is_some_and(|limit| !limit.is_zero());
     let whole = spec.resources.as_ref().and_then(|pod| pod.limit(MEMORY));
@@ -362,7 +363,7 @@ fn pod_memory_limit(spec: &PodSpec) -> u64 {
     }
 }
 
-/// The page size of the only kind of huge pages that the pod asks for.
+/// The page size, if the pod requests huge pages of exactly one size.
 fn only_page_size(spec: &PodSpec) -> Result<u64, Problem> {
     let lists = spec.all_containers().map(|container| &container.resources.requests);
     let names = lists.flat_map(|list| list.iter().map(|(name, _)| name));

@@ -1,7 +1,7 @@
-//! Binding a part of a volume to a place of its own.
+//! Binds subpaths of volumes.
 //!
-//! The content of the volume is the pod's: a link in it may change at any moment. The kernel is asked to find the part
-//! without leaving the volume, and what it found is held open and bound, not looked up a second time.
+//! The volume's content is untrusted: a symlink in it may change at any moment. The kernel resolves the subpath
+//! without leaving the volume, and the result is held open and bound without a second lookup.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _};
@@ -18,7 +18,7 @@ use super::mounts::Part;
 use crate::platform::host::directories;
 use crate::platform::host::open_beneath::{Outside, open_inside};
 
-/// Binds `part` to its target, and makes it a directory of the volume if there is nothing. Done already is well done.
+/// Binds `part` to its target; creates a missing subpath as a directory. Does nothing if it is already bound.
 pub(super) fn bind(part: &Part) -> Result<(), Error> {
     try_bind(part).map_err(|source| Error::SubPath {
         volume: part.volume.clone(),
@@ -49,7 +49,7 @@ fn try_bind(part: &Part) -> io::Result<()> {
     Ok(mount(Some(held.as_str()), &part.target, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
 }
 
-/// The directories of the volume and of the container, below that of all parts.
+/// Creates the directories of the volume and the container below the subpath directory.
 fn make_private(path: &Path) -> io::Result<()> {
     for path in [path.ancestors().nth(2), path.parent(), Some(path)].into_iter().flatten() {
         directories::make_own(path, 0o750)?;
@@ -57,7 +57,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Another file is bound here, left from before the volume changed, or nothing is and the place was only made.
+/// Removes an old bind mount of another file, and the mount point.
 fn clear(target: &Path) -> io::Result<()> {
     match umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
         Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
@@ -67,7 +67,7 @@ fn clear(target: &Path) -> io::Result<()> {
     if place.is_dir() { fs::remove_dir(target) } else { fs::remove_file(target) }
 }
 
-/// Opens `path` below `root`; a directory that is missing is made with the mode of the root.
+/// Opens `path` below `root`; missing directories are created with the root's mode.
 fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     match hold_inside(&root, path) {
@@ -82,7 +82,7 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
         here = match hold_inside(&root, &walked) {
             Err(Errno::NOENT) => {
                 match mkdirat(&here, part.as_os_str(), mode) {
-                    // The umask has taken from the mode.
+                    // The umask has removed bits from the mode.
                     Ok(()) => fchmod(openat(&here, part.as_os_str(), MADE, Mode::empty())?.as_fd(), mode)?,
                     Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
@@ -95,13 +95,13 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     Ok(here)
 }
 
-/// The text of a file below `root`, up to `limit` bytes. A link in the volume leads to something in the volume.
+/// Reads a file below `root`, up to `limit` bytes. Symlinks are resolved inside the volume.
 pub(super) fn read(root: &Path, path: &Path, limit: usize) -> io::Result<String> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let file = File::from(open_inside(root.as_fd(), path, flags, Outside::IsRoot)?);
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
+        return Err(io::Error::other("not a file"));
     }
     let mut text = String::new();
     file.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_string(&mut text)?;

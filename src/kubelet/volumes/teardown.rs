@@ -1,4 +1,4 @@
-//! Taking away what a pod leaves on the node.
+//! Removes what a pod leaves on the node.
 
 use std::fs;
 use std::io;
@@ -12,13 +12,13 @@ use crate::platform::rt;
 use crate::state::pods::{ObservedPod, PodDirs};
 use crate::types::api::PodUid;
 
-/// Unmounts the volumes of a pod that has ended and deletes its emptyDirs; its last words and logs stay.
+/// Unmounts the volumes of a terminated pod and deletes its emptyDirs; termination messages and logs stay.
 pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<(), Error> {
     let pod = dirs.pod(uid);
     give_back(&pod, uid.as_str(), csi).await?;
     let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.volume_devices(uid), dirs.plugins(uid)];
     rt::slow_for(uid.as_str(), move || {
-        unmount_below(&pod).map_err(Error::io("unmount what is below", &pod))?;
+        unmount_below(&pod).map_err(Error::io("unmount everything below", &pod))?;
         gone.iter().try_for_each(|path| remove_path(path))
     })
     .await
@@ -36,30 +36,29 @@ pub(crate) async fn remove(dirs: &PodDirs, observed: &ObservedPod, csi: &Csi) ->
     .await
 }
 
-/// What drivers have brought goes first, by their own hand; and before that the parts of it that are bound elsewhere.
+/// Unmounts subpaths first, and then lets the CSI drivers unpublish their volumes.
 async fn give_back(pod: &Path, uid: &str, csi: &Csi) -> Result<(), Error> {
     let subpaths = pod.join("volume-subpaths");
-    let unmount = move || unmount_below(&subpaths).map_err(Error::io("unmount what is below", &subpaths));
+    let unmount = move || unmount_below(&subpaths).map_err(Error::io("unmount everything below", &subpaths));
     rt::slow_for(uid, unmount).await?;
     csi.tear_down(pod).await.map_err(Error::Unmount)
 }
 
-/// The directories of pods and of their logs that were there at a moment.
+/// Directories and log directories of pods found at one time.
 #[derive(Debug)]
 pub(crate) struct FoundPods {
     pods: Vec<PathBuf>,
     logs: Vec<PathBuf>,
 }
 
-/// Whose they are is for the caller to say afterwards: between two looks pods come.
+/// The caller compares them with the known pods afterwards, because pods may be added in between.
 pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<FoundPods, Error> {
     let (pods, logs) = (dirs.pods().to_owned(), dirs.all_logs().to_owned());
     rt::blocking(move || Ok(FoundPods { pods: directories(&pods)?, logs: directories(&logs)? })).await
 }
 
 impl FoundPods {
-    /// Removes what is of no pod in `known`. One directory that cannot be removed does not keep the others; it is the error
-    /// that is told.
+    /// Removes the directories of pods not in `known`. Continues after a failure and returns an error for one.
     pub(crate) async fn remove_strays(self, known: &[PodUid], csi: &Csi) -> Result<(), Error> {
         let is_stray = |uid: &str| known.iter().all(|known| known.as_str() != uid);
         let is_stray_pod = |path: &PathBuf| path.file_name().and_then(|uid| uid.to_str()).is_none_or(is_stray);
@@ -82,9 +81,9 @@ impl FoundPods {
     }
 }
 
-/// A pod's directory is removed only when nothing is mounted in it any more.
+/// Never removes a directory in which something is mounted.
 fn remove_pod(pod: &Path) -> Result<(), Error> {
-    unmount_below(pod).map_err(Error::io("unmount what is below", pod))?;
+    unmount_below(pod).map_err(Error::io("unmount everything below", pod))?;
     remove_path(pod)
 }
 
@@ -92,7 +91,7 @@ fn remove_path(path: &Path) -> Result<(), Error> {
     remove_tree(path).map_err(Error::io("remove", path))
 }
 
-/// The directories in `path`, without links; none if it is not there.
+/// The directories in `path`, without symlinks; empty if it does not exist.
 fn directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let list = || -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
@@ -110,7 +109,7 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-/// The uid at the end of `<namespace>_<name>_<uid>`; none if this is not how a kubelet names logs.
+/// The uid in `<namespace>_<name>_<uid>`; `None` for other names.
 fn uid_of_logs(path: &Path) -> Option<&str> {
     let mut parts = path.file_name()?.to_str()?.split('_');
     let (Some(_), Some(_), Some(uid), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {

@@ -15,7 +15,7 @@ use crate::state::pods::ObservedPod;
 use crate::types::api::{PodUid, decode};
 use crate::types::error::ErrorChain;
 
-/// A root directory of its own, taken away with everything mounted in it.
+/// A temporary root directory; everything mounted in it is unmounted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -74,7 +74,7 @@ fn uid(uid: &str) -> PodUid {
 }
 
 #[test]
-fn directories_have_the_modes_of_a_kubelet() {
+fn directories_have_upstreams_modes() {
     let (scratch, dirs) = Scratch::new("modes");
     set_up_now(&with_volume("u1", json!({"emptyDir": {}})), &dirs).unwrap();
     for (path, expected) in [
@@ -95,31 +95,31 @@ fn directories_have_the_modes_of_a_kubelet() {
 }
 
 #[test]
-fn an_empty_dir_keeps_its_content_over_every_further_set_up() {
+fn empty_dir_keeps_its_content_across_set_ups() {
     let (_scratch, dirs) = Scratch::new("again");
     let pod = with_volume("u1", json!({"emptyDir": {}}));
     let place = PathBuf::from(&mounts_now(&pod, &dirs).unwrap()[0].host_path);
     fs::write(place.join("kept"), "x").unwrap();
     fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
     set_up_now(&pod, &dirs).unwrap();
-    assert_eq!(mode(&place), 0o700, "what the pod has done to it was undone");
+    assert_eq!(mode(&place), 0o700, "the pod's change of the mode was reverted");
     fs::remove_dir_all(&place).unwrap();
     set_up_now(&pod, &dirs).unwrap();
     assert_eq!(mode(&place), 0o777);
 }
 
 #[test]
-fn an_empty_dir_that_was_half_made_when_the_power_went_is_made_whole() {
+fn interrupted_empty_dir_is_completed() {
     let (_scratch, dirs) = Scratch::new("half-made");
     let pod = with_volume("u1", json!({"emptyDir": {}}));
     let place = PathBuf::from(&mounts_now(&pod, &dirs).unwrap()[0].host_path);
     let marker = dirs.plugin(&pod.metadata.uid, "kubernetes.io/empty-dir", "v");
-    // Made under a umask, and neither opened nor marked.
+    // Created under a umask, and neither opened nor marked.
     fs::remove_dir_all(&marker).unwrap();
     fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
     set_up_now(&pod, &dirs).unwrap();
     assert_eq!((mode(&place), mode(marker.join("ready"))), (0o777, 0o644));
-    // A file system that was mended may have anything anywhere.
+    // A repaired file system may have files in place of directories.
     fs::remove_dir_all(&place).unwrap();
     fs::write(&place, "").unwrap();
     fs::remove_file(marker.join("ready")).unwrap();
@@ -130,7 +130,7 @@ fn an_empty_dir_that_was_half_made_when_the_power_went_is_made_whole() {
 }
 
 #[test]
-fn memory_is_mounted_once_with_its_size_and_again_after_it_is_gone() {
+fn memory_medium_is_mounted_once_and_again_after_a_reboot() {
     let (_scratch, dirs) = Scratch::new("memory");
     let pod = with_volume("u1", json!({"emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}));
     let place = PathBuf::from(&mounts_now(&pod, &dirs).unwrap()[0].host_path);
@@ -139,7 +139,7 @@ fn memory_is_mounted_once_with_its_size_and_again_after_it_is_gone() {
     assert!(place.join("kept").exists());
     let size = rustix::fs::statvfs(&place).unwrap();
     assert_eq!(size.f_blocks * size.f_frsize, 16 << 20);
-    // As after a start of the node.
+    // Simulates a reboot.
     unmount_below(dirs.pods()).unwrap();
     assert!(!is_mount_point(&place).unwrap());
     set_up_now(&pod, &dirs).unwrap();
@@ -148,7 +148,7 @@ fn memory_is_mounted_once_with_its_size_and_again_after_it_is_gone() {
 }
 
 #[test]
-fn a_volume_belongs_to_the_group_that_the_pod_names() {
+fn volume_belongs_to_the_fs_group() {
     let (_scratch, dirs) = Scratch::new("group");
     for (pod_uid, medium, expected) in [("disk", "", 0o2777), ("memory", "Memory", 0o3777)] {
         let mut pod = with_volume(pod_uid, json!({"emptyDir": {"medium": medium}}));
@@ -169,7 +169,7 @@ fn check_host_path(dirs: &PodDirs, path: &Path, kind: &str, expected: Result<(),
 }
 
 #[test]
-fn a_host_path_must_be_what_the_pod_takes_it_for() {
+fn host_path_must_have_its_type() {
     let (scratch, dirs) = Scratch::new("types");
     let (directory, file, socket) = (scratch.0.join("d"), scratch.0.join("f"), scratch.0.join("s"));
     let missing = scratch.0.join("missing");
@@ -206,7 +206,7 @@ fn a_host_path_must_be_what_the_pod_takes_it_for() {
 }
 
 #[test]
-fn a_part_of_a_volume_is_bound_and_stays_bound() {
+fn subpath_is_bound_and_stays_bound() {
     let (_scratch, dirs) = Scratch::new("parts");
     let mounts = json!([{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/sub", "subPath": "a/b"}]);
     let pod = pod("u1", mounts, json!([{"name": "v", "emptyDir": {}}]));
@@ -217,7 +217,7 @@ fn a_part_of_a_volume_is_bound_and_stays_bound() {
     fs::write(part.join("file"), "x").unwrap();
     assert_eq!(fs::read_to_string(whole.join("a/b/file")).unwrap(), "x");
     assert_eq!(mounts_now(&pod, &dirs).unwrap(), made);
-    // The pod puts another directory in its place.
+    // The pod replaces the directory.
     fs::rename(whole.join("a/b"), whole.join("old")).unwrap();
     mounts_now(&pod, &dirs).unwrap();
     assert!(!part.join("file").exists());
@@ -227,7 +227,7 @@ fn a_part_of_a_volume_is_bound_and_stays_bound() {
 }
 
 #[test]
-fn a_part_may_be_a_file_and_is_found_through_links_inside_of_the_volume_only() {
+fn subpath_may_be_a_file_and_symlinks_stay_inside_the_volume() {
     let (scratch, dirs) = Scratch::new("links");
     let outside = scratch.0.join("outside");
     fs::create_dir(&outside).unwrap();
@@ -252,11 +252,11 @@ fn a_part_may_be_a_file_and_is_found_through_links_inside_of_the_volume_only() {
             "{error}"
         );
     }
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "something was made outside of the volume");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "a file was created outside of the volume");
 }
 
 #[test]
-fn a_tear_down_takes_volumes_and_leaves_last_words_and_host_paths() {
+fn tear_down_keeps_termination_messages_and_host_paths() {
     let (scratch, dirs) = Scratch::new("tear-down");
     let host = scratch.0.join("host");
     fs::create_dir_all(host.join("sub")).unwrap();
@@ -277,7 +277,7 @@ fn a_tear_down_takes_volumes_and_leaves_last_words_and_host_paths() {
         assert!(!dirs.volumes(&uid("u1")).exists() && !dirs.subpaths(&uid("u1")).exists());
         assert_eq!(fs::read_to_string(words.join("12345678")).unwrap(), "bye");
     }
-    // A pod that is wanted after all is set up anew.
+    // A pod that is needed after all is set up again.
     mounts_now(&pod, &dirs).unwrap();
     for _ in 0..2 {
         block_on(remove(&dirs, &ObservedPod::new(uid("u1"), "ns", "web"), &no_drivers())).unwrap();
@@ -287,7 +287,7 @@ fn a_tear_down_takes_volumes_and_leaves_last_words_and_host_paths() {
 }
 
 #[test]
-fn strays_go_and_known_pods_and_foreign_files_stay() {
+fn orphaned_directories_are_removed_and_others_stay() {
     let (scratch, dirs) = Scratch::new("strays");
     for pod_uid in ["known", "stray"] {
         set_up_now(&with_volume(pod_uid, json!({"emptyDir": {"medium": "Memory"}})), &dirs).unwrap();
@@ -295,7 +295,7 @@ fn strays_go_and_known_pods_and_foreign_files_stay() {
     fs::write(dirs.pods().join("file"), "").unwrap();
     fs::create_dir(dirs.all_logs().join("somebody's")).unwrap();
     let found = block_on(find_pods(&dirs)).unwrap();
-    // It comes between the look and the removal.
+    // Added between the listing and the removal.
     set_up_now(&with_volume("new", json!({"emptyDir": {}})), &dirs).unwrap();
     block_on(found.remove_strays(&[uid("known")], &no_drivers())).unwrap();
     let names = |path: &Path| {
@@ -312,7 +312,7 @@ fn strays_go_and_known_pods_and_foreign_files_stay() {
 }
 
 #[test]
-fn mounts_are_sent_as_recorded() {
+fn mounts_match_the_recorded_ones() {
     let recording = include_str!("../../../tests/data/golden/volumes.json");
     let mut recording: Value = serde_json::from_str(recording).unwrap();
     let pod: Pod = decode(recording["pod"].take()).unwrap().value;
@@ -328,7 +328,7 @@ fn mounts_are_sent_as_recorded() {
     };
     let (mounts, _) = mounts::container_mounts(&pod.spec.containers[0], &given).unwrap();
     let made: Vec<Value> = mounts.iter().map(crate::protocol::protobuf::Message::json).collect();
-    // The hosts file and the termination log follow them.
+    // The hosts file and the termination log come after these.
     let recorded = recording["containers"][0]["mounts"].as_array().unwrap();
     assert_eq!(made, recorded[..recorded.len() - 2]);
 }
@@ -361,7 +361,7 @@ fn config_map(data: &str) -> Objects {
     objects(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c, namespace: ns}}\ndata: {data}"))
 }
 
-/// The reasons why volumes were kept.
+/// The errors of volumes that were kept.
 fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<Vec<String>, String> {
     let node = golden::node_with_memory(64 << 20);
     let text = |error: &Error| ErrorChain(error).to_string();
@@ -372,7 +372,7 @@ fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<Vec<Stri
 }
 
 #[test]
-fn a_volume_without_its_object_is_an_error_until_it_has_had_it_once() {
+fn missing_object_is_an_error_unless_the_volume_was_set_up() {
     let (_scratch, dirs) = Scratch::new("missing");
     let pod = with_volume("u1", json!({"configMap": {"name": "c"}}));
     let volume = dirs.volume(&uid("u1"), "kubernetes.io/configmap", "v");
@@ -385,16 +385,16 @@ fn a_volume_without_its_object_is_an_error_until_it_has_had_it_once() {
             gone.get(&pod, crate::state::objects::ObjectKind::ConfigMap, "c") == crate::state::objects::Lookup::Missing;
         assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().kept.is_empty(), !is_gone);
         assert_eq!(refresh_with(&pod, &dirs, &gone).unwrap(), if is_gone { vec![error.clone()] } else { Vec::new() });
-        assert_eq!(volume.join("k").exists(), is_gone, "an object that is there and empty is no object that is gone");
+        assert_eq!(volume.join("k").exists(), is_gone, "an empty object differs from a missing one");
     }
     refresh_with(&pod, &dirs, &config_map("{k: two}")).unwrap();
     assert_eq!(fs::read_to_string(volume.join("k")).unwrap(), "two");
     block_on(tear_down(&dirs, &uid("u1"), &no_drivers())).unwrap();
-    assert!(set_up_now(&pod, &dirs).is_err(), "what another pod had is not this one's");
+    assert!(set_up_now(&pod, &dirs).is_err(), "content of another pod's volume was used");
 }
 
 #[test]
-fn a_refresh_touches_no_volume_that_is_the_pods_own() {
+fn refresh_leaves_other_volumes_alone() {
     let (scratch, dirs) = Scratch::new("refresh");
     let late = scratch.0.join("late");
     let mounts = json!([{"name": "c", "mountPath": "/c"}, {"name": "e", "mountPath": "/e"},
@@ -408,7 +408,7 @@ fn a_refresh_touches_no_volume_that_is_the_pods_own() {
 }
 
 #[test]
-fn places_for_other_mounts_are_made_in_a_volume_that_is_read_only() {
+fn mount_points_are_created_in_a_read_only_volume() {
     let (_scratch, dirs) = Scratch::new("nested");
     let mounts = json!([{"name": "c", "mountPath": "/c"}, {"name": "e", "mountPath": "/c/d/e"}]);
     let volumes = json!([{"name": "c", "configMap": {"name": "c"}}, {"name": "e", "emptyDir": {}}]);
@@ -419,8 +419,8 @@ fn places_for_other_mounts_are_made_in_a_volume_that_is_read_only() {
     }
 }
 
-/// One line of `ls -la`: mode, owners, size, name and target; sizes of directories differ from one file system to the
-/// other, and the name of the directory behind `..data` from run to run.
+/// A line of `ls -la`: mode, owners, size, name and target. Sizes of directories depend on the file system, and the
+/// directory behind `..data` has a different name each time.
 fn listed(path: &Path, name: &str) -> String {
     let found = fs::symlink_metadata(path).unwrap();
     let kind = found.file_type();
@@ -455,7 +455,7 @@ fn hidden(name: &str) -> String {
     }
 }
 
-/// A recorded line in the same form; nothing for what is not compared.
+/// A recorded line in the same form; `None` if it is not compared.
 fn recorded(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [mode, _, user, group, size, _, _, _, name, rest @ ..] = words.as_slice() else { return None };
@@ -468,13 +468,13 @@ fn recorded(line: &str) -> Option<String> {
 }
 
 #[test]
-fn the_files_are_those_that_were_seen_inside_a_container_of_the_upstream_kubelet() {
+fn files_match_those_in_an_upstream_container() {
     let (scratch, dirs) = Scratch::new("inside");
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let text = fs::read(manifests.join("manifests/13-volumes.yaml")).unwrap();
     let mut value = crate::types::api::yaml::parse(&text).unwrap().remove(0).value;
     value["metadata"]["uid"] = "u1".into();
-    // The token of an account comes with a cluster.
+    // Service account tokens need a cluster.
     value["spec"]["volumes"][6]["projected"]["sources"].as_array_mut().unwrap().remove(0);
     value["spec"]["volumes"][2]["hostPath"]["path"] = scratch.0.to_str().unwrap().into();
     let mut pod: Pod = decode(value).unwrap().value;

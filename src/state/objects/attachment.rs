@@ -1,4 +1,4 @@
-//! Whether a volume is attached to this node. Pure.
+//! VolumeAttachments. Pure.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::protocol::sha256::sha256;
 use crate::types::sorted::SortedMap;
 
-/// A `storage.k8s.io/v1` VolumeAttachment that says that it is.
+/// An attached `storage.k8s.io/v1` VolumeAttachment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attachment {
-    /// What whoever attached it has to say to the driver on the node.
+    /// Attachment metadata, the publish context for the driver's node service.
     pub(crate) context: SortedMap<String, String>,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Attachment {
 pub(crate) enum NotAttached {
     /// The attachment is being deleted.
     Deleted,
-    /// In the words of whoever tried.
+    /// The attach error, with the attacher's message.
     Failed {
         message: String,
     },
@@ -54,19 +54,19 @@ impl Attachment {
     }
 }
 
-/// Whether it could not be attached because there is no room for it (gRPC's `ResourceExhausted`).
+/// Whether the attachment failed for lack of room on the node (gRPC's `ResourceExhausted`).
 pub(crate) fn is_out_of_room(object: &Value) -> bool {
     object.pointer("/status/attachError/errorCode").and_then(Value::as_i64) == Some(RESOURCE_EXHAUSTED)
 }
 
 const RESOURCE_EXHAUSTED: i64 = 8;
 
-/// As the status of a node names a volume.
+/// The volume's name in the node status.
 pub(crate) fn unique_name(driver: &str, handle: &str) -> String {
     ["kubernetes.io/csi/", driver, "^", handle].concat()
 }
 
-/// The name of the VolumeAttachment (`getAttachmentName`).
+/// The name of the VolumeAttachment object (`getAttachmentName`).
 pub(crate) fn attachment_name(driver: &str, handle: &str, node: &str) -> String {
     ["csi-", &sha256([handle, driver, node].concat().as_bytes())].concat()
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_attached_when_its_attachment_says_so() {
+    fn attached_volume_has_its_metadata() {
         let read = |object: Value| Attachment::read(&object).map(|attachment| attachment.context);
         let told = [("disk".to_owned(), "sdb".to_owned())].into_iter().collect();
         assert_eq!(read(json!({"status": {"attached": true, "attachmentMetadata": {"disk": "sdb"}}})), Ok(told));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_there_is_no_room_for_is_told_from_other_failures() {
+    fn resource_exhausted_differs_from_other_failures() {
         let failed = |code: Value| is_out_of_room(&json!({"status": {"attachError": {"errorCode": code}}}));
         assert!(failed(json!(8)) && !failed(json!(13)) && !failed(Value::Null));
         assert!(!is_out_of_room(&json!({"status": {"attached": true}})));

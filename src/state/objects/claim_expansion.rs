@@ -1,27 +1,27 @@
-//! Whether what is bound to a claim is to be made larger by the node, and what the claim then says. Pure.
+//! Volume expansion by the node, and the patches of the claim. Pure.
 
 use serde_json::{Map, Value, json};
 
 use crate::types::api::{Quantity, Time};
 
-/// What a node has to do about the size of a volume.
+/// What the node must do about the size of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExpansionDue {
-    /// It is as large as it should be, or it is another's turn.
+    /// The volume has the right size, or the controller must act first.
     Nothing,
-    /// To this size.
+    /// Expand to this size.
     To(Target),
-    /// To the size of the PersistentVolume, as a controller has it that says no size.
+    /// Expand to the size of the PersistentVolume: the controller that resized it recorded no size in the claim.
     AsLargeAsVolume,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// As the cluster writes it.
+    /// A quantity in the cluster's notation.
     pub(crate) size: String,
-    /// The claim says already that the node is at it.
+    /// The claim already has the status NodeResizeInProgress.
     pub(crate) is_marked: bool,
-    /// The claim is told of it. One that several nodes have is told by the first.
+    /// Whether to update the claim. For a shared volume, only the first node does.
     pub(crate) is_told: bool,
 }
 
@@ -32,11 +32,11 @@ const IN_PROGRESS: &str = "NodeResizeInProgress";
 const INFEASIBLE: &str = "NodeResizeInfeasible";
 const FAILED: &str = "NodeResizeError";
 const WAITS_FOR_NODE: &str = "FileSystemResizePending";
-/// What is no more when the volume has grown (`knownResizeConditions`).
+/// Conditions removed after the expansion (`knownResizeConditions`).
 const OF_GROWTH: [&str; 4] = ["Resizing", "ControllerResizeError", FAILED, WAITS_FOR_NODE];
 const NOT_REQUIRED: &str = "volume.kubernetes.io/node-expansion-not-required";
 
-/// Of a claim, of which this node has seen the capacity `seen` before, in bytes.
+/// `seen`: the claim's capacity in bytes when this node last saw it.
 pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> ExpansionDue {
     let text = |path: &str| claim.pointer(path).and_then(Value::as_str);
     let allocated = text("/status/allocatedResources/storage");
@@ -52,7 +52,7 @@ pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> ExpansionDue {
     }
 }
 
-/// What the volume can hold by the claim, in bytes.
+/// The claim's capacity in bytes.
 pub(crate) fn capacity(claim: &Value) -> Option<i64> {
     size_in_bytes(claim.pointer("/status/capacity/storage")?.as_str()?)
 }
@@ -65,7 +65,7 @@ fn has_grown(claim: &Value, seen: Option<i64>) -> bool {
     seen.zip(capacity(claim)).is_some_and(|(before, now)| before < now)
 }
 
-/// Other nodes have it too, and each has to do its part.
+/// The volume is ReadWriteMany and every node must expand it.
 fn is_shared(claim: &Value) -> bool {
     let modes = claim.pointer("/spec/accessModes").and_then(Value::as_array);
     let annotations = claim.pointer("/metadata/annotations");
@@ -78,14 +78,14 @@ fn conditions(claim: &Value) -> impl Iterator<Item = &str> {
     all.filter_map(|condition| condition.get("type")?.as_str())
 }
 
-/// The node begins. It counts only if the claim is still what it was.
+/// Marks the expansion as in progress. Fails if the claim has changed since.
 pub(crate) fn begun_patch(claim: &Value) -> Value {
     let version = claim.pointer("/metadata/resourceVersion");
     let status = json!({"allocatedResourceStatuses": {"storage": IN_PROGRESS}});
     json!({"metadata": {"resourceVersion": version}, "status": status})
 }
 
-/// The volume has the size.
+/// Marks the expansion as done.
 pub(crate) fn done_patch(claim: &Value, size: &str) -> Value {
     let gone = conditions(claim).filter(|kind| OF_GROWTH.contains(kind));
     let gone: Vec<Value> = gone.map(|kind| json!({"type": kind, "$patch": "delete"})).collect();
@@ -99,7 +99,7 @@ pub(crate) fn done_patch(claim: &Value, size: &str) -> Value {
     json!({"status": status})
 }
 
-/// The driver has failed for good. What can never be is another's turn.
+/// Marks the expansion as failed. `can_never_be`: infeasible, so that the controller takes over.
 pub(crate) fn failed_patch(why: &str, can_never_be: bool, now: Time) -> Value {
     let condition = json!({
         "type": FAILED, "status": "True", "lastTransitionTime": now.to_string(),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_grows_when_the_claim_waits_for_the_node() {
+    fn volume_is_expanded_when_the_claim_waits_for_the_node() {
         let status = |status: &str| json!({"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": status}});
         let to = |is_marked| ExpansionDue::To(Target { size: "2Gi".to_owned(), is_marked, is_told: true });
         assert_eq!(due(&status(PENDING)), to(false));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_node_has_made_larger_grows_here_too() {
+    fn volume_expanded_by_another_node_is_expanded_here() {
         let mut shared = claim(&json!({"capacity": {"storage": "2"}}));
         shared["spec"]["accessModes"] = json!(["ReadWriteMany"]);
         let target = Target { size: "2".to_owned(), is_marked: true, is_told: false };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_told_what_has_become_of_it_and_keeps_what_is_not_of_growth() {
+    fn progress_patches_keep_unrelated_conditions() {
         let other = json!({"type": "Other", "status": "True"});
         let mut waiting = claim(&json!({
             "allocatedResourceStatuses": {"storage": PENDING},
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_says_so_and_what_can_never_be_waits_no_more() {
+    fn failed_patch_marks_infeasible_expansion() {
         let patch = |never| failed_patch("no room", never, Time::from_unix_nanos(0));
         let condition = &patch(false)["status"]["conditions"][0];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A ConfigMap or a Secret as pods use it: named bytes. Pure.
+//! A ConfigMap or Secret as named bytes. Pure.
 
 use std::fmt;
 
@@ -21,17 +21,17 @@ pub(crate) struct ObjectKey {
 #[derive(PartialEq, Eq)]
 pub(crate) struct ConfigObject {
     pub(crate) key: ObjectKey,
-    /// What variables may have as well as files.
+    /// Data for environment variables and files.
     data: Map<Vec<u8>>,
     /// `binaryData` of a ConfigMap: for files only.
     binary: Map<Vec<u8>>,
     pub(crate) immutable: bool,
-    /// Of a Secret.
+    /// Empty for ConfigMaps.
     pub(crate) secret_type: String,
 }
 
 impl ConfigObject {
-    /// Each key and its value, as variables take them.
+    /// Keys and values for environment variables.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.data.iter().map(|(key, value)| (key, value.as_slice()))
     }
@@ -40,7 +40,7 @@ impl ConfigObject {
         self.data.get(key).map(Vec::as_slice)
     }
 
-    /// Each key and its content, as files take them.
+    /// Keys and contents for files.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.data.iter().chain(self.binary.iter()).map(|(key, value)| (key, value.as_slice()))
     }
@@ -64,7 +64,7 @@ impl From<ConfigMap> for ConfigObject {
 }
 
 impl From<Secret> for ConfigObject {
-    /// `stringData` has been merged.
+    /// `stringData` is already merged.
     fn from(from: Secret) -> Self {
         let key = |kind| ObjectKey { kind, namespace: from.metadata.namespace, name: from.metadata.name };
         Self {
@@ -78,7 +78,7 @@ impl From<Secret> for ConfigObject {
 }
 
 impl ConfigObject {
-    /// All that it says, as text.
+    /// The data as text.
     pub(crate) fn texts(&self) -> SortedMap<String, String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         self.variables().map(|(key, value)| (key.to_owned(), text(value))).collect()
@@ -86,14 +86,14 @@ impl ConfigObject {
 }
 
 impl fmt::Debug for ConfigObject {
-    // Secrets are not shown, not even to those who look for a mistake.
+    // Contents are not printed, because they may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ConfigObject({})", self.key)
     }
 }
 
 impl ObjectKind {
-    /// The words that the API server has for one that is not there.
+    /// The resource name in the API server's not-found message.
     pub(crate) fn resource(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmap",

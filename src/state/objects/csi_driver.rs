@@ -1,10 +1,10 @@
-//! What the cluster says of a CSI driver. Pure.
+//! CSIDriver objects. Pure.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// A `storage.k8s.io/v1` CSIDriver, as far as a node goes by it.
+/// The fields of a `storage.k8s.io/v1` CSIDriver that a node uses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CsiDriver {
     pub(crate) attach_required: bool,
@@ -12,27 +12,27 @@ pub(crate) struct CsiDriver {
     pub(crate) group_policy: GroupPolicy,
     /// `Persistent`, `Ephemeral`.
     pub(crate) lifecycle_modes: Vec<String>,
-    /// Audience, and seconds.
+    /// Audience, and lifetime in seconds.
     pub(crate) token_requests: Vec<(String, i64)>,
     pub(crate) tokens_in_secrets: bool,
     pub(crate) requires_republish: bool,
-    /// How often it is asked again for how many volumes it has room.
+    /// How often the driver's volume limit is updated.
     pub(crate) allocatable_period: Option<Duration>,
 }
 
-/// Who sees to it that a volume belongs to the pod's group.
+/// Who sets the volume's group to the pod's fsGroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupPolicy {
-    /// The node, whatever the volume is.
+    /// The kubelet, for every volume.
     File,
     Nobody,
-    /// The node, where one node alone writes to a file system of a known type.
+    /// The kubelet, for ReadWriteOnce volumes with a file system type.
     ReadWriteOnceWithFsType,
 }
 
-/// As long as a token is valid that says nothing (API default).
+/// Default token lifetime of the API.
 const TOKEN_SECONDS: i64 = 3600;
-/// The least number of seconds that the API takes.
+/// The smallest period that the API accepts, in seconds.
 const LEAST_PERIOD: u64 = 10;
 
 impl CsiDriver {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_driver_does_not_say_has_the_apis_default() {
+    fn missing_fields_have_the_apis_defaults() {
         let driver = CsiDriver::read(&json!({"spec": {}}));
         assert!(driver.attach_required && !driver.pod_info_on_mount && !driver.requires_republish);
         assert_eq!(driver.group_policy, GroupPolicy::ReadWriteOnceWithFsType);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_says_is_read() {
+    fn fields_are_read() {
         let driver = CsiDriver::read(&json!({"spec": {
             "attachRequired": false, "podInfoOnMount": true, "fsGroupPolicy": "None", "requiresRepublish": true,
             "volumeLifecycleModes": ["Ephemeral"],

@@ -1,7 +1,7 @@
-//! The book of the objects that pods refer to: ConfigMaps and Secrets, by namespace and name; services. Pure.
+//! The objects that pods refer to: ConfigMaps, Secrets, services, volumes and others. Pure.
 //!
-//! Sources fill it; volumes and environments are made from it. What a pod has taken from an object it keeps, whatever
-//! becomes of the object.
+//! Sources fill it; volumes and environments are built from it. What a pod has taken from an object stays, even if
+//! the object changes or is deleted.
 
 mod attachment;
 mod claim_expansion;
@@ -37,37 +37,37 @@ pub(crate) use service::Service;
 pub(crate) use service::ServicePort;
 pub(crate) use trust_bundle::TrustBundle;
 
-/// An object, and where it stands.
+/// An object and its source.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceObject {
     pub(crate) object: Arc<ConfigObject>,
-    /// The manifest.
+    /// The manifest that defines it.
     pub(crate) origin: Arc<str>,
-    /// When it was read first.
+    /// When it was first read.
     pub(crate) since: Time,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    /// From manifests, for the pods of manifests.
+    /// From manifests, for pods from manifests.
     objects: SortedMap<ObjectKey, SourceObject>,
     /// From an API server, for its pods.
     known: Known<Content>,
-    /// The volumes that its controllers have attached to this node, by the names in the node's status.
+    /// Volumes that the attach/detach controller has attached to this node, by their names in the node status.
     attached: Vec<String>,
 }
 
-/// What another set of objects has changed.
+/// The result of replacing the objects.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectChanges {
-    /// New, changed, gone.
+    /// Keys of new, changed and removed objects.
     pub(crate) keys: SortedSet<ObjectKey>,
-    /// Objects that do not count, and why.
+    /// Objects that are ignored, and why.
     pub(crate) refused: Vec<(SourceObject, String)>,
 }
 
 impl Objects {
-    /// An object that a pod refers to: those of manifests are for pods of manifests, those of a cluster for its pods.
+    /// An object that a pod refers to, from manifests or from the cluster like the pod itself.
     pub(crate) fn get(&self, pod: &Pod, kind: ObjectKind, name: &str) -> Lookup<&ConfigObject> {
         let key = ObjectKey { kind, namespace: pod.metadata.namespace.clone(), name: name.to_owned() };
         if pod.is_of_cluster() {
@@ -80,7 +80,7 @@ impl Objects {
         self.objects.get(&key).map_or(Lookup::Missing, |object| Lookup::Found(&*object.object))
     }
 
-    /// A Secret of the cluster that a volume names.
+    /// A Secret of the cluster that a volume refers to.
     pub(crate) fn secret(&self, key: &ObjectKey) -> Lookup<&ConfigObject> {
         match self.known.get(&Topic::Object(key.clone())) {
             Lookup::Found(Content::Object(object)) => Lookup::Found(object),
@@ -89,7 +89,6 @@ impl Objects {
         }
     }
 
-    /// What the cluster says of a CSI driver.
     pub(crate) fn csi_driver(&self, name: &str) -> Lookup<&CsiDriver> {
         match self.known.get(&Topic::CsiDriver(name.to_owned())) {
             Lookup::Found(Content::CsiDriver(driver)) => Lookup::Found(driver),
@@ -98,7 +97,7 @@ impl Objects {
         }
     }
 
-    /// The services that a pod may be told of, as far as they are known.
+    /// The known services for the pod's environment variables.
     pub(crate) fn services(&self, pod: &Pod) -> impl Iterator<Item = &Service> {
         let topics = [Topic::ApiServerService, Topic::Services(pod.metadata.namespace.clone())];
         let lists = topics.into_iter().filter_map(|topic| match self.known.get(&topic) {
@@ -108,7 +107,7 @@ impl Objects {
         lists.flatten()
     }
 
-    /// What is bound to a claim.
+    /// The volume bound to a claim.
     pub(crate) fn claimed(&self, claim: &Topic) -> Lookup<&PersistentVolume> {
         match self.known.get(claim) {
             Lookup::Found(Content::Volume(volume)) => Lookup::Found(volume),
@@ -117,7 +116,7 @@ impl Objects {
         }
     }
 
-    /// True if that is news.
+    /// True if the list changed.
     pub(crate) fn set_attached(&mut self, attached: Vec<String>) -> bool {
         let is_news = self.attached != attached;
         self.attached = attached;
@@ -128,7 +127,7 @@ impl Objects {
         self.attached.contains(&unique_name(&source.driver, &source.handle))
     }
 
-    /// How a volume is attached to the node that the pod is on.
+    /// The attachment of a volume to the pod's node.
     pub(crate) fn attachment(&self, pod: &Pod, source: &CsiSource) -> Lookup<&Attachment> {
         match self.known.get(&Topic::attachment(pod, source)) {
             Lookup::Found(Content::Attachment(attachment)) => Lookup::Found(attachment),
@@ -137,7 +136,7 @@ impl Objects {
         }
     }
 
-    /// The volumes of the pod that drivers bring, as far as they are known: by whom, and what is bound to a claim.
+    /// The pod's CSI volumes as far as they are known: the driver, and the source if the volume is bound to a claim.
     fn csi_volumes<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = (&'a str, Option<&'a CsiSource>)> {
         pod.spec.volumes.iter().filter_map(move |volume| match &volume.source {
             VolumeSource::Csi(source) => Some((source.driver.as_str(), None)),
@@ -145,7 +144,7 @@ impl Objects {
         })
     }
 
-    /// What a driver brings for the volume, if it is bound to the volume's claim.
+    /// The CSI source of the volume bound to this volume's claim.
     pub(crate) fn claimed_of_driver(&self, pod: &Pod, volume: &Volume) -> Option<&CsiSource> {
         match self.claimed(&Topic::claim(pod, volume)?) {
             Lookup::Found(PersistentVolume { source: PersistentSource::Csi(source), .. }) => Some(source),
@@ -153,7 +152,7 @@ impl Objects {
         }
     }
 
-    /// The volumes of the pod that have to be attached, as far as they are known.
+    /// The known volumes of the pod that must be attached.
     pub(crate) fn attachable<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = String> + use<'a> {
         self.csi_volumes(pod).filter_map(move |(driver, source)| {
             let is_attached_first = match self.csi_driver(driver) {
@@ -165,7 +164,7 @@ impl Objects {
         })
     }
 
-    /// Whether a driver of the pod's volumes wants to be told of them again and again.
+    /// Whether a driver of the pod's volumes has `requiresRepublish`.
     pub(crate) fn is_republished(&self, pod: &Pod) -> bool {
         self.csi_volumes(pod).any(|(driver, _)| match self.csi_driver(driver) {
             Lookup::Found(driver) => driver.requires_republish,
@@ -173,8 +172,8 @@ impl Objects {
         })
     }
 
-    /// What a pod needs before its containers can be made, as far as it is known: what is bound to its claims, and the
-    /// drivers of its volumes, may need more.
+    /// What the pod needs before its containers can be created, as far as it is known: bound volumes and their
+    /// drivers may add more.
     pub(crate) fn topics(&self, pod: &Pod) -> SortedSet<Topic> {
         let mut topics = Topic::of(pod);
         for (driver, source) in self.csi_volumes(pod) {
@@ -192,7 +191,7 @@ impl Objects {
         topics
     }
 
-    /// The runtime's name for a RuntimeClass of the cluster.
+    /// The handler of a RuntimeClass in the cluster.
     pub(crate) fn runtime_handler(&self, class: &str) -> Lookup<&str> {
         match self.known.get(&Topic::RuntimeClass(class.to_owned())) {
             Lookup::Found(Content::RuntimeHandler(handler)) => Lookup::Found(handler),
@@ -209,7 +208,7 @@ impl Objects {
         }
     }
 
-    /// When a token's time is over, in seconds since 1970.
+    /// Expiry of a token, in seconds since 1970.
     pub(crate) fn token_end(&self, key: TokenKey) -> i64 {
         match self.known.get(&Topic::Token(key)) {
             Lookup::Found(Content::Token { expires, .. }) => *expires,
@@ -217,14 +216,14 @@ impl Objects {
         }
     }
 
-    /// What a pod is to believe, in PEM.
+    /// The trust anchors of a projection, in PEM.
     pub(crate) fn trust_anchors(&self, projection: &ClusterTrustBundleProjection) -> Lookup<String> {
         let Some(key) = BundleKey::of(projection) else { return Lookup::Missing };
         let is_named = matches!(key, BundleKey::Named(_));
         match self.known.get(&Topic::TrustBundles(key)) {
             Lookup::Found(Content::TrustBundles(bundles)) => {
                 let selector = projection.label_selector.as_deref();
-                // Without a selector none of a signer's bundles is meant, with an empty one all of them are.
+                // Without a selector none of a signer's bundles match, with an empty one all do.
                 let is_meant =
                     |bundle: &&TrustBundle| is_named || selector.is_some_and(|selector| bundle.is_in(selector));
                 let meant: Vec<&TrustBundle> = bundles.iter().filter(is_meant).collect();
@@ -235,7 +234,7 @@ impl Objects {
         }
     }
 
-    /// Whether everything that a pod needs was asked for, with whatever answer.
+    /// Whether there is an answer for everything that the pod needs.
     pub(crate) fn are_heard(&self, pod: &Pod) -> bool {
         !pod.is_of_cluster() || self.topics(pod).iter().all(|topic| !self.known.is_unheard(topic))
     }
@@ -244,7 +243,7 @@ impl Objects {
         !self.known.is_unheard(topic)
     }
 
-    /// What was heard of a topic. True if it changes anything.
+    /// Stores the answer for a topic. True if it changes anything.
     pub(crate) fn hear(&mut self, news: ObjectEvent) -> bool {
         match news {
             ObjectEvent::Heard(topic, content) => self.known.set(topic, content),
@@ -252,13 +251,12 @@ impl Objects {
         }
     }
 
-    /// No pod needs it any more.
     pub(crate) fn forget(&mut self, topic: &Topic) {
         self.known.forget(topic);
     }
 
-    /// Takes in everything that there is now. Of two objects with one name the one counts that counted before, else the
-    /// first. One that is immutable stays as it is until it is gone.
+    /// Replaces all manifest objects. Of two with the same name, the one already in use wins, else the first. An
+    /// immutable object stays unchanged until it is removed.
     pub(crate) fn replace(&mut self, objects: &[SourceObject]) -> ObjectChanges {
         let mut changes = ObjectChanges::default();
         let mut next: SortedMap<ObjectKey, SourceObject> = SortedMap::new();
@@ -269,10 +267,10 @@ impl Objects {
             let key = &object.object.key;
             match next.get(key) {
                 None => drop(next.insert(key.clone(), object.clone())),
-                // The same thing twice, as pods that share it bring it, is nobody's mistake.
+                // Pods that share an object may each bring an equal copy.
                 Some(other) if *other.object == *object.object => {}
                 Some(other) => {
-                    let why = format!("{key} is ignored: {} has it already", other.origin);
+                    let why = format!("{key} is ignored: already defined in {}", other.origin);
                     changes.refused.push((object.clone(), why));
                 }
             }
@@ -281,7 +279,7 @@ impl Objects {
             match self.objects.get(key) {
                 Some(old) if *old.object == *new.object => new.object = Arc::clone(&old.object),
                 Some(old) if old.object.immutable => {
-                    changes.refused.push((new.clone(), format!("{key} is immutable: it stays as it was")));
+                    changes.refused.push((new.clone(), format!("{key} is immutable, keeping the previous version")));
                     *new = old.clone();
                 }
                 Some(_) | None => drop(changes.keys.insert(key.clone())),

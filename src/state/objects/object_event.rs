@@ -1,4 +1,4 @@
-//! What was heard of the objects that pods need. Pure.
+//! News about the objects that pods need. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use super::{Attachment, ConfigObject, CsiDriver, PersistentVolume, Service, Topi
 
 #[derive(Clone, PartialEq)]
 pub(crate) enum ObjectEvent {
-    /// What it is now; `None`: the server does not have it.
+    /// Its current content; `None`: it does not exist.
     Heard(Topic, Option<Content>),
-    /// It cannot be asked for at present: one line.
+    /// It cannot be read now; one line.
     Failed(Topic, String),
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Content {
     Services(Vec<Service>),
     Token {
         text: String,
-        /// In seconds since 1970.
+        /// Seconds since 1970.
         expires: i64,
     },
     Volume(Box<PersistentVolume>),
@@ -30,7 +30,7 @@ pub(crate) enum Content {
 }
 
 impl fmt::Debug for ObjectEvent {
-    // Neither Secrets nor tokens are shown.
+    // Secrets and tokens are not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Heard(topic, content) => write!(f, "Heard({topic:?}, there: {})", content.is_some()),

@@ -1,4 +1,4 @@
-//! A volume of the cluster as a pod of this node mounts it. Pure.
+//! PersistentVolumes as pods mount them. Pure.
 
 use serde_json::Value;
 
@@ -6,14 +6,13 @@ use super::{ObjectKey, ObjectKind};
 use crate::types::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, PodUid, decode};
 use crate::types::sorted::SortedMap;
 
-/// What is bound to a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PersistentVolume {
     pub(crate) name: String,
-    /// The namespace and name of the claim that it is bound to.
+    /// Namespace and name of the claim it is bound to.
     pub(crate) claim: Option<(String, String)>,
     pub(crate) source: PersistentSource,
-    /// A device, and no directory.
+    /// `volumeMode: Block`.
     pub(crate) is_block: bool,
     pub(crate) access_modes: Vec<String>,
     pub(crate) mount_options: Vec<String>,
@@ -23,17 +22,17 @@ pub(crate) struct PersistentVolume {
 pub(crate) enum PersistentSource {
     Csi(Box<CsiSource>),
     HostPath(HostPathVolumeSource),
-    /// A directory or a disk of this node, which has to be there.
+    /// A directory or disk of this node, which must exist.
     Local {
         path: String,
         fs_type: String,
     },
     Nfs(NfsVolumeSource),
-    /// The key of its source in the volume's spec.
+    /// The unsupported source's key in the spec.
     Other(String),
 }
 
-/// A volume of a CSI driver's.
+/// The CSI source of a volume.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CsiSource {
     pub(crate) driver: String,
@@ -100,24 +99,24 @@ impl PersistentVolume {
     }
 }
 
-/// Objects in the spec that are no sources.
+/// Objects in the spec that are not volume sources.
 const NO_SOURCE: [&str; 3] = ["capacity", "claimRef", "nodeAffinity"];
 
-/// The name of the volume that a `v1.PersistentVolumeClaim` is bound to.
+/// Name of the volume that a `v1.PersistentVolumeClaim` is bound to.
 pub(crate) fn bound_volume(claim: &Value) -> Option<&str> {
     let is_bound = claim.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
     let name = claim.pointer("/spec/volumeName").and_then(Value::as_str);
     name.filter(|name| is_bound && !name.is_empty())
 }
 
-/// Whether a claim was made for the pod.
+/// Whether the claim is owned by the pod (ephemeral volumes).
 pub(crate) fn is_controlled_by(claim: &Value, pod: &PodUid) -> bool {
     let owners = claim.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
     let mut controllers = owners.filter(|owner| owner.get("controller") == Some(&Value::Bool(true)));
     controllers.any(|owner| owner.get("uid").and_then(Value::as_str) == Some(pod.as_str()))
 }
 
-/// Whether the volume is bound to this claim, and not to another one of its name.
+/// Whether the volume is bound to this claim, and not to another one with the same name.
 pub(crate) fn is_bound_to(volume: &Value, claim: &Value) -> bool {
     let uid = volume.pointer("/spec/claimRef/uid");
     uid.is_some() && uid == claim.pointer("/metadata/uid")
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_node_can_mount_is_read_and_the_rest_is_named() {
+    fn supported_sources_are_read_and_others_named() {
         let local = volume(json!({"capacity": {"storage": "1Gi"}, "local": {"path": "/mnt/d"}, "volumeMode": "Block"}));
         let directory = PersistentSource::Local { path: "/mnt/d".to_owned(), fs_type: String::new() };
         assert_eq!((local.source, local.is_block), (directory, true));
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_of_a_csi_driver_is_read_with_the_secrets_that_it_names() {
+    fn csi_source_is_read_with_its_secrets() {
         let csi = json!({
             "driver": "d", "volumeHandle": "h", "fsType": "ext4", "volumeAttributes": {"a": "b"},
             "nodeStageSecretRef": {"namespace": "ns", "name": "s"},
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_was_made_for_the_pod_that_controls_it() {
+    fn claim_is_owned_by_its_controlling_pod() {
         let claim = json!({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b", "controller": true}]}});
         assert!(is_controlled_by(&claim, &"b".into()));
         assert!(!is_controlled_by(&claim, &"a".into()));
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_bound_when_both_sides_say_so() {
+    fn binding_must_be_mutual() {
         let claim =
             |phase: &str| json!({"metadata": {"uid": "c"}, "spec": {"volumeName": "pv"}, "status": {"phase": phase}});
         assert_eq!(bound_volume(&claim("Bound")), Some("pv"));

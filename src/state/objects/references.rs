@@ -1,9 +1,9 @@
-//! Which objects a pod refers to. Pure.
+//! References from pods to ConfigMaps and Secrets. Pure.
 
 use super::{ObjectKey, ObjectKind};
 use crate::types::api::{EnvFromRef, EnvVarSource, Pod, ProjectionSource, VolumeSource};
 
-/// Every object that `pod` refers to; one may be there more than once.
+/// Every object that `pod` refers to; may contain duplicates.
 pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     let mut add = |kind, name: &str| {
@@ -52,7 +52,7 @@ pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
     keys
 }
 
-/// Whether the pod has volumes whose files are made from objects or from the pod itself: they follow what those say.
+/// Whether the pod has volumes whose files are updated from objects or from the pod itself.
 pub(crate) fn volumes_follow(pod: &Pod) -> bool {
     pod.spec.volumes.iter().any(|volume| {
         matches!(

@@ -1,4 +1,4 @@
-//! What the pods of an API server need of it. Pure.
+//! What pods of the cluster need from the API server. Pure.
 
 use super::{CsiSource, ObjectKey, attachment_name, references};
 use crate::types::api::{
@@ -6,54 +6,54 @@ use crate::types::api::{
 };
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// One thing of the API server that is followed for as long as a pod needs it.
+/// Something at the API server that is watched while a pod needs it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
     Object(ObjectKey),
     /// All services of a namespace.
     Services(String),
-    /// The API server's own one, which every pod is told of.
+    /// The service `kubernetes`, whose variables every pod gets.
     ApiServerService,
     Token(TokenKey),
     Claim {
         namespace: String,
         name: String,
-        /// Whom it has to be made for.
+        /// The pod that must own the claim.
         owner: Option<ClaimOwner>,
     },
-    /// By its name.
+    /// By name.
     RuntimeClass(String),
-    /// By its name.
+    /// By name.
     CsiDriver(String),
-    /// By its name.
+    /// By name.
     Attachment(String),
     TrustBundles(BundleKey),
 }
 
-/// A pod that has claims of its own.
+/// A pod with ephemeral volumes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClaimOwner {
     pub(crate) pod: PodUid,
     pub(crate) pod_name: String,
 }
 
-/// Which ClusterTrustBundles.
+/// A selection of ClusterTrustBundles.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BundleKey {
     Named(String),
-    /// All of a signer.
+    /// All bundles of a signer.
     Signed(String),
 }
 
 impl BundleKey {
-    /// `None` for a projection that names nothing, which no API server takes.
+    /// `None` for a projection with neither name nor signer, which the API server rejects.
     pub(crate) fn of(projection: &ClusterTrustBundleProjection) -> Option<Self> {
         let signed = || projection.signer_name.clone().map(Self::Signed);
         projection.name.clone().map(Self::Named).or_else(signed)
     }
 }
 
-/// A token by which a pod proves who it is.
+/// A service account token of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TokenKey {
     pub(crate) pod: PodUid,
@@ -65,11 +65,11 @@ pub(crate) struct TokenKey {
     pub(crate) seconds: i64,
 }
 
-/// As long as a token is valid for that says nothing (API default).
+/// Default token lifetime of the API.
 const TOKEN_SECONDS: i64 = 3600;
 
 impl Topic {
-    /// What a pod names that it needs before its containers can be made.
+    /// What a pod refers to directly and needs before its containers can be created.
     pub(crate) fn of(pod: &Pod) -> SortedSet<Self> {
         let namespace = &pod.metadata.namespace;
         let mut topics: SortedSet<Self> = references(pod).into_iter().map(Self::Object).collect();
@@ -91,7 +91,7 @@ impl Topic {
         Self::Attachment(attachment_name(&source.driver, &source.handle, &pod.spec.node_name))
     }
 
-    /// The claim that the pod has a volume by. A volume that lives as long as the pod has one that is made for it.
+    /// The claim of a volume. An ephemeral volume has a claim owned by the pod.
     pub(crate) fn claim(pod: &Pod, volume: &Volume) -> Option<Self> {
         let namespace = pod.metadata.namespace.clone();
         match &volume.source {
@@ -120,7 +120,7 @@ impl TokenKey {
         Self::for_driver(pod, &(token.audience.clone(), token.expiration_seconds.unwrap_or(TOKEN_SECONDS)))
     }
 
-    /// For an audience, valid for so many seconds.
+    /// A token for a CSI driver, with audience and lifetime in seconds.
     pub(crate) fn for_driver(pod: &Pod, (audience, seconds): &(String, i64)) -> Self {
         Self {
             pod: pod.metadata.uid.clone(),
@@ -133,15 +133,15 @@ impl TokenKey {
     }
 }
 
-/// What is known of the topics that are followed.
+/// What is known about the watched topics.
 #[derive(Debug)]
 pub(crate) struct Known<T>(SortedMap<Topic, Heard<T>>);
 
 #[derive(Debug)]
 enum Heard<T> {
-    /// `None`: the server does not have it.
+    /// `None`: it does not exist.
     Is(Option<T>),
-    /// Nothing yet, and why.
+    /// Not read yet, and why.
     Not(String),
 }
 
@@ -151,12 +151,11 @@ impl<T> Default for Known<T> {
     }
 }
 
-/// What can be said of a topic.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<T> {
     Found(T),
     Missing,
-    /// It could not be asked for: one line.
+    /// It could not be read; one line.
     Unknown(String),
 }
 
@@ -166,18 +165,18 @@ impl<T: PartialEq> Known<T> {
             Some(Heard::Is(Some(value))) => Lookup::Found(value),
             Some(Heard::Is(None)) => Lookup::Missing,
             Some(Heard::Not(why)) => Lookup::Unknown(why.clone()),
-            None => Lookup::Unknown("nothing was heard of it yet".to_owned()),
+            None => Lookup::Unknown("not read from the API server yet".to_owned()),
         }
     }
 
-    /// True if it is news.
+    /// True if it changed.
     pub(crate) fn set(&mut self, topic: Topic, value: Option<T>) -> bool {
         let news = !matches!(self.0.get(&topic), Some(Heard::Is(known)) if *known == value);
         self.0.insert(topic, Heard::Is(value));
         news
     }
 
-    /// It could not be asked for. What is known stays. True if it is news.
+    /// Records a failure. A known value stays. True if anything changed.
     pub(crate) fn fail(&mut self, topic: Topic, why: String) -> bool {
         if self.0.contains_key(&topic) {
             return false;
@@ -186,7 +185,7 @@ impl<T: PartialEq> Known<T> {
         true
     }
 
-    /// Neither what it is nor why it is not known has been heard.
+    /// There is neither a value nor a failure.
     pub(crate) fn is_unheard(&self, topic: &Topic) -> bool {
         !self.0.contains_key(topic)
     }
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_needs_what_it_refers_to_its_services_and_its_tokens() {
+    fn pod_needs_its_references_services_and_tokens() {
         let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}});
         let sources = json!([token, {"configMap": {"name": "kube-root-ca.crt"}}]);
         let volumes = json!([{"name": "v", "projected": {"sources": sources}}]);
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_lives_as_long_as_its_pod_has_a_claim_that_is_made_for_it() {
+    fn ephemeral_volume_has_a_claim_owned_by_the_pod() {
         let volumes = json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]);
         let topics = Topic::of(&pod(json!({"enableServiceLinks": false, "volumes": volumes})));
         let owner = Some(ClaimOwner { pod: "u".into(), pod_name: "p".into() });
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn bundles_are_followed_by_their_name_or_by_their_signer() {
+    fn bundles_are_selected_by_name_or_signer() {
         let bundle = |more: serde_json::Value| json!({"clusterTrustBundle": more});
         let named = bundle(json!({"name": "a", "path": "a.pem"}));
         let signed = bundle(json!({"signerName": "example.com/s", "labelSelector": {}, "path": "s.pem"}));
@@ -253,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn without_service_links_a_pod_needs_no_services_but_the_servers_own() {
+    fn pod_without_service_links_needs_only_the_kubernetes_service() {
         let topics = Topic::of(&pod(json!({"enableServiceLinks": false})));
         assert_eq!(topics, [Topic::ApiServerService].into_iter().collect());
     }
 
     #[test]
-    fn what_is_known_stays_when_it_cannot_be_asked_for_any_more() {
+    fn known_value_stays_after_a_failure() {
         let mut known = Known::default();
         assert!(known.is_unheard(&object("a")));
         assert!(known.fail(object("a"), "away".into()));

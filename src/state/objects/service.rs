@@ -1,4 +1,4 @@
-//! A service as its variables tell it. Pure.
+//! Services as environment variables describe them. Pure.
 
 use std::net::IpAddr;
 
@@ -10,28 +10,28 @@ use crate::types::api::Protocol;
 pub(crate) struct Service {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// A service without an address of its own has no variables.
+    /// A headless service has no variables.
     pub(crate) cluster_ip: Option<IpAddr>,
     pub(crate) ports: Vec<ServicePort>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServicePort {
-    /// Empty for the only port of a service.
+    /// May be empty if the service has only one port.
     pub(crate) name: String,
     pub(crate) port: i32,
     pub(crate) protocol: Protocol,
 }
 
 impl Service {
-    /// A `v1.Service` as far as it is of use here; `None` for what is none.
+    /// Reads a `v1.Service`; `None` if it is malformed.
     pub(crate) fn read(object: &Value) -> Option<Self> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str);
         let ports = object.pointer("/spec/ports").and_then(Value::as_array);
         Some(Self {
             namespace: text("/metadata/namespace")?.to_owned(),
             name: text("/metadata/name")?.to_owned(),
-            // "None" is no address either.
+            // "None", as headless services have it, is not an address.
             cluster_ip: text("/spec/clusterIP").and_then(|ip| ip.parse().ok()),
             ports: ports.into_iter().flatten().filter_map(ServicePort::read).collect(),
         })
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_read_and_one_without_an_address_has_none() {
+    fn headless_service_has_no_address() {
         let service = |ip: &str| {
             let ports = json!([{"port": 53, "protocol": "UDP"}, {"name": "web", "port": 80}, {"port": "x"}]);
             let metadata = json!({"namespace": "ns", "name": "s"});

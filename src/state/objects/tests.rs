@@ -20,7 +20,7 @@ fn a(text: &str) -> SourceObject {
     from("/m/a", config_map("a", json!({"k": text}), false))
 }
 
-/// The names of what has changed, and why others do not count.
+/// Keys of changed objects, and the reasons for ignored ones.
 fn replace(book: &mut Objects, objects: &[SourceObject]) -> (Vec<String>, Vec<String>) {
     let changes = book.replace(objects);
     let refused = changes.refused.into_iter().map(|(object, why)| format!("{}: {why}", object.origin));
@@ -41,7 +41,7 @@ fn value(book: &Objects, name: &str) -> Option<String> {
 const NONE: [String; 0] = [];
 
 #[test]
-fn what_comes_changes_or_goes_is_told_and_what_stays_is_not() {
+fn added_changed_and_removed_objects_are_reported() {
     let mut book = Objects::default();
     assert_eq!(replace(&mut book, &[a("1")]), (vec!["ConfigMap ns/a".to_owned()], NONE.to_vec()));
     assert_eq!(replace(&mut book, &[a("1")]), (NONE.to_vec(), NONE.to_vec()));
@@ -52,7 +52,7 @@ fn what_comes_changes_or_goes_is_told_and_what_stays_is_not() {
 }
 
 #[test]
-fn kind_namespace_and_name_tell_objects_apart() {
+fn kind_namespace_and_name_identify_an_object() {
     let secret: ConfigObject =
         decode::<Secret>(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap().value.into();
     let mut book = Objects::default();
@@ -63,26 +63,26 @@ fn kind_namespace_and_name_tell_objects_apart() {
 }
 
 #[test]
-fn of_two_with_one_name_the_one_counts_that_counted_before() {
+fn of_two_equal_names_the_one_in_use_wins() {
     let mut book = Objects::default();
     let other = |text: &str| from("/m/b", config_map("a", json!({"k": text}), false));
     replace(&mut book, &[other("b")]);
     let (changed, refused) = replace(&mut book, &[a("a"), other("b")]);
     assert_eq!(changed, NONE);
-    assert_eq!(refused, ["/m/a: ConfigMap ns/a is ignored: /m/b has it already"]);
+    assert_eq!(refused, ["/m/a: ConfigMap ns/a is ignored: already defined in /m/b"]);
     assert_eq!(replace(&mut book, &[a("a")]).0.len(), 1);
     assert_eq!(value(&book, "a").as_deref(), Some("a"));
 }
 
 #[test]
-fn an_immutable_object_stays_as_it_is_until_it_is_gone() {
+fn immutable_object_stays_until_removed() {
     let mut book = Objects::default();
     let immutable = |text: &str, immutable| from("/m/a", config_map("a", json!({"k": text}), immutable));
     replace(&mut book, &[immutable("1", true)]);
     for changed in [immutable("2", true), immutable("2", false), immutable("1", false)] {
         let (changed, refused) = replace(&mut book, &[changed]);
         assert_eq!((changed, refused.len()), (NONE.to_vec(), 1));
-        assert_eq!(refused[0], "/m/a: ConfigMap ns/a is immutable: it stays as it was");
+        assert_eq!(refused[0], "/m/a: ConfigMap ns/a is immutable, keeping the previous version");
         assert_eq!(value(&book, "a").as_deref(), Some("1"));
     }
     replace(&mut book, &[]);
@@ -91,7 +91,7 @@ fn an_immutable_object_stays_as_it_is_until_it_is_gone() {
 }
 
 #[test]
-fn every_place_that_refers_to_an_object_is_found() {
+fn every_reference_is_found() {
     let pod = json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": {
         "imagePullSecrets": [{"name": "s0"}],
         "volumes": [

@@ -1,4 +1,4 @@
-//! ClusterTrustBundles: certificates that a cluster's pods may believe. Pure.
+//! ClusterTrustBundles. Pure.
 
 use serde_json::Value;
 
@@ -9,12 +9,12 @@ use crate::types::sorted::SortedSet;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TrustBundle {
     labels: Map<String>,
-    /// In PEM, as it was written.
+    /// PEM as in the object.
     text: String,
 }
 
 impl TrustBundle {
-    /// From the object of any version of its API.
+    /// Reads the object of any API version.
     pub(crate) fn read(object: &Value) -> Self {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
         let text = object.pointer("/spec/trustBundle").and_then(Value::as_str).unwrap_or_default();
@@ -29,8 +29,8 @@ impl TrustBundle {
     }
 }
 
-/// The certificates of all of them in PEM, each once and nothing else. Their order says nothing, and is the same however
-/// the bundles are ordered, so that no file is written anew without need.
+/// The certificates of all bundles in PEM, without duplicates or other text. Sorted, so that the result does not
+/// depend on the order of the bundles and files are not rewritten without need.
 pub(super) fn anchors(bundles: &[&TrustBundle]) -> String {
     let found = bundles.iter().flat_map(|bundle| pem::certificates(bundle.text.as_bytes()).unwrap_or_default());
     let each: SortedSet<Vec<u8>> = found.map(|certificate| certificate.to_vec()).collect();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn each_certificate_is_there_once_in_an_order_of_its_own() {
+    fn each_certificate_appears_once_in_sorted_order() {
         let (one, two) = (bundle(&json!({}), &[b"b", b"a", b"b"]), bundle(&json!({}), &[b"c", b"a"]));
         let expected: String = [b"a", b"b", b"c"].iter().map(|der| pem::encode(pem::CERTIFICATE, *der)).collect();
         assert_eq!(anchors(&[&one, &two]), expected);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_asks_for_labels_and_an_empty_one_for_nothing() {
+    fn selector_matches_labels_and_empty_one_matches_all() {
         let live = bundle(&json!({"stage": "live", "zone": "a"}), &[]);
         for (selector, expected) in [
             (json!({}), true),

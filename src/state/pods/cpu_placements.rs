@@ -1,4 +1,4 @@
-//! Which processors containers are held to. Pure.
+//! CPU and memory placements of containers. Pure.
 
 use crate::types::api::PodUid;
 use crate::types::cpu_set::CpuSet;
@@ -7,7 +7,7 @@ use crate::types::sorted::SortedMap;
 /// By pod and container.
 pub(crate) type Assigned = SortedMap<PodUid, SortedMap<String, CpuSet>>;
 
-/// What a container has of a kind of memory.
+/// Memory of one type assigned to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedMemory {
     pub(crate) pod: PodUid,
@@ -15,7 +15,7 @@ pub(crate) struct PlacedMemory {
     pub(crate) block: MemoryBlock,
 }
 
-/// So much of a kind of memory, from these NUMA nodes.
+/// `size` bytes of a type of memory, from these NUMA nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryBlock {
     pub(crate) nodes: CpuSet,
@@ -23,14 +23,14 @@ pub(crate) struct MemoryBlock {
     pub(crate) size: u64,
 }
 
-/// One for the whole process; the sync loop writes it.
+/// Written by the sync loop, shared with its readers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placements {
-    /// The processors of all containers that have none of their own; empty: they are held to none.
+    /// CPUs of all containers without exclusive ones; empty: these containers are not pinned.
     pub(crate) shared: CpuSet,
-    /// The processors that a container has for itself.
+    /// CPUs assigned exclusively.
     pub(crate) exclusive: Assigned,
-    /// What containers have of memory, where it does not come from any node.
+    /// Memory of containers that are restricted to NUMA nodes.
     pub(crate) memory: Vec<PlacedMemory>,
 }
 
@@ -43,12 +43,12 @@ impl Placements {
         self.own_cpus(pod, container).is_some()
     }
 
-    /// One of its containers has processors for itself.
+    /// Whether a container of the pod has exclusive CPUs.
     pub(crate) fn pod_has_own_cpus(&self, pod: &PodUid) -> bool {
         self.exclusive.contains_key(pod)
     }
 
-    /// The nodes that a container's memory comes from; none: from any.
+    /// NUMA nodes of a container's memory; empty: any.
     pub(crate) fn mems(&self, pod: &PodUid, container: &str) -> CpuSet {
         self.memory_of(pod, container).fold(CpuSet::EMPTY, |sum, block| sum.with(&block.nodes))
     }

@@ -1,10 +1,10 @@
-//! The devices that a container has been given. Pure.
+//! Devices allocated to a container. Pure.
 
-/// Of one resource.
+/// Devices of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AllocatedDevices {
     pub(crate) container: String,
     pub(crate) resource: String,
-    /// Each by its id, and whether it is healthy.
+    /// Device ids and their health.
     pub(crate) devices: Vec<(String, bool)>,
 }

@@ -1,10 +1,10 @@
-//! What has happened on this node, newest last, in as much memory as there is for it. Pure: the moment is an argument.
+//! The node's recent events, newest last, in bounded memory. Pure: time is an argument.
 //!
-//! Counted as upstream's correlator does it: the same again is one event with a count, and what differs in nothing but
-//! its words, ten times in ten minutes, becomes one.
+//! Aggregated like upstream's EventCorrelator: a repeated event increments a count, and from the tenth event within
+//! ten minutes that differs only in its message, the rest become one combined event.
 //!
-//! Where there is a cluster to be told, the ring is the queue as well: what is waiting here is told with what has
-//! become of it meanwhile, and takes no other memory. What is displaced before that is lost, and counted.
+//! With an API server, the ring is also the send queue: a waiting event is sent with its latest count and needs no
+//! other memory. An event displaced before it was sent is lost and counted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,28 +17,28 @@ use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
 
-/// The events of late.
+/// The recent events.
 #[derive(Debug, Default)]
 pub(crate) struct EventRing {
     events: VecDeque<EventRecord>,
-    /// Counts all that ever were.
+    /// Number of all events so far.
     noted: u64,
     text_bytes: usize,
-    /// `None`: nobody is told of them.
+    /// `None`: there is no API server.
     queue: Option<Queue>,
 }
 
-/// What it takes to tell them.
+/// State for sending events.
 #[derive(Debug, Default)]
 struct Queue {
     spam: SpamFilter,
     lost: u64,
 }
 
-/// An event that an API server is to be told of.
+/// An event to send to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Unsent {
-    /// By which its outcome is told.
+    /// Identifies the event in `sent`.
     pub(crate) number: u64,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -49,21 +49,21 @@ pub(crate) struct Unsent {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum UnsentWhat {
     New(Box<Event>),
-    /// How often it was, and when last: a merge patch of the event that is there.
+    /// A merge patch of count and last time of an event that was sent before.
     Again(Value),
 }
 
-/// What has become of an attempt to tell an event.
+/// The outcome of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     Taken,
-    /// The server has the event no more that was to be patched: it keeps them for an hour.
+    /// The event to patch no longer exists: the server keeps events for an hour.
     Gone,
-    /// It does not want it, now or ever.
+    /// The server rejects it permanently.
     Refused,
 }
 
-/// One event, and how often it was.
+/// One event and its count.
 #[derive(Clone, Debug)]
 pub(crate) struct EventRecord {
     told: Told,
@@ -71,23 +71,23 @@ pub(crate) struct EventRecord {
     first: Time,
     last: Time,
     last_moment: Instant,
-    /// No other of this process has it.
+    /// Unique in this process.
     number: u64,
-    /// Stands for several that differ in their words.
+    /// A combined event, for several that differ in their messages.
     combined: bool,
-    /// The version of the object when it first was.
+    /// Resource version of the object at the first occurrence.
     resource_version: String,
-    /// There is something about it to be told.
+    /// It has changes that were not sent.
     unsent: bool,
     /// The API server has it.
     posted: bool,
 }
 
-/// What is told of an object, without when and how often.
+/// An event without its times and count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     object: EventObject,
-    /// Of the object as it is now.
+    /// Of the object's current version.
     resource_version: String,
     field_path: String,
     kind: EventKind,
@@ -95,24 +95,24 @@ pub(crate) struct Told {
     message: String,
 }
 
-/// All of them, and those of one object, so that one that has much to tell displaces only its own.
+/// Limits for all events and for those of one object, so that a noisy object displaces only its own.
 const MOST: usize = 1000;
 const MOST_OF_ONE: usize = 50;
-/// Of the texts in them.
+/// Limit of the texts in bytes.
 const MOST_BYTES: usize = 256 << 10;
-/// As client-go has it (`defaultAggregateMaxEvents`, `defaultAggregateIntervalInSeconds`).
+/// client-go's `defaultAggregateMaxEvents` and `defaultAggregateIntervalInSeconds`.
 const SIMILAR: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const COMBINED: &str = "(combined from similar events): ";
 
 impl EventRing {
-    /// With somebody who tells an API server of them. `seed` is any number: two processes of one node, whose clocks may
-    /// show the same, hardly ever give two events the same name.
+    /// With a send queue. `seed` is random, so that two processes of a node whose clocks show the same time do not
+    /// give events the same name.
     pub(crate) fn with_queue(seed: u32) -> Self {
         Self { queue: Some(Queue::default()), noted: seed.into(), ..Self::default() }
     }
 
-    /// Takes in what happened at this moment.
+    /// Adds an occurrence of an event.
     pub(crate) fn note(&mut self, told: Told, now: Time, moment: Instant) {
         let is_told = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&told.object, told.kind, moment));
         let mut record = match self.take(|record| !record.combined && record.told.is_same(&told)) {
@@ -137,7 +137,7 @@ impl EventRing {
         self.events.push_back(record);
     }
 
-    /// The next to be told: what stands for several comes last, as it is likely to change until then.
+    /// The next event to send. Combined events come last, because they are likely to change again.
     pub(crate) fn unsent(&self, node: &str) -> Option<Unsent> {
         let of = |combined: bool| self.events.iter().find(|record| record.unsent && record.combined == combined);
         let record = of(false).or_else(|| of(true))?;
@@ -150,12 +150,12 @@ impl EventRing {
         Some(Unsent { number: record.number, namespace, name, what, count: record.count })
     }
 
-    /// How many are still to be told.
+    /// Number of events still to send.
     pub(crate) fn untold(&self) -> usize {
         self.events.iter().filter(|record| record.unsent).count()
     }
 
-    /// What has become of it.
+    /// Applies the outcome of sending `unsent`.
     pub(crate) fn sent(&mut self, unsent: &Unsent, outcome: Sent) {
         let Some(record) = self.events.iter_mut().find(|record| record.number == unsent.number) else { return };
         match outcome {
@@ -168,12 +168,12 @@ impl EventRing {
         }
     }
 
-    /// Events that nobody was told of before they were displaced.
+    /// Number of events displaced before they were sent.
     pub(crate) fn lost(&self) -> u64 {
         self.queue.as_ref().map_or(0, |queue| queue.lost)
     }
 
-    /// Oldest first, as the API has them. `node` is where they come from.
+    /// Oldest first, as API objects; `node` is the source host.
     pub(crate) fn events(&self, node: &str) -> impl Iterator<Item = Event> {
         self.events.iter().map(move |record| record.event(node))
     }
@@ -194,7 +194,7 @@ impl EventRing {
         }
     }
 
-    /// There are as many of its kind already as stand for themselves.
+    /// Whether there are so many similar events already that this one is combined.
     fn is_one_of_many(&self, told: &Told, moment: Instant) -> bool {
         let is_recent = |record: &&EventRecord| moment.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
         let similar = self.events.iter().filter(|record| !record.combined && record.told.is_similar(told));
@@ -220,7 +220,7 @@ impl EventRing {
         }
     }
 
-    /// Takes the oldest one out that is so.
+    /// Removes and returns the oldest matching event.
     fn take(&mut self, is_wanted: impl Fn(&EventRecord) -> bool) -> Option<EventRecord> {
         let record = self.events.iter().position(is_wanted).and_then(|place| self.events.remove(place))?;
         self.text_bytes -= record.told.text_bytes();
@@ -231,7 +231,7 @@ impl EventRing {
 impl EventRecord {
     fn event(&self, node: &str) -> Event {
         let Told { object, field_path, kind, reason, message, .. } = &self.told;
-        // Upstream's names count nanoseconds; any that no other event has will do.
+        // Upstream's names contain nanoseconds; any unique number will do.
         let number = self.number & u64::from(u32::MAX);
         let name = format!("{}.{:x}{number:08x}", name_part(&object.name), self.first.unix_seconds());
         let namespace = if object.namespace.is_empty() { "default" } else { &object.namespace };
@@ -243,7 +243,7 @@ impl EventRecord {
                 namespace: object.namespace.clone(),
                 name: object.name.clone(),
                 uid: object.uid.clone(),
-                // A node's own events name no version (kubelet: `nodeRef`).
+                // Events about the node itself have no API version (kubelet: `nodeRef`).
                 api_version: (object.kind == ObjectKind::Pod).then_some(V1::V1),
                 field_path: field_path.clone(),
                 resource_version: self.resource_version.clone(),
@@ -261,7 +261,7 @@ impl EventRecord {
         }
     }
 
-    /// What is another since it was told last; the words of one that stands for several are those of the newest.
+    /// The changes since it was last sent; a combined event has its newest message.
     fn patch(&self) -> Value {
         let mut patch = json!({ "count": self.count, "lastTimestamp": self.last.to_string() });
         if let (Value::Object(patch), true) = (&mut patch, self.combined) {
@@ -271,19 +271,19 @@ impl EventRecord {
     }
 }
 
-/// As much of a name as leaves room for the rest of an event's.
+/// The part of a name that leaves room for the event's suffix.
 fn name_part(name: &str) -> &str {
     name.get(..LONGEST_NAME).map_or(name, |head| head.trim_end_matches(['.', '-']))
 }
 
-/// 253 is the most that a name may have.
+/// Names have at most 253 characters.
 const LONGEST_NAME: usize = 253 - 20;
 
-/// Tools look for this name.
+/// Tools expect this component name.
 const COMPONENT: &str = "kubelet";
 
 impl Told {
-    /// `spec` tells where the container stands that the event is about.
+    /// `spec`: the pod whose spec has the event's container.
     pub(crate) fn of_pod(object: EventObject, spec: Option<&Pod>, event: PodEvent) -> Self {
         let PodEvent { pod: _, container, kind, reason, message } = event;
         let field_path = container.map_or_else(String::new, |container| field_path(spec, &container));
@@ -297,18 +297,18 @@ impl Told {
             kind: ObjectKind::Node,
             namespace: String::new(),
             name: node.to_owned(),
-            // Before it is registered a node has no other.
+            // Before registration the node has no uid; upstream uses the name.
             uid: PodUid::from(node),
         };
         Self { object, resource_version: String::new(), field_path: String::new(), kind, reason, message }
     }
 
-    /// The same of the same, whatever has become of the object meanwhile.
+    /// The same event, whatever the object's version.
     fn is_same(&self, other: &Self) -> bool {
         self.is_similar(other) && self.message == other.message && self.field_path == other.field_path
     }
 
-    /// The same but for its words and the part of the object.
+    /// The same event except for message and field path.
     fn is_similar(&self, other: &Self) -> bool {
         self.object == other.object && self.kind == other.kind && self.reason == other.reason
     }
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_is_one_event_with_a_count_and_the_newest() {
+    fn repeated_event_is_counted_and_newest() {
         let mut clock = Clock::new();
         for (second, message) in [(1, "a"), (2, "b"), (9, "a")] {
             clock.note(second, told("web", message));
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_its_words_alone_becomes_one_with_the_tenth() {
+    fn tenth_similar_event_is_combined() {
         let mut clock = Clock::new();
         for second in 0..12 {
             clock.note(second, told("web", &format!("m{second}")));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn after_ten_minutes_words_stand_for_themselves_again() {
+    fn events_are_not_combined_after_ten_minutes() {
         let mut clock = Clock::new();
         for second in 0..9 {
             clock.note(second, told("web", &format!("m{second}")));
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn one_object_displaces_only_its_own_and_everything_has_a_bound() {
+    fn noisy_object_displaces_its_own_events_and_memory_is_bounded() {
         let mut clock = Clock::new();
         clock.note(0, told("quiet", "here"));
         for second in 1..200 {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_named_by_its_place_in_the_spec() {
+    fn container_has_its_field_path() {
         let named = |name: &str| vec![Container { name: name.to_owned(), ..Container::default() }];
         let spec = PodSpec {
             containers: named("main"),
@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(path("gone"), "implicitly required container gone");
     }
 
-    /// What is told, one after the other, while the server takes everything: `+` is new, `=` is told again.
+    /// Everything sent to a server that accepts it, in order: `+` is new, `=` is a patch.
     fn tell_all(ring: &mut EventRing) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(unsent) = ring.unsent("n") {
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_told_once_and_then_how_often_it_was() {
+    fn event_is_sent_once_and_then_patched() {
         let mut clock = Clock::queueing();
         clock.note(1, told("web", "a"));
         assert_eq!(tell_all(&mut clock.ring), ["+a 1"]);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_while_an_event_is_under_way_is_told_after_it() {
+    fn occurrence_during_a_send_is_sent_afterwards() {
         let mut clock = Clock::queueing();
         clock.note(1, told("web", "a"));
         let under_way = clock.ring.unsent("n").unwrap();
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_the_server_has_forgotten_is_made_anew_and_one_that_it_does_not_want_is_not() {
+    fn expired_event_is_recreated_and_rejected_one_dropped() {
         let mut clock = Clock::queueing();
         clock.note(1, told("web", "a"));
         tell_all(&mut clock.ring);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_outage_the_newest_of_each_is_told_and_what_stands_for_several_comes_last() {
+    fn backlog_is_sent_with_counts_and_combined_events_last() {
         let mut clock = Clock::queueing();
         for second in 0..20 {
             clock.note(second, told("web", &format!("m{second}")));
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_has_too_much_to_tell_is_told_of_more_rarely_and_counted_all_the_same() {
+    fn noisy_object_is_sent_less_often_with_full_counts() {
         let mut clock = Clock::queueing();
         let mut told_of = 0;
         for second in 0..600 {
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_displaced_untold_is_counted_as_lost() {
+    fn event_displaced_before_sending_is_counted_as_lost() {
         let mut clock = Clock::queueing();
         for pod in 0..MOST + 7 {
             clock.note(1, told(&pod.to_string(), "a"));
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_of_the_pod_makes_no_other_event() {
+    fn new_pod_version_continues_the_event() {
         let mut clock = Clock::new();
         for version in ["7", "8"] {
             let mut pod = Pod::default();
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_long_name_leaves_room_in_that_of_its_event() {
+    fn long_pod_name_leaves_room_for_the_event_name() {
         let name = "a".repeat(LONGEST_NAME - 1) + ".b";
         let mut clock = Clock::queueing();
         clock.note(1, told(&name, "a"));
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_every_field_that_tools_read() {
+    fn event_has_every_field_that_tools_read() {
         let mut ring = EventRing::default();
         let now = Time::from_unix_nanos(1_700_000_000_000_000_000);
         ring.note(told("web", "m"), now, Instant::now());

@@ -1,7 +1,7 @@
-//! Which events are too many for an API server to be told of. Pure: the moment is an argument.
+//! Rate limit of events sent to the API server. Pure: time is an argument.
 //!
-//! As client-go has it (`EventSourceObjectSpamFilter`): of one object and one kind so many at once, and then one in a
-//! while. What is held back is counted all the same, and told with the next one that is not.
+//! As client-go's `EventSourceObjectSpamFilter`: a burst per object and event type, then one event per period.
+//! Suppressed occurrences are counted and sent with the next event that passes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::state::pods::EventObject;
 use crate::types::api::EventKind;
 use crate::types::time::TokenBucket;
 
-/// The objects that events were about, the last one at the end.
+/// Token buckets by object, most recently used last.
 #[derive(Debug, Default)]
 pub(super) struct SpamFilter {
     seen: VecDeque<(EventObject, EventKind, TokenBucket)>,
@@ -19,11 +19,11 @@ pub(super) struct SpamFilter {
 /// `defaultSpamBurst` and `defaultSpamQPS`.
 const BURST: u32 = 25;
 const PERIOD: Duration = Duration::from_secs(300);
-/// More than there are pods on a node, with time to spare.
+/// Maximum number of objects; more than the pods of a node.
 const MOST: usize = 512;
 
 impl SpamFilter {
-    /// Whether one more may be told.
+    /// Whether one more event may be sent.
     pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, moment: Instant) -> bool {
         let place = self.seen.iter().position(|(seen, its, _)| seen == object && *its == kind);
         let known = place.and_then(|place| self.seen.remove(place));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_object_a_burst_is_told_and_then_one_in_five_minutes() {
+    fn burst_passes_and_then_one_event_in_five_minutes() {
         let mut filter = SpamFilter::default();
         let start = Instant::now();
         let mut told = |name, kind, seconds, tries: usize| {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_it_has_a_bound() {
+    fn memory_is_bounded() {
         let mut filter = SpamFilter::default();
         let start = Instant::now();
         for name in 0..MOST * 3 {

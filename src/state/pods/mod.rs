@@ -1,4 +1,4 @@
-//! The books: desired pods, observed pods, events. Pure.
+//! Desired pods, observed pods, events. Pure.
 
 mod cpu_placements;
 mod device_allocation;

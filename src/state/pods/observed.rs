@@ -1,17 +1,17 @@
-//! A pod as the runtime shows it. Pure.
+//! A pod's observed state in the runtime. Pure.
 
 use core::net::IpAddr;
 use std::time::Duration;
 
 use crate::types::api::PodUid;
 
-/// Everything the runtime holds of one pod.
+/// All sandboxes and containers of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedPod {
     pub(crate) uid: PodUid,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// `kubernetes.io/config.source` as written on the newest sandbox.
+    /// `kubernetes.io/config.source` from the newest sandbox.
     pub(crate) source: Option<String>,
     /// Newest first.
     pub(crate) sandboxes: Vec<ObservedSandbox>,
@@ -26,10 +26,10 @@ pub(crate) struct ObservedSandbox {
     pub(crate) state: SandboxState,
     /// Nanoseconds since 1970, by the runtime's clock.
     pub(crate) created_at: i64,
-    /// The sandbox shares the node's network.
+    /// The sandbox uses the node's network namespace.
     pub(crate) host_network: bool,
     pub(crate) ips: Vec<IpAddr>,
-    /// Of the sandbox's own process, where the runtime tells.
+    /// Pid of the sandbox process, if the runtime reports it.
     pub(crate) pid: Option<u32>,
 }
 
@@ -47,22 +47,22 @@ pub(crate) struct ObservedContainer {
     pub(crate) state: ContainerState,
     /// Nanoseconds since 1970, by the runtime's clock.
     pub(crate) created_at: i64,
-    /// The image's name as the runtime shows it.
+    /// The image name as reported by the runtime.
     pub(crate) image: String,
     pub(crate) image_id: String,
-    /// `io.kubernetes.container.hash`; `None` on a container that no kubelet made.
+    /// `io.kubernetes.container.hash`; `None` on a container that was not created by a kubelet.
     pub(crate) hash: Option<u32>,
     pub(crate) restart_count: u32,
-    /// What the pod gave for its containers to stop, as written on the container.
+    /// The pod's termination grace period, from the container's annotations.
     pub(crate) grace: Option<Duration>,
     pub(crate) pid: Option<u32>,
-    /// As whom its first process began, where the runtime tells.
+    /// User of the first process, if the runtime reports it.
     pub(crate) user: Option<Box<ObservedUser>>,
-    /// The devices that it was made with, as written on it.
+    /// Devices that it was created with, from its annotations.
     pub(crate) devices: Option<Box<str>>,
 }
 
-/// The ids of a process.
+/// User and group ids of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedUser {
     pub(crate) uid: i64,
@@ -77,16 +77,16 @@ pub(crate) enum ContainerState {
         started_at: i64,
     },
     Exited(Box<Exit>),
-    /// The runtime itself does not know.
+    /// Reported as unknown by the runtime.
     Unknown,
 }
 
-/// How a container ended. Times are nanoseconds since 1970; 0 is unknown.
+/// How a container exited. Times are nanoseconds since 1970; 0 is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub(crate) code: i32,
     pub(crate) reason: String,
-    /// The termination message, or the runtime's own word.
+    /// The termination message, or the runtime's message.
     pub(crate) message: String,
     pub(crate) started_at: i64,
     pub(crate) finished_at: i64,
@@ -104,7 +104,7 @@ impl ObservedPod {
         }
     }
 
-    /// The newest instance of the container called `name`.
+    /// The newest instance of container `name`.
     pub(crate) fn container(&self, name: &str) -> Option<&ObservedContainer> {
         self.containers.iter().find(|container| container.name == name)
     }
@@ -117,7 +117,7 @@ impl ObservedPod {
         self.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready)
     }
 
-    /// The runtime holds nothing of the pod.
+    /// The runtime has nothing of the pod.
     pub(crate) fn is_gone(&self) -> bool {
         self.sandboxes.is_empty() && self.containers.is_empty()
     }
@@ -127,8 +127,8 @@ impl ObservedPod {
         self.ready_sandbox().is_none() && !self.containers.iter().any(|container| self.may_run(container))
     }
 
-    /// False for a container that has ended, and for one that was never started and whose sandbox has ended: nobody can
-    /// start it any more. The runtime keeps that as created; there is no way to stop it, only to remove it.
+    /// False for an exited container, and for a never started one whose sandbox has stopped: it cannot be started any
+    /// more. The runtime keeps such a container as created; it cannot be stopped, only removed.
     pub(crate) fn may_run(&self, container: &ObservedContainer) -> bool {
         match container.state {
             ContainerState::Exited(_) => false,
@@ -140,7 +140,7 @@ impl ObservedPod {
         }
     }
 
-    /// The same pod, in which the newest instances of these containers have been made and do not run yet.
+    /// A copy in which the newest instances of these containers are created but not running.
     pub(crate) fn without_running(&self, names: &[String]) -> Self {
         let mut pod = self.clone();
         for name in names {
@@ -152,14 +152,14 @@ impl ObservedPod {
         pod
     }
 
-    /// The longest grace that one of its containers was made with.
+    /// The longest grace period of its containers.
     pub(crate) fn grace(&self) -> Option<Duration> {
         self.containers.iter().filter_map(|container| container.grace).max()
     }
 }
 
 impl ObservedContainer {
-    /// One of which no more is told.
+    /// A container with default values for everything else.
     #[cfg(test)]
     pub(crate) fn seen(id: &str, name: &str, sandbox_id: &str, state: ContainerState) -> Self {
         Self {
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_that_was_never_started_ends_with_its_sandbox() {
+    fn container_never_started_ends_with_its_sandbox() {
         let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
         let sandbox = |state| ObservedSandbox {
             id: "s".to_owned(),
@@ -214,6 +214,6 @@ mod tests {
         pod.sandboxes = vec![sandbox(SandboxState::NotReady)];
         assert!(pod.is_stopped());
         pod.containers[0].state = ContainerState::Unknown;
-        assert!(!pod.is_stopped(), "what the runtime does not know may run");
+        assert!(!pod.is_stopped(), "an unknown container may be running");
     }
 }

@@ -8,14 +8,14 @@ use crate::state::pods::ObservedPod;
 use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 
-/// Keeps what was last seen of each pod: what an older look saw never replaces what a newer one did, also when that saw
-/// nothing any more.
+/// Cache of observations. An older query's result never replaces that of a newer one, even if the newer one found
+/// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedCache {
     pods: SortedMap<PodUid, Seen>,
-    /// Pods that this look did not see any more. Kept as long as an older look is under way.
+    /// Pods that were gone in the query with this number. Kept while an older query is in progress.
     gone: SortedMap<PodUid, u64>,
-    /// How many looks have begun.
+    /// Number of queries begun.
     begun: u64,
     under_way: VecDeque<(u64, Weak<()>)>,
 }
@@ -26,18 +26,18 @@ struct Seen {
     look: u64,
 }
 
-/// A look at the runtime: begun before the first question, held until what it saw was taken in.
+/// A query of the runtime: begun before the first request, and held until its result is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
     number: u64,
-    #[expect(dead_code, reason = "it is under way for as long as this is held")]
+    #[expect(dead_code, reason = "the query is in progress while this is held")]
     under_way: Arc<()>,
 }
 
-/// What an observation was worth.
+/// The effect of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// A newer look was taken in before.
+    /// A newer query's result is already stored.
     TooLate,
     NothingNew,
     News,
@@ -52,7 +52,7 @@ impl ObservedCache {
         self.pods.values().map(|seen| &seen.pod)
     }
 
-    /// A look begins now.
+    /// Begins a query.
     pub(crate) fn begin(&mut self) -> Look {
         self.forget_gone();
         self.begun += 1;
@@ -87,7 +87,7 @@ impl ObservedCache {
         }
     }
 
-    /// What no look under way could show again need not be remembered.
+    /// Forgets pods that no query in progress could report again.
     fn forget_gone(&mut self) {
         while self.under_way.front().is_some_and(|(_, look)| look.strong_count() == 0) {
             self.under_way.pop_front();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_sight_twice_is_no_news() {
+    fn repeated_observation_is_not_a_change() {
         let mut cache = ObservedCache::default();
         let look = cache.begin();
         assert_eq!(cache.observe(pod(&["a"]), &look), Taken::News);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_pod_that_is_gone_when_no_older_look_is_under_way() {
+    fn gone_pod_is_forgotten_once_no_older_query_is_in_progress() {
         let mut cache = ObservedCache::default();
         let (first, second) = (cache.begin(), cache.begin());
         cache.observe(pod(&["a"]), &second);
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(cache.under_way.len(), 1);
     }
 
-    /// What may happen: a look begins; one of those under way sees the pod, or nothing of it, or is given up.
+    /// A query begins; or one in progress sees the pod, does not see it, or is dropped.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Begin,
@@ -156,8 +156,8 @@ mod tests {
         GivenUp(usize),
     }
 
-    /// Takes every sequence of so many steps, and checks after each that the pod is as the newest look saw it whose
-    /// sight was taken in.
+    /// Runs every sequence of `length` steps and checks after each step that the cache has the result of the newest
+    /// query whose result was stored.
     fn every_sequence(steps: &mut Vec<Step>, length: usize) -> u32 {
         let under_way = replay(steps);
         if length == 0 {
@@ -174,7 +174,7 @@ mod tests {
         all
     }
 
-    /// How many looks are under way at the end.
+    /// Returns the number of queries in progress at the end.
     fn replay(steps: &[Step]) -> usize {
         let mut cache = ObservedCache::default();
         let mut looks: Vec<Look> = Vec::new();
@@ -185,7 +185,7 @@ mod tests {
                 Step::GivenUp(place) => drop(looks.remove(place)),
                 Step::Sees(place, there) => {
                     let look = looks.remove(place);
-                    // Each sees another sandbox, so that one sight is not taken for the other.
+                    // Each query sees a different sandbox, so that results can be told apart.
                     let id = look.number.to_string();
                     let sandboxes = if there { &[&*id][..] } else { &[] };
                     let late = newest.is_some_and(|(number, _)| number > look.number);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn in_every_order_of_looks_the_newest_one_that_came_back_counts() {
+    fn newest_completed_query_wins_in_every_order() {
         let sequences = every_sequence(&mut Vec::new(), 8);
         assert!(sequences > 10_000, "{sequences}");
     }

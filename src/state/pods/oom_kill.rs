@@ -1,27 +1,27 @@
-//! What the kernel's log says of a process that it has killed for want of memory. Pure.
+//! Parses OOM kills in the kernel log. Pure.
 
-/// A process that was killed.
+/// A process killed by the OOM killer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OomKill {
-    /// Memory ran out for the machine, not for a group that is limited.
+    /// The machine ran out of memory, not a limited cgroup.
     pub(crate) is_systems: bool,
-    /// The path of the group that the process was in.
+    /// Path of the process's cgroup.
     pub(crate) group: String,
     pub(crate) process: String,
     pub(crate) pid: u32,
 }
 
 impl OomKill {
-    /// From a record of `/dev/kmsg`, as `dump_oom_summary` in mm/oom_kill.c writes it; `None` for every other record.
+    /// Parses a record of `/dev/kmsg` written by `dump_oom_summary` in mm/oom_kill.c; `None` for every other record.
     pub(crate) fn read(record: &str) -> Option<Self> {
         let (head, text) = record.split_once(';')?;
-        // The lower three bits are the priority, the others say who has written it: 0 is the kernel alone.
+        // The lower three bits are the level, the rest the facility: 0 is the kernel, which user space cannot forge.
         let written_by = head.split(',').next()?.parse::<u32>().ok()? >> 3;
         if written_by != 0 {
             return None;
         }
         let text = text.lines().next()?.strip_prefix("oom-kill:")?;
-        // The name of a process may have anything in it, so that what follows is taken off from the end.
+        // Process names may contain anything, so the fields after the name are parsed from the end.
         let (text, _) = text.rsplit_once(",uid=")?;
         let (text, pid) = text.rsplit_once(",pid=")?;
         let (text, group) = text.split_once(",task_memcg=")?;
@@ -43,7 +43,7 @@ mod tests {
                            oom_memcg=/kubepods/pod1,task_memcg=/kubepods/pod1/c1,task=d,pid=1,d,pid=546,uid=0\n";
 
     #[test]
-    fn a_kill_is_known_with_its_group_and_its_process() {
+    fn kill_has_its_cgroup_and_process() {
         let group = "/kubepods/pod1/c1".to_owned();
         let kill = OomKill { is_systems: false, group, process: "d,pid=1,d".to_owned(), pid: 546 };
         assert_eq!(OomKill::read(LIMITED), Some(kill));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_records_of_a_machine_without_memory_one_is_the_kill() {
+    fn only_the_summary_record_of_a_global_oom_counts() {
         let log = "4,1010,81234567,-;stress invoked oom-killer: gfp_mask=0x140dca, order=0, oom_score_adj=0\n\
                    4,1011,81234570,-;CPU: 0 PID: 812 Comm: stress Not tainted 6.1.0-28-amd64 #1\n\
                    6,1034,81239990,-;[    812]     0   812    65793    60122   520192        0          1000 stress\n\
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_writes_into_the_kernels_log_is_no_kill() {
+    fn record_written_by_a_program_is_ignored() {
         for head in ["14", "12", "x", ""] {
             let record = LIMITED.replacen('6', head, 1);
             assert_eq!(OomKill::read(&record), None, "{record}");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn another_record_or_half_of_one_is_no_kill() {
+    fn other_and_truncated_records_are_ignored() {
         for end in 0..LIMITED.len() - 7 {
             assert_eq!(OomKill::read(LIMITED.get(..end).unwrap()), None, "{end}");
         }

@@ -1,4 +1,4 @@
-//! What can be asked of the node about one pod, and what is answered. Pure.
+//! Requests about one pod over the local API, and their answers. Pure.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use async_channel::Sender;
 
 use crate::types::api::{Pod, PodUid};
 
-/// A pod as its manifest names it: without the node's name.
+/// The pod is named as in its manifest: without the node's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodChange {
     pub(crate) namespace: String,
@@ -16,29 +16,29 @@ pub(crate) struct PodChange {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodChangeKind {
-    /// The manifest that the node has of it.
+    /// Return the stored manifest.
     Get,
-    /// Run it as this manifest says, now and after every start.
+    /// Run the pod of this manifest, now and after every start.
     Put(Vec<u8>),
     Delete,
-    /// Start its containers anew, or only this one; here the pod goes by the name that it has on the node, too.
+    /// Restart all containers or this one. Also accepts the pod's name with the node suffix.
     Restart(Option<String>),
-    /// About its versions; by either name, too.
+    /// A request about its versions. Also accepts the pod's name with the node suffix.
     Versions(VersionAsk),
 }
 
-/// What is asked of a pod's versions.
+/// A request about a pod's versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionAsk {
-    /// Run the one that came so many before the present one.
+    /// Run the version that came this many before the current one.
     Rollback(u32),
-    /// Run the present one whatever the manifest becomes.
+    /// Keep the current version whatever the manifest becomes.
     Hold,
-    /// Run what the manifest says, and count it as good.
+    /// Run the manifest's version and mark it as good.
     Confirm,
 }
 
-/// The same for the sync loop, and who waits for what becomes of it.
+/// The request for the sync loop, with the channel for its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionAsked {
     pub(crate) pod: Arc<Pod>,
@@ -46,38 +46,38 @@ pub(crate) struct VersionAsked {
     pub(crate) answer: Sender<PodAnswer>,
 }
 
-/// Containers of a pod that somebody wants to begin anew.
+/// A request to restart containers of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RestartRequest {
-    /// What the pod runs under.
+    /// The pod's uid on the node.
     pub(crate) uid: PodUid,
     pub(crate) containers: Vec<String>,
-    /// The instances of them that run, by the runtime's ids; the others wait for their next start.
+    /// Runtime ids of the running instances to stop; other containers wait for their next start.
     pub(crate) running: Vec<String>,
 }
 
-/// What has become of it.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodAnswer {
-    /// It is on the disk and runs from now on. Each warning is one line.
+    /// It is stored and runs from now on. Each warning is one line.
     Put {
         how: Put,
         warnings: Vec<String>,
     },
     Manifest(Vec<u8>),
-    /// It is gone from the disk, and ends.
+    /// Its manifest is removed, and the pod terminates.
     Deleted,
-    /// It has been done and is on the disk: one word for it.
+    /// Done and stored; one word for what was done.
     Done(&'static str),
-    /// These containers are ended and started again.
+    /// These containers are being restarted.
     Restarts(Vec<String>),
-    /// The request itself is wrong: why, and what would be right.
+    /// The request is invalid; why, and what is expected.
     Refused(String),
-    /// Something stands in its way: what, and what to do about it.
+    /// The request conflicts with the current state; why, and what to do about it.
     Conflict(String),
-    /// There is no such pod: where else to look.
+    /// There is no such pod; where else to look.
     Missing(String),
-    /// It could not be done: what failed.
+    /// It failed; why.
     Failed(String),
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum PodAnswer {
 pub(crate) enum Put {
     Created,
     Changed,
-    /// The same bytes as before: nothing was written.
+    /// The content is the same; nothing was written.
     Unchanged,
 }
 

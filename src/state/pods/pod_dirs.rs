@@ -1,10 +1,10 @@
-//! Where the files of pods are: the paths that a kubelet gives them. Pure.
+//! Paths of pod files, as in the upstream kubelet. Pure.
 
 use std::path::{Path, PathBuf};
 
 use crate::types::api::PodUid;
 
-/// The directories that hold the files of all pods.
+/// Directories with the files of all pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodDirs {
     pods: PathBuf,
@@ -17,17 +17,17 @@ impl PodDirs {
         Self { pods: root_dir.join("pods"), logs: pod_logs_dir.to_owned() }
     }
 
-    /// Holds a directory for each pod, named by its uid.
+    /// Has one directory per pod, named by uid.
     pub(crate) fn pods(&self) -> &Path {
         &self.pods
     }
 
-    /// Holds a directory for the logs of each pod.
+    /// Has one directory per pod for its logs.
     pub(crate) fn all_logs(&self) -> &Path {
         &self.logs
     }
 
-    /// The log of a container's start after so many others.
+    /// Log of the container instance with this restart count.
     pub(crate) fn log(
         &self,
         namespace: &str,
@@ -39,7 +39,7 @@ impl PodDirs {
         self.logs(namespace, name, uid).join(component(container)).join(format!("{restart_count}.log"))
     }
 
-    /// Holds a link to the log of each container: `/var/log/containers`, beside the directory of the logs.
+    /// Has a symlink to the log of each container: `/var/log/containers`, beside the log directory.
     pub(crate) fn log_links(&self) -> PathBuf {
         self.logs.with_file_name("containers")
     }
@@ -52,17 +52,17 @@ impl PodDirs {
         self.pod(uid).join("volumes")
     }
 
-    /// The place of one volume: `volumes/kubernetes.io~empty-dir/<name>`.
+    /// Directory of a volume: `volumes/kubernetes.io~empty-dir/<name>`.
     pub(crate) fn volume(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.volumes(uid).join(component(plugin)).join(component(name))
     }
 
-    /// The devices that are volumes.
+    /// Directory of the block volumes.
     pub(crate) fn volume_devices(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("volumeDevices")
     }
 
-    /// The link to one of them: `volumeDevices/kubernetes.io~csi/<name>`.
+    /// Symlink to a block device: `volumeDevices/kubernetes.io~csi/<name>`.
     pub(crate) fn volume_device(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.volume_devices(uid).join(component(plugin)).join(component(name))
     }
@@ -71,36 +71,36 @@ impl PodDirs {
         self.pod(uid).join("plugins")
     }
 
-    /// What a volume plugin keeps for itself about one volume.
+    /// A volume plugin's own data about a volume.
     pub(crate) fn plugin(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.plugins(uid).join(component(plugin)).join(component(name))
     }
 
-    /// The files of one container: its termination messages.
+    /// Files of one container: its termination messages.
     pub(crate) fn container(&self, uid: &PodUid, container: &str) -> PathBuf {
         self.pod(uid).join("containers").join(component(container))
     }
 
-    /// The bind mounts of a pod's subpaths.
+    /// Bind mounts of the pod's subpaths.
     pub(crate) fn subpaths(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("volume-subpaths")
     }
 
-    /// The file that is `/etc/hosts` in the pod's containers.
+    /// The file mounted as `/etc/hosts` in the pod's containers.
     pub(crate) fn etc_hosts(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("etc-hosts")
     }
 
-    /// The logs of a pod; those of a container are in a directory of its name below it.
+    /// Logs of a pod, with a directory per container.
     pub(crate) fn logs(&self, namespace: &str, name: &str, uid: &PodUid) -> PathBuf {
         let directory = [namespace, "_", name, "_", uid.as_str()].concat();
         self.logs.join(component(&directory))
     }
 }
 
-/// `name` as one component of a path: it can neither leave its directory nor be the directory itself.
+/// `name` as a single path component that cannot leave the directory or be the directory itself.
 ///
-/// Uids and names come from manifests and from labels that any client of the runtime may have written.
+/// Uids and names come from manifests and from labels, which any client of the runtime may have written.
 fn component(name: &str) -> String {
     let name = name.replace(['/', '\0'], "~");
     match name.as_str() {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_those_of_a_kubelet() {
+    fn paths_are_upstreams() {
         let uid = PodUid::from("1-2");
         let volume = dirs().volume(&uid, "kubernetes.io/empty-dir", "disk");
         assert_eq!(volume, Path::new("/var/lib/kubelet/pods/1-2/volumes/kubernetes.io~empty-dir/disk"));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn no_uid_leads_out_of_the_directory_of_pods() {
+    fn uid_cannot_leave_the_pods_directory() {
         for uid in ["", ".", "..", "../..", "/", "a/../../b", "/etc"] {
             let path = dirs().pod(&PodUid::from(uid));
             assert_eq!(path.parent(), Some(dirs().pods()), "{uid:?} became {}", path.display());

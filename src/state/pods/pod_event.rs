@@ -1,19 +1,17 @@
-//! Something that happened to a pod, in the words that Kubernetes has for it. Pure.
+//! Events of pods and of the node. Pure.
 
 use crate::types::api::{EventKind, PodUid, Reason};
 
-/// An event of a pod or of one of its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodEvent {
     pub(crate) pod: PodUid,
-    /// The container's name, where it is about one.
+    /// Name of the container that the event is about, if any.
     pub(crate) container: Option<String>,
     pub(crate) kind: EventKind,
     pub(crate) reason: Reason,
     pub(crate) message: String,
 }
 
-/// An event of the node itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeEvent {
     pub(crate) kind: EventKind,
@@ -21,7 +19,7 @@ pub(crate) struct NodeEvent {
     pub(crate) message: String,
 }
 
-/// As much as the API server takes of a message.
+/// Message limit of the API server.
 const MESSAGE_BYTES: usize = 1024;
 
 impl PodEvent {
@@ -57,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_message_is_cut_between_two_characters() {
+    fn long_message_is_cut_at_a_character_boundary() {
         let message = |text: &str| {
             PodEvent::of_container(&PodUid::from("u"), "c", EventKind::Warning, Reason::UNHEALTHY, text).message
         };

@@ -1,4 +1,4 @@
-//! What a node has too little of, as its conditions tell it, and the pods that are ended for it. Pure.
+//! Node pressure: conditions, observations, evictions. Pure.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::state::pods::NodeEvent;
 use crate::types::api::{EventKind, PodUid, Reason, Time};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// A condition of the node.
+/// A pressure condition of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
     Disk,
@@ -14,38 +14,38 @@ pub(crate) enum Pressure {
     Pid,
 }
 
-/// What came of a look at what the node has left.
+/// The result of a node-pressure check.
 #[derive(Debug, Default)]
 pub(crate) struct PressureObservation {
     pub(crate) pressures: SortedSet<Pressure>,
-    /// What is being reclaimed, when that is news.
+    /// Events for resources that begin to be reclaimed.
     pub(crate) events: Vec<NodeEvent>,
     pub(crate) evictions: Vec<PodEviction>,
-    /// What is left of containers of pods that have ended is to be removed first.
+    /// Dead containers must be removed first.
     pub(crate) wants_dead: bool,
-    /// Something is about to run out: the next look must not wait for the next relist.
+    /// A resource is close to its threshold: check again before the next relist.
     pub(crate) is_close: bool,
 }
 
-/// A pod that the node ends.
+/// A pod to evict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodEviction {
     pub(crate) uid: PodUid,
-    /// As the pod's status and event have it.
+    /// Message for the pod's status and event.
     pub(crate) message: String,
-    /// At most; a pod that needs less to stop gets less.
+    /// Upper limit of the grace period.
     pub(crate) grace: Duration,
-    /// It is for the node's sake and not for a limit of the pod's own.
+    /// Evicted because of the node, not because of the pod's own limit.
     pub(crate) is_disruption: bool,
 }
 
-/// Which of them hold, and since when: what the node's status is made from.
+/// State and transition time of each condition, for the node status.
 #[derive(Debug, Default)]
 pub(crate) struct NodePressures {
     since: SortedMap<Pressure, (bool, Time)>,
 }
 
-/// One condition in the words of a node's status.
+/// One condition as in the node status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PressureCondition {
     pub(crate) pressure: Pressure,
@@ -58,7 +58,7 @@ pub(crate) struct PressureCondition {
 impl Pressure {
     pub(crate) const ALL: [Self; 3] = [Self::Memory, Self::Disk, Self::Pid];
 
-    /// The type of the condition.
+    /// The condition type.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Disk => "DiskPressure",
@@ -67,7 +67,7 @@ impl Pressure {
         }
     }
 
-    /// The reason and the message of its condition.
+    /// Reason and message of the condition.
     pub(crate) fn words(self, holds: bool) -> (Reason, &'static str) {
         match (self, holds) {
             (Self::Disk, true) => (Reason::KUBELET_HAS_DISK_PRESSURE, "kubelet has disk pressure"),
@@ -94,12 +94,12 @@ impl Pressure {
 }
 
 impl NodePressures {
-    /// Those that hold now.
+    /// The conditions that hold.
     pub(crate) fn held(&self) -> SortedSet<Pressure> {
         self.since.iter().filter(|(_, (holds, _))| *holds).map(|(pressure, _)| *pressure).collect()
     }
 
-    /// What was found out; gives the events of those that have changed.
+    /// Sets the conditions and returns the events of those that changed.
     pub(crate) fn set(&mut self, held: &SortedSet<Pressure>, node: &str, now: Time) -> Vec<NodeEvent> {
         let mut events = Vec::new();
         for pressure in Pressure::ALL {
@@ -109,7 +109,7 @@ impl NodePressures {
                 continue;
             }
             self.since.insert(pressure, (holds, now));
-            // That nothing is short at the start is no news.
+            // No pressure at the start is not a change.
             if before.is_some() || holds {
                 let reason = pressure.event(holds);
                 let message = format!("Node {node} status is now: {reason}");
@@ -119,7 +119,7 @@ impl NodePressures {
         events
     }
 
-    /// All of them in the order of a node's status; none before the first look.
+    /// All conditions in the order of the node status; empty before the first check.
     pub(crate) fn conditions(&self) -> impl Iterator<Item = PressureCondition> + '_ {
         Pressure::ALL.into_iter().filter_map(|pressure| {
             let (holds, since) = *self.since.get(&pressure)?;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_change_of_a_condition_is_told_once_and_calm_at_the_start_is_not() {
+    fn each_change_sends_one_event_and_no_pressure_at_start_none() {
         let mut pressures = NodePressures::default();
         let mut told = |held: &[Pressure]| {
             let events = pressures.set(&held.iter().copied().collect(), "n", Time::from_unix_nanos(0));

@@ -1,10 +1,10 @@
-//! What a probe has found. Pure.
+//! Probe results. Pure.
 
 use std::fmt;
 
 use crate::types::api::PodUid;
 
-/// Which of a container's probes. The names are those of events and metrics.
+/// The kind of a probe; the names are those of events and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ProbeKind {
     Startup,
@@ -12,12 +12,12 @@ pub(crate) enum ProbeKind {
     Liveness,
 }
 
-/// A threshold was reached: often enough in a row the container has passed the probe, or has not.
+/// A probe has reached its success or failure threshold.
 #[derive(Debug)]
 pub(crate) struct ProbeResult {
     pub(crate) pod: PodUid,
     pub(crate) container: String,
-    /// The instance that was asked: a result about an earlier one means nothing.
+    /// The instance that was probed; results of an earlier instance are ignored.
     pub(crate) container_id: String,
     pub(crate) kind: ProbeKind,
     pub(crate) passed: bool,
@@ -26,7 +26,7 @@ pub(crate) struct ProbeResult {
 impl ProbeKind {
     pub(crate) const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
-    /// As it stands inside a sentence.
+    /// The name in lower case, for use in a sentence.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Startup => "startup",

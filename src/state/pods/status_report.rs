@@ -1,28 +1,28 @@
-//! What has become of what the cluster was told. Pure.
+//! Outcomes of reports to the API server. Pure.
 
 use crate::types::api::PodUid;
 
-/// A status, or a pod's end, was told to the API server.
+/// A status update or deletion was sent to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportDone {
-    /// Whose it is.
+    /// The pod reported.
     pub(crate) pod: PodUid,
     pub(crate) outcome: ReportOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReportOutcome {
-    /// The server's object is in this version now.
+    /// The object has this resource version now.
     Accepted { version: u64 },
-    /// The server does not have the pod, or another one of its name.
+    /// The server does not have the pod, or has another one with its name.
     Unknown,
-    /// The server does not take this status; it would not take it again. One line.
+    /// The server rejects this status permanently; one line.
     Invalid(String),
     /// One line.
     Failed(String),
 }
 
-/// The mirror of one of the node's own pods was made or removed.
+/// A mirror pod was created or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MirrorDone {
     /// `name_namespace`.

@@ -1,4 +1,4 @@
-//! What reaches the sync loop: everything that can change what is done next. Pure.
+//! Events of the sync loop. Pure.
 
 use crate::state::objects::ObjectEvent;
 use crate::state::pods::{
@@ -7,108 +7,108 @@ use crate::state::pods::{
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 
-/// The sync loop's one inbox.
+/// Everything that the sync loop reacts to; its inbox has only these.
 #[derive(Debug)]
 pub(crate) enum SyncEvent {
-    /// A source tells all of its pods.
+    /// A source reports all of its pods.
     Sources(SourceUpdate),
-    /// Something of one pod was looked at in the runtime.
+    /// One pod was queried in the runtime.
     Observed(Observation),
-    /// Everything in the runtime was looked at.
+    /// All pods were queried in the runtime.
     Relisted(Relist),
-    /// The runtime came, went, or has another word about itself.
+    /// The runtime connected, disconnected, or changed its status.
     Runtime(RuntimeState),
-    /// A pod worker is through with a piece of work.
+    /// A pod worker has finished a piece of work.
     WorkDone(WorkDone),
-    /// A probe has reached one of its thresholds.
+    /// A probe has reached a threshold.
     Probed(ProbeResult),
-    /// Something to be told about a pod. It changes nothing, and is dropped when the inbox is full.
+    /// An event to record for a pod. Dropped when the inbox is full.
     Happened(PodEvent),
-    /// The same of the node itself.
+    /// An event to record for the node. Dropped when the inbox is full.
     NodeHappened(NodeEvent),
-    /// What the cluster has of the node, for pods to ask of it.
+    /// The Node object has changed in the cluster.
     NodeHeard(NodeTerms),
-    /// The kernel has killed a process for want of memory.
+    /// The kernel has OOM-killed a process.
     OomKilled(OomKill),
-    /// This sandbox of the pod runs, and the pod's control group is not there.
+    /// This sandbox of the pod is running, but the pod's cgroup does not exist.
     Groupless(PodUid, String),
-    /// Processes have waited for memory.
+    /// Processes have stalled on memory (PSI).
     MemoryStalled,
-    /// What the node has left was looked at.
+    /// A node-pressure check has finished.
     PressureLooked(PressureObservation),
-    /// These pods have written more than their limits of local storage.
+    /// These pods exceed their ephemeral storage limits.
     OverStorageLimits(Vec<PodEviction>),
-    /// Something was heard of an object that pods need.
+    /// An object that pods need was read, changed, or could not be read.
     Object(ObjectEvent),
-    /// Archives have brought images, which pods may wait for.
+    /// Archives have imported images that pods may wait for.
     ImagesCame,
-    /// There are other devices, or pods have others.
+    /// Devices or their allocations have changed.
     DevicesChanged,
-    /// A CSI driver has registered, which pods may wait for.
+    /// A CSI driver that pods may wait for has registered.
     CsiDriversChanged,
-    /// A plugin does not give a pod the devices that it asks for; why.
+    /// A device plugin failed to allocate a pod's devices; the message.
     DevicesRefused(PodUid, String),
-    /// The node has no room for a pod's volumes: what the pod is told.
+    /// The node has no room for a pod's volumes; the message.
     VolumesRefused(PodUid, String),
-    /// The API server was told of a pod.
+    /// A report about a pod was sent to the API server.
     Reported(ReportDone),
-    /// The API server can be told of pods again.
+    /// Statuses may be sent to the API server again.
     StatusesAdmitted,
-    /// The mirror of one of the node's own pods was made or removed.
+    /// A mirror pod was created or deleted.
     Mirrored(MirrorDone),
-    /// Somebody wants containers of a pod to begin anew.
+    /// A request to restart containers of a pod.
     RestartRequest(RestartRequest),
-    /// Somebody asks for another version of a pod.
+    /// A request about the versions of a pod.
     VersionAsked(VersionAsked),
-    /// The versions of pods are on the disk, or one line about why not.
+    /// The versions of pods were stored; a failure is one line.
     VersionsKept(Option<String>),
-    /// The machine shuts down, or does not after all.
+    /// A node shutdown has begun (true) or was cancelled (false).
     NodeShutsDown(bool),
-    /// Containers were moved to the processors that they are to have.
+    /// Containers were moved to their CPUs.
     Placed(Placed),
-    /// The watchdog asks whether the loop moves: taking it out is the answer.
+    /// The watchdog checks that the loop makes progress; receiving it is the answer.
     Beat,
 }
 
-/// What came of giving processors to containers.
+/// The result of moving containers to their CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
-    /// Who has which is not on the disk.
+    /// The state files could not be written.
     pub(crate) is_unwritten: bool,
-    /// One line about what has failed.
+    /// One line about the failure.
     pub(crate) fault: Option<String>,
 }
 
-/// What pods may ask of a node, and have to bear with there.
+/// The fields of the Node object that admission and volumes need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeTerms {
-    /// Of the node's object.
+    /// Uid of the Node object.
     pub(crate) uid: String,
     pub(crate) labels: Map<String>,
     pub(crate) taints: Vec<Taint>,
-    /// What of it pods can get, of resources that are neither the kernel's nor Kubernetes' own.
+    /// Allocatable extended resources.
     pub(crate) extended: ResourceList,
-    /// The volumes that are attached to it, and that it has told to be in use.
+    /// Attached volumes that are reported as in use.
     pub(crate) attached: Vec<String>,
 }
 
-/// One pod as the runtime showed it.
+/// One pod's observed state.
 #[derive(Debug)]
 pub(crate) struct Observation {
     pub(crate) pod: ObservedPod,
     pub(crate) look: Look,
 }
 
-/// Every pod of the runtime.
+/// The observed state of all pods.
 #[derive(Debug)]
 pub(crate) struct Relist {
     pub(crate) pods: Vec<ObservedPod>,
-    /// Pods that are there but could not be looked at in time: nothing of them but their names.
+    /// Pods that exist but could not be queried in time; only their names are known.
     pub(crate) unseen: Vec<ObservedPod>,
     pub(crate) look: Look,
 }
 
-/// What the runtime says of itself.
+/// The runtime's status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RuntimeState {
     /// Empty until the runtime has answered once.
@@ -118,10 +118,10 @@ pub(crate) struct RuntimeState {
     pub(crate) network_ready: bool,
     /// Why it is not ready.
     pub(crate) message: String,
-    /// The conditions as the node's own condition repeats them: `NetworkReady=false reason:a message:b`.
+    /// Failed conditions for the node's Ready message: `NetworkReady=false reason:a message:b`.
     pub(crate) ready_fault: String,
     pub(crate) network_fault: String,
-    /// In the order of their names.
+    /// Sorted by name.
     pub(crate) handlers: Vec<NodeRuntimeHandler>,
     pub(crate) features: Option<NodeFeatures>,
 }
@@ -129,32 +129,31 @@ pub(crate) struct RuntimeState {
 #[derive(Debug)]
 pub(crate) struct WorkDone {
     pub(crate) uid: PodUid,
-    /// The pod as it was seen after the work.
+    /// The pod's observed state after the work.
     pub(crate) observation: Option<Observation>,
     pub(crate) result: WorkResult,
 }
 
 #[derive(Debug)]
 pub(crate) enum WorkResult {
-    /// The steps of a plan were tried.
+    /// The actions of a sync were executed.
     Synced {
-        /// For each container that a step was about: why it waits now, or nothing when its step went well.
+        /// For each container with an action: its waiting state, or `None` if the action succeeded.
         containers: Vec<(String, Option<Waiting>)>,
-        /// What stopped the whole pod, as one line.
+        /// What stopped the whole sync; one line.
         failure: Option<String>,
-        /// What is told of the pod as warnings: of its control group, and of volumes that could not be set up or were
-        /// left as they were.
+        /// Warning events of the pod: about its cgroup, and about volumes that could not be set up or updated.
         warnings: Vec<(Reason, String)>,
     },
-    /// The files in the volumes of a running pod were brought up to date: `all` that can be written, and why the rest is
-    /// as it was.
+    /// The volume files of a running pod were updated. `all`: every file that can be updated was; the others have
+    /// warnings.
     Refreshed { all: bool, warnings: Vec<(Reason, String)> },
-    /// What has ended and is not kept was removed: `all` of it or not.
+    /// Dead containers were removed, `all` of them or not.
     Collected { all: bool },
-    /// Nothing of the pod runs any more.
+    /// Nothing of the pod is running any more.
     Stopped,
-    /// Its mounts are gone; when it was `purged`, so is everything else.
+    /// Its mounts are removed; `purged`: all its files as well.
     Cleaned { purged: bool },
-    /// Stopping or cleaning failed; it is tried again.
+    /// Stopping or cleaning up failed and will be retried.
     Failed { failure: String },
 }

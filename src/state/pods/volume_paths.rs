@@ -1,11 +1,11 @@
-//! Where the volumes of a pod are that are on the node itself. Pure.
+//! Directories of a pod's volumes on the node. Pure.
 
 use std::path::PathBuf;
 
 use super::PodDirs;
 use crate::types::api::{Pod, PodUid, StorageMedium, VolumeSource};
 
-/// The names of the directories that volumes of a kind are in.
+/// Plugin names, which are directory names.
 pub(crate) const CONFIG_MAP: &str = "kubernetes.io/configmap";
 pub(crate) const CSI: &str = "kubernetes.io/csi";
 pub(crate) const DOWNWARD_API: &str = "kubernetes.io/downward-api";
@@ -15,17 +15,18 @@ pub(crate) const NFS: &str = "kubernetes.io/nfs";
 pub(crate) const PROJECTED: &str = "kubernetes.io/projected";
 pub(crate) const SECRET: &str = "kubernetes.io/secret";
 
-/// A volume that is a directory of the pod's own.
+/// A volume directory that belongs to the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VolumePlace {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) kind: &'static str,
-    /// It is in memory, and so on no disk.
+    /// A tmpfs, which uses no disk.
     pub(crate) in_memory: bool,
 }
 
-/// Those of `pod`, which runs under `uid`. Huge pages are neither on a disk nor counted by their files.
+/// The volumes of `pod`, whose uid on the node is `uid`. Huge page volumes are left out: they use no disk, and their
+/// files do not show their usage.
 pub(crate) fn volume_places(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<VolumePlace> {
     let place = |name: &String, source: &VolumeSource| {
         let (kind, in_memory) = match source {

@@ -1,4 +1,4 @@
-//! Why a container is not running yet. Pure.
+//! Why a container is waiting. Pure.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::types::api::Reason;
 pub(crate) struct Waiting {
     pub(crate) reason: Reason,
     pub(crate) message: String,
-    /// Nothing is tried before this moment, where that is known.
+    /// Earliest time of the next attempt, if known.
     pub(crate) until: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! The authority of a cluster, known by the digest of its key. Pure.
+//! Checks the cluster's CA against pinned public key hashes. Pure.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use ring::digest::{SHA256, digest};
 use crate::protocol::pem;
 use crate::protocol::x509::Certificate;
 
-/// `sha256:` and the SHA-256 of a public key with its algorithm (SubjectPublicKeyInfo), in hex: as `kubeadm` prints it.
+/// `sha256:` and the SHA-256 of the SubjectPublicKeyInfo in hex, as `kubeadm` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pin(String);
 
@@ -25,7 +25,7 @@ impl Pin {
     fn of(certificate: &Certificate) -> Self {
         let mut text = "sha256:".to_owned();
         for byte in digest(&SHA256, &certificate.public_key).as_ref() {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
         Self(text)
@@ -49,12 +49,12 @@ impl fmt::Display for Pin {
     }
 }
 
-/// Why an authority is not the one that was meant.
+/// Why a CA was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unpinned {
-    /// There is no certificate in what the cluster calls its authority.
+    /// The CA bundle has no certificate.
     Nothing,
-    /// None of the pins is of one of these keys.
+    /// No pin matches any of the keys found.
     Other { expected: Vec<Pin>, found: Vec<Pin> },
 }
 
@@ -62,20 +62,15 @@ impl fmt::Display for Unpinned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |pins: &[Pin]| pins.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
         match self {
-            Self::Nothing => f.write_str("the cluster shows no certificate of its authority"),
+            Self::Nothing => f.write_str("the cluster's CA bundle has no certificate"),
             Self::Other { expected, found } => {
-                write!(
-                    f,
-                    "the cluster's authority is not the expected one: expected {}, found {}",
-                    list(expected),
-                    list(found)
-                )
+                write!(f, "the cluster's CA does not match: expected {}, found {}", list(expected), list(found))
             }
         }
     }
 }
 
-/// Whether one of the certificates in `pem` has a key that was pinned. Where nothing was pinned everything will do.
+/// Checks that a certificate in `pem` has a pinned key. Without pins every CA is accepted.
 pub(crate) fn check_authority(pem: &[u8], pins: &[Pin]) -> Result<(), Unpinned> {
     let certificates = pem::certificates(pem).map_err(|_| Unpinned::Nothing)?;
     let found: Result<Vec<Pin>, _> =
@@ -102,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_known_by_the_digest_that_other_programs_make_of_its_key() {
+    fn pin_equals_the_digest_from_openssl() {
         assert_eq!(check_authority(CA, &pins(&[PIN])), Ok(()));
         assert_eq!(check_authority(CA, &pins(&[&PIN.to_uppercase()])), Ok(()));
         assert_eq!(check_authority(CA, &pins(&[OTHER, PIN])), Ok(()));
@@ -111,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn another_authority_is_refused_with_both_digests() {
+    fn other_authority_is_refused_with_both_digests() {
         let error = check_authority(CA, &pins(&[OTHER])).unwrap_err().to_string();
-        assert_eq!(error, format!("the cluster's authority is not the expected one: expected {OTHER}, found {PIN}"));
+        assert_eq!(error, format!("the cluster's CA does not match: expected {OTHER}, found {PIN}"));
         assert_eq!(check_authority(b"", &pins(&[PIN])), Err(Unpinned::Nothing));
         assert_eq!(check_authority(b"", &[]), Err(Unpinned::Nothing));
     }
 
     #[test]
-    fn what_is_no_digest_is_refused() {
+    fn malformed_pins_are_refused() {
         for text in [
             "",
             "sha256",

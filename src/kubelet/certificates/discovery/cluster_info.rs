@@ -1,7 +1,7 @@
-//! The ConfigMap `cluster-info`: a kubeconfig that anybody may read, signed with each bootstrap token. Pure.
+//! The ConfigMap `cluster-info`: a kubeconfig that everyone may read, signed with each bootstrap token. Pure.
 //!
-//! The signature is a JWS with a payload that is left out (RFC 7515, appendix F), by HMAC with SHA-256: only who knows the
-//! token can have made it.
+//! The signature is a JWS with detached content (RFC 7515, appendix F) and HMAC-SHA-256: only a holder of the token
+//! can have made it.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ use crate::types::api::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterInfoError {
     NoKubeconfig,
-    /// Nothing there is signed with this token.
+    /// No signature with this token.
     NoSuchToken {
         id: String,
     },
-    /// What is signed was not signed by who knows the token.
+    /// The signature does not match.
     BadSignature {
         id: String,
     },
@@ -36,15 +36,14 @@ impl fmt::Display for ClusterInfoError {
                 "the cluster does not know token {id:?}, or it has expired (kubeadm token create, on the control plane, \
                  makes a new one)"
             ),
-            Self::BadSignature { id } => write!(
-                f,
-                "the server does not prove that it knows token {id:?}: another secret, or not the cluster that was meant"
-            ),
+            Self::BadSignature { id } => {
+                write!(f, "the signature for token {id:?} does not match: wrong token secret, or another cluster")
+            }
         }
     }
 }
 
-/// The kubeconfig in a cluster-info, if its maker knows the token.
+/// The kubeconfig in `cluster_info`, if it is signed with the token.
 pub(crate) fn verified_kubeconfig(cluster_info: &Value, token: &BootstrapToken) -> Result<String, ClusterInfoError> {
     let data = |key: &str| {
         let text = cluster_info.get("data").and_then(|data| data.get(key)?.as_str());
@@ -89,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    // As the bootstrapsigner of kube-controller-manager 1.36 has signed it.
+    // Signed by the bootstrapsigner of kube-controller-manager 1.36.
     const KUBECONFIG: &str = include_str!("../../../../tests/data/certificates/cluster-info.conf");
     const SIGNATURE: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..z1H3zLuDOY5zoWzIJf403P-IFhgv90lJMWwfJqctJqA";
 
@@ -102,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_has_signed_with_the_token_is_believed() {
+    fn kubeconfig_signed_with_the_token_is_accepted() {
         let read = verified_kubeconfig(&info(KUBECONFIG, SIGNATURE), &token("abcdef.0123456789abcdef"));
         assert_eq!(read, Ok(KUBECONFIG.to_owned()));
     }
 
     #[test]
-    fn a_token_that_has_expired_or_never_was_is_named() {
+    fn missing_token_is_named_in_the_error() {
         let error = ClusterInfoError::NoSuchToken { id: "aaaaaa".to_owned() };
         let read = verified_kubeconfig(&info(KUBECONFIG, SIGNATURE), &token("aaaaaa.0123456789abcdef"));
         assert_eq!(read, Err(error));
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_believed() {
+    fn other_signatures_are_refused() {
         let bad = Err(ClusterInfoError::BadSignature { id: "abcdef".to_owned() });
         let right = token("abcdef.0123456789abcdef");
         let (header, mac) = SIGNATURE.split_once("..").unwrap();

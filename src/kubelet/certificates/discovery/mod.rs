@@ -1,4 +1,4 @@
-//! Whether to believe a cluster that is met for the first time: a token, and the digest of its authority's key. Pure.
+//! Verifies a cluster on first contact, by bootstrap token and CA pin. Pure.
 
 mod authority;
 mod cluster_info;

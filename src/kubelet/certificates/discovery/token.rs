@@ -1,16 +1,16 @@
-//! Bootstrap tokens: what a node is given to join with. Pure.
+//! Bootstrap tokens. Pure.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// `abcdef.0123456789abcdef`: the first part names it, the second is secret.
+/// `abcdef.0123456789abcdef`: the id and the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BootstrapToken {
     id: String,
     secret: String,
 }
 
-/// What was given instead is not shown: it may be a secret with a slip in it.
+/// Does not show the input: it may be a mistyped secret.
 const EXPECTED: &str = "expected six lower-case letters or digits, a dot and sixteen more of them";
 
 impl BootstrapToken {
@@ -22,7 +22,7 @@ impl BootstrapToken {
         &self.secret
     }
 
-    /// As it is shown to the API server, and to nobody else.
+    /// The full token, for the API server only.
     pub(crate) fn reveal(&self) -> String {
         format!("{}.{}", self.id, self.secret)
     }
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_has_a_name_and_a_secret_that_is_not_shown() {
+    fn debug_output_has_no_secret() {
         let token: BootstrapToken = "abcdef.0123456789abcdef".parse().unwrap();
         assert_eq!((token.id(), token.reveal().as_str()), ("abcdef", "abcdef.0123456789abcdef"));
         assert_eq!(format!("{token:?}"), "BootstrapToken(abcdef)");
     }
 
     #[test]
-    fn what_is_no_token_is_refused_without_showing_it() {
+    fn malformed_tokens_are_refused_without_showing_them() {
         for text in
             ["", "abcdef", "abcdef.", "abcdef.0123456789abcde", "Abcdef.0123456789abcdef", "abcde.0123456789abcdef"]
         {

@@ -19,7 +19,7 @@ fn names() -> Names {
     }
 }
 
-/// What was signed, if the signature is the key's.
+/// The signed body, if the signature is valid.
 fn verified(key: &Key, der: &[u8]) -> Vec<u8> {
     let mut parts = Reader::new(der).inside(tag::SEQUENCE).unwrap();
     let body = parts.element(tag::SEQUENCE).unwrap();
@@ -34,7 +34,7 @@ fn verified(key: &Key, der: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_request_is_signed_with_its_own_key_and_says_what_it_asks_for() {
+fn request_is_signed_with_its_own_key_and_has_its_names() {
     let key = Key::generate().unwrap();
     for names in [names(), Names::of_node("board-1")] {
         let body = verified(&key, &certification_request(&key, &names).unwrap());
@@ -49,17 +49,17 @@ fn a_request_is_signed_with_its_own_key_and_says_what_it_asks_for() {
 }
 
 #[test]
-fn the_subject_is_the_one_that_another_program_writes_for_the_same_names() {
+fn subject_matches_another_programs_encoding() {
     let leaf =
         crate::protocol::pem::certificates(include_bytes!("../../../../tests/data/certificates/leaf.crt")).unwrap();
     let subject = Names::of_node("board-1").subject();
-    // There each organization has a set of its own.
+    // The other program writes each organization as a set of its own.
     let common_name = &subject[subject.len() - 30..];
     assert!(leaf[0].windows(common_name.len()).any(|window| window == common_name));
 }
 
 #[test]
-fn a_certificate_of_our_own_is_taken_for_its_names_and_its_time_and_no_other() {
+fn self_signed_certificate_is_valid_for_its_names_and_time() {
     let key = Key::generate().unwrap();
     let (from, until) = (1_800_000_000, 2_600_000_000);
     let moment = |seconds: i64| Time::from_unix_nanos(seconds * 1_000_000_000);
@@ -90,7 +90,7 @@ fn a_certificate_of_our_own_is_taken_for_its_names_and_its_time_and_no_other() {
 }
 
 #[test]
-fn names_are_in_a_certificate_that_has_more_but_not_in_one_that_lacks_one() {
+fn names_match_only_certificates_that_have_them_all() {
     let key = Key::generate().unwrap();
     let moment = Time::from_unix_nanos(0);
     let has = Certificate::read(&self_signed(&key, &names(), moment, moment).unwrap()).unwrap();

@@ -11,7 +11,7 @@ fn held(random: u16) -> Held {
     Held { not_before: MADE, not_after: MADE + YEAR, age: None, share: share(random) }
 }
 
-/// `clock` with nothing known but the certificate itself.
+/// `clock` with no known floor.
 fn at(clock: Seconds) -> Present {
     Present { clock, floor: 0 }
 }
@@ -27,7 +27,7 @@ fn check(held: Held, present: Present, standing: &str) {
 }
 
 #[test]
-fn a_certificate_is_replaced_between_70_and_90_percent_of_its_life() {
+fn certificate_is_renewed_between_70_and_90_percent_of_its_life() {
     for random in [0, 1, 100, 32768, 65535] {
         let Standing::Good { until } = held(random).standing(at(MADE)) else { panic!("{random}") };
         let part = (until - MADE) as f64 / YEAR as f64;
@@ -40,7 +40,7 @@ fn a_certificate_is_replaced_between_70_and_90_percent_of_its_life() {
 }
 
 #[test]
-fn nodes_replace_theirs_at_different_moments_and_each_always_at_the_same() {
+fn renewal_time_differs_between_nodes_and_is_stable() {
     let until = |last: u8| {
         let certificate = Certificate {
             not_before: MADE,
@@ -58,21 +58,21 @@ fn nodes_replace_theirs_at_different_moments_and_each_always_at_the_same() {
 }
 
 #[test]
-fn a_clock_from_the_past_neither_loses_a_certificate_nor_replaces_it() {
+fn clock_in_the_past_neither_drops_nor_renews_a_certificate() {
     for clock in [0, MADE - YEAR, MADE - DAY, i64::MIN] {
         check(held(0), at(clock), "good");
     }
 }
 
 #[test]
-fn what_is_known_to_be_past_counts_where_the_clock_is_behind() {
+fn floor_applies_when_the_clock_is_behind() {
     for (floor, standing) in [(MADE - DAY, "good"), (MADE + YEAR * 95 / 100, "due"), (MADE + 2 * YEAR, "expired")] {
         check(held(0), Present { clock: 0, floor }, standing);
     }
 }
 
 #[test]
-fn a_step_of_a_day_changes_nothing_but_what_a_day_changes() {
+fn clock_step_of_a_day_does_not_renew_early() {
     let middle = MADE + YEAR / 2;
     for clock in [middle - DAY, middle, middle + DAY] {
         check(held(0), at(clock), "good");
@@ -83,12 +83,12 @@ fn a_step_of_a_day_changes_nothing_but_what_a_day_changes() {
 }
 
 #[test]
-fn a_clock_from_the_future_does_not_replace_a_certificate_that_has_just_been_issued() {
+fn clock_in_the_future_keeps_a_certificate_just_issued() {
     for age in [0, 60, 30 * DAY, 250 * DAY] {
         let held = Held { age: Some(Duration::from_secs(age.try_into().unwrap())), ..held(0) };
         check(held, at(FAR), "good");
         check(held, at(i64::MAX), "good");
-        // And none whose end comes while the clock is wrong is kept for it.
+        // A certificate that expires while the clock is wrong is not kept.
         let old = Held { age: Some(Duration::from_secs((YEAR * 95 / 100).try_into().unwrap())), ..held };
         check(old, at(FAR), "due");
         check(Held { age: Some(Duration::MAX), ..held }, at(FAR), "expired");
@@ -96,8 +96,8 @@ fn a_clock_from_the_future_does_not_replace_a_certificate_that_has_just_been_iss
 }
 
 #[test]
-fn a_clock_that_agrees_with_the_issuer_is_believed() {
-    // A signer that dates back by an hour.
+fn clock_that_agrees_with_the_issuer_is_trusted() {
+    // The signer backdates by one hour.
     let age = Duration::from_secs(10 * 3600);
     let short = Held { not_after: MADE + 12 * 3600, age: Some(age), ..held(0) };
     check(short, at(MADE + 11 * 3600), "due");
@@ -105,7 +105,7 @@ fn a_clock_that_agrees_with_the_issuer_is_believed() {
 }
 
 #[test]
-fn no_dates_are_too_strange() {
+fn extreme_dates_do_not_overflow() {
     for not_before in [i64::MIN, -1, 0, MADE, i64::MAX] {
         for not_after in [i64::MIN, -1, 0, MADE, i64::MAX] {
             for clock in [i64::MIN, 0, MADE, i64::MAX] {
@@ -121,7 +121,7 @@ fn no_dates_are_too_strange() {
 }
 
 #[test]
-fn what_is_not_refused_is_asked_with_alone() {
+fn working_credentials_are_used_alone() {
     use Credentials::{Bootstrap, Own};
     let good = Some(Standing::Good { until: 0 });
     for (own, has_bootstrap, expected) in [
@@ -138,7 +138,7 @@ fn what_is_not_refused_is_asked_with_alone() {
 }
 
 #[test]
-fn waits_double_to_32_seconds_and_go_on_to_five_minutes_for_who_is_refused() {
+fn backoff_doubles_to_32_seconds_and_to_five_minutes_when_refused() {
     let waits = |failure| (1..=9).map(|failures| wait(failures, failure, 0).as_secs()).collect::<Vec<_>>();
     assert_eq!(waits(Failure::Passing), [2, 4, 8, 16, 32, 32, 32, 32, 32]);
     assert_eq!(waits(Failure::Refused), [2, 4, 8, 16, 32, 64, 128, 256, 300]);
@@ -147,7 +147,7 @@ fn waits_double_to_32_seconds_and_go_on_to_five_minutes_for_who_is_refused() {
 }
 
 #[test]
-fn it_is_waited_for_a_date_only_where_the_clock_can_tell_it() {
+fn waits_by_date_only_when_the_clock_is_plausible() {
     let until = MADE + YEAR / 2;
     assert_eq!(held(0).wait(until, at(MADE + 5)), Until::Date(until));
     let span = |seconds: Seconds| Until::Span(Duration::from_secs(seconds.try_into().unwrap()));
@@ -159,8 +159,8 @@ fn it_is_waited_for_a_date_only_where_the_clock_can_tell_it() {
 }
 
 #[test]
-fn what_has_just_been_issued_is_kept_for_a_while_whatever_its_dates_say() {
-    // Six minutes, five of which were over when it was signed.
+fn certificate_just_issued_is_kept_whatever_its_dates() {
+    // Valid for six minutes, five of which had passed when it was signed.
     let made = MADE - 300;
     let short = |age: u64| Held {
         not_before: made,
@@ -178,7 +178,7 @@ fn what_has_just_been_issued_is_kept_for_a_while_whatever_its_dates_say() {
 }
 
 #[test]
-fn who_waits_for_a_newer_one_is_told_again_30_7_and_1_days_before_the_end() {
+fn nearness_changes_30_7_and_1_days_before_the_end() {
     let steps: Vec<_> = (0..40 * 24).rev().map(|hours| nearness(hours * 3600)).collect();
     let mut told: Vec<_> = steps.clone();
     told.dedup();

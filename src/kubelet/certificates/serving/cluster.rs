@@ -1,4 +1,4 @@
-//! A serving certificate that the cluster signs (`serverTLSBootstrap`): the first one, and each one after it.
+//! A serving certificate signed by the cluster (`serverTLSBootstrap`), and its rotation.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -48,14 +48,14 @@ struct Keeper {
     store: Store,
     teller: Teller,
     started: Duration,
-    /// What is shown.
+    /// The pair shown to clients.
     current: Option<Pair>,
-    /// What this process was issued, and when: by a clock that nobody sets.
+    /// The certificate issued to this process, and the uptime at that moment.
     issued: Option<(Certificate, Duration)>,
 }
 
 impl Keeper {
-    /// What an earlier process was issued.
+    /// Loads the pair that an earlier process obtained.
     async fn look(&mut self, shown: &ServingCertificateCell) {
         let store = self.store.clone();
         let stored = rt::blocking(move || store.current()).await;
@@ -67,7 +67,7 @@ impl Keeper {
         self.note(fault, self.present());
     }
 
-    /// One thing that is to be done, or the wait for it; no longer than until the node is reached elsewhere.
+    /// Does one step or waits for it. Ends early when the node's addresses change.
     async fn round(&mut self, wanted: Option<Names>, moved: impl Future<Output = ()>, shown: &ServingCertificateCell) {
         let present = self.present();
         self.note(None, present);
@@ -92,7 +92,7 @@ impl Keeper {
         }
     }
 
-    /// Until when there is nothing to be done, where what there is does for these names.
+    /// When the next renewal is due, if the current certificate has these names.
     fn rests(&self, names: &Names, present: Present) -> Option<Until> {
         let leaf = &self.current.as_ref()?.leaf;
         let held = self.held(leaf);
@@ -107,13 +107,13 @@ impl Keeper {
         let (store, put) = (self.store.clone(), pair.clone());
         let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));
         let stored = rt::blocking(move || store.put(&put, moment).and_then(|()| store.forget_key())).await;
-        // What cannot be kept can be shown all the same.
+        // A certificate that cannot be stored is still usable.
         shown.show(&pair);
         self.teller.issued(&pair.leaf);
         self.issued = is_fresh.then(|| (pair.leaf.clone(), clock::uptime()));
         self.current = Some(pair);
         if let Err(error) = stored {
-            log!(warn, "serving certificate is not kept", error = ErrorChain(&error));
+            log!(warn, "failed to store serving certificate", error = ErrorChain(&error));
         }
     }
 
@@ -122,7 +122,7 @@ impl Keeper {
         Held::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at)))
     }
 
-    /// What was past when this process began is past for longer by now.
+    /// The floor advances by the time that this process has run.
     fn present(&self) -> Present {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
         let known = floor([self.current.as_ref().map(|pair| &pair.leaf), None], None);

@@ -1,4 +1,4 @@
-//! A serving certificate that somebody else keeps: read, and read again whenever its files change.
+//! A serving certificate from files that are managed elsewhere; reloaded when they change.
 
 use std::fmt;
 use std::io;
@@ -16,9 +16,9 @@ use crate::platform::host::{clock, file};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// No certificate or key is larger.
+/// Size limit of certificate and key files.
 const LIMIT: u64 = 1 << 20;
-/// Who replaces two files does so one after the other; between them they are no pair.
+/// Two files are replaced one after the other; in between they do not match.
 const BOTH: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, teller: &Teller) {
@@ -34,7 +34,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
                 last = Some(pair);
                 None
             }
-            // The one before is shown on.
+            // The previous certificate stays in use.
             Err(error) => Some(ErrorChain(&error).to_string()),
         };
         let known = last.as_ref().map_or_else(CertificateEntry::default, |pair| entry(pair, now));
@@ -51,7 +51,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
     }
 }
 
-/// Why two files are no certificate with its key.
+/// Why two files are not a certificate with its key.
 #[derive(Debug)]
 pub(super) enum FilesError {
     Pair { certificate: PathBuf, key: PathBuf, source: PairError },

@@ -1,7 +1,7 @@
-//! The certificate under which the node's own server is reached: kept as files, asked of the cluster, or made here.
+//! The certificate of the kubelet's own server: from files, signed by the cluster, or self-signed.
 //!
-//! What there is, is shown at once to whoever connects, also when it seems to have expired: a clock may be wrong, and the
-//! client alone decides. Before there is any, handshakes fail and nothing else does.
+//! The server shows any certificate it has, even one that seems expired: the clock may be wrong, and the client
+//! decides. Without a certificate, TLS handshakes fail and nothing else does.
 
 mod cluster;
 mod files;
@@ -26,7 +26,7 @@ use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::state::pods::SyncEvent;
 
-/// What is shown to clients; clones show the same.
+/// The certificate shown to clients; clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct ServingCertificateCell(Arc<Mutex<Option<Arc<CertifiedKey>>>>);
 
@@ -39,7 +39,7 @@ impl ServingCertificateCell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Somebody can be let in.
+    /// Handshakes can succeed.
     pub(crate) fn is_there(&self) -> bool {
         self.certified_key().is_some()
     }
@@ -57,7 +57,6 @@ impl fmt::Debug for ServingCertificateCell {
     }
 }
 
-/// What it takes to keep a serving certificate.
 #[derive(Debug)]
 pub(crate) struct ServingCertificate {
     pub(crate) node_name: String,
@@ -69,15 +68,15 @@ pub(crate) struct ServingCertificate {
 
 #[derive(Debug)]
 pub(crate) enum ServingSource {
-    /// Somebody else keeps them.
+    /// Managed elsewhere.
     Files { certificate: PathBuf, key: PathBuf },
-    /// The cluster signs one for the addresses that the node has in its object; kept in this directory.
+    /// Signed by the cluster for the addresses in the node's object; stored in this directory.
     Cluster { client: Client, news: Rc<StatusInputs>, directory: PathBuf },
-    /// Made here, and kept in this directory.
+    /// Self-signed, stored in this directory.
     OwnMaking { directory: PathBuf },
 }
 
-/// Runs for ever. Whatever fails is told, and tried again.
+/// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ServingCertificate) {
     let ServingCertificate { node_name, source, shown, book, inbox } = settings;
     let teller = Teller::new(Which::Serving, book, inbox);
@@ -90,7 +89,7 @@ pub(crate) async fn run(settings: ServingCertificate) {
     }
 }
 
-/// What is known of a pair that nobody asks for before its end.
+/// The entry for a pair that is not renewed before its end.
 fn entry(pair: &Pair, clock: i64) -> CertificateEntry {
     let not_after = pair.leaf.not_after;
     let standing = if clock > not_after { Standing::Expired } else { Standing::Good { until: not_after } };

@@ -1,4 +1,4 @@
-//! For whom a serving certificate is: the node, and where it is reached. Pure.
+//! The names in a serving certificate: the node's name and addresses. Pure.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use crate::kubelet::certificates::pkcs10::Names;
 use crate::types::api::NodeAddress;
 use crate::types::sorted::SortedSet;
 
-/// As the cluster's signer wants them (`addressesToHostnamesAndIPs`); nothing before there is an address to be reached at.
+/// The names that the cluster's signer accepts (`addressesToHostnamesAndIPs`); `None` without an address.
 pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress]) -> Option<Names> {
     let (mut dns_names, mut ip_addresses) = (SortedSet::new(), SortedSet::new());
     for NodeAddress { kind, address } in addresses.iter().filter(|known| !known.address.is_empty()) {
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_of_the_node_is_named_once_and_in_order() {
+    fn every_address_is_named_once_in_order() {
         let addresses = [
             address("InternalIP", "10.0.0.2"),
             address("ExternalIP", "10.0.0.1"),
@@ -61,13 +61,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_that_is_an_address_is_one() {
+    fn host_name_that_is_an_address_becomes_an_address() {
         let names = of_addresses("10.0.0.1", &[address("Hostname", "10.0.0.1")]).unwrap();
         assert!(names.dns_names.is_empty() && names.ip_addresses.len() == 1);
     }
 
     #[test]
-    fn without_an_address_nothing_is_asked_for() {
+    fn nothing_is_requested_without_an_address() {
         assert_eq!(of_addresses("board", &[]), None);
         assert_eq!(of_addresses("board", &[address("Hostname", "board")]), None);
     }

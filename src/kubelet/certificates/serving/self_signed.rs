@@ -1,4 +1,4 @@
-//! A serving certificate that the node signs itself, under the upstream kubelet's names: `kubelet.crt`, `kubelet.key`.
+//! A self-signed serving certificate, in upstream's files `kubelet.crt` and `kubelet.key`.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::types::error::ErrorChain;
 
 pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertificateCell, teller: &Teller) {
     let files = [directory.join("kubelet.crt"), directory.join("kubelet.key")];
-    // What could not be written is held here.
+    // A certificate that could not be written is kept in memory.
     let mut held: Option<Pair> = None;
     loop {
         let watch = FileWatch::new(&files);
@@ -42,19 +42,20 @@ pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertif
             }
         };
         held = pair.filter(|_| !is_kept);
-        // It has expired, but not by a clock that counts: that one may be set.
+        // The clock that says it has expired is not trusted; wait until the clock is set.
         let end = if end <= now { Seconds::MAX } else { end };
         rt::either(changed(&watch), due(Until::Date(end))).await;
     }
 }
 
-/// What the files have, if it is good; else what is held, if that is; else a new one, and why it could not be kept. Blocks.
+/// The pair in the files if it is valid, else `held` if that is, else a new one, with the error of storing it.
+/// Blocks.
 fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pair>, Option<String>) {
     let (clock, built) = (clock::now().unix_seconds(), clock::built());
     let is_there = files.iter().any(|file| file.exists());
     let read = read_pair(files);
     if let (Err(error), true) = (&read, is_there) {
-        log!(warn, "serving certificate is made anew", error = ErrorChain(error));
+        log!(warn, "replacing self-signed serving certificate", error = ErrorChain(error));
     }
     let good = read.ok().or(held).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
     if good.is_some() {
@@ -65,15 +66,15 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
         Err(error) => return (None, Some(format!("make a certificate: {error}"))),
     };
     let [certificate, key] = files;
-    // The key first: a certificate without its key is found damaged, and both are made anew.
+    // The key first: a certificate without its key is detected, and both are replaced.
     let kept = [(key, made.key_pem().to_owned()), (certificate, made.certificates_pem())].into_iter().try_for_each(
         |(path, text)| file::replace(path, text.as_bytes()).map_err(|cause| StoreError::io("write", path, cause)),
     );
-    log!(info, "serving certificate made", file = certificate.display(), kept = kept.is_ok());
+    log!(info, "self-signed serving certificate created", file = certificate.display(), kept = kept.is_ok());
     (Some(made), kept.err().map(|error| ErrorChain(&error).to_string()))
 }
 
-/// For the node's name, as upstream's: each one has a subject of its own.
+/// A certificate for the node's name; like upstream's, each has a different subject.
 fn make(node_name: &str, validity: Validity, clock: Seconds) -> Result<Pair, KeyError> {
     let key = Key::generate()?;
     let mut names = Names { common_name: format!("{node_name}@{clock}"), ..Names::default() };
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_once_for_the_nodes_name_and_then_read() {
+    fn certificate_is_created_once_for_the_node_name() {
         let folder = Folder::new("once");
         let first = made(&folder.files());
         assert_eq!(first.leaf.dns_names, ["board"]);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_has_expired_or_is_for_another_key_is_made_anew() {
+    fn damaged_expired_or_mismatched_pair_is_replaced() {
         let folder = Folder::new("anew");
         let files = folder.files();
         let first = made(&files);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_written_it_is_held_and_told() {
+    fn unwritable_certificate_is_held_in_memory_and_reported() {
         let files = [PathBuf::from("/proc/none/kubelet.crt"), PathBuf::from("/proc/none/kubelet.key")];
         let (first, fault) = pair(&files, "board", None);
         assert!(fault.unwrap().starts_with("write /proc/none/kubelet.key: "));

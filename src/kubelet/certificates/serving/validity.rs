@@ -1,7 +1,7 @@
-//! From when until when a certificate of the node's own making is good. Pure.
+//! The validity period of a self-signed certificate. Pure.
 //!
-//! Nobody but this clock tells the time, and it may be wrong. A clock that is certainly behind makes a certificate for long,
-//! as it may never be set; one that is set later has it made anew where it does not fit.
+//! No signer's clock is available, and the local clock may be wrong. A clock that is certainly behind gives a long
+//! validity, because it may never be set; if it is set later, the certificate is replaced when it does not fit.
 
 use crate::kubelet::certificates::rotation::Seconds;
 use crate::protocol::x509::Certificate;
@@ -9,7 +9,7 @@ use crate::protocol::x509::Certificate;
 const HOUR: Seconds = 3600;
 const DAY: Seconds = 24 * HOUR;
 const YEAR: Seconds = 365 * DAY;
-/// No clock that is right shows less: 2026-01-01. A build that knows its own date knows better.
+/// Earliest plausible time, 2026-01-01. A build that knows its own date uses that.
 const LEAST: Seconds = 1_767_225_600;
 
 /// When a certificate is valid.
@@ -19,7 +19,7 @@ pub(super) struct Validity {
     pub(super) not_after: Seconds,
 }
 
-/// The first and the last second (client-go: an hour ago, for a year).
+/// `notBefore` and `notAfter` (client-go: from an hour ago, for a year).
 pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> Validity {
     let least = least(built);
     match clock < least {
@@ -28,7 +28,7 @@ pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> Validity {
     }
 }
 
-/// Whether a certificate that was made before can stay.
+/// Whether an existing certificate is kept.
 pub(super) fn can_stay(made: &Certificate, clock: Seconds, built: Option<Seconds>) -> bool {
     if clock < least(built) {
         return true;
@@ -57,14 +57,14 @@ mod tests {
     const NOW: Seconds = LEAST + YEAR;
 
     #[test]
-    fn it_is_good_at_the_moment_it_is_made_and_replaced_when_it_has_expired() {
+    fn certificate_is_valid_when_created_and_replaced_when_expired() {
         check(NOW, NOW, true);
         check(NOW, NOW + YEAR - 1, true);
         check(NOW, NOW + YEAR + 1, false);
     }
 
     #[test]
-    fn one_that_a_clock_of_1970_has_made_is_good_in_these_years() {
+    fn certificate_from_a_1970_clock_is_valid_today() {
         for clock in [0, LEAST - 1] {
             check(clock, NOW, true);
             let made = made(clock);
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_a_clock_of_2099_has_made_is_replaced_when_the_clock_is_set() {
+    fn certificate_from_a_2099_clock_is_replaced_when_the_clock_is_set() {
         check(NOW + 70 * YEAR, NOW, false);
         check(NOW + HOUR, NOW, true);
     }
 
     #[test]
-    fn a_clock_that_is_certainly_behind_replaces_nothing() {
+    fn clock_certainly_behind_replaces_nothing() {
         check(NOW, 0, true);
         check(NOW + 70 * YEAR, LEAST - 1, true);
     }

@@ -35,7 +35,7 @@ fn moment(seconds: i64) -> Time {
 const MADE: i64 = 1_767_323_045;
 
 #[test]
-fn what_is_put_is_in_force_under_the_names_that_upstream_has() {
+fn current_pair_has_upstreams_file_names() {
     let (dir, store) = Scratch::new("put");
     assert!(store.current().unwrap().is_none());
     let pair = pair("a", 0, 1);
@@ -48,14 +48,14 @@ fn what_is_put_is_in_force_under_the_names_that_upstream_has() {
 }
 
 #[test]
-fn the_pair_before_stays_and_older_ones_go() {
+fn previous_pair_stays_and_older_ones_are_removed() {
     let (dir, store) = Scratch::new("older");
     let pairs: Vec<Pair> = (0..4).map(|_| pair("a", 0, 1)).collect();
     for (pair, at) in pairs.iter().zip([MADE, MADE + 1, MADE + 2, MADE + 2]) {
         store.put(pair, moment(at)).unwrap();
         assert_eq!(store.current().unwrap().unwrap().to_pem(), pair.to_pem());
     }
-    // The last two came in the same second.
+    // The last two were stored in the same second.
     assert_eq!(
         dir.names(),
         [
@@ -67,7 +67,7 @@ fn the_pair_before_stays_and_older_ones_go() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_overwrites_nothing() {
+fn clock_set_back_overwrites_nothing() {
     let (dir, store) = Scratch::new("back");
     let (one, other) = (pair("a", 0, 1), pair("a", 0, 1));
     store.put(&one, moment(MADE)).unwrap();
@@ -77,7 +77,7 @@ fn a_clock_that_was_set_back_overwrites_nothing() {
 }
 
 #[test]
-fn a_file_that_was_half_written_is_set_aside_and_the_one_before_takes_its_place() {
+fn truncated_file_is_set_aside_and_the_previous_pair_is_used() {
     let (dir, store) = Scratch::new("half");
     let (one, other) = (pair("a", 0, 1), pair("a", 0, 1));
     store.put(&one, moment(MADE)).unwrap();
@@ -94,15 +94,15 @@ fn a_file_that_was_half_written_is_set_aside_and_the_one_before_takes_its_place(
 }
 
 #[test]
-fn a_change_that_was_interrupted_is_done_to_its_end() {
+fn interrupted_update_is_completed() {
     let (_dir, store) = Scratch::new("interrupted");
     let (one, other) = (pair("a", 0, 1), pair("a", 0, 1));
     store.put(&one, moment(MADE)).unwrap();
     store.put(&other, moment(MADE - 60)).unwrap();
-    // The upstream kubelet takes the old link away before it gives the new one its name.
+    // The upstream kubelet removes the old symlink before it renames the new one.
     fs::rename(store.current_path(), store.updated_path()).unwrap();
     assert_eq!(store.current().unwrap().unwrap().to_pem(), other.to_pem());
-    // A link to nothing, and none at all.
+    // A dangling symlink, then no symlink.
     fs::remove_file(store.current_path()).unwrap();
     symlink("/nowhere/at/all", store.current_path()).unwrap();
     assert_eq!(store.current().unwrap().unwrap().to_pem(), one.to_pem());
@@ -111,7 +111,7 @@ fn a_change_that_was_interrupted_is_done_to_its_end() {
 }
 
 #[test]
-fn a_key_is_the_same_after_a_restart_until_it_is_forgotten() {
+fn key_survives_a_restart_until_forgotten() {
     let (dir, store) = Scratch::new("key");
     let key = store.key().unwrap();
     assert_eq!(store.key().unwrap().public_key(), key.public_key());
@@ -126,7 +126,7 @@ fn a_key_is_the_same_after_a_restart_until_it_is_forgotten() {
 }
 
 #[test]
-fn the_files_of_a_store_are_its_own_and_no_others() {
+fn store_lists_only_its_own_files() {
     let (dir, store) = Scratch::new("files");
     store.put(&pair("a", 0, 1), moment(MADE)).unwrap();
     store.key().unwrap();
@@ -139,11 +139,11 @@ fn the_files_of_a_store_are_its_own_and_no_others() {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_leaves_the_pair_in_force() {
+fn failed_write_leaves_the_current_pair() {
     let (dir, store) = Scratch::new("full");
     let one = pair("a", 0, 1);
     store.put(&one, moment(MADE)).unwrap();
-    // In the way of the file's temporary name.
+    // Blocks the file's temporary name.
     fs::create_dir(dir.0.join("kubelet-client-2026-01-02-03-05-05.new")).unwrap();
     let error = store.put(&pair("a", 0, 1), moment(MADE + 60)).unwrap_err();
     assert!(error.to_string().starts_with("write /"), "{error}");

@@ -1,4 +1,4 @@
-//! Which devices a container gets, as near to NUMA nodes as was found for all of what it gets. Pure.
+//! Chooses devices for a container, near the preferred NUMA nodes. Pure.
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
@@ -7,28 +7,28 @@ use crate::kubelet::resource_managers::{self, Hints, Nodes};
 use crate::types::api::{Container, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// What init containers leave when they end, by resource.
+/// Devices of ended init containers, by resource.
 pub(in crate::kubelet::devices) type Left = SortedMap<String, SortedSet<String>>;
 
-/// Where a device is, seen from the nodes that it should be near to: which come first.
+/// Position of a device relative to the preferred nodes, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Near,
     Elsewhere,
-    /// Near to none, or it does not matter.
+    /// The device has no NUMA nodes, or none are preferred.
     Anywhere,
 }
 
 const IN_ORDER: [Place; 3] = [Place::Near, Place::Elsewhere, Place::Anywhere];
 
 impl DeviceAllocations {
-    /// Devices for all containers of the pod that have none.
+    /// Chooses devices for all containers of the pod without any.
     pub(super) fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
         let mut left = Left::new();
         in_order(pod).try_for_each(|(container, _)| self.choose_for(pod, container, &runs, &mut left))
     }
 
-    /// The same for one of the pod's containers, when those before it have theirs.
+    /// Chooses for one container, after those before it.
     pub(in crate::kubelet::devices) fn choose_for(
         &mut self,
         pod: &Pod,
@@ -41,14 +41,14 @@ impl DeviceAllocations {
         for (name, count) in asked(container) {
             if !self.is_known(name) {
                 if pod.is_static() {
-                    return Err(Lacks(format!("no device plugin has told of {name}")));
+                    return Err(Lacks(format!("no device plugin has registered {name}")));
                 }
-                // What nobody on this node knows of is the cluster's to count.
+                // A resource unknown to this node is accounted by the cluster.
                 continue;
             }
             let left = left.entry(name.to_owned()).or_default();
             if self.is_given(uid, &container.name, name, count, runs)? {
-                // As it was.
+                // It keeps its devices.
             } else if count > 0 && !runs(&container.name) {
                 let ids = self.free(uid, container, name, count, left)?;
                 let given = self.give(uid, &container.name, name, ids);
@@ -66,14 +66,14 @@ impl DeviceAllocations {
         Ok(())
     }
 
-    /// Devices of the container are to be near to these nodes.
+    /// Sets the preferred NUMA nodes of the container.
     pub(in crate::kubelet::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
         self.near.retain(|(other, name, _)| other != pod || name != container);
         self.near.push((pod.clone(), container.to_owned(), nodes));
     }
 
-    /// From near which nodes of `all` each resource can be that the container, or else the pod as a whole, asks for
-    /// (`GetTopologyHints` and `GetPodTopologyHints`). One that may wait for devices is not told to lack any.
+    /// The topology hints for each resource of the container, or of the pod as a whole (`GetTopologyHints` and
+    /// `GetPodTopologyHints`). A pod that may wait for devices gets no empty hints.
     pub(in crate::kubelet::devices) fn hints(
         &self,
         all: Nodes,
@@ -114,7 +114,7 @@ impl DeviceAllocations {
         found
     }
 
-    /// Whether the container has its devices already, and can go on with them.
+    /// Whether the container already has its devices and can keep them.
     fn is_given(
         &mut self,
         uid: &PodUid,
@@ -154,7 +154,7 @@ impl DeviceAllocations {
         Ok(true)
     }
 
-    /// So many devices that nobody has, but for those that were `left`, which come first.
+    /// `count` free devices, of those in `left` first.
     fn free(
         &self,
         pod: &PodUid,
@@ -184,8 +184,8 @@ impl DeviceAllocations {
         Ok(ids)
     }
 
-    /// What a plugin may prefer in place of what was chosen: all that is free beside it, and what has to be among it
-    /// because the pod has it already. `None` if the plugin has no word in it, or there is no choice.
+    /// The available devices for GetPreferredAllocation, and those that must be included because the pod has them.
+    /// `None` if the plugin does not support the call, or there is no choice.
     pub(in crate::kubelet::devices) fn choice(&self, given: &Given) -> Option<(Vec<String>, Vec<String>)> {
         let resource = self.resources.get(&given.resource)?;
         let own: Vec<&String> = given.ids().collect();
@@ -205,7 +205,7 @@ impl DeviceAllocations {
         if needed < aligned.len() {
             all.extend(aligned);
         } else {
-            // All of these, so that what the topology manager has found holds.
+            // All of them, so that the topology manager's decision holds.
             all.extend(others);
             all.extend_from_slice(&aligned);
             kept.extend(aligned);
@@ -215,7 +215,7 @@ impl DeviceAllocations {
         (resource.options.get_preferred_allocation_available && has_choice).then_some((all, kept))
     }
 
-    /// The plugin would rather give these. As many of them as can be are given; the rest is as it was chosen.
+    /// Applies the plugin's preference as far as the devices are available; the rest stays as chosen.
     pub(in crate::kubelet::devices) fn prefer(&mut self, given: &Given, preferred: &[String]) {
         let Some((all, kept)) = self.choice(given) else { return };
         let Some(resource) = self.resources.get(&given.resource) else { return };
@@ -243,7 +243,7 @@ impl DeviceAllocations {
 }
 
 impl Resource {
-    /// Some device is near to a node.
+    /// Whether any device has a NUMA node.
     fn has_nodes(&self) -> bool {
         self.devices.values().any(|device| !device.nodes.is_empty())
     }
@@ -261,7 +261,7 @@ impl Resource {
         self.devices.get(id).map(Device::near).unwrap_or_default()
     }
 
-    /// As many as `count` of what is free, with all of what is `left` (`generateDeviceTopologyHints`).
+    /// The node sets for `count` devices out of `free`, including all of `left` (`generateDeviceTopologyHints`).
     fn hints(&self, all: Nodes, free: &[&str], left: &SortedSet<String>, count: usize) -> Hints {
         let could = |nodes| self.devices.values().filter(|device| device.near().overlaps(nodes)).count() >= count;
         let can = |nodes| {
@@ -279,7 +279,7 @@ impl Device {
     }
 }
 
-/// What the pod has of each resource when it has the most of it (`getPodDeviceRequest`).
+/// The pod's maximum use of each resource at any time (`getPodDeviceRequest`).
 fn most_at_once(pod: &Pod) -> Vec<(&str, usize)> {
     let mut most: Vec<(&str, usize)> = Vec::new();
     let mut staying: Vec<(&str, usize)> = Vec::new();

@@ -1,11 +1,11 @@
-//! Which archives lie in the directory, what has become of each, and what is next. Pure: the moment is an argument.
+//! State machine of the image archives in the directory. Pure: time is an argument.
 //!
 //! ```text
-//!            unchanged for a while                     whole
-//!   Settling ---------------------> Ready -> Importing ------> Imported: its images stay
+//!            unchanged for a while                     imported
+//!   Settling ---------------------> Ready -> Importing ------> Imported: its images are kept
 //!      ^                                       |   |
-//!      | it has changed                        |   | the runtime or its tool failed
-//!      |                              no image |   +--------> Failed: tried again, ever less often
+//!      | file changed                          |   | the runtime or the tool failed
+//!      |                         invalid archive |   +--------> Failed: retried with back-off
 //!      +------------------------- Refused <----+
 //! ```
 
@@ -16,27 +16,27 @@ use serde_json::{Map, Value, json};
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// What tells a file from its changed self, without what a reboot or a move may change.
+/// Identifies a version of a file by what survives a reboot or a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) size: u64,
-    /// In nanoseconds since 1970.
+    /// Nanoseconds since 1970.
     pub(crate) modified: i64,
 }
 
-/// A file that nobody has closed for sure must stay as it is for so long.
+/// How long a file must be unchanged before it is imported, because it may still be written.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Between two tries, at first and at most.
+/// First and longest delay between two attempts.
 const RETRY_FIRST: Duration = Duration::from_secs(30);
 const RETRY_LONGEST: Duration = Duration::from_secs(30 * 60);
-/// What has failed so often is left until the file changes, or the agent starts anew.
+/// Attempts before an archive is given up until the file changes or the agent restarts.
 const MOST_TRIES: u32 = 6;
 
-/// The archives by the names of their files.
+/// The archives by file name.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     files: SortedMap<String, Archive>,
-    /// The directory was listed once.
+    /// The directory was listed at least once.
     looked: bool,
     /// Why the directory cannot be read.
     problem: String,
@@ -46,7 +46,7 @@ pub(super) struct Book {
 pub(super) struct Archive {
     pub(super) stamp: Stamp,
     pub(super) state: State,
-    /// What it gave last. They stay for as long as the file does.
+    /// The images of the last import. Kept while the file exists.
     pub(super) images: Vec<String>,
     retry: Backoff,
     tries: u32,
@@ -54,14 +54,14 @@ pub(super) struct Archive {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Unchanged since then.
+    /// Unchanged since this time.
     Settling(Instant),
     Ready,
     Importing,
     Imported,
-    /// There is something wrong with it.
+    /// The archive is invalid.
     Refused(String),
-    /// The import did not work; the next try, if there is one.
+    /// The import failed; the time of the next attempt, if there is one.
     Failed(String, Option<Instant>),
 }
 
@@ -70,7 +70,7 @@ impl Archive {
         Self { stamp, state, images, retry: Backoff::new(RETRY_FIRST, RETRY_LONGEST), tries: 0 }
     }
 
-    /// When it has waited for long enough.
+    /// When it has settled, or is due for the next attempt.
     fn due(&self) -> Option<Instant> {
         match self.state {
             State::Settling(since) => Some(since + SETTLED),
@@ -81,7 +81,7 @@ impl Archive {
 }
 
 impl Book {
-    /// Takes over what was known when the process before this one ended.
+    /// Loads the record of an earlier process.
     pub(super) fn load(&mut self, record: &[u8]) {
         let record: Value = serde_json::from_slice(record).unwrap_or_default();
         for (file, known) in record.as_object().into_iter().flatten() {
@@ -96,7 +96,7 @@ impl Book {
         }
     }
 
-    /// What the next process is to know: of each archive that gave images.
+    /// The record for the next process: the archives that gave images.
     pub(super) fn record(&self) -> Vec<u8> {
         let given = self.files.iter().filter(|(_, archive)| archive.state == State::Imported);
         let entry = |(file, archive): (&String, &Archive)| {
@@ -108,10 +108,10 @@ impl Book {
         text
     }
 
-    /// Takes a listing in.
+    /// Takes a listing of the directory.
     pub(super) fn look(&mut self, listing: &SortedMap<String, Stamp>, now: Instant) {
         self.problem.clear();
-        // What is there at first was not put there just now.
+        // Files found by the first listing have been there for a while.
         let first = !std::mem::replace(&mut self.looked, true);
         self.files.retain(|file, _| listing.contains_key(file));
         for (file, stamp) in listing {
@@ -132,12 +132,12 @@ impl Book {
         }
     }
 
-    /// When to look again, if nothing happens.
+    /// When to look again without an event.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.files.values().filter_map(Archive::due).min()
     }
 
-    /// The directory cannot be read: what is known stays.
+    /// The directory cannot be read; the known state stays.
     pub(super) fn unlisted(&mut self, problem: String) {
         self.problem = problem;
     }
@@ -150,14 +150,14 @@ impl Book {
         self.files.values().any(|archive| archive.state == State::Ready)
     }
 
-    /// The next one to be imported.
+    /// The next archive to import.
     pub(super) fn begin(&mut self) -> Option<String> {
         let (file, archive) = self.files.iter_mut().find(|(_, archive)| archive.state == State::Ready)?;
         archive.state = State::Importing;
         Some(file.clone())
     }
 
-    /// What has come of it. What it has become since the next look tells.
+    /// Takes the result of an import. Changes of the file during it are noticed by the next listing.
     pub(super) fn ended(&mut self, file: &str, outcome: Result<Vec<String>, Failure>, now: Instant) {
         let Some(archive) = self.files.get_mut(file) else { return };
         archive.state = match outcome {
@@ -174,14 +174,14 @@ impl Book {
         };
     }
 
-    /// The runtime has not all of its images any more.
+    /// The runtime no longer has all of its images.
     pub(super) fn lost(&mut self, file: &str) {
         if let Some(archive) = self.files.get_mut(file) {
             archive.state = State::Ready;
         }
     }
 
-    /// What has given images, with them.
+    /// The imported archives with their images.
     pub(super) fn imported(&self) -> Vec<(String, Vec<String>)> {
         let imported = self.files.iter().filter(|(_, archive)| archive.state == State::Imported);
         imported.map(|(file, archive)| (file.clone(), archive.images.clone())).collect()
@@ -195,12 +195,12 @@ impl Book {
 /// Why an archive gave no images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// For what it is: nothing but another file helps.
+    /// Invalid; only a changed file can succeed.
     Refused(String),
     Failed(String),
 }
 
-/// Whether a file of this name may be an archive; what is hidden or has yet to be moved in place is none.
+/// Whether a file with this name may be an archive; hidden files and unfinished downloads are not.
 pub(super) fn is_archive(name: &str) -> bool {
     let unfinished = [".part", ".partial", ".filepart", ".tmp", ".new", "~"];
     !name.starts_with('.') && !unfinished.iter().any(|end| name.ends_with(end))
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_at_first_is_imported_at_once_and_what_comes_later_when_it_has_settled() {
+    fn existing_files_are_imported_at_once_and_new_ones_after_settling() {
         let (mut book, start) = (Book::default(), Instant::now());
         book.look(&listing(&[("b", 1), ("a", 1)]), start);
         assert_eq!(book.next_due(), None);
@@ -231,7 +231,7 @@ mod tests {
         let all = |size| listing(&[("a", 1), ("b", 1), ("c", size)]);
         book.look(&all(1), start);
         assert_eq!(book.next_due(), Some(start + SETTLED));
-        // Somebody writes on.
+        // The file is still being written.
         let later = start + SETTLED;
         book.look(&all(2), later);
         assert_eq!((book.next_due(), book.has_ready()), (Some(later + SETTLED), false));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn images_stay_for_as_long_as_their_file_does_also_while_it_changes() {
+    fn images_are_kept_while_their_file_exists() {
         let (mut book, start) = (Book::default(), Instant::now());
         book.look(&listing(&[("a", 1)]), start);
         book.begin();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_left_until_it_changes_and_what_failed_is_tried_again_a_few_times() {
+    fn refused_file_waits_for_a_change_and_failed_one_is_retried() {
         let (mut book, start) = (Book::default(), Instant::now());
         let mut now = start;
         book.look(&listing(&[("bad", 1), ("late", 1)]), now);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_knows_what_the_one_before_has_imported_and_imports_what_is_another_file_now() {
+    fn restart_imports_only_changed_files() {
         let (mut book, start) = (Book::default(), Instant::now());
         book.look(&listing(&[("a", 1), ("b", 1)]), start);
         for name in ["x:1", "y:1"] {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_on_their_way_are_no_archives() {
+    fn unfinished_files_are_not_archives() {
         let on_their_way = [".a.tar", "a.tar.part", "a.tar.filepart", "a.tmp", "a.tar~", ".a.tar.new"];
         assert!(!on_their_way.into_iter().any(is_archive));
         assert!(["a.tar", "a.tar.zst", "a.tgz", "a", "-a.tar"].into_iter().all(is_archive));

@@ -1,21 +1,21 @@
-//! What stands in an archive of images: its files as they go by, and the names of its images. Pure.
+//! Reads the image names of an archive from its tar stream. Pure.
 //!
-//! A docker-archive has the names in `manifest.json`, an OCI layout in `index.json`; some have both.
+//! A docker-archive has the names in `manifest.json`, an OCI layout in `index.json`; some archives have both.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// How an archive is packed.
+/// Compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Plain,
-    /// With this program.
+    /// Compressed; decompressed by this program.
     By(&'static str),
 }
 
 impl Packing {
-    /// By the first bytes of the file; `None` if it is no archive.
+    /// Detects the compression by the first bytes; `None` if it is not an archive.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
         if head.starts_with(&[0x1f, 0x8b]) {
             Some(Self::By("gzip"))
@@ -27,20 +27,20 @@ impl Packing {
     }
 }
 
-/// So many bytes tell how a file is packed.
+/// Number of bytes needed for the detection.
 pub(super) const HEAD: usize = BLOCK;
 
 const BLOCK: usize = 512;
 const MAGIC: usize = 257;
-/// An index may be this long.
+/// Size limit of an index file.
 const MOST_INDEX: u64 = 4 << 20;
 
-/// Reads a tar as it goes by.
+/// Incremental tar reader.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The beginning of a block that is not whole yet.
+    /// The beginning of an incomplete header block.
     header: Vec<u8>,
-    /// What is still to come of the file at hand, and what fills its last block.
+    /// Remaining bytes of the current file, including padding.
     left: u64,
     padding: u64,
     kept: Option<Index>,
@@ -56,7 +56,7 @@ enum Index {
 }
 
 impl Contents {
-    /// Takes the next bytes in; an error is what is wrong with them.
+    /// Processes the next bytes; an error means that the archive is invalid.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), BadArchive> {
         while !bytes.is_empty() && !self.ended {
             if self.left > 0 {
@@ -102,7 +102,7 @@ impl Contents {
             return Err(BadArchive::LargeIndex);
         }
         if let Some(kept) = self.kept {
-            // Of several the last one counts.
+            // Of several files with the same name the last one counts.
             *self.index(kept) = None;
         }
         self.left = size;
@@ -111,7 +111,7 @@ impl Contents {
         Ok(())
     }
 
-    /// The end mark has gone by.
+    /// The end marker was read.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -123,7 +123,7 @@ impl Contents {
         }
     }
 
-    /// There is no more: the names of the images, or what is wrong.
+    /// Ends the stream; returns the image names.
     pub fn end(self) -> Result<Named, BadArchive> {
         if self.left > 0 || !self.header.is_empty() {
             return Err(BadArchive::CutShort);
@@ -146,7 +146,7 @@ impl Contents {
     }
 }
 
-/// What is known of an archive that is whole.
+/// Contents of a complete archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub images: Vec<String>,
@@ -156,20 +156,20 @@ pub struct Named {
 
 const MOST_IMAGES: usize = 1000;
 
-/// What is wrong with an archive.
+/// Why an archive is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadArchive {
     CutShort,
     Index {
         name: &'static str,
-        /// The place in it, and what stands there.
+        /// The position in the file, and the problem.
         problem: String,
     },
     LargeIndex,
     Nameless,
-    /// A file in it has no header.
+    /// A file has no header.
     NoHeader,
-    /// A file in it has no size.
+    /// A file has no size.
     NoSize,
 }
 
@@ -191,14 +191,14 @@ impl fmt::Display for BadArchive {
 
 impl std::error::Error for BadArchive {}
 
-/// At most `count` of the bytes, and the rest; `count` is what is wanted still.
+/// Splits off at most `count` bytes, and reduces `count` by their number.
 fn take<'a>(bytes: &'a [u8], count: &mut u64) -> (&'a [u8], &'a [u8]) {
     let taken = usize::try_from(*count).unwrap_or(usize::MAX).min(bytes.len());
     *count -= u64::try_from(taken).unwrap_or_default();
     bytes.split_at_checked(taken).unwrap_or((bytes, &[]))
 }
 
-/// In octal digits, or as GNU tar writes what these cannot hold.
+/// A number in octal digits, or in GNU tar's binary format for large values.
 fn number(field: &[u8]) -> Option<u64> {
     if let [0x80, digits @ ..] = field {
         return digits.iter().try_fold(0, |sum: u64, digit| sum.checked_mul(256)?.checked_add(u64::from(*digit)));
@@ -212,7 +212,7 @@ fn list(bytes: Option<&[u8]>, name: &'static str) -> Result<Option<Value>, BadAr
     bytes.map(|bytes| serde_json::from_slice(bytes).map_err(bad)).transpose()
 }
 
-/// The whole name of an image; a mere tag is none.
+/// The full name of an image; a bare tag is not enough.
 fn oci_name(manifest: &Value) -> Option<&str> {
     let annotations = manifest.get("annotations")?;
     let of = |key| annotations.get(key).and_then(Value::as_str);
@@ -241,7 +241,7 @@ mod tests {
         bytes
     }
 
-    /// Whatever parts it comes in.
+    /// The result, which must be the same however the bytes are split.
     fn read(bytes: &[u8]) -> Result<Named, BadArchive> {
         let of = |size: usize| {
             let mut contents = Contents::default();
@@ -263,7 +263,7 @@ mod tests {
         {"annotations":{"org.opencontainers.image.ref.name":"latest"}}, {}]}"#;
 
     #[test]
-    fn both_kinds_of_archives_tell_their_images_whichever_file_comes_first() {
+    fn both_formats_give_image_names_in_any_order() {
         let layer = vec![7; 1300];
         let docker = tar(&[("layer.tar", &layer), ("manifest.json", DOCKER)]);
         assert_eq!(read(&docker), Ok(Named { images: vec!["a:1".to_owned(), "b:1".to_owned()], is_docker: true }));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_that_is_cut_anywhere_gives_no_name_that_it_has_not_shown() {
+    fn truncated_archive_gives_no_unseen_names() {
         let whole = tar(&[("layer.tar", &[7; 600]), ("manifest.json", DOCKER)]);
         let end = whole.len() - 2 * BLOCK;
         for cut in 0..end {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_archive_is_described() {
         for (bytes, what) in [
             (tar(&[("a", b"b")]), "it names no image: "),
             (tar(&[("manifest.json", b"[")]), "its manifest.json: EOF"),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bytes_tell_how_it_is_packed() {
+    fn compression_is_detected_from_the_first_bytes() {
         assert_eq!(Packing::of(&tar(&[("a", b"")])), Some(Packing::Plain));
         assert_eq!(Packing::of(&[0x1f, 0x8b, 8]), Some(Packing::By("gzip")));
         assert_eq!(Packing::of(&[0x28, 0xb5, 0x2f, 0xfd, 0]), Some(Packing::By("zstd")));

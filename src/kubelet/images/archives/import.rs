@@ -1,5 +1,5 @@
-//! One archive into the runtime, by the tool that goes with it: its bytes go to the tool's standard input, so that neither
-//! its name nor a copy of it goes anywhere.
+//! Imports one archive into the runtime with the runtime's tool. The archive is piped into the tool's stdin, so no
+//! copy and no name is passed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -14,17 +14,17 @@ use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// What puts images into a runtime.
+/// The import tool of a runtime.
 #[derive(Clone, Debug)]
 pub(super) enum Tool {
-    /// containerd's own, by the path of its socket.
+    /// containerd's own tool, with the path of containerd's socket.
     Ctr(PathBuf),
-    /// For what CRI-O and Podman share.
+    /// Writes to the image store shared by CRI-O and Podman.
     Skopeo,
 }
 
 impl Tool {
-    /// The one of the runtime that calls itself so.
+    /// The tool for the runtime with this name.
     pub(super) fn of(runtime: &str, endpoint: &Path) -> Option<Self> {
         match runtime {
             "containerd" => Some(Self::Ctr(endpoint.to_owned())),
@@ -34,10 +34,10 @@ impl Tool {
     }
 }
 
-/// A slow card takes minutes for a large archive.
+/// Importing a large archive from a slow SD card takes minutes.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Imports the archive at `path`: the names of its images, as they stand in it.
+/// Imports the archive at `path`; returns the image names in it.
 pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Failure> {
     match tool {
         Tool::Ctr(endpoint) => {
@@ -45,15 +45,15 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
             command.arg("--address").arg(endpoint).args(["--namespace", "k8s.io", "images", "import", "-"]);
             let (tell, told) = async_channel::bounded(1);
             let feed = move |mut stdin: ChildStdin| {
-                // There is room for one.
+                // The channel has capacity for one result.
                 let _ = tell.try_send(pour(&path, &mut stdin));
             };
             let ended = program::run_fed(command, feed, LIMIT).await;
             match told.try_recv() {
-                // A tool that is given half of an archive fails, too.
+                // If the archive is incomplete, the tool fails too; report the archive's fault.
                 Ok(Err(failure)) => Err(failure),
                 Ok(Ok(named)) => check("ctr", ended).and_then(|()| named.ok_or_else(unread)).map(|named| named.images),
-                // It could not be started, or did not end.
+                // The tool could not be started or did not finish.
                 Err(_) => check("ctr", ended).and(Err(unread())),
             }
         }
@@ -66,7 +66,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 let from = format!("{kind}:/dev/stdin:{image}");
                 command.args(["copy", "--quiet", &from, &format!("containers-storage:{image}")]);
                 let here = path.clone();
-                // Of those that are packed, some skopeos read only an oci-archive.
+                // Some versions of skopeo read compressed oci-archives only.
                 let unpacks = named.is_docker;
                 let file = rt::slow(move || if unpacks { unpacked(&here) } else { open(&here).map_err(unusable) });
                 let file = file.await?;
@@ -77,7 +77,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
     }
 }
 
-/// The tool took less than all, and did not say why.
+/// The tool stopped reading without an error.
 fn unread() -> Failure {
     Failure::Failed("the import tool has not read all of it".to_owned())
 }
@@ -99,12 +99,12 @@ fn check(tool: &str, ended: Result<program::Ended, program::ProgramError>) -> Re
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Without waiting: it may be a pipe that nobody writes to.
+    // Non-blocking: it may be a pipe without a writer.
     let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// A plain archive: this one, or an unpacked copy of it beside it that has no name and goes with who reads it. Blocks.
+/// The archive uncompressed: the file itself, or an unnamed temporary copy in the same directory. Blocks.
 fn unpacked(path: &Path) -> Result<File, Failure> {
     let mut file = open(path).map_err(unusable)?;
     if Packing::of(&head(&mut file)?) == Some(Packing::Plain) {
@@ -118,7 +118,7 @@ fn unpacked(path: &Path) -> Result<File, Failure> {
     Ok(copy)
 }
 
-/// What a file begins with; it is read from there again.
+/// The first bytes of a file; rewinds it.
 fn head(file: &mut File) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::new();
     let most = u64::try_from(HEAD).unwrap_or_default();
@@ -130,7 +130,7 @@ fn unusable(error: io::Error) -> Failure {
     Failure::Failed(format!("cannot be read: {error}"))
 }
 
-/// Unpacks an archive into `sink`; what is in it. `None`: the sink did not take all of it. Blocks.
+/// Decompresses an archive into `sink` and returns its contents. `None`: the sink did not take everything. Blocks.
 fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
     let mut file = open(path).map_err(unusable)?;
     let Some(packing) = Packing::of(&head(&mut file)?) else {
@@ -145,7 +145,7 @@ fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
     let mut child = unpack
         .spawn()
         .map_err(|error| Failure::Failed(format!("it is packed by {program}, and {program} cannot be run: {error}")))?;
-    // Taken: its end is the end of the program, whatever is left unread.
+    // Dropped after reading, so that the program ends even if output is left.
     let poured = child.stdout.take().map_or(Ok(None), |mut output| pour_tar(&mut output, sink));
     match child.wait() {
         Ok(status) if !status.success() && !matches!(poured, Ok(None)) => {
@@ -167,9 +167,9 @@ fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<Named>
             Err(error) => return Err(unusable(error)),
         };
         contents.push(part).map_err(bad)?;
-        // Behind the end mark nobody needs to read any further.
+        // After the end marker the tool may stop reading.
         if sink.write_all(part).is_err() && !contents.has_ended() {
-            // The tool has ended, and says why.
+            // The tool has exited and reports the error itself.
             return Ok(None);
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_archive_is_unpacked_into_a_file_without_a_name_and_a_plain_one_stays_where_it_is() {
+    fn compressed_archive_is_unpacked_and_plain_one_used_in_place() {
         let folder = folder("copy");
         fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
         run("tar -cf a.tar manifest.json; gzip -k a.tar; rm manifest.json", &folder);
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_is_unpacked_on_its_way_whatever_has_packed_it_and_one_that_is_cut_is_refused() {
+    fn archive_is_decompressed_while_piped_and_truncated_one_refused() {
         let folder = folder("pour");
         fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
         fs::write(folder.join("layer"), vec![7; 300_000]).unwrap();
         run("tar -cf a.tar layer manifest.json", &folder);
         let mut names = vec!["a.tar"];
-        // A board may not have both.
+        // A board may have only one of the programs.
         for (program, line, name) in [("gzip", "gzip -k a.tar", "a.tar.gz"), ("zstd", "zstd -q a.tar", "a.tar.zst")] {
             if Command::new(program).arg("--version").output().is_ok() {
                 run(line, &folder);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_takes_no_more_is_not_the_archives_fault() {
+    fn closed_sink_is_not_a_fault_of_the_archive() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -1,5 +1,5 @@
-//! Images without a registry: the archives in a directory are imported into the runtime, and their images stay for as long
-//! as they lie there.
+//! Images without a registry: archives in a directory are imported into the runtime, and their images are kept while
+//! the archives exist.
 //!
 //! ```text
 //!   inotify -> list (blocking) -> Book::look -> import -> the record (durable) -> SyncEvent::ImagesCame
@@ -35,32 +35,32 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// What is known of the archives, for who shows it and who keeps their images.
+/// The known archives, shared with status pages and image garbage collection.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageArchives {
     book: Rc<RefCell<Book>>,
-    /// Closed when nothing is being imported any more.
+    /// Closed when no import is in progress.
     busy: Rc<RefCell<Option<Receiver<()>>>>,
     wake: Sender<()>,
 }
 
-/// An archive as it is shown.
+/// The state of an archive, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ArchiveView {
     pub(crate) file: String,
     pub(crate) stamp: Stamp,
     pub(crate) state: &'static str,
     pub(crate) images: Vec<String>,
-    /// What is wrong with it, or with its import.
+    /// Why it is invalid or its import failed.
     pub(crate) message: String,
 }
 
-/// Who imports.
+/// The import task.
 pub(crate) struct Importer {
     pub(crate) directory: PathBuf,
-    /// What is kept of what was imported.
+    /// File that records what was imported.
     pub(crate) record: PathBuf,
-    /// Where the runtime's images are asked for.
+    /// The runtime's endpoint for images.
     pub(crate) endpoint: PathBuf,
     pub(crate) images: ImageService,
     pub(crate) runtime: RuntimeService,
@@ -69,39 +69,39 @@ pub(crate) struct Importer {
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
-/// A directory that does not answer for so long is told as a problem.
+/// Deadline of a directory listing.
 const LIST_DEADLINE: Duration = Duration::from_secs(10);
-/// More archives than anybody has.
+/// Limit of the number of files in the directory.
 const MAX_FILES: usize = 256;
 const MOST_RECORD: u64 = 1 << 20;
-/// A runtime that has been given an image may take a moment to say so.
+/// Number and interval of checks until the runtime lists an imported image.
 const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
-/// Before a runtime that does not answer is asked again, or a directory that could not be listed is listed again.
+/// First and longest delay after the runtime did not answer or the directory could not be listed.
 const AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 impl ImageArchives {
-    /// With what the process before this one has left at `record`. Until [`Importer::run`] has had its first look it is
-    /// not known what else there is.
+    /// Loads the record of an earlier process. Other archives are known once [`Importer::run`] has listed the
+    /// directory.
     pub(crate) async fn open(record: &Path) -> (Self, Receiver<()>) {
         let (archives, woken) = Self::nothing();
         let path = record.to_owned();
         match rt::blocking(move || durable::read(&path, MOST_RECORD)).await {
             Ok(Found::Whole(record)) => archives.book.borrow_mut().load(&record),
             Ok(Found::Nothing) => {}
-            // All of it can be imported again.
-            Ok(Found::Damaged) => log!(warn, "record of image archives not used", file = record.display()),
-            Err(error) => log!(warn, "record of image archives not used", file = record.display(), error = error),
+            // Everything can be imported again.
+            Ok(Found::Damaged) => log!(warn, "failed to read record of image archives", file = record.display()),
+            Err(error) => log!(warn, "failed to read record of image archives", file = record.display(), error = error),
         }
         (archives, woken)
     }
 
-    /// No archives, and nobody who imports any.
+    /// No archives and no importer.
     pub(crate) fn nothing() -> (Self, Receiver<()>) {
         let (wake, woken) = async_channel::bounded(1);
         (Self { book: Rc::default(), busy: Rc::default(), wake }, woken)
     }
 
-    /// Each image that an archive has given, and the archive.
+    /// Each image from an archive, and the archive.
     pub(crate) fn pinned(&self) -> Vec<(String, String)> {
         let book = self.book.borrow();
         let pinned = book
@@ -130,15 +130,15 @@ impl ImageArchives {
         self.book.borrow().problem().to_owned()
     }
 
-    /// An image is missing. Waits until nothing is being imported, if something is: true if it may be there then. Else what
-    /// was imported and is lost is looked for.
+    /// Called when an image is missing. Waits for an import in progress and returns true if the image may exist
+    /// afterwards. Otherwise triggers a check for imported images that were lost.
     pub(super) async fn missed(&self) -> bool {
         let busy = self.busy.borrow().clone();
         match busy {
-            // It is closed, and nothing is ever sent.
+            // Nothing is ever sent; the channel only closes.
             Some(busy) => drop(rt::deadline(LONGEST_WAIT, busy.recv()).await),
             None => {
-                // Once is enough.
+                // A full channel already has a wake-up.
                 let _ = self.wake.try_send(());
                 return false;
             }
@@ -153,27 +153,32 @@ impl ImageArchives {
     }
 }
 
-/// A pull does not wait longer for imports.
+/// How long a pull waits for an import.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 
 impl Importer {
-    /// Imports what lies in the directory, and what comes to lie there, for ever.
+    /// Imports the archives in the directory, present and future; never returns.
     pub(crate) async fn run(self) {
         let directory = self.directory.clone();
         if let Err(error) = rt::blocking(move || directories::make_own(&directory, 0o700)).await {
-            log!(warn, "no directory for image archives", directory = self.directory.display(), error = error);
+            log!(
+                warn,
+                "failed to create directory for image archives",
+                directory = self.directory.display(),
+                error = error
+            );
         }
-        // What another process has imported may have been removed since.
+        // Images imported by an earlier process may have been removed since.
         let mut is_sure = false;
         let mut away = Backoff::new(AWAY.0, AWAY.1);
         let mut watch_failed = false;
         let mut listings = Listings::default();
         loop {
             let done = self.archives.begin();
-            // Before the look: nothing that happens after it is missed.
+            // Watch before listing, so that no change is missed.
             let watch = FileWatch::of_directory(&self.directory);
             if let (Err(error), false) = (&watch, watch_failed) {
-                log!(warn, "image archives are not watched", error = ErrorChain(error));
+                log!(warn, "failed to watch image archives", error = ErrorChain(error));
                 watch_failed = true;
             }
             let retry = self.look(&mut listings).await;
@@ -185,9 +190,9 @@ impl Importer {
                 }
                 Err(_) => again = Some(rt::now() + away.next_wait()),
             }
-            // What has failed is tried again.
+            // Failed archives are retried.
             let due = match retry {
-                // Without a listing an archive that is due stays due.
+                // Without a listing, a due archive would stay due.
                 Some(wait) => Some(rt::now() + wait),
                 None => self.archives.book.borrow().next_due(),
             };
@@ -214,7 +219,7 @@ impl Importer {
         }
     }
 
-    /// Lists the directory; if it cannot be listed, how long to wait before the next try.
+    /// Lists the directory; returns the back-off if that fails.
     async fn look(&self, listings: &mut Listings) -> Option<Duration> {
         let listed = rt::deadline(LIST_DEADLINE, listings.next(&self.directory)).await;
         let mut book = self.archives.book.borrow_mut();
@@ -228,13 +233,13 @@ impl Importer {
             Err(elapsed) => elapsed.to_string(),
         };
         if book.problem() != problem {
-            log!(warn, "image archives cannot be listed", directory = self.directory.display(), error = problem);
+            log!(warn, "failed to list image archives", directory = self.directory.display(), error = problem);
         }
         book.unlisted(problem);
         Some(listings.retry.next_wait())
     }
 
-    /// Imports what is ready. An error: the runtime does not answer.
+    /// Imports the archives that are ready. Fails if the runtime does not answer.
     async fn pass(&self, is_sure: bool) -> Result<(), ()> {
         let imported = self.archives.book.borrow().imported();
         let has_work = self.archives.book.borrow().has_ready() || (!is_sure && !imported.is_empty());
@@ -250,7 +255,7 @@ impl Importer {
                 came |= self.import(&runtime, &file).await;
             }
             if came {
-                // It fails only when the agent ends.
+                // Fails only at shutdown.
                 let _ = self.inbox.send(SyncEvent::ImagesCame).await;
             }
         }
@@ -258,12 +263,12 @@ impl Importer {
         Ok(())
     }
 
-    /// What the runtime has lost is imported again.
+    /// Marks archives whose images the runtime has lost, so that they are imported again.
     async fn find_lost(&self, imported: Vec<(String, Vec<String>)>) -> Result<(), ()> {
         for (file, images) in imported {
             for image in images {
                 if !self.has(&image).await.map_err(drop)? {
-                    log!(info, "an image is gone, and its archive is not", image = image, file = file);
+                    log!(info, "image of archive is gone, importing again", image = image, file = file);
                     self.archives.book.borrow_mut().lost(&file);
                     break;
                 }
@@ -278,7 +283,7 @@ impl Importer {
         Ok(found?.is_some())
     }
 
-    /// True if images have come.
+    /// True if images were imported.
     async fn import(&self, runtime: &str, file: &str) -> bool {
         let began = rt::now();
         let outcome = match Tool::of(runtime, &self.endpoint) {
@@ -295,7 +300,7 @@ impl Importer {
                 log!(info, "imported images", file = file, images = images.join(" "), seconds = seconds);
             }
             Err(Failure::Refused(why) | Failure::Failed(why)) => {
-                log!(warn, "image archive not imported", file = file, problem = why);
+                log!(warn, "failed to import image archive", file = file, problem = why);
             }
         }
         let came = outcome.is_ok();
@@ -303,7 +308,7 @@ impl Importer {
         came
     }
 
-    /// The images when the runtime shows each of them.
+    /// Waits until the runtime lists each of the images.
     async fn shown(&self, images: Vec<String>) -> Result<Vec<String>, Failure> {
         for image in &images {
             let mut tries = SHOWN.0;
@@ -322,28 +327,28 @@ impl Importer {
         Ok(images)
     }
 
-    /// Written only when it says something else.
+    /// Writes the record if it has changed.
     async fn keep_record(&self) {
         let (text, path) = (self.archives.book.borrow().record(), self.record.clone());
         let write = move || match path.exists() || text.len() > EMPTY {
             true => durable::write_changed(&path, &text).map(drop),
-            // There have never been any.
+            // Nothing was ever imported.
             false => Ok(()),
         };
         if let Err(error) = rt::blocking(write).await {
-            log!(warn, "record of image archives not written", file = self.record.display(), error = error);
+            log!(warn, "failed to write record of image archives", file = self.record.display(), error = error);
         }
     }
 }
 
-/// `{}` and the end of the line.
+/// Length of `{}` with a line break.
 const EMPTY: usize = 3;
 
 type Listing = io::Result<SortedMap<String, Stamp>>;
 
-/// The listings of the directory, one after the other.
+/// Lists the directory; at most one listing runs at a time.
 struct Listings {
-    /// One that has not ended: a second one would hang as well and take another thread.
+    /// An unfinished listing. A second one would hang as well and block another thread.
     pending: Option<Pin<Box<dyn Future<Output = Listing>>>>,
     retry: Backoff,
 }
@@ -357,7 +362,7 @@ impl Default for Listings {
 impl Listings {
     async fn next(&mut self, directory: &Path) -> Listing {
         if let Some(earlier) = &mut self.pending {
-            // It began before the watch did, and may not have what has come since.
+            // It started before the watch and may have missed newer files.
             let _ = earlier.await;
             self.pending = None;
         }
@@ -369,7 +374,7 @@ impl Listings {
     }
 }
 
-/// The archives in a directory. Blocks.
+/// Lists the archives in a directory. Blocks.
 fn list(directory: &Path) -> Listing {
     let mut files = SortedMap::new();
     for entry in fs::read_dir(directory)? {
@@ -381,7 +386,7 @@ fn list(directory: &Path) -> Listing {
         if files.len() >= MAX_FILES {
             return Err(io::Error::other("there are too many files in it"));
         }
-        // Through links; one that leads nowhere may yet lead somewhere.
+        // Follows symlinks; a dangling one may get a target later.
         match fs::metadata(entry.path()) {
             Ok(found) if found.is_file() => drop(files.insert(name, stamp(&found))),
             Ok(_) | Err(_) => {}
@@ -390,7 +395,7 @@ fn list(directory: &Path) -> Listing {
     Ok(files)
 }
 
-/// What a file is told by.
+/// The stamp of a file.
 pub(crate) fn stamp(found: &fs::Metadata) -> Stamp {
     let modified = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
     Stamp { size: found.size(), modified }
@@ -402,7 +407,7 @@ mod tests {
     use crate::platform::rpc::Client;
 
     #[test]
-    fn a_directory_that_cannot_be_listed_is_listed_again_with_a_backoff_while_an_archive_is_due() {
+    fn unlistable_directory_is_retried_with_backoff() {
         let ended = rt::simulate(1, |world| async move {
             let (archives, woken) = ImageArchives::nothing();
             {
@@ -431,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_hangs_is_the_only_one() {
+    fn hanging_listing_is_the_only_one() {
         let jobs = rt::simulate(1, |world| async move {
             world.disk.set(Duration::from_secs(100_000));
             let mut listings = Listings::default();

@@ -1,4 +1,4 @@
-//! The files and Secrets that Docker's own tools write: registries, each with a name and a password. Pure.
+//! Parses Docker's credential files: registries with usernames and passwords. Pure.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 use super::keyring::Login;
 use crate::types::api::Bytes;
 
-/// In which of its two shapes a document is.
+/// The two formats of these files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// `config.json`, `.dockerconfigjson`: the registries stand under `auths`.
+    /// `config.json`, `.dockerconfigjson`: registries under `auths`.
     ConfigJson,
-    /// `.dockercfg`: the registries are the document.
+    /// `.dockercfg`: registries at the top level.
     Dockercfg,
 }
 
-/// Why a document gives nothing. What it holds is not shown.
+/// Why a file is invalid. Never contains the secret content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unusable {
     NoJson,
@@ -25,7 +25,7 @@ pub(super) enum Unusable {
     Entry(String, &'static str),
 }
 
-/// Each registry of the document and its login.
+/// The registries and logins in the file.
 pub(super) fn parse(text: &[u8], shape: Shape) -> Result<Vec<(String, Login)>, Unusable> {
     let document: Value = serde_json::from_slice(text).map_err(|_| Unusable::NoJson)?;
     let Value::Object(mut document) = document else { return Err(Unusable::Expected("a mapping")) };
@@ -44,7 +44,7 @@ pub(super) fn parse(text: &[u8], shape: Shape) -> Result<Vec<(String, Login)>, U
     entries.collect()
 }
 
-/// `auth` goes before the name and password that stand beside it.
+/// `auth` takes precedence over username and password.
 fn login(entry: &Value) -> Result<Login, &'static str> {
     let Value::Object(entry) = entry else { return Err("a mapping") };
     let text = |name: &str| match entry.get(name) {
@@ -63,7 +63,7 @@ fn login(entry: &Value) -> Result<Login, &'static str> {
 
 const AUTH: &str = "base64 of username:password as auth";
 
-/// With padding or without.
+/// With or without padding.
 fn decode(auth: &str) -> Option<String> {
     let padding = if auth.trim_end().ends_with('=') { 0 } else { (4 - auth.trim().len() % 4) % 4 };
     let padded = [auth.trim(), "===".get(..padding)?].concat();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_stands_as_name_and_password_or_as_both_in_one() {
+    fn login_is_username_and_password_or_auth() {
         let login = |name, password| Ok(vec![("r.io".to_owned(), Login::new(name, password, ""))]);
         for (entry, expected) in [
             (r#"{"username":"u","password":"p"}"#, login("u", "p")),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_what_is_secret() {
+    fn error_shows_no_secrets() {
         let auth = "r.io: expected base64 of username:password as auth";
         for (text, problem) in [
             ("", "expected JSON"),

@@ -1,4 +1,4 @@
-//! Logins by where they hold, and those that may be tried for an image. Pure.
+//! Credentials by location, and the lookup for an image. Pure.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -7,28 +7,28 @@ use super::location::{Location, is_of_docker_hub};
 use crate::platform::cri::v1::{AuthConfig, Secret};
 use crate::protocol::sha256::sha256;
 
-/// A name and a password. They are not shown.
+/// Username and password. `Debug` does not print them.
 #[derive(Clone, Hash, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(super) username: String,
     pub(super) password: String,
-    /// Says nothing to anybody, but has a part in what upstream remembers a login by.
+    /// Unused for authentication, but part of upstream's credential hash.
     pub(super) email: String,
 }
 
-/// A login that may be tried, and who may use what it brings.
+/// A login and its owner.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Credential {
     pub(crate) login: Login,
     pub(crate) owner: Owner,
 }
 
-/// Who a login belongs to.
+/// The owner decides which pods may use the pulled image.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Every pod of the node.
+    /// Available to every pod of the node.
     Node,
-    /// The pods that name this Secret.
+    /// Available to pods that refer to this Secret.
     Secret { namespace: String, name: String },
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Keyring {
 }
 
 impl Keyring {
-    /// Gives the names of registries that are no addresses: they are left out.
+    /// Adds logins; returns the registries that are not valid locations, which are ignored.
     pub(super) fn add(&mut self, registries: Vec<(String, Login)>, owner: &Owner) -> Vec<String> {
         let mut left_out = Vec::new();
         for (registry, login) in registries {
@@ -47,12 +47,12 @@ impl Keyring {
                 None => left_out.push(registry),
             }
         }
-        // The longest of two that begin alike comes first; of the same ones the first that was given.
+        // Longer prefixes first; equal ones in the order of insertion.
         self.entries.sort_by(|(left, _), (right, _)| Reverse(left).cmp(&Reverse(right)));
         left_out
     }
 
-    /// What may be tried for `repository`, the most exact location first.
+    /// The credentials for `repository`, most specific location first.
     pub(crate) fn find(&self, repository: &str) -> Vec<&Credential> {
         let covering = self.entries.iter().filter(|(location, _)| location.covers(repository));
         let found: Vec<_> = covering.map(|(_, credential)| credential).collect();
@@ -69,7 +69,7 @@ impl Login {
         Self { username: username.to_owned(), password: password.to_owned(), email: email.to_owned() }
     }
 
-    /// What upstream remembers it by: the hash of its `AuthConfig` as Go writes that in JSON.
+    /// Upstream's credential hash: of its `AuthConfig` as encoded by Go.
     pub(crate) fn hash(&self) -> String {
         let fields = [("username", &self.username), ("password", &self.password), ("email", &self.email)];
         let fields = fields.iter().filter(|(_, text)| !text.is_empty());
@@ -77,13 +77,13 @@ impl Login {
         sha256(format!("{{{}}}", fields.join(",")).as_bytes())
     }
 
-    /// As the runtime is given it.
+    /// As a CRI message.
     pub(crate) fn auth_config(&self) -> AuthConfig {
         AuthConfig { username: self.username.clone(), password: Secret(self.password.clone()), ..AuthConfig::default() }
     }
 }
 
-/// Go also escapes what HTML would take for its own, and the two line ends of Unicode.
+/// Go's JSON encoder also escapes HTML characters and the Unicode line separators.
 fn go_string(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     let mut go = String::with_capacity(json.len());
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn all_that_fits_is_tried_and_the_most_exact_first() {
+    fn all_matching_credentials_are_found_most_specific_first() {
         check(&["r.io", "r.io/a/b", "q.io", "r.io/a", "*.io"], "r.io/a/b/c", &["r.io/a/b", "r.io/a", "r.io", "*.io"]);
         check(&["r.io/a", "r.io/b"], "r.io/c", &[]);
     }
 
     #[test]
-    fn the_credentials_of_docker_hub_serve_images_without_a_registry() {
+    fn docker_hub_credentials_apply_to_images_without_registry() {
         let hub = "https://index.docker.io/v1/";
         for repository in ["docker.io/library/busybox", "busybox", "a/b"] {
             check(&[hub, "r.io"], repository, &[hub]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_logins_for_one_place_the_first_that_was_given_is_tried_first() {
+    fn equal_locations_keep_their_order() {
         let mut keyring = keyring(&["r.io"]);
         keyring.add(vec![("r.io".to_owned(), Login::new("second", "p", ""))], &Owner::Node);
         let found: Vec<_> = keyring.find("r.io/a").iter().map(|found| found.login.username.as_str()).collect();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_registry_is_left_out_and_told() {
+    fn invalid_registry_is_ignored_and_returned() {
         let mut keyring = Keyring::default();
         let logins = ["a b", "r.io"].map(|registry| (registry.to_owned(), Login::new("u", "p", "")));
         assert_eq!(keyring.add(logins.into(), &Owner::Node), ["a b"]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_remembered_by_the_hash_that_upstream_has() {
+    fn credential_hash_equals_upstreams() {
         let hash = |json: &str| sha256(json.as_bytes());
         assert_eq!(Login::new("u", "p", "").hash(), hash(r#"{"username":"u","password":"p"}"#));
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn password_is_not_printed() {
         let keyring = keyring(&["r.io"]);
         assert!(!format!("{keyring:?}").contains("\"p\""));
     }

@@ -1,19 +1,19 @@
-//! Where credentials hold: a registry, or a part of one, with `*` in its name. Pure.
+//! Locations of credentials: a registry and optional path, with wildcards. Pure.
 //!
-//! The rules are those of `k8s.io/kubernetes/pkg/credentialprovider`: a name is compared label by label, a path by its
-//! beginning, a port as it is.
+//! The rules of `k8s.io/kubernetes/pkg/credentialprovider`: host names are matched label by label, paths by prefix,
+//! ports exactly.
 
-/// A registry and the beginning of a path in it, as `*.example.com/team`.
+/// A registry and a path prefix, such as `*.example.com/team`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Location {
-    /// The host with its port, and the path; the order of locations is that of this text.
+    /// Host with port, and path; locations are ordered by this text.
     text: String,
-    /// Where the path begins.
+    /// Length of the host part.
     host_bytes: usize,
 }
 
 impl Location {
-    /// `None` for what is no address. A scheme says nothing, and neither does the version of the registry's API.
+    /// `None` for an invalid location. The scheme and the registry API version are ignored.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -36,7 +36,7 @@ impl Location {
         self.text == "index.docker.io"
     }
 
-    /// Whether what holds here holds for `repository`, as `registry.example.com/team/app`.
+    /// Whether the location matches `repository`, such as `registry.example.com/team/app`.
     pub(crate) fn covers(&self, repository: &str) -> bool {
         let Some(wanted) = Self::parse_repository(repository) else { return false };
         let ((host, path), (wanted_host, wanted_path)) = (self.parts(), wanted.parts());
@@ -47,7 +47,7 @@ impl Location {
             && name.split('.').zip(wanted_name.split('.')).all(|(glob, label)| glob_matches(glob, label))
     }
 
-    /// A repository may be called `v1` itself.
+    /// A repository itself may be named `v1`.
     fn parse_repository(repository: &str) -> Option<Self> {
         let host_bytes = repository.find('/').unwrap_or(repository.len());
         (host_bytes > 0).then(|| Self { text: repository.to_owned(), host_bytes })
@@ -58,7 +58,7 @@ impl Location {
     }
 }
 
-/// The host without its port, and the port or nothing.
+/// The host without port, and the port or an empty string.
 fn split_port(host: &str) -> (&str, &str) {
     if let Some((address, rest)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (address, rest.strip_prefix(':').unwrap_or_default());
@@ -69,7 +69,7 @@ fn split_port(host: &str) -> (&str, &str) {
     }
 }
 
-/// Whether an image of this repository comes from Docker Hub, whose credentials stand under a name of their own.
+/// Whether the image is from Docker Hub, whose credentials have a special location.
 pub(super) fn is_of_docker_hub(repository: &str) -> bool {
     match repository.split_once('/') {
         None => !repository.is_empty(),
@@ -78,12 +78,13 @@ pub(super) fn is_of_docker_hub(repository: &str) -> bool {
     }
 }
 
-/// A pattern of `*`, `?`, `[a-z]` and `\` as Go's `filepath.Match` has it, on one label. A broken one matches nothing.
+/// Matches one label with Go's `filepath.Match` syntax: `*`, `?`, `[a-z]` and `\`. A malformed pattern matches
+/// nothing.
 fn glob_matches(glob: &str, label: &str) -> bool {
     let Some(pattern) = parse_glob(glob) else { return false };
     let label: Vec<char> = label.chars().collect();
     let (mut at, mut next) = (0, 0);
-    // The last star, and how much of the label it has taken.
+    // Position after the last star, and how much of the label the star has consumed.
     let mut star: Option<(usize, usize)> = None;
     while let Some(letter) = label.get(at) {
         match pattern.get(next) {
@@ -111,7 +112,7 @@ enum Part {
     One(Class),
 }
 
-/// Letters: between two of a pair, or not between any.
+/// Character ranges, possibly negated.
 struct Class {
     negated: bool,
     ranges: Vec<(char, char)>,
@@ -174,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn a_location_covers_what_is_below_it() {
+    fn location_covers_its_path_prefix() {
         for location in ["r.io", "https://r.io", "http://r.io/", "https://r.io/v2/", "r.io/v1/", "r.io/a", "r.io/a/b"] {
             check(location, "r.io/a/b", true);
         }
         check("r.io/v1/a", "r.io/a/b", true);
         check("https://u@r.io?x=y", "r.io/a/b", true);
-        // As upstream: the beginning of a path need not end with a name.
+        // As upstream, a path prefix need not end at a path component.
         check("r.io/a", "r.io/ab", true);
         for location in ["q.io", "r.io/b", "r.io:443", "io", "x.r.io", "r.io/a/b/c", "", "r io", "r.io:x"] {
             check(location, "r.io/a/b", false);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_addresses_are_compared_as_they_are() {
+    fn ports_and_addresses_are_compared_exactly() {
         check("127.0.0.1:5000", "127.0.0.1:5000/a", true);
         check("127.0.0.1", "127.0.0.1:5000/a", false);
         check("[::1]:5000", "[::1]:5000/a", true);
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_one_label_or_a_part_of_it() {
+    fn star_matches_one_label_or_a_part_of_it() {
         check("*.example.com", "r.example.com/a", true);
         check("*.example.com", "a.r.example.com/a", false);
         check("*.*.example.com", "a.r.example.com/a", true);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn docker_hub_is_what_names_no_registry() {
+    fn image_without_registry_is_from_docker_hub() {
         for repository in ["busybox", "library/busybox", "docker.io/library/busybox", "index.docker.io/a/b"] {
             assert!(is_of_docker_hub(repository), "{repository}");
         }

@@ -1,4 +1,4 @@
-//! Credentials for registries: from the Secrets that a pod names, from files of the node, from programs that give them.
+//! Registry credentials: from image pull secrets, node files and credential provider plugins.
 
 mod docker_config;
 mod keyring;
@@ -21,7 +21,7 @@ pub(crate) use pull_secrets::PullSecrets;
 use node_files::NodeFiles;
 use provider::Provider;
 
-/// Those that every pod of the node may use.
+/// Credentials available to every pod of the node.
 #[derive(Debug)]
 pub(crate) struct NodeCredentials {
     files: NodeFiles,
@@ -48,7 +48,7 @@ impl NodeCredentials {
         }
     }
 
-    /// All that may be tried for `repository`, in order.
+    /// All credentials for `repository`, in the order to try them.
     pub(super) async fn find(&self, repository: &str) -> Vec<Credential> {
         let mut found: Vec<Credential> = self.files.keyring().await.find(repository).into_iter().cloned().collect();
         for provider in &self.providers {

@@ -1,4 +1,4 @@
-//! The files with logins that every pod of the node may use.
+//! Credential files of the node, available to every pod.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use super::keyring::{Keyring, Owner};
 use crate::platform::host::file::read_all;
 use crate::platform::rt;
 
-/// Where such files may be, by name and in the order in which they are looked for. The first that can be read counts.
+/// Possible paths in order of precedence. The first readable file is used.
 #[derive(Clone, Debug)]
 pub(super) struct NodeFiles {
     candidates: Vec<(PathBuf, Shape)>,
 }
 
 impl NodeFiles {
-    /// The places are those of the upstream kubelet. `home` is the user's directory, where there is one.
+    /// Upstream's paths. `home` is the user's home directory, if there is one.
     pub(super) fn new(root_dir: &Path, working_dir: &Path, home: Option<&Path>) -> Self {
         let in_each = |folders: [Option<PathBuf>; 4], name: &str, shape| {
             folders.into_iter().flatten().map(|folder| (folder.join(name), shape)).collect::<Vec<_>>()
@@ -37,20 +37,20 @@ impl NodeFiles {
         Self { candidates }
     }
 
-    /// Read anew for each pull: a changed file counts at once.
+    /// Read for each pull, so that changes apply at once.
     pub(super) async fn keyring(&self) -> Keyring {
         let candidates = self.candidates.clone();
         rt::blocking(move || candidates.iter().find_map(|(path, shape)| read(path, *shape)).unwrap_or_default()).await
     }
 }
 
-/// `None` for a file that is not there or is no such file: then the next one is looked for.
+/// `None` if the file does not exist or is invalid; then the next one is tried.
 fn read(path: &Path, shape: Shape) -> Option<Keyring> {
     let text = match read_all(path, MOST_BYTES) {
         Ok(text) => text,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return None,
         Err(error) => {
-            log!(warn, "registry credentials not read", file = path.display(), error = error);
+            log!(warn, "failed to read registry credentials", file = path.display(), error = error);
             return None;
         }
     };
@@ -58,12 +58,12 @@ fn read(path: &Path, shape: Shape) -> Option<Keyring> {
         Ok(registries) => {
             let mut keyring = Keyring::default();
             for registry in keyring.add(registries, &Owner::Node) {
-                log!(warn, "credentials for what is no registry", file = path.display(), registry = registry);
+                log!(warn, "registry credentials have invalid registry", file = path.display(), registry = registry);
             }
             Some(keyring)
         }
         Err(problem) => {
-            log!(warn, "registry credentials not used", file = path.display(), problem = problem);
+            log!(warn, "failed to parse registry credentials", file = path.display(), problem = problem);
             None
         }
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_places_are_those_of_a_kubelet_in_its_order() {
+    fn paths_are_upstreams_in_its_order() {
         let files = NodeFiles::new(Path::new("/var/lib/kubelet"), Path::new("/srv"), Some(Path::new("/root")));
         let paths: Vec<_> = files.candidates.iter().map(|(path, _)| path.display().to_string()).collect();
         assert_eq!(
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_file_that_can_be_read_counts_and_is_read_anew() {
+    fn first_readable_file_is_used_and_read_each_time() {
         let top = std::env::temp_dir().join(format!("coracle-node-files-{}", std::process::id()));
         let work = top.join("work");
         fs::create_dir_all(&work).unwrap();

@@ -1,4 +1,4 @@
-//! Programs of the node that give credentials for registries.
+//! Credential provider plugins.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,15 +20,15 @@ pub(super) struct Provider {
     program: PathBuf,
     images: Vec<Location>,
     cache: RefCell<AnswerCache>,
-    /// One question at a time: the answer may hold for who asks next.
+    /// Serializes requests: the next one may find the answer in the cache.
     asking: rt::Semaphore,
 }
 
-/// Why a program has given no credentials.
+/// Why a plugin returned no credentials.
 #[derive(Debug)]
 enum ProviderError {
     Answer(BadAnswer),
-    /// With what it has written of it.
+    /// It exited with an error; its output.
     Failed {
         status: ExitStatus,
         said: String,
@@ -55,9 +55,9 @@ impl std::error::Error for ProviderError {
     }
 }
 
-/// As upstream has it.
+/// Upstream's timeout.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Of what a program complained about.
+/// Limit of the logged error output, in bytes.
 const SHOWN: usize = 400;
 
 impl Provider {
@@ -71,23 +71,28 @@ impl Provider {
         }
     }
 
-    /// What it gives for `repository`; nothing if it is not asked about such images, or fails.
+    /// Credentials for `repository`; empty if the plugin is not configured for it or fails.
     pub(super) async fn keyring(&self, repository: &str) -> Keyring {
         let mut keyring = Keyring::default();
-        // No pod has a service account before there is a cluster to have it from.
+        // Service account tokens for plugins are not supported without a cluster.
         if self.config.requires_service_account || !self.images.iter().any(|images| images.covers(repository)) {
             return keyring;
         }
         match self.logins(repository).await {
             Ok(logins) => {
                 for registry in keyring.add(logins, &Owner::Node) {
-                    log!(warn, "credentials for what is no registry", provider = self.config.name, registry = registry);
+                    log!(
+                        warn,
+                        "credential provider returned invalid registry",
+                        provider = self.config.name,
+                        registry = registry
+                    );
                 }
             }
             Err(error) => {
                 log!(
                     warn,
-                    "no credentials",
+                    "failed to get credentials from provider",
                     provider = self.config.name,
                     image = repository,
                     error = ErrorChain(&error)

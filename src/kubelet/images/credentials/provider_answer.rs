@@ -1,4 +1,4 @@
-//! What a credential provider is asked, what it answers, and for how long that holds. Pure: the moment is an argument.
+//! Requests and responses of credential providers, and the response cache. Pure: time is an argument.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use super::keyring::Login;
 use crate::platform::config::parse_duration;
 use crate::types::sorted::SortedMap;
 
-/// The question, in a version of the API.
+/// The request in the given API version.
 pub(super) fn question(api_version: &str, image: &str) -> Vec<u8> {
     json!({"kind": "CredentialProviderRequest", "apiVersion": api_version, "image": image}).to_string().into_bytes()
 }
 
-/// For what else an answer holds than for the image that was asked about.
+/// `cacheKeyType` of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Image,
@@ -25,15 +25,15 @@ pub(super) enum Scope {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) scope: Scope,
-    /// `None`: as long as the configuration says. Zero: for this once.
+    /// `None`: the configured default. Zero: do not cache.
     pub(super) holds: Option<Duration>,
     pub(super) logins: Vec<(String, Login)>,
 }
 
-/// What is wrong with an answer, without what is secret in it.
+/// Why a response is invalid, without its secrets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadAnswer {
-    /// `found` where it may be shown.
+    /// `found` is set if it is not secret.
     Field {
         name: &'static str,
         expected: String,
@@ -62,7 +62,7 @@ impl fmt::Display for BadAnswer {
 
 impl std::error::Error for BadAnswer {}
 
-/// Reads an answer; what is wrong with it is told without what it holds.
+/// Parses a response. Errors do not show its content.
 pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, BadAnswer> {
     let answer: Value = serde_json::from_slice(text).map_err(|_| BadAnswer::NoJson)?;
     let word = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -110,14 +110,14 @@ fn read_login(login: &Value) -> Option<Login> {
     Some(Login::new(text("username")?, text("password")?, ""))
 }
 
-/// Answers that still hold.
+/// Cached responses.
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
     answers: SortedMap<String, (Vec<(String, Login)>, Instant)>,
 }
 
 impl AnswerCache {
-    /// What holds for this image: by itself, by its registry, or for all.
+    /// The cached logins for this image: by image, by registry, or global.
     pub(super) fn find(&self, image: &str, now: Instant) -> Option<&[(String, Login)]> {
         let holds = |key: &str| self.answers.get(key).filter(|(_, until)| now <= *until);
         let found = holds(image).or_else(|| holds(registry(image))).or_else(|| holds(GLOBAL));
@@ -137,10 +137,10 @@ impl AnswerCache {
     }
 }
 
-/// No image and no registry is called so: they all have a dot, a colon or a slash.
+/// Cannot collide with an image or registry, which contain a dot, colon or slash.
 const GLOBAL: &str = "global";
 
-/// With its port.
+/// The registry with its port.
 fn registry(image: &str) -> &str {
     image.split('/').next().unwrap_or(image)
 }
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_names_the_image() {
+    fn request_has_the_image() {
         let question = question(VERSION, "r.io/a");
         let expected = json!({"kind": "CredentialProviderRequest", "apiVersion": VERSION, "image": "r.io/a"});
         assert_eq!(serde_json::from_slice::<Value>(&question).unwrap(), expected);
     }
 
     #[test]
-    fn an_answer_has_logins_a_scope_and_a_time() {
+    fn response_has_logins_scope_and_duration() {
         let logins = vec![("r.io".to_owned(), Login::new("u", "p", ""))];
         let expected = |scope, holds| Ok(Answer { scope, holds, logins: logins.clone() });
         assert_eq!(read(&text("Image", "")), expected(Scope::Image, None));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_cannot_be_used_says_why_and_shows_no_secret() {
+    fn invalid_response_is_described_without_secrets() {
         let version = text("Image", "").replace("/v1\"", "/v1beta1\"");
         for (text, problem) in [
             ("secret", "its answer is no JSON"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_holds_for_its_scope_and_its_time() {
+    fn response_is_cached_by_scope_and_duration() {
         let now = Instant::now();
         let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
         for (scope, holds_for) in [
@@ -226,7 +226,7 @@ mod tests {
         for unkept in [r#","cacheDuration":"0s""#, r#","cacheDuration":"2562047h""#] {
             let mut cache = AnswerCache::default();
             cache.keep("r.io/a", &read(&text("Image", unkept)).unwrap(), hour, now);
-            // A time without end may or may not fit the clock: neither is an error.
+            // An endless duration may or may not fit the clock; neither is an error.
             assert!(cache.find("r.io/a", now).is_none() || unkept.contains("2562047h"));
         }
     }

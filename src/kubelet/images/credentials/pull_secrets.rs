@@ -1,4 +1,4 @@
-//! The Secrets that a pod names for its images. Pure.
+//! Image pull secrets of a pod. Pure.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,18 +7,18 @@ use super::keyring::{Credential, Keyring, Owner};
 use crate::state::objects::{ConfigObject, Lookup, ObjectKind, Objects};
 use crate::types::api::Pod;
 
-/// What the pod's `imagePullSecrets` give.
+/// The credentials in the pod's `imagePullSecrets`.
 #[derive(Debug, Default)]
 pub(crate) struct PullSecrets {
     keyring: Keyring,
-    /// Those that are not there, or cannot be read, and why where it is known.
+    /// Secrets that do not exist or are invalid, with the reason if known.
     pub(crate) failed: Vec<(String, Option<String>)>,
 }
 
 impl PullSecrets {
     pub(crate) fn of(pod: &Pod, objects: &Objects) -> Self {
         let mut secrets = Self::default();
-        // The API takes references without a name, and nobody minds them.
+        // The API allows references without a name; they are ignored.
         for name in pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
             match objects.get(pod, ObjectKind::Secret, name) {
                 Lookup::Found(secret) => secrets.add(secret),
@@ -33,14 +33,14 @@ impl PullSecrets {
         self.keyring.find(repository)
     }
 
-    /// Changes with what they give.
+    /// A fingerprint of the credentials.
     pub(crate) fn mark(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.keyring.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// A Secret of another type gives nothing, and that is no fault.
+    /// A Secret of another type has no credentials, which is not an error.
     fn add(&mut self, secret: &ConfigObject) {
         let (key, shape) = match secret.secret_type.as_str() {
             "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", Shape::ConfigJson),
@@ -94,7 +94,7 @@ mod tests {
     const LOGIN: &str = r#"{"username":"u","password":"p"}"#;
 
     #[test]
-    fn both_types_of_secrets_give_logins_that_belong_to_them() {
+    fn both_secret_types_give_credentials_with_their_owner() {
         let config_json = format!(r#"{{"auths":{{"r.io":{LOGIN}}}}}"#);
         let dockercfg = format!(r#"{{"r.io/a":{LOGIN}}}"#);
         let objects = objects(&[
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_not_there_or_cannot_be_read_is_told_and_holds_up_no_other() {
+    fn missing_or_invalid_secret_is_reported_and_others_used() {
         let good = format!(r#"{{"auths":{{"r.io":{LOGIN},"no registry":{LOGIN}}}}}"#);
         let objects = objects(&[
             ("good", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", &good),

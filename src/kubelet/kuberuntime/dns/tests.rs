@@ -30,7 +30,7 @@ fn check(pod: &Pod, node: &NodeSettings, servers: &[&str], searches: &[&str], op
 const CLUSTER: [&str; 4] = ["boats.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"];
 
 #[test]
-fn each_policy_begins_with_its_own_settings() {
+fn each_policy_has_its_base_settings() {
     let node = golden::node();
     check(&pod(DnsPolicy::Default), &node, &["9.9.9.9"], &["lan"], &["edns0"]);
     check(&pod(DnsPolicy::ClusterFirst), &node, &["10.96.0.10"], &CLUSTER, &["ndots:5"]);
@@ -43,7 +43,7 @@ fn each_policy_begins_with_its_own_settings() {
 }
 
 #[test]
-fn without_cluster_dns_the_hosts_settings_serve_and_the_pods_owner_is_told() {
+fn missing_cluster_dns_falls_back_to_the_host_with_a_warning() {
     let node = NodeSettings { cluster_dns: Vec::new(), ..golden::node() };
     check(&pod(DnsPolicy::ClusterFirst), &node, &["9.9.9.9"], &["lan"], &["edns0"]);
     let warnings = pod_dns(&pod(DnsPolicy::ClusterFirst), &node, &host()).warnings;
@@ -54,7 +54,7 @@ fn without_cluster_dns_the_hosts_settings_serve_and_the_pods_owner_is_told() {
 }
 
 #[test]
-fn a_node_without_a_resolver_file_sends_its_pods_to_itself() {
+fn node_without_resolver_file_uses_localhost() {
     let node = NodeSettings { resolv_conf: None, ..golden::node() };
     check(&pod(DnsPolicy::Default), &node, &["127.0.0.1"], &["."], &[]);
     let ips = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
@@ -66,7 +66,7 @@ fn a_node_without_a_resolver_file_sends_its_pods_to_itself() {
 }
 
 #[test]
-fn what_the_pod_says_is_added_and_its_options_replace_those_of_the_same_name() {
+fn pod_dns_config_is_added_and_replaces_options() {
     let option =
         |name: &str, value: Option<&str>| PodDnsConfigOption { name: name.to_owned(), value: value.map(str::to_owned) };
     let mut pod = pod(DnsPolicy::ClusterFirst);
@@ -80,7 +80,7 @@ fn what_the_pod_says_is_added_and_its_options_replace_those_of_the_same_name() {
 }
 
 #[test]
-fn what_no_resolver_reads_is_left_out_and_told() {
+fn entries_beyond_the_limits_are_dropped_with_a_warning() {
     let mut config = DnsConfig { servers: strings(&["1", "2", "3", "4"]), ..DnsConfig::default() };
     let mut warnings = Vec::new();
     keep_limits(&mut config, &mut warnings);
@@ -101,19 +101,19 @@ fn check_searches(searches: Vec<String>, kept: usize) {
 }
 
 #[test]
-fn search_lines_are_kept_to_their_number_and_length() {
+fn search_paths_are_limited_in_number_and_length() {
     check_searches(vec!["a".to_owned(); 32], 32);
     check_searches(vec!["a".to_owned(); 33], 32);
     check_searches(vec!["a".repeat(253)], 1);
     check_searches(vec!["a".repeat(254)], 0);
-    // Eight paths of 253 with their spaces are 2031 characters; 17 more with a space fill the line.
+    // Eight paths of 253 characters with separators have 2031; 17 more with a separator reach the limit.
     let eight = vec!["a".repeat(253); 8];
     check_searches([eight.clone(), vec!["b".repeat(16)]].concat(), 9);
     check_searches([eight, vec!["b".repeat(17)]].concat(), 8);
 }
 
 #[test]
-fn resolv_conf_is_read_as_the_resolver_reads_it() {
+fn resolv_conf_is_parsed_like_the_resolver_does() {
     let text = "# comment\n nameserver 1.1.1.1 \nnameserver\nnameserver\t::1 extra\nsearch old\n\
                 search example. lan .\noptions ndots:2 edns0\noptions ndots:3\nsortlist x\n";
     let config = parse_resolv_conf(text);
@@ -124,7 +124,7 @@ fn resolv_conf_is_read_as_the_resolver_reads_it() {
 }
 
 #[test]
-fn a_resolver_file_with_more_than_pods_can_have_is_told_of_the_node() {
+fn resolver_file_beyond_the_limits_is_reported() {
     let told = |searches: Vec<String>, cluster_domain: &str| {
         let node = NodeSettings { cluster_domain: cluster_domain.to_owned(), ..golden::node() };
         pod_dns(&Pod::default(), &node, &DnsConfig { searches, ..DnsConfig::default() }).of_node

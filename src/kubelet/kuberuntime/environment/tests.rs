@@ -64,7 +64,7 @@ fn check_error(container: Value, expected: &str) {
 }
 
 #[test]
-fn a_variable_sees_those_before_it_and_the_last_value_of_a_name_counts() {
+fn variable_may_refer_to_earlier_ones_and_the_last_value_wins() {
     let found = variables(json!({"name": "main", "env": [
         {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "3"},
         {"name": "A", "value": "$(A)$(C)"}, {"name": "E"}
@@ -74,7 +74,7 @@ fn a_variable_sees_those_before_it_and_the_last_value_of_a_name_counts() {
 }
 
 #[test]
-fn fields_of_the_pod_are_found_by_their_paths() {
+fn pod_fields_are_found_by_path() {
     for (path, expected) in [
         ("metadata.name", "web"),
         ("metadata.namespace", "boats"),
@@ -109,13 +109,13 @@ fn resources_are_divided_and_rounded_up() {
 }
 
 #[test]
-fn a_limit_that_nobody_set_is_what_pods_may_use_of_the_node() {
+fn missing_limit_is_the_nodes_allocatable() {
     check_one(json!({"resourceFieldRef": {"resource": "limits.cpu"}}), "2");
     check_one(json!({"resourceFieldRef": {"containerName": "other", "resource": "limits.cpu"}}), "2");
 }
 
 #[test]
-fn resources_that_are_not_there_are_told_by_name() {
+fn unknown_resources_are_named_in_the_error() {
     let of = |field: Value| json!({"name": "main", "env": [{"name": "X", "valueFrom": {"resourceFieldRef": field}}]});
     check_error(of(json!({"containerName": "none", "resource": "limits.cpu"})), "container none not found");
     check_error(of(json!({"resource": "limits.gpu"})), "unsupported container resource : limits.gpu");
@@ -123,7 +123,7 @@ fn resources_that_are_not_there_are_told_by_name() {
 }
 
 #[test]
-fn every_key_of_an_object_is_a_variable_with_its_prefix_and_a_later_one_counts() {
+fn every_key_is_a_variable_with_prefix_and_the_last_wins() {
     let from = json!([{"configMapRef": {"name": "cm"}}, {"secretRef": {"name": "sec"}},
         {"configMapRef": {"name": "cm"}, "prefix": "P_"}]);
     let all = [("a", "1"), ("b", "\\xff"), ("d", "hush"), ("P_a", "1"), ("P_b", "$(X)")];
@@ -134,7 +134,7 @@ fn every_key_of_an_object_is_a_variable_with_its_prefix_and_a_later_one_counts()
 }
 
 #[test]
-fn one_key_of_an_object_is_a_variable_as_it_is() {
+fn single_key_is_a_variable() {
     let key =
         |source: &str, name: &str, key: &str| json!({"name": key, "valueFrom": {source: {"name": name, "key": key}}});
     let env = json!([key("configMapKeyRef", "cm", "b"), key("secretKeyRef", "sec", "d"),
@@ -143,7 +143,7 @@ fn one_key_of_an_object_is_a_variable_as_it_is() {
 }
 
 #[test]
-fn what_is_missing_stops_the_container_unless_it_is_optional() {
+fn missing_object_or_key_is_an_error_unless_optional() {
     let one = |source: &str, name: &str, key: &str, optional: bool| {
         let source = json!({source: {"name": name, "key": key, "optional": optional}});
         json!({"name": "main", "env": [{"name": "X", "valueFrom": source}]})
@@ -152,7 +152,7 @@ fn what_is_missing_stops_the_container_unless_it_is_optional() {
     for (source, name, key, expected) in [
         ("configMapKeyRef", "none", "a", "configmap \"none\" not found"),
         ("configMapKeyRef", "cm", "none", "couldn't find key none in ConfigMap boats/cm"),
-        // Binary data is for files.
+        // Binary data is only for files.
         ("configMapKeyRef", "cm", "c", "couldn't find key c in ConfigMap boats/cm"),
         ("secretKeyRef", "none", "a", "secret \"none\" not found"),
         ("secretKeyRef", "sec", "a", "couldn't find key a in Secret boats/sec"),
@@ -166,7 +166,7 @@ fn what_is_missing_stops_the_container_unless_it_is_optional() {
 }
 
 #[test]
-fn a_variable_from_a_file_is_what_was_found_there() {
+fn variable_from_a_file_has_the_files_value() {
     let env = |optional: bool| {
         let file = |name: &str| {
             let key = json!({"volumeName": "v", "path": "env", "key": name, "optional": optional});
@@ -190,7 +190,7 @@ fn a_variable_from_a_file_is_what_was_found_there() {
 }
 
 #[test]
-fn strict_expansion_names_every_variable_without_a_value() {
+fn strict_expansion_names_every_variable_without_value() {
     let env = json!({"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "EMPTY"}]});
     let environment = environment(env, &[]).unwrap();
     assert_eq!(environment.expand_strictly("x/$(A)/$$(A)"), Ok("x/1/$(A)".to_owned()));
@@ -199,7 +199,7 @@ fn strict_expansion_names_every_variable_without_a_value() {
 }
 
 #[test]
-fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
+fn service_variables_may_be_referred_to_and_overridden() {
     let mut objects = objects();
     let services = vec![crate::state::objects::Service {
         namespace: "default".to_owned(),
@@ -227,23 +227,23 @@ fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
 }
 
 #[test]
-fn variables_that_double_each_other_are_refused_before_they_fill_the_memory() {
+fn exponentially_growing_variables_are_refused() {
     let double = |index: usize| json!({"name": format!("V{index}"), "value": format!("$(V{0})$(V{0})", index - 1)});
     let first = json!({"name": "V0", "value": "x".repeat(100)});
     let env = |count: usize| std::iter::once(first.clone()).chain((1..count).map(double)).collect::<Vec<_>>();
     let error = environment(json!({"name": "main", "env": env(60)}), &[]).unwrap_err().to_string();
-    assert!(error.starts_with("environment variable \"V11\" is longer than the kernel gives"), "{error}");
+    assert!(error.starts_with("environment variable \"V11\" exceeds the kernel's size limit"), "{error}");
     let found = environment(json!({"name": "main", "env": env(11)}), &[]).unwrap();
     let mut bytes = found.bytes();
     let most = vec!["$(V10)".to_owned(); 100];
     let error = found.expand_all(&most, &mut bytes).unwrap_err().to_string();
-    assert_eq!(error, "command and args are longer than the kernel gives to a program");
+    assert_eq!(error, "command and args exceed the kernel's size limit");
     let error = found.expand_all(&["$(V10)$(V10)".to_owned()], &mut 0).unwrap_err().to_string();
-    assert_eq!(error, "command and args are longer than the kernel gives to a program");
+    assert_eq!(error, "command and args exceed the kernel's size limit");
 }
 
 #[test]
-fn variables_that_refer_to_themselves_or_in_a_circle_stay_as_they_are_written() {
+fn self_referring_variables_stay_unexpanded() {
     let env = json!([
         {"name": "SELF", "value": "$(SELF)"},
         {"name": "A", "value": "$(B)"},

@@ -52,7 +52,7 @@ fn sidecar(name: &str) -> Wanted<'_> {
     Wanted { restart_policy: Some(RestartPolicy::Always), ..wanted(name) }
 }
 
-/// A pod with the main containers a, b, c… in the given states, in one ready sandbox.
+/// A pod with main containers a, b, c… in these states, in one ready sandbox.
 fn with_states(states: &[Option<ContainerState>]) -> (ObservedPod, Vec<Wanted<'static>>) {
     const NAMES: [&str; 3] = ["a", "b", "c"];
     let mut pod = observed();
@@ -86,7 +86,7 @@ fn start(place: Place, restart_count: u32) -> Action {
 }
 
 #[test]
-fn a_new_pod_gets_a_sandbox_and_all_its_containers() {
+fn new_pod_gets_a_sandbox_and_all_containers() {
     let pod = observed();
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), vec![wanted("a"), wanted("b")]));
     let sandbox = Action::CreateSandbox { attempt: 0 };
@@ -94,7 +94,7 @@ fn a_new_pod_gets_a_sandbox_and_all_its_containers() {
 }
 
 #[test]
-fn a_new_pod_with_init_containers_starts_only_the_first_of_them() {
+fn new_pod_starts_only_its_first_init_container() {
     let pod = observed();
     let init = vec![wanted("i"), wanted("j")];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, init, vec![wanted("a")]));
@@ -102,7 +102,7 @@ fn a_new_pod_with_init_containers_starts_only_the_first_of_them() {
 }
 
 #[test]
-fn a_pod_that_runs_as_it_should_needs_nothing() {
+fn pod_in_order_needs_no_action() {
     check(RestartPolicy::Always, &[Some(running()), Some(running())], &[], false);
 }
 
@@ -117,7 +117,7 @@ fn on_failure_restarts_only_what_failed() {
 }
 
 #[test]
-fn always_restarts_what_succeeded_too() {
+fn always_restarts_succeeded_containers_too() {
     check(RestartPolicy::Always, &[Some(exited(0))], &[start(Place::Main(0), 1)], false);
 }
 
@@ -127,14 +127,14 @@ fn never_restarts_nothing_but_starts_what_never_ran() {
 }
 
 #[test]
-fn a_pod_is_completed_when_nothing_runs_and_nothing_will_start() {
+fn pod_is_completed_when_nothing_runs_or_will_start() {
     check(RestartPolicy::Never, &[Some(exited(1)), Some(exited(0))], &[], true);
     check(RestartPolicy::OnFailure, &[Some(exited(0))], &[], true);
     check(RestartPolicy::Never, &[Some(exited(1)), Some(running())], &[], false);
 }
 
 #[test]
-fn a_container_whose_definition_changed_is_replaced_whatever_the_policy() {
+fn changed_container_is_replaced_whatever_the_policy() {
     let (mut pod, main) = with_states(&[Some(running())]);
     pod.containers[0].hash = Some(HASH + 1);
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), main));
@@ -148,7 +148,7 @@ fn a_container_whose_definition_changed_is_replaced_whatever_the_policy() {
 }
 
 #[test]
-fn a_container_that_was_only_created_is_started_not_created_again() {
+fn created_container_is_started_not_created_again() {
     check(
         RestartPolicy::Always,
         &[Some(ContainerState::Created)],
@@ -158,7 +158,7 @@ fn a_container_that_was_only_created_is_started_not_created_again() {
 }
 
 #[test]
-fn a_container_of_unknown_state_is_killed_before_it_is_replaced() {
+fn container_of_unknown_state_is_killed_before_it_is_replaced() {
     let kill = Action::KillContainer {
         id: "a-id".to_owned(),
         place: Place::Main(0),
@@ -169,7 +169,7 @@ fn a_container_of_unknown_state_is_killed_before_it_is_replaced() {
 }
 
 #[test]
-fn a_container_in_back_off_waits_and_the_pod_is_not_completed() {
+fn container_in_back_off_waits_and_the_pod_is_not_completed() {
     let (pod, mut main) = with_states(&[Some(exited(1))]);
     let later = Instant::now() + Duration::from_secs(10);
     main[0].not_before = Some(later);
@@ -178,7 +178,7 @@ fn a_container_in_back_off_waits_and_the_pod_is_not_completed() {
 }
 
 #[test]
-fn a_back_off_that_is_over_holds_nothing_back() {
+fn expired_back_off_does_not_delay_the_start() {
     let (pod, mut main) = with_states(&[Some(exited(1))]);
     main[0].not_before = Some(Instant::now());
     let mut pod = situation(&pod, RestartPolicy::Always, Vec::new(), main);
@@ -187,7 +187,7 @@ fn a_back_off_that_is_over_holds_nothing_back() {
 }
 
 #[test]
-fn init_containers_run_one_after_the_other() {
+fn init_containers_run_in_sequence() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
     let init = || vec![wanted("i"), wanted("j")];
@@ -204,7 +204,7 @@ fn init_containers_run_one_after_the_other() {
 }
 
 #[test]
-fn a_failed_init_container_is_tried_again_unless_the_policy_is_never() {
+fn failed_init_container_is_retried_unless_never() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
     pod.containers = vec![container("i", "s", exited(9))];
@@ -214,14 +214,14 @@ fn a_failed_init_container_is_tried_again_unless_the_policy_is_never() {
 }
 
 #[test]
-fn init_containers_that_were_cleaned_away_do_not_run_again_beside_a_main_container() {
+fn removed_init_containers_do_not_run_again() {
     let (pod, main) = with_states(&[Some(running())]);
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, vec![wanted("i")], main));
     assert_eq!(plan.actions, []);
 }
 
 #[test]
-fn a_sidecar_holds_back_the_next_until_it_runs_and_is_always_restarted() {
+fn sidecar_blocks_the_next_until_running_and_always_restarts() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
     let plan = |pod: &ObservedPod| {
@@ -235,7 +235,7 @@ fn a_sidecar_holds_back_the_next_until_it_runs_and_is_always_restarted() {
 }
 
 #[test]
-fn a_sandbox_that_is_not_ready_is_replaced_and_the_containers_counted_on() {
+fn sandbox_not_ready_is_replaced_with_counts_continued() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 3, SandboxState::NotReady));
     pod.containers.push(container("a", "s", exited(137)));
@@ -253,7 +253,7 @@ fn two_ready_sandboxes_are_replaced_by_one() {
 }
 
 #[test]
-fn a_sandbox_of_the_other_network_mode_or_without_an_address_is_replaced() {
+fn sandbox_with_wrong_network_mode_or_no_ip_is_replaced() {
     for change in [|s: &mut ObservedSandbox| s.host_network = true, |s: &mut ObservedSandbox| s.ips.clear()] {
         let (mut pod, main) = with_states(&[Some(running())]);
         change(&mut pod.sandboxes[0]);
@@ -263,7 +263,7 @@ fn a_sandbox_of_the_other_network_mode_or_without_an_address_is_replaced() {
 }
 
 #[test]
-fn a_sandbox_outside_of_its_pods_control_group_is_replaced_and_no_other() {
+fn only_a_sandbox_outside_the_pods_cgroup_is_replaced() {
     let (pod, main) = with_states(&[Some(running())]);
     for (groupless, expected) in [("s", true), ("another", false)] {
         let situation = situation(&pod, RestartPolicy::Always, Vec::new(), main.clone());
@@ -272,11 +272,11 @@ fn a_sandbox_outside_of_its_pods_control_group_is_replaced_and_no_other() {
         assert_eq!(plan.actions, if expected { anew.to_vec() } else { Vec::new() });
     }
     let never = situation(&pod, RestartPolicy::Never, Vec::new(), main.clone());
-    assert!(compute_pod_actions(&Situation { groupless: Some("s"), ..never }).completed, "its run is over");
+    assert!(compute_pod_actions(&Situation { groupless: Some("s"), ..never }).completed, "the pod has run");
 }
 
 #[test]
-fn a_pod_that_never_restarts_is_not_given_a_second_sandbox() {
+fn pod_with_never_gets_no_second_sandbox() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
     pod.containers.push(container("a", "s", exited(0)));
@@ -285,7 +285,7 @@ fn a_pod_that_never_restarts_is_not_given_a_second_sandbox() {
 }
 
 #[test]
-fn a_pod_that_never_restarts_gets_a_new_sandbox_for_a_container_that_was_created_and_never_started() {
+fn pod_with_never_gets_a_new_sandbox_for_an_unstarted_container() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
     pod.containers.push(container("a", "s", ContainerState::Created));
@@ -294,7 +294,7 @@ fn a_pod_that_never_restarts_gets_a_new_sandbox_for_a_container_that_was_created
 }
 
 #[test]
-fn a_pod_that_never_restarts_gets_its_first_containers_after_a_failed_first_sandbox() {
+fn pod_with_never_starts_after_a_failed_first_sandbox() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), vec![wanted("a")]));
@@ -303,7 +303,7 @@ fn a_pod_that_never_restarts_gets_its_first_containers_after_a_failed_first_sand
 }
 
 #[test]
-fn what_succeeded_under_on_failure_is_not_run_again_in_a_new_sandbox() {
+fn succeeded_container_with_on_failure_does_not_run_in_a_new_sandbox() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
     pod.containers = vec![container("a", "s", exited(0)), container("b", "s", exited(1))];
@@ -317,7 +317,7 @@ fn what_succeeded_under_on_failure_is_not_run_again_in_a_new_sandbox() {
 }
 
 #[test]
-fn a_container_that_could_not_be_started_is_left_alone_for_a_while_and_its_neighbours_are_not() {
+fn failed_start_is_held_back_without_affecting_others() {
     let (pod, mut main) = with_states(&[Some(ContainerState::Created), None, Some(exited(1))]);
     let later = Instant::now() + Duration::from_secs(10);
     main[0].held_until = Some(later);
@@ -331,7 +331,7 @@ fn kill(place: Place, id: &str, why: KillReason, restarts: bool) -> Action {
 }
 
 #[test]
-fn a_container_that_fails_a_probe_is_ended_and_started_again_unless_its_policy_is_never_to() {
+fn container_failing_a_probe_is_killed_and_restarted_unless_never() {
     for (policy, restarts) in
         [(RestartPolicy::Always, true), (RestartPolicy::OnFailure, true), (RestartPolicy::Never, false)]
     {
@@ -347,7 +347,7 @@ fn a_container_that_fails_a_probe_is_ended_and_started_again_unless_its_policy_i
 }
 
 #[test]
-fn a_container_that_fails_a_probe_again_soon_after_its_start_is_ended_at_once_and_waits_then() {
+fn container_failing_a_probe_again_is_killed_at_once_and_backs_off() {
     let (pod, mut main) = with_states(&[Some(running())]);
     let until = Instant::now() + Duration::from_secs(10);
     main[0] = Wanted { health: Health::Failed(ProbeKind::Startup), not_before: Some(until), ..main[0].clone() };
@@ -356,7 +356,7 @@ fn a_container_that_fails_a_probe_again_soon_after_its_start_is_ended_at_once_an
     assert_eq!(plan.backing_off, [(Place::Main(0), until)]);
 }
 
-/// The plan of a pod with two sidecars, `x` and `y`, and a main container `a` that was never begun.
+/// The plan of a pod with sidecars `x` and `y` and a main container `a` that never started.
 #[track_caller]
 fn check_sidecars(x: (ContainerState, Health), y: Option<ContainerState>, actions: &[Action]) {
     let (mut pod, main) = with_states(&[None]);
@@ -368,7 +368,7 @@ fn check_sidecars(x: (ContainerState, Health), y: Option<ContainerState>, action
 }
 
 #[test]
-fn what_comes_after_a_sidecar_waits_until_its_startup_probe_has_passed() {
+fn startup_probe_of_a_sidecar_blocks_the_following_containers() {
     check_sidecars((running(), Health::Starting), None, &[]);
     check_sidecars((running(), Health::Started), None, &[start(Place::Init(1), 0)]);
     let failed = KillReason::FailedProbe(ProbeKind::Startup);
@@ -377,7 +377,7 @@ fn what_comes_after_a_sidecar_waits_until_its_startup_probe_has_passed() {
 }
 
 #[test]
-fn a_sidecar_that_is_started_again_does_not_hold_back_what_has_come_after_it() {
+fn restarting_sidecar_does_not_block_running_containers() {
     let failed = KillReason::FailedProbe(ProbeKind::Liveness);
     let again = [kill(Place::Init(0), "x-id", failed, true), start(Place::Init(0), 1), start(Place::Main(0), 0)];
     check_sidecars((running(), Health::Failed(ProbeKind::Liveness)), Some(running()), &again);
@@ -392,7 +392,7 @@ fn on_code(code: i32, action: RestartRuleAction) -> Vec<ContainerRestartRule> {
 }
 
 #[test]
-fn a_rule_for_an_exit_code_goes_before_the_containers_own_policy_and_that_before_the_pods() {
+fn exit_code_rule_overrides_container_and_pod_policy() {
     let rules = on_code(42, RestartRuleAction::Restart);
     let own = |policy| Wanted { restart_policy: Some(policy), restart_rules: &rules, ..wanted("a") };
     for (policy, code, expected) in [
@@ -412,7 +412,7 @@ fn a_rule_for_an_exit_code_goes_before_the_containers_own_policy_and_that_before
 }
 
 #[test]
-fn an_init_container_that_is_never_to_fail_ends_its_pod_but_for_the_codes_of_its_rules() {
+fn init_container_with_never_fails_the_pod_except_for_its_rules() {
     let rules = on_code(7, RestartRuleAction::Restart);
     let init = || Wanted { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("i") };
     for (code, expected) in [(7, vec![start(Place::Init(0), 1)]), (8, Vec::new())] {
@@ -424,7 +424,7 @@ fn an_init_container_that_is_never_to_fail_ends_its_pod_but_for_the_codes_of_its
 }
 
 #[test]
-fn when_one_has_all_begin_anew_what_runs_is_ended_and_the_one_that_asked_is_forgotten_last() {
+fn restart_of_all_kills_running_and_removes_the_cause_last() {
     let rules = on_code(42, RestartRuleAction::RestartAllContainers);
     let main = || {
         vec![Wanted { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("a") }, wanted("b")]
@@ -442,7 +442,7 @@ fn when_one_has_all_begin_anew_what_runs_is_ended_and_the_one_that_asked_is_forg
     };
     assert_eq!(plan(&pod).actions, [kill, remove("b"), remove("i"), remove("a")]);
     assert!(plan(&pod).remakes());
-    // After a crash in the middle of it, the rest is done.
+    // After a crash in the middle, the rest is done.
     pod.containers.retain(|container| container.name == "a");
     assert_eq!(plan(&pod).actions, [remove("a")]);
     pod.containers.clear();
@@ -450,7 +450,7 @@ fn when_one_has_all_begin_anew_what_runs_is_ended_and_the_one_that_asked_is_forg
 }
 
 #[test]
-fn in_a_new_sandbox_only_those_run_again_that_would_have_been_restarted() {
+fn new_sandbox_runs_only_containers_that_would_restart() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
     pod.containers = vec![container("a", "s", exited(137)), container("b", "s", exited(137))];
@@ -466,7 +466,7 @@ fn with_debugger<'a>(pod: &'a ObservedPod, init: Vec<Wanted<'a>>, main: Vec<Want
 }
 
 #[test]
-fn an_ephemeral_container_starts_once_and_before_the_init_containers_are_through() {
+fn ephemeral_container_starts_once_before_init_is_done() {
     let (mut pod, main) = with_states(&[None]);
     pod.containers.push(container("i", "s", running()));
     let plan = |pod: &ObservedPod| with_debugger(pod, vec![wanted("i")], main.clone()).actions;
@@ -479,7 +479,7 @@ fn an_ephemeral_container_starts_once_and_before_the_init_containers_are_through
 }
 
 #[test]
-fn a_pod_waits_for_no_ephemeral_container_when_it_is_through() {
+fn ephemeral_containers_do_not_delay_completion() {
     let (mut pod, main) = with_states(&[Some(exited(0))]);
     assert!(with_debugger(&pod, Vec::new(), main.clone()).completed);
     pod.containers.push(container("debug", "s", running()));
@@ -487,7 +487,7 @@ fn a_pod_waits_for_no_ephemeral_container_when_it_is_through() {
 }
 
 #[test]
-fn containers_that_give_something_back_are_resized_before_those_that_get_more() {
+fn decreases_are_planned_before_increases() {
     let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
     main[0].resize = Some(Resize::InPlace { shrinks: false });
     main[1].resize = Some(Resize::InPlace { shrinks: true });
@@ -499,7 +499,7 @@ fn containers_that_give_something_back_are_resized_before_those_that_get_more() 
 }
 
 #[test]
-fn a_container_that_takes_other_resources_at_its_start_only_is_replaced() {
+fn container_with_restart_resize_policy_is_replaced() {
     let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
     main[1].resize = Some(Resize::Restart);
     let place = Place::Main(1);
@@ -510,7 +510,7 @@ fn a_container_that_takes_other_resources_at_its_start_only_is_replaced() {
 }
 
 #[test]
-fn what_somebody_wants_to_begin_anew_is_ended_together_and_starts_in_order() {
+fn requested_restarts_kill_together_and_start_in_order() {
     let (mut pod, main) = with_states(&[Some(running()), Some(running())]);
     pod.containers.push(ObservedContainer { restart_count: 4, ..container("side", "s", running()) });
     let asked = ["a-id", "side-id"].map(str::to_owned);
@@ -528,7 +528,7 @@ fn what_somebody_wants_to_begin_anew_is_ended_together_and_starts_in_order() {
 }
 
 #[test]
-fn what_was_wanted_of_another_instance_is_over() {
+fn restart_request_for_another_instance_is_ignored() {
     let (pod, main) = with_states(&[Some(running())]);
     let asked = ["earlier-id".to_owned()];
     let plan =

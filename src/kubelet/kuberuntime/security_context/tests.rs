@@ -28,7 +28,7 @@ fn profile(kind: SecurityProfileType, path: &str) -> Option<SecurityProfile> {
 }
 
 #[test]
-fn a_containers_word_counts_before_its_pods() {
+fn container_settings_override_the_pods() {
     let pod = pod(PodSecurityContext {
         run_as_user: Some(1),
         run_as_group: Some(2),
@@ -49,7 +49,7 @@ fn a_containers_word_counts_before_its_pods() {
 }
 
 #[test]
-fn the_images_user_counts_when_nobody_names_one() {
+fn image_user_applies_without_run_as_user() {
     let pod = Pod::default();
     let named = ImageUser::Name("www".to_owned());
     let context = convert(&pod, &Container::default(), &named).unwrap();
@@ -60,7 +60,7 @@ fn the_images_user_counts_when_nobody_names_one() {
 }
 
 #[test]
-fn who_must_not_be_root_is_not_started_as_root_or_as_an_unknown_user() {
+fn run_as_non_root_rejects_root_and_unknown_users() {
     let pod = pod(PodSecurityContext { run_as_non_root: Some(true), ..PodSecurityContext::default() });
     let plain = container(SecurityContext::default());
     let zero = container(SecurityContext { run_as_user: Some(0), ..SecurityContext::default() });
@@ -85,7 +85,7 @@ fn who_must_not_be_root_is_not_started_as_root_or_as_an_unknown_user() {
 }
 
 #[test]
-fn seccomp_is_unconfined_unless_the_node_says_otherwise() {
+fn seccomp_is_unconfined_by_default_unless_configured() {
     let node = NodeSettings { seccomp_default: true, ..golden::node() };
     assert_eq!(seccomp(None, &golden::node()).unwrap().profile_type, v1::ProfileType::Unconfined);
     assert_eq!(seccomp(None, &node).unwrap().profile_type, v1::ProfileType::RuntimeDefault);
@@ -94,7 +94,7 @@ fn seccomp_is_unconfined_unless_the_node_says_otherwise() {
 }
 
 #[test]
-fn an_unmasked_proc_hides_nothing_and_the_node_adds_what_it_hides() {
+fn unmasked_proc_masks_only_the_nodes_paths() {
     let own = SecurityContext { proc_mount: Some(ProcMount::Unmasked), ..SecurityContext::default() };
     let context = convert(&Pod::default(), &container(own), &ImageUser::Uid(0)).unwrap();
     assert!(context.masked_paths.is_empty() && context.readonly_paths.is_empty());
@@ -105,7 +105,7 @@ fn an_unmasked_proc_hides_nothing_and_the_node_adds_what_it_hides() {
 }
 
 #[test]
-fn an_ephemeral_container_sees_the_processes_of_its_target() {
+fn ephemeral_container_shares_its_targets_pid_namespace() {
     let target = |pod: &Pod| {
         container_security_context(pod, &Container::default(), &ImageUser::Uid(0), Some("c1"), &golden::node())
             .unwrap()

@@ -19,7 +19,6 @@ impl Log {
         self.0.join("0.log")
     }
 
-    /// Adds these lines to the log.
     fn write(&self, lines: &[&str]) {
         let mut file = File::options().create(true).append(true).open(self.log()).unwrap();
         for line in lines {
@@ -42,12 +41,12 @@ impl Drop for Log {
     }
 }
 
-/// Nothing more will be written.
+/// A closed channel: nothing more will be written.
 fn over() -> Receiver<()> {
     async_channel::bounded(1).1
 }
 
-/// All of it, where the container has ended.
+/// Reads everything left of an ended log.
 fn rest(reader: &mut LogReader) -> String {
     let mut text = Vec::new();
     while let Some(part) = rt::block_on(reader.next(&over())).unwrap() {
@@ -60,7 +59,7 @@ const FIRST: &str = "20260102-030405";
 const SECOND: &str = "20260102-030406";
 
 #[test]
-fn all_files_of_a_log_are_one_text() {
+fn all_files_of_a_log_are_read_as_one_text() {
     let log = Log::new("all");
     for (lines, stamp) in [(["a", "b"], FIRST), (["c", "d"], SECOND)] {
         log.write(&lines);
@@ -74,7 +73,7 @@ fn all_files_of_a_log_are_one_text() {
 }
 
 #[test]
-fn what_is_written_after_the_beginning_is_read_only_by_who_follows() {
+fn later_writes_are_read_only_when_following() {
     let log = Log::new("after");
     log.write(&["a"]);
     let mut once = log.open(LogRequest::default());
@@ -87,7 +86,7 @@ fn what_is_written_after_the_beginning_is_read_only_by_who_follows() {
 }
 
 #[test]
-fn who_follows_gets_what_comes_and_the_end_when_the_container_has_ended() {
+fn following_reads_new_lines_until_the_container_ends() {
     let log = Log::new("follow");
     log.write(&["a"]);
     let mut reader = log.open(LogRequest { follow: true, tail: Some(0), ..LogRequest::default() });
@@ -116,7 +115,7 @@ fn who_follows_gets_what_comes_and_the_end_when_the_container_has_ended() {
 }
 
 #[test]
-fn a_file_that_goes_while_it_is_read_is_read_to_its_end_and_the_next_one_follows() {
+fn file_removed_while_reading_is_read_to_its_end() {
     let log = Log::new("removed");
     log.write(&["a"]);
     let mut reader = log.open(LogRequest { follow: true, ..LogRequest::default() });
@@ -136,7 +135,7 @@ fn a_file_that_goes_while_it_is_read_is_read_to_its_end_and_the_next_one_follows
 }
 
 #[test]
-fn what_was_rotated_away_before_it_was_come_to_is_left_out() {
+fn rotated_file_removed_before_it_was_read_is_skipped() {
     let log = Log::new("away");
     log.write(&["a"]);
     log.rotate(FIRST);
@@ -150,7 +149,7 @@ fn what_was_rotated_away_before_it_was_come_to_is_left_out() {
 }
 
 #[test]
-fn a_log_of_many_pieces_is_given_whole_and_who_has_read_it_keeps_no_room() {
+fn large_log_is_read_whole_and_the_buffer_is_freed() {
     let log = Log::new("pieces");
     let lines: Vec<String> = (0..5000).map(|number| format!("line {number}")).collect();
     log.write(&lines.iter().map(String::as_str).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! What is asked of a server that does what it is asked, and of others.
+//! Requests to API servers that accept, refuse or drop what is sent.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::types::api::{Taint, Time, decode};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A node, its surroundings, and a clock of their own.
+/// A node with its observations and its own clock.
 struct Case {
     own: NodeObjectState,
     runtime: RuntimeHealth,
@@ -58,7 +58,7 @@ impl Case {
         self.own.done(outcome, self.now, 0);
     }
 
-    /// The server makes the object that it is asked to make.
+    /// The server creates the object as requested.
     fn create(&mut self) -> Node {
         let Step::Create(node) = self.next() else { panic!("nothing to create") };
         let mut node: Node = decode(node).unwrap().value;
@@ -88,7 +88,7 @@ impl Case {
     }
 }
 
-/// A registered node whose status has just been told.
+/// A registered node whose status was just reported.
 fn registered() -> (Case, Node) {
     let mut case = Case::new();
     case.own.heard_all(None);
@@ -102,12 +102,12 @@ fn ready(body: &Value) -> &Value {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_made_and_then_told_of_every_five_minutes() {
+fn absent_node_is_created_and_reported_every_five_minutes() {
     let mut case = Case::new();
-    assert_eq!(case.assert_waits(), None, "nobody knows yet whether it is there");
+    assert_eq!(case.assert_waits(), None, "no list has arrived yet");
     case.own.heard_all(None);
     let node = case.create();
-    // The watch shows what was made.
+    // The watch reports the created object.
     case.own.heard(node);
     assert_eq!(case.assert_waits(), Some(5 * MINUTE / 2));
     for wait in [5 * MINUTE / 2, 5 * MINUTE, 5 * MINUTE] {
@@ -121,7 +121,7 @@ fn a_node_that_is_not_there_is_made_and_then_told_of_every_five_minutes() {
 }
 
 #[test]
-fn a_registration_is_tried_again_for_ever_and_ever_more_slowly() {
+fn registration_is_retried_for_ever_with_backoff() {
     let mut case = Case::new();
     case.own.heard_all(None);
     let mut waits = Vec::new();
@@ -136,7 +136,7 @@ fn a_registration_is_tried_again_for_ever_and_ever_more_slowly() {
 }
 
 #[test]
-fn a_node_that_was_there_is_brought_in_order_and_what_others_wrote_stays() {
+fn existing_node_is_reconciled_and_foreign_fields_stay() {
     let mut case = Case::new();
     let mut node = registered().1;
     node.metadata.labels.remove("kubernetes.io/hostname");
@@ -154,7 +154,7 @@ fn a_node_that_was_there_is_brought_in_order_and_what_others_wrote_stays() {
     case.pass(MINUTE);
     assert_eq!(case.patch()["status"]["capacity"], body["status"]["capacity"]);
     case.done(Outcome::Patched);
-    // A board that has been up for a while is not rebooted by an old object.
+    // A stale object with an old boot id does not count as another reboot.
     case.own.heard(node);
     assert!(case.events().is_empty());
     let server = case.own.server().unwrap();
@@ -162,7 +162,7 @@ fn a_node_that_was_there_is_brought_in_order_and_what_others_wrote_stays() {
 }
 
 #[test]
-fn a_node_that_may_not_register_looks_whether_somebody_else_has_made_it() {
+fn forbidden_registration_looks_for_an_existing_node() {
     let mut case = Case::new();
     case.own.heard_all(None);
     assert!(matches!(case.next(), Step::Create(_)));
@@ -176,11 +176,11 @@ fn a_node_that_may_not_register_looks_whether_somebody_else_has_made_it() {
     case.pass(MINUTE);
     assert_eq!(case.next(), Step::Look);
     case.done(Outcome::Seen(Box::default()));
-    assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is brought in order");
+    assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is reconciled");
 }
 
 #[test]
-fn without_registration_the_node_waits_for_its_object_and_leaves_its_labels_alone() {
+fn without_registration_the_node_waits_and_keeps_its_labels() {
     let mut case = Case::of(false);
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), None);
@@ -191,7 +191,7 @@ fn without_registration_the_node_waits_for_its_object_and_leaves_its_labels_alon
 }
 
 #[test]
-fn a_change_is_told_at_once_with_its_event_and_only_once() {
+fn change_is_reported_once_and_at_once_with_its_event() {
     let (mut case, node) = registered();
     case.pass(MINUTE);
     case.own.heard(node);
@@ -203,7 +203,7 @@ fn a_change_is_told_at_once_with_its_event_and_only_once() {
     case.done(Outcome::Failed { is_retryable: true });
     case.pass(MINUTE);
     assert_eq!(ready(&case.patch())["status"], "False");
-    assert!(case.events().is_empty(), "it was told already");
+    assert!(case.events().is_empty(), "the event was sent already");
     case.done(Outcome::Patched);
     assert!(matches!(case.next(), Step::Wait(_)));
     case.shuts_down = false;
@@ -212,7 +212,7 @@ fn a_change_is_told_at_once_with_its_event_and_only_once() {
 }
 
 #[test]
-fn a_condition_that_comes_and_goes_does_not_fill_the_line() {
+fn flapping_condition_is_rate_limited() {
     let (mut case, _) = registered();
     let mut sent = 0;
     for second in 0..120 {
@@ -227,7 +227,7 @@ fn a_condition_that_comes_and_goes_does_not_fill_the_line() {
 }
 
 #[test]
-fn a_server_that_does_not_keep_a_field_is_not_told_of_it_again_and_again() {
+fn dropped_field_is_not_sent_with_every_change() {
     let (mut case, node) = registered();
     let mut old = node.clone();
     old.status.declared_features.clear();
@@ -240,11 +240,11 @@ fn a_server_that_does_not_keep_a_field_is_not_told_of_it_again_and_again() {
         assert!(matches!(case.next(), Step::Wait(Some(_))));
     }
     case.pass(10 * MINUTE);
-    assert!(case.patch()["status"].get("declaredFeatures").is_some(), "with the next report it is");
+    assert!(case.patch()["status"].get("declaredFeatures").is_some(), "the next report has it");
 }
 
 #[test]
-fn a_patch_that_the_server_refuses_is_sent_ever_more_rarely() {
+fn refused_patch_is_retried_with_growing_backoff() {
     let (mut case, _) = registered();
     case.shuts_down = true;
     let mut waits = Vec::new();
@@ -259,7 +259,7 @@ fn a_patch_that_the_server_refuses_is_sent_ever_more_rarely() {
 }
 
 #[test]
-fn a_node_that_is_deleted_stays_deleted_and_one_that_is_gone_after_an_outage_comes_back() {
+fn deleted_node_stays_deleted_and_one_gone_after_an_outage_registers() {
     let (mut case, node) = registered();
     case.own.heard_all(None);
     assert!(matches!(case.next(), Step::Create(_)));
@@ -274,30 +274,30 @@ fn a_node_that_is_deleted_stays_deleted_and_one_that_is_gone_after_an_outage_com
 }
 
 #[test]
-fn the_first_object_waits_for_the_runtime_but_not_for_long() {
+fn registration_waits_briefly_for_the_runtime() {
     let mut case = Case::new();
     case.runtime = RuntimeHealth::default();
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), Some(RUNTIME_FIRST));
     case.pass(RUNTIME_FIRST);
-    let Step::Create(node) = case.next() else { panic!("it does not register without a runtime") };
+    let Step::Create(node) = case.next() else { panic!("no registration without a runtime") };
     assert_eq!(ready(&node)["status"], "False");
 }
 
 #[test]
-fn a_node_that_is_cordoned_says_so() {
+fn cordoning_sends_an_event() {
     let (mut case, mut node) = registered();
     for (unschedulable, event) in [(true, "NodeNotSchedulable"), (false, "NodeSchedulable")] {
         node.spec.unschedulable = unschedulable;
         case.own.heard(node.clone());
         case.own.heard(node.clone());
         assert_eq!(case.events(), [event]);
-        assert!(matches!(case.next(), Step::Wait(_)), "nothing is to be told of it");
+        assert!(matches!(case.next(), Step::Wait(_)), "no patch is needed");
     }
 }
 
 #[test]
-fn an_outage_of_the_runtime_is_told_when_it_has_lasted() {
+fn runtime_outage_is_reported_once_it_has_lasted() {
     let (mut case, _) = registered();
     case.runtime.note(RuntimeState::default(), case.now);
     let wait = case.assert_waits().unwrap();

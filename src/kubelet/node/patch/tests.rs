@@ -1,4 +1,4 @@
-//! Patches, and what an API server makes of them.
+//! Patches, and their effect at an API server.
 
 use super::*;
 use crate::kubelet::node::profile::tests::profile;
@@ -24,13 +24,13 @@ fn status(profile: &NodeProfile, server: &NodeStatus, second: i64) -> NodeStatus
     profile.status(&sight, server)
 }
 
-/// The object as the server has it after a registration.
+/// The object at the server after a registration.
 fn registered(profile: &NodeProfile) -> Node {
     profile.node(status(profile, &NodeStatus::default(), 1))
 }
 
 #[test]
-fn nothing_is_sent_for_nothing_and_a_heartbeat_is_four_moments() {
+fn no_change_sends_nothing_and_a_heartbeat_four_times() {
     let profile = profile(|_, _| {});
     let server = registered(&profile);
     let wanted = status(&profile, &server.status, 60);
@@ -45,7 +45,7 @@ fn nothing_is_sent_for_nothing_and_a_heartbeat_is_four_moments() {
 }
 
 #[test]
-fn of_a_condition_that_has_changed_what_differs_is_sent_with_everybodys_heartbeat() {
+fn changed_condition_is_sent_with_all_heartbeats() {
     let profile = profile(|_, _| {});
     let server = registered(&profile);
     let mut wanted = status(&profile, &server.status, 60);
@@ -73,7 +73,7 @@ fn addresses_are_replaced_as_a_whole() {
 }
 
 #[test]
-fn what_is_gone_is_taken_away_by_name() {
+fn removed_entries_are_deleted_by_name() {
     let profile = profile(|_, _| {});
     let mut server = registered(&profile);
     let status = &mut server.status;
@@ -94,7 +94,7 @@ fn what_is_gone_is_taken_away_by_name() {
 }
 
 #[test]
-fn what_others_have_put_into_the_object_is_theirs() {
+fn foreign_fields_are_left_alone() {
     let profile = profile(|_, _| {});
     let mut server = registered(&profile);
     server.metadata.labels.insert("example.com/theirs", "x".to_owned());
@@ -109,7 +109,7 @@ fn what_others_have_put_into_the_object_is_theirs() {
 }
 
 #[test]
-fn labels_are_brought_in_order_at_a_registration_and_two_of_them_always() {
+fn labels_are_reconciled_at_registration_and_os_and_arch_always() {
     let profile = profile(|config, _| {
         let given = [("topology.kubernetes.io/zone", "z"), ("example.com/a", "b")];
         config.node.labels = given.map(|(k, v)| (k, v.to_owned())).into_iter().collect();
@@ -119,7 +119,7 @@ fn labels_are_brought_in_order_at_a_registration_and_two_of_them_always() {
     server.metadata.annotations = [(PROVIDED_IP, "10.0.0.9".to_owned())].into_iter().collect();
     let wanted = status(&profile, &server.status, 1);
     let sent = |occasion| profile.patch(&server, &wanted, occasion).unwrap().body;
-    // The node's address is no more one that a cloud is told of.
+    // The provided-node-ip annotation is no longer wanted.
     let standing = json!({ "metadata": {
         "labels": { "kubernetes.io/arch": "arm", "kubernetes.io/os": "linux" },
         "annotations": { "alpha.kubernetes.io/provided-node-ip": null },
@@ -138,7 +138,7 @@ fn labels_are_brought_in_order_at_a_registration_and_two_of_them_always() {
     assert_eq!(sent(Occasion::Registration), at_registration);
 }
 
-/// As apimachinery's strategic merge does it for the fields of a node's status.
+/// Apimachinery's strategic merge for the fields of a node status.
 fn merge(server: &mut Value, patch: &Value) {
     let (Value::Object(server), Value::Object(patch)) = (server, patch) else { panic!("no objects") };
     for (key, change) in patch {
@@ -163,7 +163,7 @@ fn merge(server: &mut Value, patch: &Value) {
 }
 
 #[test]
-fn a_server_that_takes_the_patch_has_what_was_wanted() {
+fn patched_object_equals_the_wanted_one() {
     let profile = profile(|_, _| {});
     let whole = registered(&profile);
     let empty = Node { metadata: whole.metadata.clone(), ..Node::default() };

@@ -1,4 +1,4 @@
-//! Statuses of small nodes, and that of the node that upstream's kubelet was recorded on.
+//! Statuses of small nodes, and that of a node recorded from the upstream kubelet.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn shown(addresses: &[NodeAddress]) -> Vec<&str> {
     addresses.iter().map(|address| address.address.as_str()).collect()
 }
 
-/// What differs between the node that was recorded and the one that this kubelet makes of the same machine, and why.
+/// Differences between the recorded node and the one built here, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("/metadata/annotations/node.alpha.kubernetes.io~1ttl", "a controller's"),
     ("/metadata/creationTimestamp", "the API server's"),
@@ -55,7 +55,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn the_recorded_node_is_made_again() {
+fn status_matches_the_recorded_node() {
     let tests = format!("{}/tests/data", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(format!("{tests}/upstream-1.36/node.json")).unwrap();
     let recorded = decode::<Node>(serde_json::from_str(&text).unwrap()).unwrap();
@@ -95,7 +95,7 @@ fn the_recorded_node_is_made_again() {
     assert_eq!(left, right);
 }
 
-/// Takes out what a JSON pointer points at, if it is there.
+/// Removes what a JSON pointer points at, if it exists.
 fn remove(value: &mut Value, place: &str) {
     let (parent, name) = place.rsplit_once('/').unwrap();
     match value.pointer_mut(parent) {
@@ -106,7 +106,7 @@ fn remove(value: &mut Value, place: &str) {
 }
 
 #[test]
-fn transition_times_stay_while_the_status_stays() {
+fn transition_times_change_only_with_the_status() {
     let (profile, health) = (profile(|_, _| {}), healthy());
     let mut server = profile.status(&sight(&health), &NodeStatus::default());
     assert!(server.conditions.iter().all(|c| c.last_transition_time == c.last_heartbeat_time));
@@ -134,7 +134,7 @@ fn transition_times_stay_while_the_status_stays() {
 }
 
 #[test]
-fn a_pressure_of_before_a_restart_stays_until_somebody_has_looked() {
+fn pressure_before_a_restart_stays_until_the_first_check() {
     let (profile, health) = (profile(|_, _| {}), healthy());
     let mut server = profile.status(&sight(&health), &NodeStatus::default());
     server.conditions[1].status = "True".into();
@@ -143,7 +143,7 @@ fn a_pressure_of_before_a_restart_stays_until_somebody_has_looked() {
 }
 
 #[test]
-fn a_node_is_not_ready_for_each_of_the_reasons_and_for_all_at_once() {
+fn ready_message_lists_every_fault() {
     let ready = |sight: &NodeObservation<'_>, storage: u64| {
         let profile = profile(|_, facts| facts.storage_bytes = storage);
         let condition = profile.status(sight, &NodeStatus::default()).conditions.pop().unwrap();
@@ -163,7 +163,7 @@ fn a_node_is_not_ready_for_each_of_the_reasons_and_for_all_at_once() {
 }
 
 #[test]
-fn the_address_is_the_given_one_or_else_that_of_the_default_route() {
+fn address_is_the_configured_one_or_the_default_routes() {
     let health = healthy();
     let addresses = |name: &str, given: &[&str], seen: &[&str], server: &[NodeAddress]| {
         let profile = profile(|config, _| {
@@ -187,7 +187,7 @@ fn the_address_is_the_given_one_or_else_that_of_the_default_route() {
 }
 
 #[test]
-fn a_cloud_has_the_last_word_on_addresses() {
+fn cloud_provider_addresses_are_kept() {
     let health = healthy();
     let addresses = |given: &[&str], server: &[NodeAddress]| {
         let profile = profile(|config, _| {
@@ -205,7 +205,7 @@ fn a_cloud_has_the_last_word_on_addresses() {
 }
 
 #[test]
-fn resources_that_somebody_says_a_node_has_are_for_pods_and_pages_that_it_has_no_more_are_gone() {
+fn foreign_extended_resources_are_allocatable_and_stale_huge_pages_dropped() {
     let (profile, health) = (profile(|_, facts| facts.huge_pages = vec![(2 << 20, 4 << 20)]), healthy());
     let list = |given: &[(&str, &str)]| given.iter().map(|(k, v)| (*k, v.parse().unwrap())).collect::<ResourceList>();
     let server = NodeStatus {
@@ -231,7 +231,7 @@ fn resources_that_somebody_says_a_node_has_are_for_pods_and_pages_that_it_has_no
 }
 
 #[test]
-fn what_the_runtime_can_do_is_as_it_was_until_it_is_there() {
+fn runtime_version_is_kept_until_the_runtime_reports() {
     let profile = profile(|_, _| {});
     let mut server = NodeStatus::default();
     server.node_info.container_runtime_version = "containerd://1".to_owned();

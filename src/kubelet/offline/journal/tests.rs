@@ -5,26 +5,26 @@ use crate::kubelet::offline::key::{Key, SHORTEST};
 use crate::kubelet::offline::seal::KeyPlaces;
 use crate::types::sorted::SortedSet;
 
-/// Files in memory that forget what was not synced when the power goes, in the middle of any operation.
+/// Files in memory that lose what was not synced when the power fails, at any operation.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Disk>>);
 
 #[derive(Clone, Default)]
 struct Disk {
-    /// As a process sees them.
+    /// The contents as processes see them.
     seen: SortedMap<String, Vec<u8>>,
-    /// Contents that were synced, by the name that the file had then or has been given since.
+    /// Synced contents, by the current durable name.
     durable: SortedMap<String, Vec<u8>>,
-    /// Files whose content was not synced since it changed.
+    /// Files with content that is not synced.
     dirty: SortedSet<String>,
-    /// Names that were changed since the folder was synced, with what they stood for before.
+    /// Renames since the directory was synced.
     unsure: Vec<Step>,
-    /// Operations until the power goes; `None`: it stays.
+    /// Operations until the power fails; `None`: never.
     left: Option<usize>,
     operations: usize,
 }
 
-/// One name becomes another.
+/// A rename: from, to.
 type Step = (String, String);
 
 impl Disk {
@@ -42,8 +42,8 @@ impl Disk {
 }
 
 impl Memory {
-    /// Every state that the disk may have after the power went: any number of the steps on names that were not synced, and
-    /// any part of the bytes that were not.
+    /// Every possible state of the disk after a power failure: any number of the unsynced renames, and any part of
+    /// the unsynced bytes.
     fn after_power_cut(&self) -> Vec<Self> {
         let disk = self.0.lock().unwrap();
         let mut states = Vec::new();
@@ -53,7 +53,7 @@ impl Memory {
                 apply(&mut files, step);
             }
             states.push(files.clone());
-            // Bytes of files whose content was not synced: the start of them, as zeros, or all.
+            // Unsynced content: a prefix, zeros, or all of it.
             for (name, seen) in disk.seen.iter().filter(|(name, _)| disk.dirty.contains(*name)) {
                 let durable = files.get(name).map_or(0, Vec::len);
                 if seen.len() <= durable || !seen.starts_with(files.get(name).map_or(&[][..], |bytes| bytes)) {
@@ -115,7 +115,7 @@ impl Files for Memory {
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut disk = self.0.lock().unwrap();
         disk.begin()?;
-        // What was there may be gone at once, and what comes be there later.
+        // The old content may be lost at once, the new one arrive later.
         disk.durable.remove(name);
         disk.dirty.insert(name.to_owned());
         disk.seen.insert(name.to_owned(), bytes.to_vec());
@@ -126,7 +126,7 @@ impl Files for Memory {
         let mut disk = self.0.lock().unwrap();
         disk.dirty.insert(name.to_owned());
         if let Err(error) = disk.begin() {
-            // Part of it is written all the same.
+            // Part of it is written anyway.
             let part = &bytes[..bytes.len() / 2];
             disk.seen.entry(name.to_owned()).or_default().extend_from_slice(part);
             return Err(error);
@@ -195,7 +195,7 @@ fn said(pairs: &[(&str, &str)]) -> SortedMap<String, String> {
 }
 
 #[test]
-fn what_was_last_said_of_each_name_is_found_again() {
+fn last_content_of_each_name_is_read_back() {
     let files = Memory::default();
     let (mut journal, found) = open(&files);
     assert!(found.contents.is_empty());
@@ -207,7 +207,7 @@ fn what_was_last_said_of_each_name_is_found_again() {
 }
 
 #[test]
-fn what_is_known_already_is_not_written_and_neither_is_another_version_of_it() {
+fn unchanged_content_and_new_resource_versions_are_not_written() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     let version = |version: &str| format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"data":"x"}}"#);
@@ -222,7 +222,7 @@ fn what_is_known_already_is_not_written_and_neither_is_another_version_of_it() {
 }
 
 #[test]
-fn one_batch_costs_one_write_and_one_sync() {
+fn batch_costs_one_write_and_one_sync() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
@@ -232,7 +232,7 @@ fn one_batch_costs_one_write_and_one_sync() {
 }
 
 #[test]
-fn the_file_stays_within_twice_of_what_counts_and_a_bit() {
+fn file_size_is_bounded_by_twice_the_live_size_and_spare() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     let text = "x".repeat(4000);
@@ -248,7 +248,7 @@ fn the_file_stays_within_twice_of_what_counts_and_a_bit() {
 }
 
 #[test]
-fn what_would_make_it_too_large_is_left_out_and_what_stood_there_stays() {
+fn record_beyond_the_limit_is_left_out_and_the_old_one_stays() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     let large = format!("\"{}\"", "x".repeat(usize::try_from(MOST).unwrap()));
@@ -258,7 +258,7 @@ fn what_would_make_it_too_large_is_left_out_and_what_stood_there_stays() {
     assert_eq!(contents(&files), said(&[("pod/a", "1"), ("pod/b", "2")]));
 }
 
-/// Both ways to write: at the end of the file, and the file anew.
+/// All ways of writing: appending, and rewriting for two reasons.
 fn before_each_way() -> [(&'static str, Memory); 3] {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
@@ -273,7 +273,7 @@ fn before_each_way() -> [(&'static str, Memory); 3] {
 }
 
 #[test]
-fn whenever_the_power_goes_each_record_is_the_old_one_or_the_new_one() {
+fn power_failure_leaves_the_old_or_the_new_record() {
     let old = said(&[("pod/a", "old"), ("pod/b", "old"), ("pod/c", "old")]);
     let change = batch(&[("pod/a", Some("new")), ("pod/b", None), ("pod/d", Some("new"))]);
     for (way, files) in before_each_way() {
@@ -296,7 +296,7 @@ fn whenever_the_power_goes_each_record_is_the_old_one_or_the_new_one() {
                 if is_done {
                     assert_eq!((is("pod/a"), is("pod/b"), is("pod/d")), (Some("new"), None, Some("new")), "{what}");
                 }
-                // And the next start writes on from there.
+                // The next start continues from there.
                 let (mut journal, _) = open(&state);
                 journal.commit(&change).unwrap();
                 assert_eq!(contents(&state), said(&[("pod/a", "new"), ("pod/c", "old"), ("pod/d", "new")]), "{what}");
@@ -312,7 +312,7 @@ fn whenever_the_power_goes_each_record_is_the_old_one_or_the_new_one() {
 }
 
 #[test]
-fn after_a_write_that_failed_the_batch_can_be_given_again() {
+fn batch_can_be_committed_again_after_a_failed_write() {
     for cuts in 0..2 {
         let (_, files) = before_each_way().into_iter().next().unwrap();
         let (mut journal, _) = open(&files);
@@ -326,7 +326,7 @@ fn after_a_write_that_failed_the_batch_can_be_given_again() {
 }
 
 #[test]
-fn a_bit_that_turns_anywhere_costs_one_record_at_most_or_two_and_is_kept_aside() {
+fn flipped_bit_costs_at_most_two_records_and_the_file_is_set_aside() {
     let (_, files) = before_each_way().into_iter().next().unwrap();
     let bytes = files.file(JOURNAL).unwrap();
     for bit in 0..bytes.len() * 8 {
@@ -334,7 +334,7 @@ fn a_bit_that_turns_anywhere_costs_one_record_at_most_or_two_and_is_kept_aside()
         bad[bit / 8] ^= 1 << (bit % 8);
         let files = Memory::with(JOURNAL, bad.clone());
         let (journal, found) = open(&files);
-        // The end of a line makes one line of two, and the end of the last one half a line.
+        // A flipped line break joins two lines, or leaves the last line incomplete.
         assert!(!found.contents.is_empty(), "bit {bit}");
         assert!(found.contents.values().all(|content| content == b"old"), "bit {bit}");
         assert!(found.faults.damaged + u64::from(found.contents.len() < 3) >= 1, "bit {bit}: {:?}", found.faults);
@@ -347,7 +347,7 @@ fn a_bit_that_turns_anywhere_costs_one_record_at_most_or_two_and_is_kept_aside()
 }
 
 #[test]
-fn a_file_that_was_cut_anywhere_has_what_was_written_before() {
+fn truncated_file_has_the_records_before_the_cut() {
     let (_, files) = before_each_way().into_iter().next().unwrap();
     let bytes = files.file(JOURNAL).unwrap();
     for end in 0..bytes.len() {
@@ -361,7 +361,7 @@ fn a_file_that_was_cut_anywhere_has_what_was_written_before() {
 }
 
 #[test]
-fn what_another_version_wrote_is_set_aside_and_no_more_than_two_files_of_it() {
+fn records_of_another_version_are_set_aside_in_two_files_at_most() {
     let (_, files) = before_each_way().into_iter().next().unwrap();
     let later = b"{\"crc\":\"4d3ae2a9\",\"record\":{\"v\":2}}\n";
     let mut crc = flate2::Crc::new();
@@ -378,7 +378,7 @@ fn what_another_version_wrote_is_set_aside_and_no_more_than_two_files_of_it() {
 }
 
 #[test]
-fn a_file_of_any_bytes_stops_nothing() {
+fn arbitrary_file_content_is_tolerated() {
     for bytes in [&b"\0\0\0\0"[..], b"\n\n\n", b"\xff\xfe\n", b"{}\n[]\nnull\n", b"\0\0\n\0"] {
         let files = Memory::with(JOURNAL, bytes.to_vec());
         let (mut journal, found) = open(&files);
@@ -393,7 +393,7 @@ fn a_file_of_any_bytes_stops_nothing() {
 }
 
 #[test]
-fn secrets_are_sealed_or_in_plain_or_not_written_at_all() {
+fn secrets_are_encrypted_plain_or_not_written() {
     let change = batch(&[("secret/s", Some("hidden")), ("token/t", Some("hidden")), ("pod/a", Some("seen"))]);
     for (seal, is_written, is_plain) in [(key(), true, false), (Seal::Plain, true, true), (Seal::Memory, false, false)]
     {
@@ -407,7 +407,7 @@ fn secrets_are_sealed_or_in_plain_or_not_written_at_all() {
 }
 
 #[test]
-fn what_cannot_be_opened_now_stays_until_something_newer_comes() {
+fn undecryptable_record_stays_until_replaced() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     journal.commit(&batch(&[("secret/s", Some("hidden")), ("secret/t", Some("hidden"))])).unwrap();
@@ -421,10 +421,10 @@ fn what_cannot_be_opened_now_stays_until_something_newer_comes() {
     assert_eq!(contents(&files), said(&[("secret/t", "hidden")]));
 }
 
-/// Names the folder that the process under test writes to, in its environment.
+/// Environment variable with the directory of the process under test.
 const PLACE: &str = "CORACLE_STORE_UNDER_TEST";
 
-/// Counts up in two records of one batch, and says so, until it is killed.
+/// Increments two records in one batch for ever, and prints each count.
 fn write_for_ever(folder: std::path::PathBuf) {
     let (mut journal, found) = Journal::open(Box::new(crate::kubelet::offline::files::Folder(folder)), key());
     let mut count = count_in(&found.unwrap(), "pod/a").unwrap_or(0);
@@ -443,7 +443,7 @@ fn count_in(found: &Found, name: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
+fn killed_process_leaves_what_it_has_committed() {
     use std::io::{BufRead as _, BufReader};
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
@@ -460,7 +460,7 @@ fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
     for round in 0..40_u64 {
         let mut writer = Command::new(std::env::current_exe().unwrap());
         writer.args(["--exact", name, "--nocapture"]).env(PLACE, &folder).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Where a panic aborts, the harness has a process of its own for the test.
+        // With panic = abort, the harness runs each test in a process of its own.
         let mut writer = writer.process_group(0).spawn().unwrap();
         let mut said = BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok);
         let count = |line: &String| line.strip_prefix("wrote ").and_then(|count| count.parse::<u64>().ok());
@@ -483,7 +483,7 @@ fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
 }
 
 #[test]
-fn plain_secrets_are_neither_believed_nor_kept_unless_asked_for() {
+fn plain_secrets_are_dropped_unless_configured() {
     let plain = batch(&[("secret/s", Some("hidden")), ("token/t", Some("hidden")), ("pod/a", Some("seen"))]);
     for seal in [key(), Seal::Memory] {
         let files = Memory::default();
@@ -499,7 +499,7 @@ fn plain_secrets_are_neither_believed_nor_kept_unless_asked_for() {
 }
 
 #[test]
-fn a_damaged_file_with_plain_secrets_is_not_set_aside() {
+fn corrupt_file_with_plain_secrets_is_not_set_aside() {
     let files = Memory::default();
     let (mut journal, _) = Journal::open(Box::new(files.clone()), Seal::Plain);
     journal.commit(&batch(&[("secret/s", Some("hidden")), ("pod/a", Some("seen"))])).unwrap();
@@ -512,10 +512,10 @@ fn a_damaged_file_with_plain_secrets_is_not_set_aside() {
 }
 
 #[test]
-fn a_key_that_the_disk_does_not_give_is_read_again_before_a_secret_is_written() {
+fn unreadable_key_is_read_again_before_a_secret_is_written() {
     let folder = std::env::temp_dir().join(format!("coracle-unread-key-{}", std::process::id()));
     let path = folder.join("store-key");
-    // It cannot be read as a file.
+    // A directory, which cannot be read as a file.
     std::fs::create_dir_all(&path).unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let (seal, _) = KeyPlaces { credentials: None, file: Some(path.clone()), plain: false }.seal();

@@ -17,7 +17,7 @@ fn probe() -> Option<Box<Probe>> {
     }))
 }
 
-/// A container called `main` with the probes of these initials: S, R, L.
+/// A container called `main` with probes given by their initials: S, R, L.
 fn container(probes: &str) -> Container {
     let probe = |initial: char| if probes.contains(initial) { probe() } else { None };
     Container {
@@ -44,7 +44,7 @@ fn result(id: &str, kind: ProbeKind, passed: bool) -> ProbeResult {
     ProbeResult { pod: PodUid::from("u"), container, container_id: id.to_owned(), kind, passed }
 }
 
-/// The initials of the probes that are to be asked.
+/// The initials of the probes that are due.
 fn due(book: &Book, spec: &PodSpec, ending: bool) -> String {
     let initials = [('S', ProbeKind::Startup), ('R', ProbeKind::Readiness), ('L', ProbeKind::Liveness)];
     let due = initials.iter().filter(|(_, kind)| book.is_due(&spec.containers[0], *kind, ending));
@@ -63,7 +63,7 @@ fn state(book: &Book) -> (bool, bool, Option<ProbeKind>) {
 }
 
 #[test]
-fn until_its_first_results_a_container_is_alive_and_neither_started_nor_ready() {
+fn container_without_results_is_alive_but_not_started_or_ready() {
     assert_eq!(state(&seen(&spec("SRL"), FRESH)), (false, false, None));
     assert_eq!(state(&seen(&spec("RL"), FRESH)), (true, false, None));
     assert_eq!(state(&seen(&spec("L"), FRESH)), (true, true, None));
@@ -71,7 +71,7 @@ fn until_its_first_results_a_container_is_alive_and_neither_started_nor_ready() 
 }
 
 #[test]
-fn readiness_and_liveness_wait_for_the_startup_probe_which_then_rests() {
+fn readiness_and_liveness_wait_for_the_startup_probe() {
     let spec = spec("SRL");
     let mut book = seen(&spec, FRESH);
     assert_eq!(due(&book, &spec, false), "S");
@@ -85,13 +85,13 @@ fn readiness_and_liveness_wait_for_the_startup_probe_which_then_rests() {
 }
 
 #[test]
-fn what_has_failed_is_not_asked_until_another_instance_runs() {
+fn failed_container_is_not_probed_until_another_instance_runs() {
     for (probes, kind, left) in [("SRL", ProbeKind::Startup, ""), ("RL", ProbeKind::Liveness, "R")] {
         let spec = spec(probes);
         let mut book = seen(&spec, FRESH);
         assert!(book.take_in(&result("c1", kind, false)));
         assert_eq!((state(&book).2, due(&book, &spec, false).as_str()), (Some(kind), left));
-        book.see(&spec, &running("c1"), |_| panic!("it is known"));
+        book.see(&spec, &running("c1"), |_| panic!("the instance is known already"));
         assert_eq!(state(&book).2, Some(kind));
         book.see(&spec, &running("c2"), |_| FRESH);
         assert_eq!(state(&book).2, None);
@@ -100,7 +100,7 @@ fn what_has_failed_is_not_asked_until_another_instance_runs() {
 }
 
 #[test]
-fn a_result_about_an_earlier_instance_means_nothing() {
+fn result_of_an_earlier_instance_is_ignored() {
     let spec = spec("L");
     let mut book = seen(&spec, FRESH);
     book.see(&spec, &running("c2"), |_| FRESH);
@@ -109,7 +109,7 @@ fn a_result_about_an_earlier_instance_means_nothing() {
 }
 
 #[test]
-fn what_does_not_run_is_not_asked_and_nothing_is_kept_of_it() {
+fn stopped_container_is_not_probed_and_its_results_are_dropped() {
     let spec = spec("RL");
     let mut book = seen(&spec, FRESH);
     let mut ended = running("c1");
@@ -120,7 +120,7 @@ fn what_does_not_run_is_not_asked_and_nothing_is_kept_of_it() {
 }
 
 #[test]
-fn of_a_pod_that_ends_only_the_readiness_is_asked() {
+fn terminating_pod_runs_only_readiness_probes() {
     let spec = spec("RL");
     assert_eq!(due(&seen(&spec, FRESH), &spec, true), "R");
     let spec = self::spec("SRL");
@@ -128,19 +128,19 @@ fn of_a_pod_that_ends_only_the_readiness_is_asked() {
 }
 
 #[test]
-fn a_container_that_was_found_running_keeps_what_its_status_said() {
+fn adopted_container_keeps_the_state_of_its_status() {
     let found = Found { age: LATER, adopted: true, was_started: true, was_ready: true };
     assert_eq!(state(&seen(&spec("SRL"), found)), (true, true, None));
     let found = Found { was_ready: false, ..found };
     assert_eq!(state(&seen(&spec("SRL"), found)), (true, false, None));
     let found = Found { adopted: false, was_ready: true, ..found };
-    assert_eq!(state(&seen(&spec("SRL"), found)), (false, false, None), "a status of another life");
+    assert_eq!(state(&seen(&spec("SRL"), found)), (false, false, None), "the status is of another instance");
 }
 
 #[test]
-fn one_that_has_outlived_its_startup_probe_is_not_asked_that_again() {
+fn adopted_container_older_than_its_startup_probe_has_passed_it() {
     let spec = spec("SL");
-    // 5 s before the first question, then 3 of them and a part of a period before.
+    // 5 s initial delay, 3 attempts, and up to one period before the first tick.
     for (seconds, asked) in [(45, "S"), (46, "L")] {
         let found = Found { age: Duration::from_secs(seconds), adopted: true, ..FRESH };
         assert_eq!(due(&seen(&spec, found), &spec, false), asked, "{seconds} s");
@@ -150,7 +150,7 @@ fn one_that_has_outlived_its_startup_probe_is_not_asked_that_again() {
 }
 
 #[test]
-fn only_main_containers_and_sidecars_have_probes_that_count() {
+fn only_main_containers_and_sidecars_are_probed() {
     let named = |name: &str, policy| Container { name: name.to_owned(), restart_policy: policy, ..container("SRL") };
     let spec = PodSpec {
         init_containers: vec![named("first", None), named("side", Some(RestartPolicy::Always))],

@@ -1,4 +1,4 @@
-//! Real file systems, of which one does not answer.
+//! Real file systems, one of which hangs.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd as _;
@@ -8,10 +8,10 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::*;
 
-/// A directory with an empty one in it, and with one where a file system is mounted that nobody serves.
+/// A directory with an empty directory and a FUSE mount without a server.
 struct Scratch {
     root: PathBuf,
-    /// Closed, every question to it fails.
+    /// When closed, all requests to the mount fail.
     server: Option<fs::File>,
 }
 
@@ -24,7 +24,7 @@ impl Scratch {
         Self { root, server: None }
     }
 
-    /// As a file server that is away; false where the kernel has no such file systems.
+    /// Mounts a file system like that of a hanging file server; false if the kernel has no FUSE.
     fn with_server_away(&mut self) -> bool {
         let Ok(server) = OpenOptions::new().read(true).write(true).open("/dev/fuse") else { return false };
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
@@ -57,7 +57,7 @@ fn inquiries(root: &Path) -> VolumeStatsCache {
     VolumeStatsCache::new(Csi::new(root, "node", async_channel::bounded(1).0, None))
 }
 
-/// A busy machine takes longer than a question waits.
+/// On a busy machine an inquiry takes longer than a request waits.
 async fn answer(inquiries: &VolumeStatsCache, volumes: &[ForeignVolume], of: &ForeignVolume) -> VolumeSnapshot {
     loop {
         inquiries.begin(volumes.iter());
@@ -70,7 +70,7 @@ async fn answer(inquiries: &VolumeStatsCache, volumes: &[ForeignVolume], of: &Fo
 }
 
 #[test]
-fn a_file_system_tells_of_itself_and_is_forgotten_with_its_volume() {
+fn file_system_is_measured_and_forgotten_with_its_volume() {
     let scratch = Scratch::new("here");
     let volumes = [scratch.volume("v", "/", Teller::Mount), scratch.volume("w", "here", Teller::Mount)];
     let inquiries = inquiries(&scratch.root);
@@ -84,7 +84,7 @@ fn a_file_system_tells_of_itself_and_is_forgotten_with_its_volume() {
         assert_eq!(inquiries.answer(&volumes[1]), None, "nothing is mounted there");
         let began = inquiries.known.borrow()[0].began;
         inquiries.begin(volumes.iter());
-        assert_eq!(inquiries.known.borrow()[0].began, began, "it is not a minute yet");
+        assert_eq!(inquiries.known.borrow()[0].began, began, "less than a minute ago");
         let a_minute_passes = || inquiries.known.borrow_mut()[0].began = began.checked_sub(PERIOD).unwrap();
         a_minute_passes();
         inquiries.begin(volumes.iter());
@@ -98,7 +98,7 @@ fn a_file_system_tells_of_itself_and_is_forgotten_with_its_volume() {
 }
 
 #[test]
-fn a_file_server_that_is_away_is_waited_for_once_and_holds_a_few_threads_and_no_other_volume() {
+fn hanging_file_server_is_waited_for_once_with_bounded_threads() {
     let mut scratch = Scratch::new("away");
     if !scratch.with_server_away() {
         eprintln!("not run: there is no /dev/fuse");

@@ -1,4 +1,4 @@
-//! The addresses of a pod and of its node. Pure.
+//! Pod IPs and host IPs. Pure.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,9 @@ use crate::types::api::{Ip, PodStatus};
 
 use super::StatusInput;
 
-/// Of each family the first address, that of the node's own family before the other.
+/// The first address of each family, the node's primary family first.
 ///
-/// A pod that has ended keeps the addresses that it had. One on the node's network has those of the node, also where no
-/// API server tells them.
+/// A terminated pod keeps its addresses. A host-network pod has the node's addresses, also without an API server.
 pub(super) fn pod_ips(input: &StatusInput<'_>, previous: &PodStatus) -> Vec<Ip> {
     let newest = input.observed.newest_sandbox();
     let ready = newest.filter(|sandbox| sandbox.state == SandboxState::Ready);

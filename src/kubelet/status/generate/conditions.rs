@@ -1,6 +1,6 @@
-//! The conditions of a pod. Pure.
+//! Pod conditions. Pure.
 //!
-//! As the upstream kubelet generates them (pkg/kubelet/status/generate.go).
+//! As generated in pkg/kubelet/status/generate.go.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,6 @@ use crate::types::api::{
 
 use super::{Failed, Resize, ResizeProgress};
 
-/// What the conditions are made from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) pod: &'a Pod,
@@ -26,10 +25,10 @@ pub(super) struct Facts<'a> {
     pub(super) failed: Option<&'a Failed>,
 }
 
-/// All conditions in upstream's order: those of other controllers as the pod has them, then the kubelet's own.
+/// All conditions in upstream's order: those of other controllers unchanged, then the kubelet's own.
 pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
     let mut all: Vec<PodCondition> = facts.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
-    // It tells of one event, the eviction, and is not found again in what is seen.
+    // Records a single event, the eviction, which cannot be derived from the observed state again.
     let told = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
     if let Some(disruption) = told.or_else(|| disruption(facts)) {
         all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
@@ -52,8 +51,8 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
     all
 }
 
-/// Whether everything is being begun anew, from the exit that asks for it until that container is removed; nothing of a
-/// pod in which none can ask.
+/// `AllContainersRestarting`: true from the exit that triggers the restart until that container is removed. `None` if
+/// no container has a RestartAllContainers rule.
 fn restarting(facts: &Facts<'_>) -> Option<Verdict> {
     let spec = &facts.pod.spec;
     let could_ask = |container: &&Container| {
@@ -88,7 +87,7 @@ fn disruption(facts: &Facts<'_>) -> Option<PodCondition> {
     Some(verdict.into_condition(conditions::DISRUPTION_TARGET, facts))
 }
 
-/// What of other resources is outstanding. A pod that is over gets none.
+/// Conditions of an outstanding resize. A pod in a terminal phase has none.
 fn resize(facts: &Facts<'_>) -> impl Iterator<Item = PodCondition> {
     let outstanding = |reason: Reason, message: &str| Verdict { holds: true, reason, message: message.to_owned() };
     let pending = facts.resize.pending.map(|(reason, message)| outstanding(reason.clone(), message));
@@ -106,7 +105,7 @@ pub(in crate::kubelet::status) fn find<'a>(all: &'a [PodCondition], kind: &str) 
     all.iter().find(|condition| condition.kind == kind)
 }
 
-/// Of a type that only a kubelet writes.
+/// A condition type that only the kubelet writes.
 pub(in crate::kubelet::status) fn is_own(kind: &str) -> bool {
     [
         conditions::POD_SCHEDULED,
@@ -121,7 +120,7 @@ pub(in crate::kubelet::status) fn is_own(kind: &str) -> bool {
     .contains(&kind)
 }
 
-/// Why a pod in this phase is not ready whatever its containers do; nothing unless the phase is terminal.
+/// The reason for unreadiness in a terminal phase; `None` in other phases.
 pub(in crate::kubelet::status) fn terminal_reason(phase: PodPhase) -> Option<Reason> {
     match phase {
         PodPhase::Succeeded => Some(Reason::POD_COMPLETED),
@@ -161,7 +160,7 @@ impl Verdict {
     }
 }
 
-/// Containers could be started: no new sandbox is needed first (`PodSandboxChanged`).
+/// Whether containers can start without a new sandbox (`PodSandboxChanged`).
 fn has_usable_sandbox(pod: &Pod, observed: &ObservedPod) -> bool {
     let ready = observed.sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
     observed.newest_sandbox().is_some_and(|newest| {
@@ -180,7 +179,7 @@ fn initialized(facts: &Facts<'_>) -> Verdict {
     if facts.phase == PodPhase::Succeeded && lists.unknown.is_empty() {
         return Verdict { holds: true, reason: Reason::POD_COMPLETED, message: String::new() };
     }
-    // A sidecar that is being restarted does not undo the initialisation.
+    // A restarting sidecar does not undo the initialization.
     let has_started = |status: &ContainerStatus| {
         matches!(status.state, Some(ContainerState::Running(_) | ContainerState::Terminated(_)))
     };
@@ -210,7 +209,7 @@ fn containers_ready(facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// All containers are, and every readiness gate among the other controllers' conditions is open.
+/// True if all containers are ready and every readiness gate is true.
 fn ready(facts: &Facts<'_>, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
     if !containers_ready.holds {
         return containers_ready.clone();
@@ -234,7 +233,7 @@ fn ready(facts: &Facts<'_>, containers_ready: &Verdict, others: &[PodCondition])
     }
 }
 
-/// The containers that hold a condition back, by name.
+/// Names of the containers that keep a condition false.
 #[derive(Debug, Default)]
 struct Lists<'a> {
     unknown: Vec<&'a str>,

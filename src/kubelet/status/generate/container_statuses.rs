@@ -1,7 +1,7 @@
-//! The status of each container of a pod. Pure.
+//! Container statuses. Pure.
 //!
-//! As the upstream kubelet derives it (`convertToAPIContainerStatuses` in pkg/kubelet/kubelet_pods.go): from the two
-//! newest instances that the runtime has, from what was reported before, and from why the last start did not come off.
+//! As `convertToAPIContainerStatuses` in pkg/kubelet/kubelet_pods.go: from the two newest instances in the runtime,
+//! the last reported status, and the reason for which the last start failed.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,6 @@ use crate::types::api::{
 use super::phase::restarts;
 use super::{ResizeProgress, StatusInput};
 
-/// Which of a pod's lists of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Init,
@@ -23,7 +22,7 @@ pub(super) enum List {
     Ephemeral,
 }
 
-/// The statuses of one list: init containers in the order of the spec, others in the order of their names.
+/// The statuses of one list: init containers in the order of the spec, others sorted by name.
 pub(super) fn container_statuses(
     input: &StatusInput<'_>,
     list: List,
@@ -52,7 +51,7 @@ fn user(seen: &ObservedUser) -> Box<ContainerUser> {
     Box::new(ContainerUser { linux: Some(linux) })
 }
 
-/// A container that ran and cannot be found any more.
+/// The state of a container that ran and was not found again.
 pub(in crate::kubelet::status) fn lost(message: &'static str) -> ContainerState {
     ContainerState::Terminated(Box::new(ContainerStateTerminated {
         exit_code: LOST_EXIT_CODE,
@@ -68,10 +67,10 @@ const LOST_WHEN_DELETED: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
 const LOST_BUT_INITIALIZED: &str = "Unable to get init container status from container runtime and pod has been \
                                     initialized, treat it as exited normally";
-/// As of a process that was killed: the code says that it did not end well.
+/// The exit code of a killed process, because the outcome is unknown.
 const LOST_EXIT_CODE: i32 = 137;
 
-/// One container, and all that its status comes from.
+/// One container and the inputs of its status.
 struct Of<'a> {
     input: &'a StatusInput<'a>,
     list: List,
@@ -101,7 +100,7 @@ impl Of<'_> {
         status
     }
 
-    /// Nothing of the container is in the runtime: it waits, or what was known of its end still holds.
+    /// The runtime has no instance: the container waits, or its last known termination still holds.
     fn without_instance(&self) -> ContainerStatus {
         let mut status = self.blank();
         let Some(before) = self.before else { return status };
@@ -112,8 +111,8 @@ impl Of<'_> {
         status.last_state.clone_from(&before.last_state);
         let ran = matches!(before.state, Some(ContainerState::Running(_)));
         if ran && !matches!(status.last_state, Some(ContainerState::Terminated(_))) {
-            // It ran when it was last seen, so it has ended: a container that waits after an end does not make the
-            // pod look as if it had never run.
+            // It was running when last seen, so it has terminated; without this entry a waiting container would look
+            // as if it had never run.
             status.last_state = Some(lost(LOST_WHEN_DELETED));
             if !self.is_deleted() {
                 status.restart_count = status.restart_count.saturating_add(1);
@@ -153,7 +152,7 @@ impl Of<'_> {
             pods::ContainerState::Created => waits(),
             pods::ContainerState::Running { started_at } => {
                 if ended_before && status.restart_count == counted {
-                    // The runtime does not know of the runs before.
+                    // The runtime does not know the earlier instances.
                     status.restart_count = counted.saturating_add(1);
                 }
                 ContainerState::Running(ContainerStateRunning { started_at: Some(Time::from_unix_nanos(*started_at)) })
@@ -182,7 +181,7 @@ impl Of<'_> {
         status
     }
 
-    /// What the container has been given. It is what it had until what it shall have is in force.
+    /// The container's current resources: the previous ones until a resize has taken effect.
     fn given_resources(&self, id: &str) -> &ResourceRequirements {
         let before =
             self.before.filter(|before| before.container_id == id).and_then(|before| before.resources.as_deref());
@@ -192,7 +191,7 @@ impl Of<'_> {
         }
     }
 
-    /// A container that shall run and whose last start did not come off waits, and says why.
+    /// A container that must run and failed to start is waiting, with the reason.
     fn apply_waiting(&self, newest: Option<&ObservedContainer>, status: &mut ContainerStatus) {
         if self.list == List::Init {
             if newest.and_then(ObservedContainer::exit).is_some_and(|exit| exit.code == 0) {
@@ -200,7 +199,7 @@ impl Of<'_> {
             }
             let is_waiting = matches!(status.state, Some(ContainerState::Waiting(_)));
             if newest.is_none() && is_waiting && !self.container.is_sidecar() && self.has_main_instance() {
-                // The runtime has forgotten it. Main containers come only after it has done its part.
+                // The runtime has removed it. Main containers start only after their init containers have succeeded.
                 status.state = Some(ContainerState::Terminated(Box::new(ContainerStateTerminated {
                     reason: Reason::COMPLETED,
                     message: LOST_BUT_INITIALIZED.to_owned(),
@@ -228,7 +227,7 @@ impl Of<'_> {
         startable && !self.is_deleted()
     }
 
-    /// Each resource, and how each of its devices does (`UpdateAllocatedResourcesStatus`).
+    /// Each allocated resource with the health of its devices (`UpdateAllocatedResourcesStatus`).
     fn devices(&self) -> Vec<Value> {
         let own = self.input.devices.iter().filter(|given| given.container == self.container.name);
         let shown = own.map(|given| {
@@ -240,7 +239,7 @@ impl Of<'_> {
         shown.collect()
     }
 
-    /// What the probes say, and a probe that is not there always says yes.
+    /// Probe results; a missing probe counts as passed.
     fn apply_probes(&self, status: &mut ContainerStatus) {
         let running = matches!(status.state, Some(ContainerState::Running(_)));
         let probed = self.input.probed.get(&self.container.name);
@@ -275,7 +274,7 @@ impl Of<'_> {
             name: mount.name.clone(),
             mount_path: mount.mount_path.clone(),
             read_only: mount.read_only,
-            // Whether the runtime can do more is not known here: what is reported is what is certain.
+            // The runtime's capability is unknown here, so only the guaranteed mode is reported.
             recursive_read_only: mount.read_only.then_some(RecursiveReadOnlyMode::Disabled),
         };
         self.container.volume_mounts.iter().map(of).collect()
@@ -291,7 +290,7 @@ impl Of<'_> {
         self.input.observed.containers.iter().any(|seen| main.iter().any(|container| container.name == seen.name))
     }
 
-    /// The termination messages of a pod share a fixed room.
+    /// The termination messages of a pod share a fixed size.
     fn message_limit(&self) -> usize {
         POD_MESSAGE_BYTES / self.input.pod.spec.all_containers().count().max(1)
     }
@@ -299,7 +298,7 @@ impl Of<'_> {
 
 const POD_MESSAGE_BYTES: usize = 12 * 1024;
 
-/// Shortens `text` to `limit` bytes, and a little more where a character would be cut in two.
+/// Truncates `text` to `limit` bytes, rounded up to a character boundary.
 fn cut(text: &mut String, limit: usize) {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);

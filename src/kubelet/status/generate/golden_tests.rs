@@ -1,8 +1,8 @@
-//! The statuses that the upstream kubelet reported, made again from what the runtime showed.
+//! Compares generated statuses with those recorded from the upstream kubelet.
 //!
-//! `tests/data/upstream-1.36/pods` has the pods with their statuses, `tests/data/golden/status` what the runtime said
-//! of their sandboxes and containers at about the same time. Each status is made in the steps of the pod's life:
-//! nothing there yet, all containers running, the sight that was recorded.
+//! `tests/data/upstream-1.36/pods` has the pods with their statuses, `tests/data/golden/status` the runtime's
+//! sandboxes and containers from about the same time. Each status is generated in three steps of the pod's life:
+//! nothing exists, all containers running, the recorded state.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,11 +16,11 @@ use crate::kubelet::status::{ActiveDeadlines, deadline_exceeded};
 use crate::state::pods::{self, Exit, ObservedContainer, ObservedSandbox, SandboxState};
 use crate::types::api::{ContainerState, ContainerStatus, decode, encode};
 
-/// A recording, and what its files do not tell.
+/// A recording, and the facts missing from its files.
 #[derive(Clone, Copy)]
 struct Recording {
     name: &'static str,
-    /// The phase that the API server had when the status was made.
+    /// The phase at the API server when the status was generated.
     shown: PodPhase,
     ended: bool,
     backing_off: Option<(&'static str, u64)>,
@@ -65,7 +65,7 @@ const RECORDINGS: &[Recording] = &[
 const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 
 #[test]
-fn each_recorded_status_is_made_again() {
+fn generated_statuses_match_the_recorded_ones() {
     for recording in RECORDINGS {
         let (mut pod, expected) = recorded_pod(recording.name);
         let recorded = recorded_sight(recording.name, &expected);
@@ -75,7 +75,7 @@ fn each_recorded_status_is_made_again() {
 }
 
 #[test]
-fn every_recording_is_judged() {
+fn every_recording_is_used() {
     let mut names: Vec<String> = fs::read_dir(data("golden/status"))
         .unwrap()
         .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
@@ -84,7 +84,7 @@ fn every_recording_is_judged() {
     assert_eq!(names, RECORDINGS.iter().map(|recording| recording.name).collect::<Vec<_>>());
 }
 
-/// The pod's status after the steps of its life.
+/// The pod's status after these steps.
 fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: &PodStatus) -> PodStatus {
     let waiting = recorded_waiting(expected);
     let backing_off: Vec<(String, Duration)> = recording
@@ -127,7 +127,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
     previous.unwrap()
 }
 
-/// As JSON, without the moments at which the recording kubelet noticed what.
+/// As JSON, without the timestamps of the recording kubelet.
 fn comparable(status: &PodStatus) -> Value {
     let mut status = encode(status);
     let fields = status.as_object_mut().unwrap();
@@ -147,18 +147,18 @@ fn json(folder: &str, name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The pod as it was before the node knew it, and the status that it got.
+/// The pod before the node knew it, and the status it got.
 fn recorded_pod(name: &str) -> (Pod, PodStatus) {
     let mut pod: Pod = decode(json("upstream-1.36/pods", name)).unwrap().value;
     let status = std::mem::take(&mut pod.status);
     if pod.is_mirror() {
-        // The API server counted for the mirror; the static pod behind it has no generation.
+        // The API server set the mirror pod's generation; the static pod has none.
         pod.metadata.generation = 0;
     }
     (pod, status)
 }
 
-/// Why containers waited for a start that had not come off.
+/// Why containers waited after a failed start.
 fn recorded_waiting(expected: &PodStatus) -> SortedMap<String, Waiting> {
     let defaults = [Reason::CONTAINER_CREATING, Reason::POD_INITIALIZING, Reason::CRASH_LOOP_BACK_OFF];
     let of = |status: &ContainerStatus| match &status.state {
@@ -182,7 +182,7 @@ fn recorded_sight(name: &str, expected: &PodStatus) -> ObservedPod {
     for container in &mut pod.containers {
         container.sandbox_id.clone_from(&pod.sandboxes[0].id);
     }
-    // The instance before was still in the runtime when the status was made, and gone when the runtime was asked.
+    // The previous instance still existed when the status was made, and was gone when the runtime was queried.
     for status in statuses() {
         if let Some(ContainerState::Terminated(end)) = &status.last_state {
             let newest = pod.container(&status.name).unwrap();
@@ -249,7 +249,7 @@ fn container(seen: &Value, expected: &PodStatus) -> ObservedContainer {
     }
 }
 
-/// It lay in a file, which is not part of the recording.
+/// It was in a file that is not part of the recording.
 fn termination_message(id: &str, expected: &PodStatus) -> String {
     let all = expected.container_statuses.iter().chain(&expected.init_container_statuses);
     let ends = all.flat_map(|status| [&status.state, &status.last_state]).filter_map(|state| match state {
@@ -260,7 +260,7 @@ fn termination_message(id: &str, expected: &PodStatus) -> String {
     own.next().map_or_else(String::new, |end| end.message.clone())
 }
 
-/// The same pod a little earlier.
+/// The same pod while all its containers were running.
 fn all_running(recorded: &ObservedPod, expected: &PodStatus) -> ObservedPod {
     let mut pod = recorded.clone();
     for sandbox in &mut pod.sandboxes {

@@ -1,8 +1,8 @@
-//! The status of a pod, from its spec, from what is seen of it and from what was reported before. Pure.
+//! Generates a pod's status from its spec, its observed state and the previous status. Pure.
 //!
-//! Nothing here is a position that could be lost: the same spec and the same sight give the same status, after a
-//! restart of this process too. What is taken over from the status before is what the runtime forgets (ended
-//! containers, addresses) and what never changes again (a terminal phase, the start time).
+//! No state machine position is kept: the same spec and observations give the same status, also after a restart. Only
+//! what the runtime forgets (terminated containers, addresses) and what never changes (a terminal phase, the start
+//! time) is taken from the previous status.
 
 mod addresses;
 mod conditions;
@@ -24,38 +24,37 @@ pub(super) use conditions::is_own;
 use container_statuses::{List, container_statuses};
 use phase::Progress;
 
-/// All that a status comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StatusInput<'a> {
-    /// As its source has it; its own status is what the API server shows.
+    /// The pod from its source; its own status is the one at the API server.
     pub(crate) pod: &'a Pod,
     pub(crate) observed: &'a ObservedPod,
-    /// The status that was generated last.
+    /// The last generated status.
     pub(crate) previous: Option<&'a PodStatus>,
-    /// Why containers wait, from the last try to start them.
+    /// Waiting reasons from the last start attempt, by container.
     pub(crate) waiting: &'a SortedMap<String, Waiting>,
-    /// The containers in crash-loop back-off, and how long that is.
+    /// Containers in crash-loop back-off, with the delay.
     pub(crate) backing_off: &'a [(String, Duration)],
-    /// What probes have found; a container that none is about is started and ready once it runs.
+    /// Probe results; a container without an entry is started and ready once it runs.
     pub(crate) probed: &'a SortedMap<String, Probed>,
-    /// One address, or one of each family, the node's main one first.
+    /// One address, or one of each family; the node's primary address first.
     pub(crate) host_ips: &'a [IpAddr],
-    /// The scheme of container ids, as `containerd`.
+    /// The scheme of container ids, such as `containerd`.
     pub(crate) runtime_name: &'a str,
     pub(crate) now: Time,
-    /// No container of the pod will be started again.
+    /// No container of the pod will start again.
     pub(crate) ended: bool,
-    /// Why the pod has failed, whatever its containers do: it was evicted, or has outlived its deadline.
+    /// Why the pod has failed, whatever its containers do: evicted, or past its deadline.
     pub(crate) failed: Option<&'a Failed>,
     pub(crate) resize: Resize<'a>,
-    /// Of all of its containers.
+    /// Devices of all its containers.
     pub(crate) devices: &'a [AllocatedDevices],
 }
 
-/// Other resources that a pod waits for, or is being given.
+/// A pending or running resize.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resize<'a> {
-    /// Why it does not get them now.
+    /// Why the resize is not possible now.
     pub(crate) pending: Option<(&'a Reason, &'a str)>,
     pub(crate) progress: ResizeProgress<'a>,
 }
@@ -65,20 +64,19 @@ pub(crate) enum ResizeProgress<'a> {
     #[default]
     None,
     Goes,
-    /// It is tried again.
+    /// The resize is retried.
     Failed(&'a str),
 }
 
-/// Why the node ends a pod or does not take it.
+/// Why the node terminates or rejects a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) reason: Reason,
     pub(crate) message: Cow<'static, str>,
-    /// Set if the node ends the pod for the sake of others: what the condition `DisruptionTarget` says.
+    /// Message of the `DisruptionTarget` condition, if the pod is terminated for the sake of others.
     pub(crate) disruption: Option<Cow<'static, str>>,
 }
 
-/// The status of the pod.
 pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let pod = input.pod;
     let previous = input.previous.unwrap_or(&pod.status);
@@ -124,7 +122,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     }
 }
 
-/// The phase that is reported, with the words that belong to it. A terminal phase never changes again.
+/// The reported phase with its reason and message. A terminal phase never changes.
 fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (PodPhase, Reason, String) {
     let shown = &input.pod.status;
     let terminal = [shown, previous].into_iter().find(|status| status.phase.is_terminal());
@@ -141,7 +139,7 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
     (phase, reason.cloned().unwrap_or_default(), message.cloned().unwrap_or_default())
 }
 
-/// A main container was made in the sandbox of now.
+/// A main container exists in the current sandbox.
 fn has_active_main(input: &StatusInput<'_>) -> bool {
     let Some(sandbox) = input.observed.newest_sandbox() else { return false };
     let is_main = |name: &str| input.pod.spec.containers.iter().any(|container| container.name == name);
@@ -166,7 +164,7 @@ impl StatusInput<'_> {
     }
 }
 
-/// So many seconds as Go prints them: `40s`, `2m40s`, `5m0s`.
+/// Seconds in Go's duration format: `40s`, `2m40s`, `5m0s`.
 struct Minutes(u64);
 
 impl std::fmt::Display for Minutes {

@@ -1,17 +1,16 @@
-//! The phase of a pod, from the statuses of its containers. Pure.
+//! The pod phase. Pure.
 //!
-//! As the upstream kubelet decides (`getPhase` in pkg/kubelet/kubelet_pods.go).
+//! As `getPhase` in pkg/kubelet/kubelet_pods.go.
 
 use crate::types::api::{AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase};
 
-/// What the phase depends on beside the pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
     pub(super) init: &'a [ContainerStatus],
     pub(super) main: &'a [ContainerStatus],
-    /// A main container was made in the sandbox of now: the init containers have done their part.
+    /// A main container exists in the current sandbox, so the init containers are done.
     pub(super) initialized: bool,
-    /// No container will be started again, whatever the restart policy says.
+    /// No container will start again, whatever the restart policy.
     pub(super) ended: bool,
 }
 
@@ -34,7 +33,7 @@ pub(super) fn phase(pod: &Pod, progress: Progress<'_>) -> PodPhase {
         PodPhase::Running
     } else if tally.stopped > 0 && !tally.unknown {
         let succeeded = if tally.stopped == tally.succeeded { PodPhase::Succeeded } else { PodPhase::Failed };
-        // A static pod that ends keeps its phase: it will be made again from its manifest.
+        // A terminating static pod keeps its phase: it is created again from its manifest.
         let over = progress.ended && !pod.is_static();
         if over || tally.restartable == 0 { succeeded } else { PodPhase::Running }
     } else {
@@ -42,15 +41,15 @@ pub(super) fn phase(pod: &Pod, progress: Progress<'_>) -> PodPhase {
     }
 }
 
-/// Whether a container that ended with `code` is started again.
+/// Whether a container that exited with `code` is restarted.
 pub(super) fn restarts(pod: &Pod, container: &Container, code: i32) -> bool {
     container.after_exit(pod.spec.restart_policy, code) != AfterExit::Stay
 }
 
-/// How far the init containers are, sidecars left out.
+/// Progress of the init containers, without sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Initialization {
-    /// One has failed and is not tried again.
+    /// An init container failed and is not retried.
     Failed,
     Pending,
     Done,
@@ -62,7 +61,7 @@ impl Initialization {
         for container in pod.spec.init_containers.iter().filter(|container| !container.is_sidecar()) {
             let one = match status_of(statuses, container).and_then(Ran::of) {
                 Some(Ran::Ended { code: 0 }) => Self::Done,
-                // One that failed and is tried again does not hold the phase back: what follows it does.
+                // A failed init container that is retried does not decide the phase; the following ones do.
                 Some(Ran::Ended { code }) if restarts(pod, container, code) => Self::Done,
                 Some(Ran::Ended { .. }) => return Self::Failed,
                 Some(Ran::Runs) | None => Self::Pending,
@@ -75,7 +74,7 @@ impl Initialization {
     }
 }
 
-/// The main containers and the sidecars, counted.
+/// Counts of the main containers and sidecars.
 #[derive(Debug, Default)]
 struct Tally {
     sidecars_pending: bool,
@@ -84,12 +83,12 @@ struct Tally {
     unknown: bool,
     stopped: usize,
     succeeded: usize,
-    /// Of those that stopped.
+    /// Number of stopped containers that will restart.
     restartable: usize,
 }
 
 impl Tally {
-    /// A sidecar that has ended counts for nothing.
+    /// A terminated sidecar is not counted.
     fn add_sidecar(&mut self, status: Option<&ContainerStatus>) {
         let Some(status) = status else {
             self.unknown = true;
@@ -118,7 +117,7 @@ impl Tally {
             Some(Ran::Ended { code }) => {
                 self.stopped += 1;
                 self.restartable += usize::from(restarts(pod, container, code));
-                // One that waits to be started again did not come to its end.
+                // A container waiting for its restart is not counted as completed.
                 let over = matches!(status.state, Some(ContainerState::Terminated(_)));
                 self.succeeded += usize::from(over && code == 0);
             }
@@ -127,7 +126,7 @@ impl Tally {
     }
 }
 
-/// What a status tells of the container's run, be it the one of now or, while it waits, the last one.
+/// The container's current run, or its last one while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ran {
     Runs,

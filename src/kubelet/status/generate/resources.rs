@@ -1,4 +1,4 @@
-//! The resources of a pod as a whole. Pure.
+//! Pod-level resources. Pure.
 
 use crate::types::api::{
     CPU, MEMORY, PodPhase, PodStatus, ResourceList, ResourceRequirements, pod_limits, pod_requests,
@@ -6,10 +6,10 @@ use crate::types::api::{
 
 use super::StatusInput;
 
-/// What the pod asks for and may use (`convertToAPIPodLevelResourcesStatus` in pkg/kubelet/kubelet_pods.go).
+/// Requests and limits of the pod (`convertToAPIPodLevelResourcesStatus` in pkg/kubelet/kubelet_pods.go).
 ///
-/// While the API server shows the pod as running, only CPU and memory are told beside what the pod itself sets, and
-/// they stay as they were told before: a running pod's resources change by resizing alone.
+/// While the API server has the pod as running, only CPU and memory are reported beside the pod's own resources, with
+/// their previous values: resources of a running pod change only by a resize.
 pub(super) fn pod_resources(input: &StatusInput<'_>, previous: &PodStatus) -> ResourceRequirements {
     let spec = &input.pod.spec;
     let own = || spec.resources.as_deref().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Rules of the status that no recording shows, and what must hold for every life of a pod.
+//! Rules that no recording covers, and invariants for every sequence of states.
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +10,7 @@ use crate::types::api::{
     annotations, conditions,
 };
 
-/// What is seen of a container.
+/// The observed state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Nothing,
@@ -22,7 +22,7 @@ enum Seen {
 
 const EVERY: [Seen; 6] = [Seen::Nothing, Seen::Created, Seen::Running, Seen::Exited(0), Seen::Exited(1), Seen::Unknown];
 
-/// A pod and the statuses it has had.
+/// A pod and its sequence of statuses.
 struct Life {
     pod: Pod,
     status: Option<PodStatus>,
@@ -66,7 +66,7 @@ impl Life {
         Self::new(policy, &[], &["main"])
     }
 
-    /// Makes the next status from one instance of each container named, the newest first.
+    /// Generates the next status from one instance of each named container, newest first.
     fn see(&mut self, containers: &[(&str, Seen)]) -> PodStatus {
         self.see_failed(containers, None)
     }
@@ -124,7 +124,7 @@ fn terminated(state: Option<&ContainerState>) -> &ContainerStateTerminated {
 }
 
 #[test]
-fn the_phase_follows_the_containers_and_the_restart_policy() {
+fn phase_depends_on_containers_and_restart_policy() {
     use RestartPolicy::{Always, Never, OnFailure};
     for (policy, one, other, phase) in [
         (Always, Seen::Nothing, Seen::Nothing, PodPhase::Pending),
@@ -145,14 +145,14 @@ fn the_phase_follows_the_containers_and_the_restart_policy() {
 }
 
 #[test]
-fn a_container_with_a_policy_of_its_own_follows_it() {
+fn container_restart_policy_overrides_the_pods() {
     let mut life = Life::main(RestartPolicy::Always);
     life.pod.spec.containers[0].restart_policy = Some(RestartPolicy::Never);
     assert_eq!(life.see(&[("main", Seen::Exited(1))]).phase, PodPhase::Failed);
 }
 
 #[test]
-fn a_rule_for_the_exit_code_restarts_what_its_policy_would_not() {
+fn exit_code_rule_overrides_the_restart_policy() {
     let rule = serde_json::json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
     let mut life = Life::main(RestartPolicy::Never);
     life.pod.spec.containers[0].restart_policy = Some(RestartPolicy::Never);
@@ -162,7 +162,7 @@ fn a_rule_for_the_exit_code_restarts_what_its_policy_would_not() {
 }
 
 #[test]
-fn an_init_container_that_fails_for_good_fails_the_pod_and_any_other_holds_it_back() {
+fn failed_init_container_decides_the_phase() {
     for (policy, seen, phase) in [
         (RestartPolicy::Never, Seen::Exited(1), PodPhase::Failed),
         (RestartPolicy::OnFailure, Seen::Exited(1), PodPhase::Pending),
@@ -174,7 +174,7 @@ fn an_init_container_that_fails_for_good_fails_the_pod_and_any_other_holds_it_ba
 }
 
 #[test]
-fn a_sidecar_counts_as_running_and_never_for_the_end() {
+fn sidecar_counts_as_running_but_not_as_completed() {
     let mut life = Life::new(RestartPolicy::Never, &["side"], &["main"]);
     life.pod.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
     assert_eq!(life.see(&[("side", Seen::Running)]).phase, PodPhase::Pending);
@@ -190,7 +190,7 @@ fn a_sidecar_counts_as_running_and_never_for_the_end() {
 }
 
 #[test]
-fn a_sidecar_whose_startup_probe_has_not_passed_holds_the_initialisation_back() {
+fn sidecar_startup_probe_blocks_initialization() {
     let mut life = Life::new(RestartPolicy::Always, &["side"], &["main"]);
     life.pod.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
     life.probed.insert("side".to_owned(), Probed { started: false, ready: false, ..Probed::default() });
@@ -200,7 +200,7 @@ fn a_sidecar_whose_startup_probe_has_not_passed_holds_the_initialisation_back() 
 }
 
 #[test]
-fn a_pod_that_ends_has_a_terminal_phase_unless_it_is_static() {
+fn terminating_pod_gets_a_terminal_phase_unless_static() {
     for (code, phase) in [(0, PodPhase::Succeeded), (1, PodPhase::Failed)] {
         let mut life = Life::main(RestartPolicy::Always);
         life.ended = true;
@@ -213,7 +213,7 @@ fn a_pod_that_ends_has_a_terminal_phase_unless_it_is_static() {
 }
 
 #[test]
-fn what_ends_the_pod_is_told_with_the_phase_and_stays() {
+fn failure_reason_is_reported_with_the_phase_and_kept() {
     let mut life = Life::main(RestartPolicy::Always);
     life.see(&[("main", Seen::Running)]);
     let evicted = Failed {
@@ -234,7 +234,7 @@ fn what_ends_the_pod_is_told_with_the_phase_and_stays() {
 }
 
 #[test]
-fn a_pod_in_which_one_can_have_all_begin_anew_tells_when_that_goes_on() {
+fn restart_all_condition_lasts_until_the_container_is_removed() {
     let mut life = Life::main(RestartPolicy::Never);
     let told = |status: &PodStatus| {
         let found = super::conditions::find(&status.conditions, conditions::ALL_CONTAINERS_RESTARTING);
@@ -257,7 +257,7 @@ fn a_pod_in_which_one_can_have_all_begin_anew_tells_when_that_goes_on() {
 }
 
 #[test]
-fn as_whom_a_container_runs_is_told_where_the_runtime_knows() {
+fn container_user_is_reported_if_known() {
     let mut life = Life::new(RestartPolicy::Always, &[], &["known", "other"]);
     let status = life.see(&[("known", Seen::Running), ("other", Seen::Running)]);
     let user = |index: usize| status.container_statuses[index].user.as_ref().and_then(|user| user.linux.clone());
@@ -266,7 +266,7 @@ fn as_whom_a_container_runs_is_told_where_the_runtime_knows() {
 }
 
 #[test]
-fn a_phase_that_the_api_server_shows_as_terminal_is_kept() {
+fn terminal_phase_at_the_api_server_is_kept() {
     let mut life = Life::main(RestartPolicy::Always);
     life.pod.status.phase = PodPhase::Failed;
     life.pod.status.reason = Reason::NODE_SHUTDOWN;
@@ -275,7 +275,7 @@ fn a_phase_that_the_api_server_shows_as_terminal_is_kept() {
 }
 
 #[test]
-fn a_running_container_that_vanishes_has_ended_and_is_counted() {
+fn vanished_running_container_has_terminated_and_counts_as_restart() {
     let mut life = Life::main(RestartPolicy::Always);
     life.see(&[("main", Seen::Running)]);
     let status = life.see(&[]);
@@ -287,20 +287,20 @@ fn a_running_container_that_vanishes_has_ended_and_is_counted() {
 }
 
 #[test]
-fn a_running_container_that_the_runtime_lost_sight_of_has_ended() {
+fn running_container_in_unknown_state_has_terminated() {
     let mut life = Life::main(RestartPolicy::Always);
     life.see(&[("main", Seen::Running)]);
     let status = life.see(&[("main", Seen::Unknown)]);
     let end = terminated(status.container_statuses[0].state.as_ref());
     assert_eq!(end.message, "The container could not be located when the pod was terminated");
     assert_eq!(status.container_statuses[0].restart_count, 1);
-    // One that was never seen to run waits.
+    // A container that was never seen running waits.
     let status = Life::main(RestartPolicy::Always).see(&[("main", Seen::Unknown)]);
     assert_eq!(status.phase, PodPhase::Pending);
 }
 
 #[test]
-fn an_end_that_was_seen_is_kept_when_the_runtime_has_forgotten_it() {
+fn termination_is_kept_after_the_runtime_removed_the_container() {
     let mut life = Life::main(RestartPolicy::Never);
     life.see(&[("main", Seen::Exited(3))]);
     let status = life.see(&[]);
@@ -309,7 +309,7 @@ fn an_end_that_was_seen_is_kept_when_the_runtime_has_forgotten_it() {
 }
 
 #[test]
-fn a_start_that_did_not_come_off_moves_the_end_before_it_into_the_last_state() {
+fn failed_start_moves_the_termination_to_last_state() {
     let mut life = Life::main(RestartPolicy::Always);
     life.waiting.insert("main".to_owned(), Waiting::new(Reason::ERR_IMAGE_PULL, "no route"));
     let status = life.see(&[("main", Seen::Exited(3))]);
@@ -321,7 +321,7 @@ fn a_start_that_did_not_come_off_moves_the_end_before_it_into_the_last_state() {
 }
 
 #[test]
-fn a_container_that_is_not_started_again_does_not_wait() {
+fn container_that_is_not_restarted_does_not_wait() {
     for (policy, code, waits) in [
         (RestartPolicy::Never, 1, false),
         (RestartPolicy::OnFailure, 0, false),
@@ -342,7 +342,7 @@ fn a_container_that_is_not_started_again_does_not_wait() {
 }
 
 #[test]
-fn an_init_container_that_is_forgotten_has_succeeded_once_a_main_container_is_there() {
+fn missing_init_container_has_succeeded_once_a_main_one_exists() {
     let mut life = Life::new(RestartPolicy::Always, &["i"], &["main"]);
     let status = life.see(&[("main", Seen::Running)]);
     let end = terminated(status.init_container_statuses[0].state.as_ref());
@@ -352,14 +352,14 @@ fn an_init_container_that_is_forgotten_has_succeeded_once_a_main_container_is_th
 }
 
 #[test]
-fn the_back_off_is_told_as_go_prints_it() {
+fn back_off_is_formatted_like_go_durations() {
     for (seconds, text) in [(10, "10s"), (60, "1m0s"), (160, "2m40s"), (300, "5m0s")] {
         assert_eq!(Minutes(seconds).to_string(), text);
     }
 }
 
 #[test]
-fn the_messages_of_ended_containers_share_their_room_and_no_character_is_cut() {
+fn termination_messages_share_their_size_and_split_no_character() {
     let mut life = Life::new(RestartPolicy::Never, &[], &["a", "b", "c"]);
     let mut observed = ObservedPod::new("u".into(), "default", "web");
     let mut long = instance("a", Seen::Exited(1)).unwrap();
@@ -387,7 +387,7 @@ fn the_messages_of_ended_containers_share_their_room_and_no_character_is_cut() {
 }
 
 #[test]
-fn an_address_of_each_family_is_told_that_of_the_nodes_family_first() {
+fn pod_ips_have_the_nodes_family_first() {
     let mut life = Life::main(RestartPolicy::Always);
     let six = IpAddr::V6(Ipv6Addr::LOCALHOST);
     life.sandbox.as_mut().unwrap().ips.extend([six, "10.0.0.10".parse().unwrap()]);
@@ -401,7 +401,7 @@ fn an_address_of_each_family_is_told_that_of_the_nodes_family_first() {
 }
 
 #[test]
-fn a_pod_on_the_nodes_network_has_the_nodes_addresses_whoever_made_it() {
+fn host_network_pod_has_the_nodes_addresses() {
     let mut life = Life::main(RestartPolicy::Always);
     life.pod.spec.host_network = true;
     let sandbox = life.sandbox.as_mut().unwrap();
@@ -415,7 +415,7 @@ fn a_pod_on_the_nodes_network_has_the_nodes_addresses_whoever_made_it() {
 }
 
 #[test]
-fn a_pod_keeps_its_address_after_its_end_but_not_in_a_new_sandbox() {
+fn pod_ip_is_kept_after_termination_but_not_in_a_new_sandbox() {
     let mut life = Life::main(RestartPolicy::Never);
     life.see(&[("main", Seen::Running)]);
     life.sandbox.as_mut().unwrap().state = SandboxState::NotReady;
@@ -429,7 +429,7 @@ fn a_pod_keeps_its_address_after_its_end_but_not_in_a_new_sandbox() {
 }
 
 #[test]
-fn a_condition_keeps_its_moment_until_its_status_changes() {
+fn transition_time_changes_only_with_the_status() {
     let mut life = Life::main(RestartPolicy::Always);
     let moment = |status: &PodStatus| condition(status, conditions::READY).last_transition_time;
     assert_eq!(moment(&life.see(&[])), Some(second(1)));
@@ -440,7 +440,7 @@ fn a_condition_keeps_its_moment_until_its_status_changes() {
 }
 
 #[test]
-fn conditions_of_other_controllers_are_kept_and_open_readiness_gates() {
+fn foreign_conditions_are_kept_and_open_readiness_gates() {
     let gate = |status| PodCondition { kind: "example.com/gate".into(), status, ..PodCondition::default() };
     for (state, ready, message) in [
         (ConditionStatus::True, ConditionStatus::True, ""),
@@ -461,7 +461,7 @@ fn conditions_of_other_controllers_are_kept_and_open_readiness_gates() {
 }
 
 #[test]
-fn an_eviction_is_told_for_as_long_as_the_pod_is() {
+fn disruption_condition_is_kept() {
     let mut life = Life::main(RestartPolicy::Always);
     let mut before = life.see(&[("main", Seen::Running)]);
     let disruption = PodCondition {
@@ -478,7 +478,7 @@ fn an_eviction_is_told_for_as_long_as_the_pod_is() {
 }
 
 #[test]
-fn a_sandbox_that_will_be_replaced_is_not_ready_to_start_containers() {
+fn sandbox_to_be_replaced_is_not_ready() {
     let holds = |life: &mut Life| {
         condition(&life.see(&[]), conditions::POD_READY_TO_START_CONTAINERS).status == ConditionStatus::True
     };
@@ -494,7 +494,7 @@ fn a_sandbox_that_will_be_replaced_is_not_ready_to_start_containers() {
     assert!(!holds(&mut life));
 }
 
-/// What holds between any status and the one after it.
+/// Invariants between a status and the next one.
 fn check_step(before: &PodStatus, after: &PodStatus, history: &[Seen]) {
     if before.phase.is_terminal() {
         assert_eq!(before.phase, after.phase, "a terminal phase was left: {history:?}");
@@ -541,7 +541,7 @@ fn every_life(policy: RestartPolicy, ended_from: usize, history: &mut Vec<Seen>)
 }
 
 #[test]
-fn whatever_is_seen_in_whatever_order_nothing_final_is_taken_back() {
+fn no_sequence_of_states_reverts_a_final_state() {
     for policy in [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never] {
         for ended_from in [3, 4] {
             every_life(policy, ended_from, &mut Vec::new());
@@ -550,7 +550,7 @@ fn whatever_is_seen_in_whatever_order_nothing_final_is_taken_back() {
 }
 
 #[test]
-fn a_resize_that_is_outstanding_is_a_condition_until_it_is_done() {
+fn resize_conditions_last_until_the_resize_is_done() {
     let pod = Pod::default();
     let observed = ObservedPod::new("u".into(), "default", "web");
     let conditions_of = |resize| {

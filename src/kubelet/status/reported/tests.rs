@@ -1,4 +1,4 @@
-//! What the world is told, rule by rule.
+//! The rules of merging statuses.
 
 use super::*;
 use crate::types::api::{Container, ContainerStateRunning, ContainerStateWaiting, PodCondition, Reason, annotations};
@@ -36,7 +36,7 @@ fn is_lost(status: &ContainerStatus) -> bool {
 }
 
 #[test]
-fn a_pod_is_not_told_to_be_over_while_a_container_may_run() {
+fn no_terminal_phase_is_reported_while_a_container_may_run() {
     let shown = status(PodPhase::Running, Vec::new());
     let new = PodStatus { reason: Reason::EVICTED, ..status(PodPhase::Failed, Vec::new()) };
     let told = reported(&shown, &new, true, second(9));
@@ -46,7 +46,7 @@ fn a_pod_is_not_told_to_be_over_while_a_container_may_run() {
 }
 
 #[test]
-fn conditions_of_others_are_as_the_world_knows_them_and_our_own_as_they_are_now() {
+fn foreign_conditions_are_the_servers_and_own_ones_are_new() {
     let shown = status(
         PodPhase::Running,
         vec![condition(conditions::READY, ConditionStatus::False), condition("x", ConditionStatus::True)],
@@ -61,7 +61,7 @@ fn conditions_of_others_are_as_the_world_knows_them_and_our_own_as_they_are_now(
 }
 
 #[test]
-fn an_eviction_is_told_with_the_end_and_not_before() {
+fn disruption_is_reported_with_the_terminal_phase() {
     let shown = status(PodPhase::Running, Vec::new());
     let new = status(PodPhase::Failed, vec![condition(conditions::DISRUPTION_TARGET, ConditionStatus::True)]);
     assert!(kinds(&reported(&shown, &new, true, second(9))).is_empty());
@@ -71,7 +71,7 @@ fn an_eviction_is_told_with_the_end_and_not_before() {
 }
 
 #[test]
-fn a_pod_that_is_over_is_not_ready() {
+fn pod_in_a_terminal_phase_is_not_ready() {
     let ready = [conditions::READY, conditions::CONTAINERS_READY].map(|kind| condition(kind, ConditionStatus::True));
     let shown = status(PodPhase::Running, ready.to_vec());
     let told = reported(&shown, &status(PodPhase::Succeeded, ready.to_vec()), false, second(9));
@@ -82,7 +82,7 @@ fn a_pod_that_is_over_is_not_ready() {
 }
 
 #[test]
-fn what_was_not_seen_to_end_is_told_as_lost() {
+fn container_not_seen_to_exit_is_lost() {
     let mut pod = Pod::default();
     let mut now = status(PodPhase::Running, Vec::new());
     now.container_statuses = vec![running("a"), waiting("b")];
@@ -95,7 +95,7 @@ fn what_was_not_seen_to_end_is_told_as_lost() {
 }
 
 #[test]
-fn containers_that_were_never_reached_are_not_lost() {
+fn container_that_was_not_reached_is_not_lost() {
     let mut pod = Pod::default();
     pod.spec.init_containers = vec![Container::default()];
     let mut now = status(PodPhase::Pending, Vec::new());
@@ -111,7 +111,7 @@ fn containers_that_were_never_reached_are_not_lost() {
 }
 
 #[test]
-fn an_end_that_was_seen_stays_as_it_was() {
+fn observed_termination_is_kept() {
     let mut now = status(PodPhase::Succeeded, Vec::new());
     let end = ContainerState::Terminated(Box::default());
     now.container_statuses = vec![ContainerStatus { state: Some(end), ..waiting("a") }];

@@ -23,7 +23,7 @@ fn payload(files: &[(&str, &str)]) -> Payload {
     files.iter().map(|(path, text)| (PathBuf::from(path), file(text))).collect()
 }
 
-/// Everything in a directory: files with their texts, links with their targets, directories.
+/// Everything in a directory: files with contents, symlinks with targets, directories.
 fn tree(top: &Path) -> SortedMap<String, String> {
     let mut found = SortedMap::new();
     let mut folders = vec![top.to_owned()];
@@ -56,7 +56,7 @@ fn write_now(volume: &Path, files: &[(&str, &str)]) {
 }
 
 #[test]
-fn files_lie_behind_one_link_that_is_switched() {
+fn files_are_switched_by_one_symlink() {
     let scratch = Scratch::new("switch");
     write_now(&scratch.0, &[("a", "1"), ("d/e/f", "2"), ("d/g", "3")]);
     check_tree(
@@ -90,7 +90,7 @@ fn files_lie_behind_one_link_that_is_switched() {
 }
 
 #[test]
-fn what_is_right_already_is_not_written() {
+fn equal_files_are_not_written() {
     let scratch = Scratch::new("unchanged");
     let files = [("a", "1"), ("d/e", "2")];
     write_now(&scratch.0, &files);
@@ -110,7 +110,7 @@ fn what_is_right_already_is_not_written() {
 }
 
 #[test]
-fn a_volume_that_another_kubelet_wrote_is_kept_while_it_is_right() {
+fn volume_of_another_kubelet_is_kept_while_equal() {
     let scratch = Scratch::new("upstream");
     let theirs = "..2026_11_20_20_05_33.3250621428";
     fs::create_dir(scratch.0.join(theirs)).unwrap();
@@ -123,9 +123,9 @@ fn a_volume_that_another_kubelet_wrote_is_kept_while_it_is_right() {
     check_tree(&scratch.0, &[("..1", "/"), ("..1/a", "2"), ("..data", "-> ..1"), ("a", "-> ..data/a")]);
 }
 
-/// The steps of an update, one by one, as a crash between any two of them leaves the volume.
+/// The steps of an update; a crash may happen between any two of them.
 #[test]
-fn after_a_crash_at_any_step_the_next_write_sees_to_everything() {
+fn next_write_completes_an_update_interrupted_at_any_step() {
     let old = [("a", "1"), ("gone", "x")];
     let new = [("a", "2"), ("b", "3")];
     for steps in 0..=7 {
@@ -153,7 +153,7 @@ fn after_a_crash_at_any_step_the_next_write_sees_to_everything() {
 }
 
 #[test]
-fn files_that_a_power_cut_has_torn_are_written_again() {
+fn torn_files_are_written_again() {
     let scratch = Scratch::new("torn");
     for tear in [
         |volume: &Path| fs::write(volume.join("..1/a"), "").unwrap(),
@@ -188,7 +188,7 @@ fn files_that_a_power_cut_has_torn_are_written_again() {
 }
 
 #[test]
-fn what_is_no_link_of_ours_stays() {
+fn foreign_entries_stay() {
     let scratch = Scratch::new("foreign");
     fs::create_dir(scratch.0.join("point")).unwrap();
     symlink("/etc/hostname", scratch.0.join("link")).unwrap();
@@ -198,7 +198,7 @@ fn what_is_no_link_of_ours_stays() {
 }
 
 #[test]
-fn a_link_that_leads_out_of_the_volume_is_not_followed() {
+fn symlink_out_of_the_volume_is_not_followed() {
     let scratch = Scratch::new("outside");
     let (volume, outside) = (scratch.0.join("v"), scratch.0.join("outside"));
     fs::create_dir(&volume).unwrap();
@@ -215,7 +215,7 @@ fn a_link_that_leads_out_of_the_volume_is_not_followed() {
 }
 
 #[test]
-fn the_group_may_read_and_the_owner_keeps_what_the_mode_says() {
+fn group_may_read_and_modes_are_kept() {
     let scratch = Scratch::new("group");
     let mut files = payload(&[("open", "x"), ("d/closed", "y")]);
     files.get_mut(Path::new("d/closed")).unwrap().mode = 0o400;
@@ -228,13 +228,13 @@ fn the_group_may_read_and_the_owner_keeps_what_the_mode_says() {
     assert_eq!(shown("open"), (0o644, 2000));
     assert_eq!(shown("d"), (0o2755, 2000));
     assert_eq!(shown("d/closed"), (0o440, 2000));
-    // Without a group nothing is added.
+    // Without a group no permissions are added.
     write(&scratch.0, &files, None).unwrap();
     assert_eq!(shown("d/closed").0, 0o400);
 }
 
 #[test]
-fn a_full_disk_leaves_the_old_files_and_nothing_half_written() {
+fn full_disk_leaves_the_old_files() {
     let scratch = Scratch::new("full");
     let volume = scratch.0.join("v");
     fs::create_dir(&volume).unwrap();
@@ -246,7 +246,7 @@ fn a_full_disk_leaves_the_old_files_and_nothing_half_written() {
     let error = write(&volume, &payload(&[("a", "new"), ("b", &large)]), None).unwrap_err();
     assert_eq!(error.to_string(), format!("write {}", volume.join("..2/b").display()));
     assert_eq!(tree(&volume), before);
-    // Later there is room.
+    // There is room again.
     write_now(&volume, &[("a", "new"), ("b", "small")]);
     assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), "new");
 }

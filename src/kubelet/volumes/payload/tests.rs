@@ -69,7 +69,7 @@ fn items_choose_keys_paths_and_modes() {
 }
 
 #[test]
-fn what_is_missing_is_told_in_upstreams_words_or_left_out_where_it_is_optional() {
+fn missing_object_or_key_is_upstreams_error_unless_optional() {
     let config_map = |name: &str, optional| {
         let items = json!([{"key": "k1", "path": "a"}, {"key": "none", "path": "b"}]);
         json!({"name": "v", "configMap": {"name": name, "items": items, "optional": optional}})
@@ -85,7 +85,7 @@ fn what_is_missing_is_told_in_upstreams_words_or_left_out_where_it_is_optional()
 }
 
 #[test]
-fn a_pod_is_told_of_itself() {
+fn downward_api_has_the_pods_fields() {
     let items = json!([
         {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
         {"path": "d/name", "mode": 0o400, "fieldRef": {"fieldPath": "metadata.name"}},
@@ -104,7 +104,7 @@ fn a_pod_is_told_of_itself() {
 }
 
 #[test]
-fn projections_come_together_and_each_that_cannot_be_had_is_told() {
+fn projected_sources_are_merged_and_all_problems_reported() {
     let name = json!({"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]});
     let sources = json!([
         {"configMap": {"name": "cm", "items": [{"key": "k1", "path": "c/k1", "mode": 0o400}]}},
@@ -116,12 +116,12 @@ fn projections_come_together_and_each_that_cannot_be_had_is_told() {
     let one = json!({"sources": [{"secret": {"name": "none"}}, {"configMap": {"name": "cm"}}]});
     check_problem(json!({"name": "v", "projected": one}), "secret \"none\" not found");
     let two = json!({"sources": [{"secret": {"name": "none"}}, {"serviceAccountToken": {"path": "token"}}]});
-    let expected = "[secret \"none\" not found, serviceAccountToken needs a cluster, and this node has joined none]";
+    let expected = "[secret \"none\" not found, serviceAccountToken needs a cluster, but this node is not part of one]";
     check_problem(json!({"name": "v", "projected": two}), expected);
 }
 
 #[test]
-fn no_path_leads_out_of_the_volume_or_to_what_is_kept_back() {
+fn path_cannot_leave_the_volume_or_use_reserved_names() {
     for path in ["", ".", "..", "a/../b", "/a", "..data", "..data/x", "..."] {
         let items = json!([{"key": "k1", "path": path}]);
         let found = files(json!({"name": "v", "configMap": {"name": "cm", "items": items}}));

@@ -41,7 +41,7 @@ fn check_medium(resources: Value, medium: Value, expected: Medium) {
 }
 
 #[test]
-fn a_pod_has_its_directories_and_logs() {
+fn pod_has_its_directories_and_logs() {
     let plan = plan(&using(json!({"name": "v", "hostPath": {"path": "/x"}}))).unwrap();
     let private = ["/k/pods", "/k/pods/u1", "/k/pods/u1/volumes", "/k/pods/u1/plugins"];
     assert_eq!(plan.private, private.map(PathBuf::from));
@@ -50,7 +50,7 @@ fn a_pod_has_its_directories_and_logs() {
 }
 
 #[test]
-fn memory_is_bounded_by_the_least_of_volume_pod_and_node() {
+fn memory_medium_is_limited_by_volume_pod_and_node() {
     let memory = |size| Medium::Memory { size: Some(size) };
     check_medium(json!({}), json!({"medium": "Memory"}), memory(GIB));
     check_medium(json!({}), json!({"medium": "Memory", "sizeLimit": "16Mi"}), memory(16 << 20));
@@ -62,7 +62,7 @@ fn memory_is_bounded_by_the_least_of_volume_pod_and_node() {
 }
 
 #[test]
-fn one_container_without_a_limit_leaves_the_pod_without_one() {
+fn container_without_a_limit_leaves_the_pod_unlimited() {
     let mut pod = using(json!({"name": "v", "emptyDir": {}}));
     assert_eq!(pod_memory_limit(&pod.spec), 0);
     pod.spec.containers[0].resources.limits.insert(MEMORY, "8Mi".parse().unwrap());
@@ -72,7 +72,7 @@ fn one_container_without_a_limit_leaves_the_pod_without_one() {
 }
 
 #[test]
-fn huge_pages_take_their_size_from_the_medium_or_from_what_the_pod_asks_for() {
+fn huge_page_size_is_from_the_medium_or_the_requests() {
     let two = Medium::HugePages { page_size: 2 << 20 };
     check_medium(json!({}), json!({"medium": "HugePages-2Mi"}), two);
     let request = json!({"requests": {"hugepages-1Gi": "2Gi"}});
@@ -82,7 +82,7 @@ fn huge_pages_take_their_size_from_the_medium_or_from_what_the_pod_asks_for() {
 }
 
 #[test]
-fn what_is_wrong_with_a_volume_that_is_not_used_does_not_matter() {
+fn unused_invalid_volume_is_ignored() {
     for volume in [json!({"name": "v", "hostPath": {"path": "/a/../b"}}), json!({"name": "v", "iscsi": {}})] {
         assert!(plan(&using(volume.clone())).is_err());
         let unused = pod(json!([{"name": "main"}]), volume);
@@ -91,14 +91,14 @@ fn what_is_wrong_with_a_volume_that_is_not_used_does_not_matter() {
 }
 
 #[test]
-fn a_kind_that_is_not_supported_is_named_with_its_volume() {
+fn unsupported_type_is_named_with_its_volume() {
     let error = plan(&using(json!({"name": "v", "iscsi": {}}))).unwrap_err();
     let text = crate::types::error::ErrorChain(&error).to_string();
     assert_eq!(text, "MountVolume.SetUp failed for volume \"v\" : volumes of the kind iscsi are not supported");
 }
 
 #[test]
-fn volumes_whose_files_are_written_here_are_where_upstream_has_them() {
+fn written_volumes_have_upstreams_paths() {
     let memory = Medium::Memory { size: Some(GIB) };
     for (source, plugin, medium) in [
         (json!({"configMap": {"name": "c"}}), "configmap", Medium::Disk),
@@ -124,7 +124,7 @@ fn volumes_whose_files_are_written_here_are_where_upstream_has_them() {
 }
 
 #[test]
-fn a_file_server_is_named_with_its_directory() {
+fn nfs_device_is_server_and_path() {
     let device = |server: &str| {
         let pod = using(json!({"name": "v", "nfs": {"server": server, "path": "/export", "readOnly": true}}));
         let plan = plan(&pod).unwrap();
@@ -145,7 +145,7 @@ fn bind(objects: &mut Objects, claim: &str, spec: &Value) {
 }
 
 #[test]
-fn a_device_of_the_node_is_written_to_unless_the_pod_only_reads_it() {
+fn block_device_is_writable_unless_read_only() {
     let mut objects = Objects::default();
     bind(&mut objects, "disk", &json!({"local": {"path": "/dev/sdb"}, "volumeMode": "Block"}));
     let node = golden::node_with_memory(GIB);
@@ -160,11 +160,11 @@ fn a_device_of_the_node_is_written_to_unless_the_pod_only_reads_it() {
 }
 
 #[test]
-fn of_claims_those_are_found_whose_drivers_are_meant_and_that_a_container_uses() {
+fn only_used_claims_of_the_given_drivers_are_listed() {
     let names = ["meant", "other", "local", "unbound", "idle"];
     let claim = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
     let mut volumes: Vec<Value> = names.iter().map(claim).collect();
-    // Nobody knows this one, which is nothing to the others.
+    // This secret does not exist, which must not affect the others.
     volumes.push(json!({"name": "secret", "secret": {"secretName": "s"}}));
     volumes.push(json!({"name": "inline", "csi": {"driver": "meant"}}));
     let used = ["meant", "other", "local", "unbound", "secret", "inline"];

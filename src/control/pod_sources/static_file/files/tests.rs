@@ -244,14 +244,18 @@ fn a_broken_file_keeps_the_pods_that_it_gave_last() {
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
     desk.read("a", 2, "kind: [");
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
-    assert!(desk.problems()[0].ends_with(&format!("({SINCE}; its last good state goes on)")), "{:?}", desk.problems());
+    assert!(
+        desk.problems()[0].ends_with(&format!("({SINCE}; its last good state stays in use)")),
+        "{:?}",
+        desk.problems()
+    );
     assert!(!desk.files.update().complete);
 
     desk.read("a", 3, "");
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
 
     desk.files.take(OsStr::new("a"), Content::Unreadable(Arc::new(io::Error::other("no"))), time());
-    assert_eq!(desk.problems(), [format!("/m/a: cannot be read: no ({SINCE}; its last good state goes on)")]);
+    assert_eq!(desk.problems(), [format!("/m/a: cannot be read: no ({SINCE}; its last good state stays in use)")]);
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
 
     desk.read("a", 4, &pod("web"));
@@ -318,7 +322,7 @@ fn a_broken_object_keeps_its_last_good_state_and_says_nothing_of_pods() {
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 1"]);
     assert_eq!(desk.pods(), [] as [&str; 0], "the document that was a pod is gone");
     let problem = "/m/a: data.k: expected a string, found a list";
-    assert_eq!(desk.problems(), [format!("{problem} ({SINCE}; its last good state goes on)")]);
+    assert_eq!(desk.problems(), [format!("{problem} ({SINCE}; its last good state stays in use)")]);
     assert!(desk.files.update().complete);
     // A broken pod says nothing of objects.
     desk.read("a", 3, "{apiVersion: v1, kind: Pod, spec: 1}");
@@ -369,7 +373,7 @@ fn a_directory_that_cannot_be_listed_removes_nothing() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.files.unlisted("cannot be read: gone".to_owned(), time());
     assert_eq!(desk.pods(), ["web-n"]);
-    assert_eq!(desk.problems(), [format!("/m: cannot be read: gone ({SINCE}; its last good state goes on)")]);
+    assert_eq!(desk.problems(), [format!("/m: cannot be read: gone ({SINCE}; its last good state stays in use)")]);
     assert!(!desk.files.update().complete);
     desk.look();
     assert_eq!(desk.problems(), [] as [&str; 0]);
@@ -461,7 +465,7 @@ fn an_empty_directory_in_the_place_of_another_removes_nothing_until_it_is_filled
     assert_eq!(desk.pods(), ["web-n"]);
     assert_eq!(
         desk.problems(),
-        [format!("/m: an empty directory has come in its place ({SINCE}; its last good state goes on)")]
+        [format!("/m: an empty directory has come in its place ({SINCE}; its last good state stays in use)")]
     );
 
     // Files come one by one: those that are still to come are not missed yet.
