@@ -1,11 +1,11 @@
-//! The frame's head, which all frames have, and padding (RFC 9113 sections 4.1 and 6.1). Pure.
+//! Frame headers and padding (RFC 9113 sections 4.1 and 6.1). Pure.
 
 use std::fmt;
 
 use super::error::{self, Error};
 use super::limits;
 
-/// A stream's number; 0 is the connection itself.
+/// A stream identifier; 0 is the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamId(u32);
 
@@ -15,7 +15,7 @@ impl StreamId {
     pub(super) const FIRST_OF_SERVER: Self = Self(2);
     pub(super) const LAST: Self = Self(0x7fff_ffff);
 
-    /// The highest bit has no meaning and is dropped.
+    /// Ignores the reserved bit.
     pub(super) fn read(bytes: [u8; 4]) -> Self {
         Self(u32::from_be_bytes(bytes) & Self::LAST.0)
     }
@@ -24,7 +24,7 @@ impl StreamId {
         self.0.to_be_bytes()
     }
 
-    /// The next stream of the same side.
+    /// The next stream id of the same side.
     pub(super) fn next(self) -> Self {
         Self(self.0.saturating_add(2))
     }
@@ -56,7 +56,7 @@ impl Kind {
     pub(super) const CONTINUATION: Self = Self(0x9);
 }
 
-/// The flags of any frame; what a bit means depends on the frame's kind.
+/// Frame flags; the meaning of a bit depends on the frame type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(pub(super) u8);
 
@@ -85,9 +85,9 @@ pub(super) struct Frame<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Takes one whole frame off the front of `buf`, and says what is left.
+/// Takes one complete frame off the front of `buf`. Returns it and the rest.
 ///
-/// `Ok(None)` means: come back with more bytes. A frame that is too long is refused when its head is there.
+/// `Ok(None)` means that more bytes are needed. A frame that is too long is refused once its header is complete.
 pub(super) fn take_frame(buf: &[u8]) -> Result<Option<(Frame<'_>, &[u8])>, Error> {
     let Some((head, rest)) = buf.split_first_chunk::<HEAD>() else { return Ok(None) };
     let [a, b, c, kind, flags, s, t, u, v] = *head;
@@ -99,7 +99,7 @@ pub(super) fn take_frame(buf: &[u8]) -> Result<Option<(Frame<'_>, &[u8])>, Error
     Ok(rest.split_at_checked(len).map(|(payload, rest)| (Frame { kind, flags, stream, payload }, rest)))
 }
 
-/// Writes a frame; `payload` is never longer than 24 bits can say.
+/// Writes a frame; the length of `payload` must fit into 24 bits.
 pub(super) fn write_frame(kind: Kind, flags: Flags, stream: StreamId, payload: &[u8], out: &mut Vec<u8>) {
     let [.., a, b, c] = payload.len().to_be_bytes();
     out.extend([a, b, c, kind.0, flags.0]);
