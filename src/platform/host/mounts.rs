@@ -1,4 +1,4 @@
-//! What is mounted below a directory, and taking it away.
+//! Finds and unmounts what is mounted below a directory.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,15 +10,14 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
-/// Those that this thread sees, in case it has a namespace of its own.
+/// The mounts of this thread, which may have a mount namespace of its own.
 const MOUNTS: &str = "/proc/thread-self/mountinfo";
 
-/// Unmounts everything below `directory`: what the kernel shows, not what somebody remembers. Nothing below a
-/// directory that is not there is no error.
+/// Unmounts everything below `directory`, according to the kernel's mount table. A missing directory is no error.
 ///
-/// What is busy is detached: it is out of reach at once, and ends when its last user does.
+/// A busy mount is detached: it is inaccessible at once, and released by its last user.
 pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
-    // The kernel's table has no links in its paths.
+    // The mount table has resolved paths.
     let directory = match fs::canonicalize(directory) {
         Ok(directory) => directory,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
@@ -30,7 +29,7 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
         if points.is_empty() {
             return Ok(());
         }
-        // What was mounted last lies on top.
+        // In reverse order, as later mounts cover earlier ones.
         for point in points.iter().rev() {
             if let Err(error) = unmount(&point.path, point.is_remote) {
                 failure = Some(error);
@@ -40,13 +39,13 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
     Err(failure.map_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy), io::Error::from))
 }
 
-/// Whether something is mounted at `path`: another file system than that of the directory around it.
+/// Whether `path` is on another file system than its parent directory.
 pub(crate) fn is_mount_point(path: &Path) -> io::Result<bool> {
     let Some(parent) = path.parent() else { return Ok(true) };
     Ok(fs::symlink_metadata(path)?.dev() != fs::metadata(parent)?.dev())
 }
 
-/// Whether something is mounted exactly at `path`, as the kernel's table has it: the file system is not asked.
+/// Whether the mount table has an entry for exactly `path`. Does not access the file system.
 pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
     let parent = match path.parent().map(fs::canonicalize) {
         Some(Ok(parent)) => parent,
@@ -60,12 +59,12 @@ pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
 
 fn unmount(point: &Path, is_remote: bool) -> Result<(), Errno> {
     let detach = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
-    // A server that is away would keep us waiting for ever.
+    // A network file system whose server is down would block forever.
     if is_remote {
         return umount2(point, detach | MntFlags::MNT_FORCE).or_else(|_| umount2(point, detach));
     }
     match umount2(point, MntFlags::UMOUNT_NOFOLLOW) {
-        // EINVAL: it went with one that lay above it.
+        // EINVAL: already unmounted together with a mount above it.
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
         Err(_) => umount2(point, detach),
     }
@@ -74,23 +73,23 @@ fn unmount(point: &Path, is_remote: bool) -> Result<(), Errno> {
 #[derive(Debug, PartialEq)]
 struct MountPoint {
     path: PathBuf,
-    /// Of a file server.
+    /// Whether it is a network file system.
     is_remote: bool,
 }
 
-/// The mount points of a `mountinfo` table below `directory`, in the table's order.
+/// The mount points below `directory` in a `mountinfo` table, in the table's order.
 fn mount_points_below(mountinfo: &[u8], directory: &Path) -> Vec<MountPoint> {
     let points = mountinfo.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         let path = PathBuf::from(OsString::from_vec(unescaped(fields.nth(4)?)));
-        // The type follows the optional fields.
+        // The file system type follows the optional fields and a dash.
         let kind = fields.skip_while(|field| *field != b"-").nth(1);
         Some(MountPoint { path, is_remote: kind.is_some_and(|kind| kind.starts_with(b"nfs")) })
     });
     points.filter(|point| point.path != directory && point.path.starts_with(directory)).collect()
 }
 
-/// The kernel writes space, tab, newline and backslash as three octal digits.
+/// Replaces the kernel's octal escapes of space, tab, newline and backslash.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -114,7 +113,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Mounts may lie on mounts; more layers than these are somebody mounting while we unmount.
+/// Mounts may be stacked; with more layers than this, someone keeps mounting while we unmount.
 const ROUNDS: usize = 16;
 
 #[cfg(test)]
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_points_below_a_directory_are_found_in_order_and_unescaped() {
+    fn mount_points_are_found_in_order_and_unescaped() {
         let table = b"22 1 0:20 / / rw - ext4 /dev/vda rw\n\
             30 22 0:21 / /var/pods rw shared:1 - tmpfs tmpfs rw\n\
             31 22 0:22 / /var/pods/a\\040b rw - tmpfs tmpfs rw\n\
@@ -136,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_is_none_is_left() {
+    fn invalid_escapes_are_left() {
         for (field, expected) in [("\\04", "\\04"), ("\\999", "\\999"), ("\\", "\\"), ("a\\0401", "a 1")] {
             assert_eq!(unescaped(field.as_bytes()), expected.as_bytes());
         }
     }
 
     #[test]
-    fn mounts_upon_mounts_and_busy_ones_all_go_and_a_second_time_is_no_error() {
+    fn stacked_and_busy_mounts_are_unmounted() {
         let top = std::env::temp_dir().join(format!("coracle-mounts-{}", std::process::id()));
         let inner = top.join("pods/one/inner");
         fs::create_dir_all(&inner).unwrap();

@@ -1,24 +1,24 @@
-//! What the kernel counts of this process.
+//! Resource usage of this process.
 
 use std::fs;
 
 use crate::platform::host::clock;
 
-/// What could not be read is `None`.
+/// Fields that cannot be read are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnProcess {
-    /// In milliseconds.
+    /// Milliseconds.
     pub(crate) cpu_ms: Option<u64>,
-    /// Seconds since 1970.
+    /// Unix seconds.
     pub(crate) started_at: Option<i64>,
     pub(crate) open_files: Option<u64>,
     pub(crate) most_files: Option<u64>,
-    /// In bytes.
+    /// Bytes.
     pub(crate) resident: Option<u64>,
     pub(crate) virtual_size: Option<u64>,
-    /// Bytes that went to disks.
+    /// Bytes written to disks.
     pub(crate) written: Option<u64>,
-    /// How often a thread of it went to sleep of its own, and so was woken.
+    /// Voluntary context switches of all threads, each of which ends in a wake-up.
     pub(crate) wakes: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ impl OwnProcess {
             open_files: fs::read_dir("/proc/self/fd")
                 .ok()
                 .and_then(|entries| u64::try_from(entries.count()).ok())
-                // The directory itself was open meanwhile.
+                // Without the descriptor of the directory itself.
                 .map(|count| count.saturating_sub(1)),
             most_files: number_after(&text("limits"), "Max open files"),
             resident: kib("VmRSS:"),
@@ -48,7 +48,7 @@ impl OwnProcess {
     }
 }
 
-/// Processor time and the moment of its start after the machine's, both in milliseconds: fields 14, 15 and 22.
+/// CPU time, and start time since boot, both in milliseconds: fields 14, 15 and 22.
 fn of_stat(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
@@ -61,7 +61,7 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// Of the threads that there are: those that have ended are not counted any more.
+/// Only of threads that still exist.
 fn wakes() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let of_task = |task: fs::DirEntry| {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_a_start_files_and_memory() {
+    fn this_process_has_start_time_files_and_memory() {
         let own = OwnProcess::read();
         let now = clock::timestamp().as_second();
         let age = now - own.started_at.unwrap();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_brackets_hides_no_field() {
+    fn parentheses_in_the_name_do_not_shift_fields() {
         let stat = "7 (a) b ) S 1 7 7 0 -1 4194560 1 2 3 4 50 6 7 8 20 0 1 0 12345 2 3";
         assert_eq!(of_stat(stat), Some((560, 123_450)));
         assert_eq!(of_stat("7 (a"), None);

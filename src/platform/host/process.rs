@@ -1,17 +1,17 @@
-//! What the kernel knows of a process.
+//! Process information from procfs.
 
 use std::fs;
 use std::time::Duration;
 
 use crate::platform::host::clock;
 
-/// How long a process has run, by a clock that nobody sets. `None`: there is none, or it is in another namespace.
+/// How long a process has run, by the boot clock. `None` if it does not exist in this PID namespace.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     clock::uptime().checked_sub(started_after_boot(&stat)?)
 }
 
-/// How many tasks there are, threads among them, and how many there can be: two bounds hold.
+/// The number of tasks, threads included, and the maximum: the lower of two kernel limits.
 pub(crate) fn tasks() -> Option<(u64, u64)> {
     let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let bounds = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
@@ -19,20 +19,20 @@ pub(crate) fn tasks() -> Option<(u64, u64)> {
     Some((tasks_of(&fs::read_to_string("/proc/loadavg").ok()?)?, most))
 }
 
-/// From `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
+/// Parses `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
 fn tasks_of(loadavg: &str) -> Option<u64> {
     loadavg.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
 }
 
-/// The 22nd field of `/proc/PID/stat`: when it was started, in ticks since the machine was. The second field is the
-/// program's name in brackets and may have anything in it.
+/// The start time after boot, from field 22 of `/proc/PID/stat`, in ticks. Field 2 is the program's name in parentheses
+/// and may contain anything.
 fn started_after_boot(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     Some(Duration::from_millis(ticks.checked_mul(1000 / TICKS_PER_SECOND)?))
 }
 
-/// `USER_HZ`: the same for programs on every architecture, whatever the kernel's own is.
+/// `USER_HZ`: 100 on every architecture, whatever the kernel's own frequency is.
 const TICKS_PER_SECOND: u64 = 100;
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_not_older_than_the_machine_and_not_from_the_future() {
+    fn the_age_is_between_zero_and_the_uptime() {
         let age = age(std::process::id()).expect("procfs is there");
         let up = clock::uptime();
         assert!(age <= up, "{age:?} of {up:?}");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_behind_the_slash() {
+    fn loadavg_has_tasks_after_the_slash() {
         assert_eq!(tasks_of("0.20 0.18 0.12 1/80 11206\n"), Some(80));
         assert_eq!(tasks_of("nonsense"), None);
         let (now, most) = tasks().expect("procfs is there");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_may_be_called_anything() {
+    fn program_names_may_contain_anything() {
         let stat = "7 (a) b ) 1 (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 2 3";
         assert_eq!(started_after_boot(stat), Some(Duration::from_millis(123_450)));
         let late = stat.replace("12345", "5000000000");
