@@ -1,4 +1,4 @@
-//! The processors that a group is held to, in either hierarchy.
+//! The CPUs and memory nodes of a process's cpuset cgroup, v1 or v2.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,12 @@ use super::HIERARCHY;
 use super::name::own_group;
 use crate::types::cpu_set::CpuSet;
 
-/// Of the group that a process is in; empty where it is held to none, and `None` where that cannot be told.
+/// The CPUs of the process's cgroup: empty if unrestricted, `None` if unknown.
 pub(crate) fn cpuset_of(pid: u32) -> Option<CpuSet> {
     read(pid, "cpuset.cpus")
 }
 
-/// The same for the NUMA nodes of its memory.
+/// The NUMA memory nodes of the process's cgroup, as [`cpuset_of`].
 pub(crate) fn mems_of(pid: u32) -> Option<CpuSet> {
     read(pid, "cpuset.mems")
 }
@@ -23,7 +23,7 @@ fn read(pid: u32, file: &str) -> Option<CpuSet> {
     CpuSet::parse(fs::read_to_string(file).ok()?.trim())
 }
 
-/// The controller's own hierarchy, where there is one of v1, and the group in it.
+/// The hierarchy and the group of the cpuset controller: its v1 hierarchy if there is one, else v2.
 fn place(text: &str) -> Option<(&'static str, String)> {
     let v1 = text.lines().find_map(|line| {
         let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_group_is_that_of_the_controllers_own_hierarchy_or_else_of_v2() {
+    fn a_v1_hierarchy_precedes_v2() {
         let v2 = "0::/kubepods/pod1/c\n";
         assert_eq!(place(v2), Some(("", "kubepods/pod1/c".to_owned())));
         let v1 = "5:cpuacct,cpu:/other\n4:cpuset:/k8s.io/c\n0::/other\n";

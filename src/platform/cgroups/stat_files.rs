@@ -1,7 +1,7 @@
-//! The kernel's files about what a group uses and what has happened in it. Pure.
+//! Parsers of cgroup v2 usage and event files. Pure.
 //!
-//! Admin Guide of the kernel, cgroup-v2. A key that a kernel does not have counts 0; what is not in the file's own form
-//! is passed over, as a later kernel may have written it.
+//! See the kernel's admin guide, cgroup-v2. A missing key counts as 0, and lines in an unknown format, perhaps from a
+//! later kernel, are skipped.
 
 /// `cpu.stat`. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) struct CpuStat {
     pub(crate) burst_usec: u64,
 }
 
-/// What of `memory.stat` somebody asks for. Bytes, but for the faults.
+/// The fields of `memory.stat` that are used here. In bytes, except for the faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryStat {
     pub(crate) anon: u64,
@@ -32,18 +32,18 @@ pub(crate) struct MemoryStat {
     pub(crate) pgmajfault: u64,
 }
 
-/// A file of pressure stall information.
+/// A file with pressure stall information.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pressure {
-    /// Some of the tasks waited.
+    /// Time in which some tasks were stalled.
     pub(crate) some: Stall,
-    /// All of them did; older kernels do not tell this of processors.
+    /// Time in which all tasks were stalled; older kernels lack it for CPU.
     pub(crate) full: Option<Stall>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stall {
-    /// Shares of the last 10, 60 and 300 seconds, in hundredths of a percent.
+    /// Averages over 10, 60 and 300 seconds, in hundredths of a percent.
     pub(crate) avg10_percent_hundredths: u32,
     pub(crate) avg60_percent_hundredths: u32,
     pub(crate) avg300_percent_hundredths: u32,
@@ -94,7 +94,7 @@ impl MemoryStat {
 }
 
 impl Pressure {
-    /// Of a group, or of the whole machine in `/proc/pressure`.
+    /// Parses the file of a cgroup, or of the whole system in `/proc/pressure`.
     pub(crate) fn parse(text: &str) -> Self {
         let mut pressure = Self::default();
         for line in text.lines() {
@@ -124,18 +124,17 @@ impl Stall {
     }
 }
 
-/// How many processes of the group, and of those below it, the kernel has killed for want of memory; from
-/// `memory.events`.
+/// The number of processes in the cgroup and below that the OOM killer has killed, from `memory.events`.
 pub(crate) fn oom_kills(text: &str) -> Option<u64> {
     flat_keyed(text).find_map(|(key, value)| (key == "oom_kill").then_some(value))
 }
 
-/// How often the group was held to `memory.max`; from the same file.
+/// How often usage was about to exceed `memory.max`, from `memory.events`.
 pub(super) fn memory_hits(text: &str) -> Option<u64> {
     flat_keyed(text).find_map(|(key, value)| (key == "max").then_some(value))
 }
 
-/// What a group may have at most of something.
+/// An upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     At(u64),
@@ -151,7 +150,7 @@ impl Bound {
     }
 }
 
-/// A file that is a bound, such as `memory.max`.
+/// Parses a bound such as `memory.max`.
 pub(super) fn bound(text: &str) -> Option<Bound> {
     match text.trim() {
         "max" => Some(Bound::None),
@@ -159,13 +158,13 @@ pub(super) fn bound(text: &str) -> Option<Bound> {
     }
 }
 
-/// `cpu.max`: how long the group may run in each period, and the period, in microseconds.
+/// Parses `cpu.max`: quota and period in microseconds.
 pub(super) fn cpu_max(text: &str) -> Option<(Bound, u64)> {
     let (quota, period) = text.trim().split_once(' ')?;
     Some((bound(quota)?, period.parse().ok()?))
 }
 
-/// A file that is one number.
+/// Parses a file that contains one number.
 pub(super) fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
@@ -174,7 +173,7 @@ fn flat_keyed(text: &str) -> impl Iterator<Item = (&str, u64)> {
     text.lines().filter_map(|line| line.split_once(' ')).filter_map(|(key, value)| Some((key, number(value)?)))
 }
 
-/// `12.34` without the point; the kernel writes two digits after it.
+/// Parses `12.34` as 1234; the kernel writes two decimals.
 fn hundredths(text: &str) -> u32 {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let whole: u32 = whole.parse().unwrap_or(0);
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_whole_and_a_missing_one_is_none() {
+    fn keys_match_whole_words() {
         let text = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
         assert_eq!(oom_kills(text), Some(2));
         assert_eq!(oom_kills("oom_kill x\n"), None);
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_time_are_read_without_floating_point() {
+    fn pressure_averages_are_parsed() {
         for (text, expected) in [("0.00", 0), ("12.34", 1234), ("100.00", 10_000), ("1.5", 150), ("7", 700), ("x", 0)] {
             assert_eq!(hundredths(text), expected, "{text}");
         }
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_kernel_writes_is_passed_over() {
+    fn unknown_lines_are_skipped() {
         let stat =
             CpuStat::parse("usage_usec 5\ncore_sched.force_idle_usec 1\ncore_sched 0\n\nnonsense\nuser_usec -1\n");
         assert_eq!(stat, CpuStat { usage_usec: 5, ..CpuStat::default() });

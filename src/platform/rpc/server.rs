@@ -1,4 +1,4 @@
-//! The server: a Unix socket, and what its user answers with.
+//! The server: a Unix socket, and the handler of its calls.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,29 +16,29 @@ use crate::platform::rt::{self, Task, UnixListener, UnixStream};
 use crate::protocol::grpc::Status;
 use crate::types::time::Backoff;
 
-/// A call that came in.
+/// A received call.
 #[derive(Debug)]
 pub struct Request {
-    /// The path, as `/runtime.v1.RuntimeService/Version`.
+    /// The path, such as `/runtime.v1.RuntimeService/Version`.
     pub method: String,
     pub message: Vec<u8>,
-    /// How long the caller waits, if it said so.
+    /// The client's timeout, if it sent one.
     pub timeout: Option<Duration>,
     pub wire: Wire,
 }
 
-/// What a call is answered with; an error is a `Status` instead.
+/// A successful reply; a failure is a `Status` instead.
 #[derive(Debug)]
 pub enum Reply {
     Message(Vec<u8>),
-    /// Each message as it comes. The call ends well when the channel is closed, and with the first error.
+    /// Messages sent as they arrive. The call succeeds when the channel is closed, and fails with the first error.
     Stream(async_channel::Receiver<Result<Vec<u8>, Status>>),
 }
 
-/// Answers the calls. A call that its caller gives up is dropped at its next await.
+/// Handles calls. If the client cancels a call, its future is dropped.
 pub type Handler = Rc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Result<Reply, Status>>>>>;
 
-/// Makes a [`Handler`] of an async function.
+/// Makes an async function a [`Handler`].
 pub fn handler<F>(answer: impl Fn(Request) -> F + 'static) -> Handler
 where
     F: Future<Output = Result<Reply, Status>> + 'static,
@@ -46,7 +46,7 @@ where
     Rc::new(move |request| Box::pin(answer(request)))
 }
 
-/// The connection that a call came on, for a server that has to treat its clients badly.
+/// The connection of a call, for a test server that misbehaves.
 #[derive(Clone)]
 pub struct Wire {
     stream: UnixStream,
@@ -58,12 +58,12 @@ impl Wire {
         Self { stream, left: Rc::new(Cell::new(usize::MAX)) }
     }
 
-    /// Closes the connection when `len` more bytes have left.
+    /// Closes the connection after `len` more bytes.
     pub fn cut_after(&self, len: usize) {
         self.left.set(len);
     }
 
-    /// The socket itself. What is written to it comes between the bytes of the protocol.
+    /// The socket. Bytes written to it are inserted between those of the protocol.
     pub fn stream(&self) -> UnixStream {
         self.stream.clone()
     }
@@ -85,7 +85,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-/// How much clients may make a server keep.
+/// Bounds on the memory that clients can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Bytes of one request message.
@@ -96,20 +96,20 @@ pub struct ServerLimits {
 }
 
 impl Default for ServerLimits {
-    /// For sockets that plugins and monitors of this node call: their requests are a few hundred bytes.
+    /// For sockets that plugins and monitors on this node call: their requests have a few hundred bytes.
     fn default() -> Self {
         Self { message: 64 * 1024, connection: 256 * 1024, connections: 32 }
     }
 }
 
 impl ServerLimits {
-    /// For servers that play a container runtime: the message limit of most gRPC servers.
+    /// For fake container runtimes: the message limit of most gRPC servers.
     pub const fn large() -> Self {
         Self { message: 4 * 1024 * 1024, connection: usize::MAX, connections: 100 }
     }
 }
 
-/// A socket that is listened on.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
@@ -117,12 +117,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Fails when the path is taken: a socket left behind is for the caller to remove.
+    /// Fails if the path exists: the caller must remove a stale socket.
     pub fn bind(path: &Path) -> io::Result<Self> {
         Ok(Self { listener: UnixListener::bind(path)?, limits: ServerLimits::default() })
     }
 
-    /// Binds once `prepare`, which runs on the blocking pool, has made the path free. Tries again until both succeed.
+    /// Binds after `prepare`, which runs on the blocking pool, has removed a stale socket. Retries until both succeed.
     pub(crate) async fn bind_prepared(
         path: &Path,
         prepare: impl Fn() -> io::Result<()> + Clone + Send + 'static,
@@ -131,7 +131,7 @@ impl Server {
         loop {
             match rt::blocking(prepare.clone()).await.and_then(|()| Self::bind(path)) {
                 Ok(server) => return server,
-                Err(error) => log!(error, "failed to bind a socket", socket = path.display(), error = error),
+                Err(error) => log!(error, "failed to bind socket", socket = path.display(), error = error),
             }
             rt::sleep(backoff.next_wait()).await;
         }
@@ -141,19 +141,19 @@ impl Server {
         Self { limits, ..self }
     }
 
-    /// The next connection, as it is: for [`serve_connection`](super::serve_connection), or for anything else.
+    /// Accepts the next connection, for [`serve_connection`](super::serve_connection) or any other use.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         Ok(self.listener.accept().await?.0)
     }
 
-    /// Answers the calls of every client until the future is dropped.
+    /// Serves all clients until the future is dropped.
     pub async fn serve(&self, handler: Handler) -> Infallible {
         serve_accepted(async || self.accept().await, self.limits, handler).await
     }
 }
 
-/// Serves the connections that `accept` gives. A client beyond the limit displaces the oldest one that waits for no
-/// answer; it is turned away where all wait.
+/// Serves the connections that `accept` returns. At the limit, a new client displaces the oldest one without a running
+/// handler, or is refused if there is none.
 pub(super) async fn serve_accepted(
     mut accept: impl AsyncFnMut() -> io::Result<UnixStream>,
     limits: ServerLimits,
@@ -164,8 +164,8 @@ pub(super) async fn serve_accepted(
         let stream = match accept().await {
             Ok(stream) => stream,
             Err(error) => {
-                // The process may have no descriptors left for a while.
-                log!(error, "failed to accept a client", error = error);
+                // The process may be out of file descriptors for a while.
+                log!(error, "failed to accept connection", error = error);
                 rt::sleep(ACCEPT_RETRY).await;
                 continue;
             }
@@ -178,16 +178,16 @@ pub(super) async fn serve_accepted(
         let connection = Connection::new(stream, Rc::clone(&handler), limits);
         let is_busy = connection.is_busy();
         let task = rt::spawn(async move {
-            // A client that fails has only itself to tell.
+            // An error concerns only this client, which is gone.
             let _ = connection.serve().await;
         });
         open.push_back(Open { is_busy, task });
     }
 }
 
-/// A connection that is being served.
+/// A connection being served.
 struct Open {
-    /// A handler is at work for it.
+    /// Whether a handler is running for it.
     is_busy: Rc<Cell<bool>>,
     task: Task<()>,
 }

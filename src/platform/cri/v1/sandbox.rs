@@ -1,4 +1,4 @@
-//! Pod sandboxes. Pure.
+//! Pod sandbox messages. Pure.
 
 use super::ContainerStatus;
 use super::LinuxContainerResources;
@@ -30,12 +30,12 @@ message! {
     pub struct PortMapping {
         1 => protocol: Protocol,
         2 => container_port: i32,
-        /// Zero: the container's port is not mapped.
+        /// 0 if the container port is not mapped.
         3 => host_port: i32,
         4 => host_ip: String,
     }
 
-    /// What tells one sandbox of a pod from the next.
+    /// Identifies an attempt at a pod's sandbox.
     pub struct PodSandboxMetadata {
         1 => name: String,
         2 => uid: String,
@@ -48,17 +48,17 @@ message! {
         2 => security_context: Option<LinuxSandboxSecurityContext>,
         3 => sysctls: SortedMap<String, String>,
         4 => overhead: Option<LinuxContainerResources>,
-        /// The sum over the pod's containers.
+        /// The sum of the pod's containers.
         5 => resources: Option<LinuxContainerResources>,
     }
 
     pub struct PodSandboxConfig {
         1 => metadata: Option<PodSandboxMetadata>,
-        /// Empty for a pod on the host's network.
+        /// Empty for a pod in the host's network namespace.
         2 => hostname: String,
-        /// The log paths of the containers are relative to it.
+        /// The containers' log paths are relative to it.
         3 => log_directory: String,
-        /// `None`: the runtime's own.
+        /// `None` for the runtime's default.
         4 => dns_config: Option<DnsConfig>,
         5 => port_mappings: Vec<PortMapping>,
         6 => labels: SortedMap<String, String>,
@@ -96,7 +96,7 @@ message! {
         1 => ip: String,
     }
 
-    /// Empty for a pod on the host's network.
+    /// Empty for a pod in the host's network namespace.
     pub struct PodSandboxNetworkStatus {
         1 => ip: String,
         2 => additional_ips: Vec<PodIp>,
@@ -124,11 +124,11 @@ message! {
 
     pub struct PodSandboxStatusResponse {
         1 => status: Option<PodSandboxStatus>,
-        /// Only when asked for: free words of the runtime, mostly JSON.
+        /// Only if verbose: runtime-specific text, mostly JSON.
         2 => info: SortedMap<String, String>,
-        /// Only from runtimes with container events.
+        /// Only from runtimes with evented PLEG.
         3 => containers_statuses: Vec<ContainerStatus>,
-        /// When the statuses were taken; only with `containers_statuses`.
+        /// When the statuses were taken; set with `containers_statuses`.
         4 => timestamp: i64,
     }
 
@@ -136,7 +136,7 @@ message! {
         1 => state: PodSandboxState,
     }
 
-    /// A sandbox passes when every part that is set fits.
+    /// Selects sandboxes that match every part set.
     pub struct PodSandboxFilter {
         1 => id: String,
         2 => state: Option<PodSandboxStateValue>,
