@@ -1,4 +1,4 @@
-//! The values in force, as every other module reads them. Pure.
+//! The effective configuration, as all other modules read it. Pure.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -153,40 +153,40 @@ pub(crate) struct Config {
     pub(crate) given: ConfiguredFields,
 }
 
-/// Where the command line looks for the agent of this node.
+/// The socket of the agent, for commands on the node.
 pub(crate) const LOCAL_SOCKET: &str = "/run/coracle/coracle.sock";
 
-/// Who makes the control groups of pods, and so how they are named.
+/// The cgroup manager, which determines how cgroups are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CgroupDriver {
     Cgroupfs,
     Systemd,
 }
 
-/// Whether containers may swap.
+/// `memorySwap.swapBehavior`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SwapBehavior {
     #[default]
     NoSwap,
-    /// Those of burstable pods may, in proportion to the memory that they ask for.
+    /// Burstable pods may swap, in proportion to their memory requests.
     LimitedSwap,
 }
 
-/// Which limits the kernel is told of what is reserved.
+/// `enforceNodeAllocatable`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Enforced {
-    /// Pods together have no more than what is not reserved.
+    /// Limit all pods together to the node's allocatable resources.
     pub(crate) pods: bool,
-    /// The system, or Kubernetes' services, have no more than what is reserved for them.
+    /// Limit the system and Kubernetes' services to what is reserved for them.
     pub(crate) system: bool,
     pub(crate) kube: bool,
-    /// The same for the processor alone.
+    /// As above, for CPU only.
     pub(crate) system_compressible: bool,
     pub(crate) kube_compressible: bool,
 }
 
 impl Default for Config {
-    /// The kubelet's own defaults, but for the manifest directory, which it leaves unset.
+    /// The kubelet's defaults, except for the manifest directory, which the kubelet leaves unset.
     fn default() -> Self {
         Self {
             root_dir: PathBuf::from("/var/lib/kubelet"),
@@ -262,19 +262,19 @@ impl Default for Config {
     }
 }
 
-/// What is done with the parameters of the kernel that pods rely on.
+/// How to treat the kernel parameters that pods rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KernelParameters {
-    /// They are looked at, and nothing starts if one differs.
+    /// Check them, and refuse to start if one differs.
     Check,
     Leave,
     Set,
 }
 
 impl Config {
-    /// What the checked `fields` of files and flags come to, and the settings that no field has.
+    /// Combines the checked `fields` of files and flags with the settings that exist only as flags.
     ///
-    /// As in the kubelet, a zero or an empty string means "the default" wherever it can mean nothing else.
+    /// As in the kubelet, zero or an empty string means the default wherever it has no other meaning.
     pub(super) fn new(given: Given, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
         let fields = Fields(fields);
         let reporting = reporting::read(&fields, &given)?;
@@ -355,7 +355,7 @@ impl Config {
         match parallel {
             Some(pulls) if self.serialize_image_pulls => Err(conflict(
                 "serializeImagePulls",
-                format!("expected false beside maxParallelImagePulls {pulls}, found true"),
+                format!("expected false with maxParallelImagePulls {pulls}, found true"),
             )),
             _ => Ok(()),
         }
@@ -385,7 +385,7 @@ impl Config {
         let policy = fields.text("imagePullCredentialsVerificationPolicy").unwrap_or("NeverVerifyPreloadedImages");
         if !allowlist.is_empty() && policy != "NeverVerifyAllowlistedImages" {
             let fault =
-                "expected imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages beside it".to_owned();
+                "requires imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages".to_owned();
             return Err(conflict("preloadedImagesVerificationAllowlist", fault));
         }
         if let Some((index, pattern)) = allowlist.iter().enumerate().find(|(_, pattern)| !is_image_pattern(pattern)) {
@@ -471,7 +471,7 @@ impl Config {
             return Err(conflict(PATH, "expected none where cgroupsPerQOS is false".to_owned()));
         }
         if others && has("none") {
-            return Err(conflict(PATH, "expected nothing else beside none".to_owned()));
+            return Err(conflict(PATH, "none excludes all other values".to_owned()));
         }
         for (whole, compressible, group, named) in [
             ("system-reserved", "system-reserved-compressible", "systemReservedCgroup", &self.system_reserved_cgroup),
@@ -523,7 +523,7 @@ impl Config {
     }
 }
 
-/// `registry.example.com/team/app`, or a beginning of it and `/*`.
+/// `registry.example.com/team/app`, or a prefix followed by `/*`.
 fn is_image_pattern(pattern: &str) -> bool {
     let name = pattern.strip_suffix("/*").unwrap_or(pattern);
     let last = name.rsplit('/').next().unwrap_or_default();
@@ -531,7 +531,7 @@ fn is_image_pattern(pattern: &str) -> bool {
     !name.is_empty() && !name.contains(['*', '@', ' ']) && !name.ends_with('/') && (is_registry || !last.contains(':'))
 }
 
-/// Two settings that cannot both stand.
+/// A setting that conflicts with another.
 pub(super) fn conflict(path: &str, fault: String) -> Problem {
     Problem { path: path.to_owned(), fault }
 }

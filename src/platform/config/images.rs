@@ -1,30 +1,30 @@
-//! Which images are trusted, and which go. Pure.
+//! Image credentials verification and image garbage collection. Pure.
 
 use std::time::Duration;
 
 /// `imagePullCredentialsVerificationPolicy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CredentialsVerification {
-    /// Whatever is present may be used.
+    /// Every image that is present may be used.
     Never,
-    /// What this kubelet has not pulled itself may be used.
+    /// Images that this kubelet did not pull may be used.
     #[default]
     NeverForPreloaded,
-    /// Images of these names may be used; `registry.example.com/team/*` is all that begins so.
+    /// Images with these names may be used; `registry.example.com/team/*` is a prefix.
     NeverFor(Vec<String>),
     Always,
 }
 
-/// When unused images are removed.
+/// When to remove unused images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImageGc {
-    /// In percent of the file system: from here on it is made room.
+    /// Disk usage in percent at which garbage collection starts.
     pub(crate) high: u8,
-    /// In percent: until no more than this is used.
+    /// Disk usage in percent at which garbage collection stops.
     pub(crate) low: u8,
-    /// Nothing younger is removed to make room.
+    /// Minimum age of an image that is removed to free space.
     pub(crate) min_age: Duration,
-    /// What was not used for longer is removed; zero: nothing for its age alone.
+    /// Age at which an unused image is removed regardless of space; zero: never.
     pub(crate) max_age: Duration,
 }
 

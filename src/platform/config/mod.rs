@@ -1,7 +1,7 @@
-//! Flags and configuration files: what a user may set, and the values that are in force.
+//! Flags, configuration files, and the effective configuration.
 //!
-//! A flag that has a field in `KubeletConfiguration` is laid over the files as one more document, so that every value
-//! goes one way: read, held against the schema, merged, made into a [`Config`].
+//! Flags that have a field in `KubeletConfiguration` are merged over the files as one more document. So every value takes
+//! the same path: parsed, checked against the schema, merged, and converted to a [`Config`].
 
 mod check;
 mod configz;
@@ -60,7 +60,7 @@ use check::Problem;
 
 use crate::types::api::yaml::ParseError;
 
-/// What a command line asks for.
+/// What the command line requests.
 #[derive(Debug)]
 pub(crate) enum Request {
     Help,
@@ -68,11 +68,11 @@ pub(crate) enum Request {
     Run(Box<Config>, Warnings),
 }
 
-/// What to tell the user at the start: settings that are understood and have no effect.
+/// Warnings for the user at startup: settings without effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warnings(pub(crate) Vec<String>);
 
-/// Reads the flags (without the program's name) and the files that they name.
+/// Parses the flags (without the program's name) and reads the files that they name.
 pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     let mut given = flags::parse(arguments).map_err(|flags::BadFlag(line)| Error::Flag(line))?;
     if given.help {
@@ -93,8 +93,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     let providers = credential_providers(&given)?;
     let CoracleFile { sync, devices } = coracle_file::read(given.coracle_config.as_deref())?;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
-        let beside = "expected --kubeconfig beside it, which the node's own credentials are written to";
-        return Err(Error::Flag(format!("--bootstrap-kubeconfig: {beside}")));
+        let wanted = "requires --kubeconfig, which the node's own credentials are written to";
+        return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
     }
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(given, &fields, node_name).map_err(Error::Conflict)?;
@@ -104,13 +104,13 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.devices = devices;
     config.given = ConfiguredFields::new(&fields);
     for provider in &config.credential_providers {
-        // Images that need no credentials, or have others, go on without it; and it may come later.
+        // Not an error: other images do not need the provider, and its program may be installed later.
         let program = config.credential_provider_bin_dir.join(&provider.name);
         if !program.is_file() {
             warnings.0.push(format!("credential provider {} is missing: {}", provider.name, program.display()));
         }
     }
-    // Pods mount parts of the first, and the runtime writes to the second: both have to mean the same to others.
+    // The runtime and mounts in pods use these paths too, so they must not depend on the working directory.
     let kubeconfigs = config.kubeconfig.iter_mut().chain(&mut config.identity.bootstrap_kubeconfig);
     let places = [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir, &mut config.image_archives];
     let places = places.into_iter().chain(&mut config.offline_key_file);
@@ -127,7 +127,7 @@ fn credential_providers(given: &flags::Given) -> Result<Vec<CredentialProvider>,
         (config, _) => {
             let (one, other) = ("--image-credential-provider-config", "--image-credential-provider-bin-dir");
             let (one, other) = if config.is_some() { (one, other) } else { (other, one) };
-            Err(Error::Flag(format!("{one}: expected {other} beside it")))
+            Err(Error::Flag(format!("{one}: requires {other}")))
         }
     }
 }
@@ -146,12 +146,12 @@ fn node_name(given: Option<&str>, warnings: &mut Warnings) -> Result<String, Err
     Ok(name)
 }
 
-/// The name of a node that is called so; `None` if it cannot be.
+/// The node name for `--hostname-override`; `None` if it is invalid.
 pub(crate) fn given_node_name(text: &str) -> Option<String> {
     node_name::from_override(text)
 }
 
-/// The node's name where no flag gives one.
+/// The default node name.
 pub(crate) fn host_node_name() -> io::Result<String> {
     hostname().map(|hostname| node_name::from_host(&hostname))
 }
@@ -160,10 +160,10 @@ fn hostname() -> io::Result<String> {
     Ok(nix::unistd::gethostname()?.to_string_lossy().into_owned())
 }
 
-/// Why nothing can start: a mistake in a flag or a file.
+/// Why the program cannot start: a mistake in a flag or a file.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The line names the flag.
+    /// The text names the flag.
     Flag(String),
     Read {
         path: PathBuf,
@@ -177,7 +177,7 @@ pub(crate) enum Error {
         path: PathBuf,
         problem: Problem,
     },
-    /// Settings that cannot stand beside each other, from whichever file or flag they come.
+    /// Settings that conflict, from any file or flag.
     Conflict(Problem),
     Hostname(io::Error),
 }

@@ -51,7 +51,7 @@ pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, String> {
         None | Some(Value::Null) => None,
         Some(duration) => match duration.as_str().and_then(parse_duration) {
             Some(duration) => Some(duration),
-            None => return Err("cacheDuration of its answer: expected a duration as 10m".to_owned()),
+            None => return Err("cacheDuration of its answer: expected a duration such as 10m".to_owned()),
         },
     };
     let bad_auth = || "auth of its answer: expected username and password for each registry".to_owned();
@@ -159,7 +159,7 @@ mod tests {
                 "kind of its answer: expected CredentialProviderResponse, found \"CredentialProviderRequest\"",
             ),
             (&text("Pod", ""), "cacheKeyType of its answer: expected Image, Registry or Global, found \"Pod\""),
-            (&text("Image", r#","cacheDuration":"soon""#), "cacheDuration of its answer: expected a duration as 10m"),
+            (&text("Image", r#","cacheDuration":"soon""#), "cacheDuration of its answer: expected a duration such as 10m"),
             (
                 &text("Image", "").replace("\"p\"", "[\"secret\"]"),
                 "auth of its answer: expected username and password for each registry",
