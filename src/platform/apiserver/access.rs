@@ -77,7 +77,7 @@ impl Access {
             UriScheme::Https => {
                 let name = kubeconfig.server_name.as_ref().unwrap_or(&url.host);
                 let name = ServerName::try_from(name.clone())
-                    .map_err(|_| wrong(format!("tls-server-name: expected a DNS name or an IP address, found {name:?}")))?;
+                    .map_err(|_| wrong(format!("tls-server-name: expected a DNS name or address, found {name:?}")))?;
                 let (config, believed) = client_config(kubeconfig, path)?;
                 authorities = believed;
                 Some((Arc::new(config), name))

@@ -152,7 +152,7 @@ impl Client {
         if request.waits {
             self.admitted(request.rank).await;
         } else if !self.gate().admits_now(request.rank) {
-            return Err(ApiError::Unreachable("synchronization with the API server is paused: see sync in coracle.yaml".into()));
+            return Err(ApiError::Unreachable("API server sync is paused: see coracle.yaml".into()));
         }
         Ok(self.gate().passes(request.rank))
     }
@@ -228,8 +228,8 @@ impl Client {
         Ok((link.begin(head, request.content().to_vec(), Exchange::default())?, begun))
     }
 
-    /// Abandons a request at its deadline. A connection on which nothing has arrived since the request is dead, as are its
-    /// watches: it is closed, and the next request makes a new one.
+    /// Abandons a request at its deadline. A connection on which nothing has arrived since the request is dead, as are
+    /// its watches: it is closed, and the next request makes a new one.
     fn give_up(&self, ongoing: Ongoing, begun: Instant) -> ApiError {
         let error = if ongoing.is_unseen() { ApiError::NeverSent } else { ApiError::Timeout };
         let link = Rc::clone(&ongoing.link);
@@ -274,7 +274,8 @@ impl Client {
         self.inner.way.server.borrow().clone()
     }
 
-    /// The digests of the CAs trusted by the connection; empty before the first one, and if any certificate is accepted.
+    /// The digests of the CAs trusted by the connection; empty before the first one, and if any certificate is
+    /// accepted.
     pub(crate) fn authorities(&self) -> Vec<String> {
         self.inner.way.authorities.borrow().clone()
     }

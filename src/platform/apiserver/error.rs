@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// An error, by whether the request may have had an effect. Clones share the cause: one lost connection fails many requests.
+/// An error, by whether the request may have had an effect. Clones share the cause: one lost connection fails many
+/// requests.
 #[derive(Clone, Debug)]
 pub(crate) enum ApiError {
     /// Address or credentials are missing or invalid. One line.

@@ -70,8 +70,8 @@ const CONNECTION: u64 = 8 << 10;
 impl Rank {
     pub(crate) const ALL: [Self; RANKS] = [Self::Lease, Self::Node, Self::Intent, Self::Status, Self::Event];
 
-    /// The percentage of the daily budget that this rank and all others may use before its requests are refused; the rest is
-    /// reserved. Leases may use all of it, then node and pod statuses, then pods, and events the least.
+    /// The percentage of the daily budget that this rank and all others may use before its requests are refused; the
+    /// rest is reserved. Leases may use all of it, then node and pod statuses, then pods, and events the least.
     const fn share(self) -> u64 {
         match self {
             Self::Lease => 100,
@@ -81,8 +81,8 @@ impl Rank {
         }
     }
 
-    /// The part of the budget that is reserved from this rank. Requests are charged after they are sent, so no request starts
-    /// with less left than a connection may cost.
+    /// The part of the budget that is reserved from this rank. Requests are charged after they are sent, so no request
+    /// starts with less left than a connection may cost.
     fn kept(self, budget: u64) -> u64 {
         (budget / 100 * (100 - self.share())).max(CONNECTION)
     }

@@ -59,8 +59,8 @@ pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
     }
 }
 
-/// A rank counts as finished if no request has arrived for this long: a new pod is processed meanwhile, and requests what
-/// it needs.
+/// A rank counts as finished if no request has arrived for this long: a new pod is processed meanwhile, and requests
+/// what it needs.
 const SETTLES: Duration = Duration::from_millis(250);
 /// A transfer without a byte for this long counts as finished.
 const STALLS: Duration = Duration::from_secs(30);

@@ -39,8 +39,8 @@ message! {
 
 const PROTOBUF: &[u8] = b"k8s\0";
 
-/// The resource version of the object in a response, which may be JSON or protobuf; `None` if it has none or it is not a
-/// number.
+/// The resource version of the object in a response, which may be JSON or protobuf; `None` if it has none or it is not
+/// a number.
 pub(super) fn version(answer: &[u8]) -> Option<u64> {
     match answer.strip_prefix(PROTOBUF) {
         Some(bytes) => {

@@ -83,8 +83,7 @@ impl Kubeconfig {
             "" => return Err(bad(&"current-context: expected the name of a context, found nothing")),
             name => {
                 let found = file.contexts.into_iter().find(|context| context.name == name);
-                let found =
-                    found.ok_or_else(|| bad(&format_args!("current-context: context {name:?} not found")))?;
+                let found = found.ok_or_else(|| bad(&format_args!("current-context: context {name:?} not found")))?;
                 (format!("context {name:?}"), found.context)
             }
         };

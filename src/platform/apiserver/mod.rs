@@ -1,7 +1,7 @@
 //! The API server client: requests, lists and watches over one HTTP/2 connection.
 //!
-//! A [`Client`] connects on demand with the current kubeconfig; when idle it has one socket, no thread, and no timers but
-//! its callers'. A request with an unknown outcome is repeated only if that is idempotent.
+//! A [`Client`] connects on demand with the current kubeconfig; when idle it has one socket, no thread, and no timers
+//! but its callers'. A request with an unknown outcome is repeated only if that is idempotent.
 
 mod access;
 mod client;

@@ -1,7 +1,7 @@
 //! Paces requests after an absence, so that a fleet that lost its server does not overload it on return.
 //!
-//! Leases are renewed at once. Node status follows soon: until then the controllers consider the node not ready, and evict
-//! its pods after five minutes. The other ranks follow in order. Each waits for a random part of its delay.
+//! Leases are renewed at once. Node status follows soon: until then the controllers consider the node not ready, and
+//! evict its pods after five minutes. The other ranks follow in order. Each waits for a random part of its delay.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use crate::platform::rt;
 
 /// A shorter loss of the connection, such as a restart of the server, is not an absence.
 const NOTICED: Duration = Duration::from_secs(5);
-/// A node renews its lease every ten seconds. On return it sends three requests for its node object and about seven more,
-/// and early nodes send these while late ones send those: with these delays a fleet's request rate at most doubles.
+/// A node renews its lease every ten seconds. On return it sends three requests for its node object and about seven
+/// more, and early nodes send these while late ones send those: with these delays a fleet's request rate at most
+/// doubles.
 const NODE: Duration = Duration::from_secs(60);
 const MOST: Duration = Duration::from_secs(150);
 

@@ -77,8 +77,8 @@ pub(super) enum Ask {
     },
 }
 
-/// A shorter watch is followed by a delay: a server or proxy that ends every watch at once would be asked in a busy loop
-/// otherwise (client-go's "very short watch").
+/// A shorter watch is followed by a delay: a server or proxy that ends every watch at once would be asked in a busy
+/// loop otherwise (client-go's "very short watch").
 const SHORT: Duration = Duration::from_secs(1);
 /// Objects per page.
 const PAGE: &str = "250";

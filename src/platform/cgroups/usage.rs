@@ -1,7 +1,7 @@
 //! The resource usage of a cgroup, from all of its files in one pass.
 //!
-//! For callers that read many groups often: a reader is reused and allocates only for text longer than any before. Files
-//! are opened relative to the group's directory, so that the kernel resolves the long path once.
+//! For callers that read many groups often: a reader is reused and allocates only for text longer than any before.
+//! Files are opened relative to the group's directory, so that the kernel resolves the long path once.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -103,8 +103,8 @@ impl UsageReader {
         Ok(usage)
     }
 
-    /// The groups below `group` that belong to the containers with these ids, each with the index of its id. A runtime names
-    /// a container's group by its id, with a prefix and a suffix of its own.
+    /// The groups below `group` that belong to the containers with these ids, each with the index of its id. A runtime
+    /// names a container's group by its id, with a prefix and a suffix of its own.
     pub(crate) fn containers<'a>(
         &self,
         group: &str,

@@ -111,8 +111,8 @@ pub(crate) fn cpu_weight(shares: i64) -> u64 {
     u64::try_from(1 + above * 9999 / 262_142).unwrap_or(1)
 }
 
-/// Whether a runtime may have made `weight` from these shares: by the linear formula, or as newer runtimes do by a curve
-/// that maps the default 1024 to 100 (`ConvertCPUSharesToCgroupV2Value` in opencontainers/cgroups).
+/// Whether a runtime may have made `weight` from these shares: by the linear formula, or as newer runtimes do by a
+/// curve that maps the default 1024 to 100 (`ConvertCPUSharesToCgroupV2Value` in opencontainers/cgroups).
 pub(crate) fn is_weight_of(weight: u64, shares: i64) -> bool {
     let curved = match i32::try_from(shares) {
         Ok(shares @ 3..=262_143) => {

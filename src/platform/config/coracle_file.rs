@@ -273,7 +273,8 @@ mod tests {
             check(document, Err(line));
         }
         for text in ["1:00-03:00", "01:00", "01:00-01:00", "01:60-02:00", "24:01-03:00", "a", "01:00-03:00-04:00"] {
-            let line = format!("sync.windows[0]: expected two times of the day such as \"01:00-03:00\", found \"{text}\"");
+            let line =
+                format!("sync.windows[0]: expected two times of the day such as \"01:00-03:00\", found \"{text}\"");
             check(json!({"sync": {"mode": "windows", "windows": [text]}}), Err(&line));
         }
     }

@@ -384,8 +384,7 @@ impl Config {
             allowlist.into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect();
         let policy = fields.text("imagePullCredentialsVerificationPolicy").unwrap_or("NeverVerifyPreloadedImages");
         if !allowlist.is_empty() && policy != "NeverVerifyAllowlistedImages" {
-            let fault =
-                "requires imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages".to_owned();
+            let fault = "requires imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages".to_owned();
             return Err(conflict("preloadedImagesVerificationAllowlist", fault));
         }
         if let Some((index, pattern)) = allowlist.iter().enumerate().find(|(_, pattern)| !is_image_pattern(pattern)) {

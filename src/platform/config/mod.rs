@@ -1,7 +1,7 @@
 //! Flags, configuration files, and the effective configuration.
 //!
-//! Flags that have a field in `KubeletConfiguration` are merged over the files as one more document. So every value takes
-//! the same path: parsed, checked against the schema, merged, and converted to a [`Config`].
+//! Flags that have a field in `KubeletConfiguration` are merged over the files as one more document. So every value
+//! takes the same path: parsed, checked against the schema, merged, and converted to a [`Config`].
 
 mod check;
 mod configz;

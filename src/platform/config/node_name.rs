@@ -6,7 +6,8 @@ pub(super) fn from_override(text: &str) -> Option<String> {
     is_subdomain(&name).then_some(name)
 }
 
-/// The node name for a host name. Never fails, because the node's pods must run: removes or replaces invalid characters.
+/// The node name for a host name. Never fails, because the node's pods must run: removes or replaces invalid
+/// characters.
 pub(super) fn from_host(hostname: &str) -> String {
     let name = hostname.trim().to_lowercase();
     if is_subdomain(&name) {

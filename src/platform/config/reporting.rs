@@ -49,8 +49,8 @@ impl Default for Reporting {
 }
 
 impl Reporting {
-    /// Adapts the lease duration and the node status interval to a node that polls. `is_given`: whether the status interval
-    /// is configured.
+    /// Adapts the lease duration and the node status interval to a node that polls. `is_given`: whether the status
+    /// interval is configured.
     pub(super) fn fit(&mut self, sync: &SyncSettings, is_given: bool) {
         if let SyncMode::Poll { every } = sync.mode {
             self.lease_duration = every.saturating_mul(RENEWALS).max(self.lease_duration);

@@ -108,8 +108,8 @@ impl RuntimeService {
         require(answer.pod_sandbox_id, "sandbox id", path, &subject)
     }
 
-    /// Kills the processes in the sandbox and tears down its network. Idempotent. A missing sandbox is no error in CRI, but
-    /// NotFound in containerd 1.6.
+    /// Kills the processes in the sandbox and tears down its network. Idempotent. A missing sandbox is no error in CRI,
+    /// but NotFound in containerd 1.6.
     pub async fn stop_pod_sandbox(&self, id: &str) -> Result<(), Error> {
         let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         let StopPodSandboxResponse {} = self.call(path!("StopPodSandbox"), id, &request).await?;
@@ -195,8 +195,8 @@ impl RuntimeService {
         Ok(())
     }
 
-    /// Signals the container, waits for `grace`, and kills it; a zero `grace` kills at once. Idempotent. A missing container
-    /// is no error in CRI, but NotFound in containerd 1.6.
+    /// Signals the container, waits for `grace`, and kills it; a zero `grace` kills at once. Idempotent. A missing
+    /// container is no error in CRI, but NotFound in containerd 1.6.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), Error> {
         let request = StopContainerRequest { container_id: id.to_owned(), timeout: whole_seconds(grace) };
         let timeout = self.timeout.saturating_add(grace);

@@ -1,5 +1,5 @@
-//! The wall clock, for timestamps, and the clocks since boot. A board's wall clock may be wrong and may jump, so nothing
-//! else depends on it where that can be avoided.
+//! The wall clock, for timestamps, and the clocks since boot. A board's wall clock may be wrong and may jump, so
+//! nothing else depends on it where that can be avoided.
 //!
 //! Timeouts use `std::time::Instant`, the kernel's monotonic clock. It stops while the node is suspended, so nothing is
 //! overdue when a board wakes up.
@@ -40,8 +40,8 @@ pub(crate) fn built() -> Option<i64> {
     option_env!("SOURCE_DATE_EPOCH")?.parse().ok()
 }
 
-/// The time since `nanos`, a Unix time in nanoseconds. At least zero and at most the machine's uptime, whatever the wall
-/// clock says.
+/// The time since `nanos`, a Unix time in nanoseconds. At least zero and at most the machine's uptime, whatever the
+/// wall clock says.
 pub(crate) fn since(nanos: i64) -> Duration {
     let passed = timestamp().as_nanosecond().saturating_sub(i128::from(nanos)).max(0);
     let passed = u64::try_from(passed).map_or(Duration::MAX, Duration::from_nanos);

@@ -13,8 +13,8 @@ pub(crate) fn make(path: &Path, mode: u32) -> io::Result<()> {
     make_all(path, mode, &|_| Err(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// As [`make`], for the kubelet's own directories. A file in the place of a directory is file system damage: it is moved
-/// aside.
+/// As [`make`], for the kubelet's own directories. A file in the place of a directory is file system damage: it is
+/// moved aside.
 pub(crate) fn make_own(path: &Path, mode: u32) -> io::Result<()> {
     make_all(path, mode, &set_aside)
 }

@@ -75,8 +75,8 @@ impl FileWatch {
         }
     }
 
-    /// An event without a name is about the directory itself, or the queue has overflowed. The kubelet switches `..data`
-    /// when it updates the files of a volume.
+    /// An event without a name is about the directory itself, or the queue has overflowed. The kubelet switches
+    /// `..data` when it updates the files of a volume.
     fn concerns(&self, name: Option<&OsStr>) -> bool {
         self.all || name.is_none_or(|name| name == "..data" || self.names.contains(name))
     }

@@ -35,8 +35,8 @@ impl KernelLog {
         self.device.readable().await
     }
 
-    /// Calls `each` for every new record, in the kernel's format `priority,number,time,flags;text` with a newline. Never
-    /// blocks.
+    /// Calls `each` for every new record, in the kernel's format `priority,number,time,flags;text` with a newline.
+    /// Never blocks.
     pub(crate) fn read(&self, mut each: impl FnMut(&str)) -> io::Result<()> {
         let mut record = self.record.borrow_mut();
         let mut device = self.device.get_ref();

@@ -53,7 +53,8 @@ const REDIRECTS: usize = 10;
 const READ: usize = 4096;
 
 impl Dialer {
-    /// Sends a GET for `url`. Follows redirects on the same host; a redirect to another host is returned as the response.
+    /// Sends a GET for `url`. Follows redirects on the same host; a redirect to another host is returned as the
+    /// response.
     pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
         self.get_as(How { most: BODY, stays_secret: false }, url, headers, limit).await
     }

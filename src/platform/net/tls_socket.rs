@@ -141,8 +141,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsSocket<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsSocket<S> {
-    /// Ready once the kernel has accepted everything encrypted, as callers do not flush. After `Pending` the caller must
-    /// pass the same bytes again.
+    /// Ready once the kernel has accepted everything encrypted, as callers do not flush. After `Pending` the caller
+    /// must pass the same bytes again.
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = self.0.borrow_mut();
         if inner.sealed == 0 {

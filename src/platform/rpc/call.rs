@@ -77,8 +77,8 @@ impl Exchange for Call {
         }
     }
 
-    /// Returns the window for everything received, unless a stream has a complete message that is not taken yet: so a slow
-    /// reader buffers at most a window.
+    /// Returns the window for everything received, unless a stream has a complete message that is not taken yet: so a
+    /// slow reader buffers at most a window.
     fn give_back(&mut self) -> usize {
         let whole = matches!(grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT), Ok(Some(_)));
         if whole && self.answers == Answers::Many { 0 } else { std::mem::take(&mut self.held) }

@@ -44,8 +44,8 @@ impl Client {
         Self { inner: Rc::new(inner) }
     }
 
-    /// A unary call. `method` is the path, such as `/runtime.v1.RuntimeService/Version`. The call ends within `timeout`;
-    /// dropping the future cancels it.
+    /// A unary call. `method` is the path, such as `/runtime.v1.RuntimeService/Version`. The call ends within
+    /// `timeout`; dropping the future cancels it.
     pub async fn unary(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let begun = rt::now();

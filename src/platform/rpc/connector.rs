@@ -180,8 +180,8 @@ impl<X: Exchange> Attempt<X> {
     }
 }
 
-/// The life of a connection, from the socket to the loss. It counts as connected, and exchanges begin, once the peer has
-/// sent its first bytes; a peer that sends none within `patience` fails with `unreachable`.
+/// The life of a connection, from the socket to the loss. It counts as connected, and exchanges begin, once the peer
+/// has sent its first bytes; a peer that sends none within `patience` fails with `unreachable`.
 pub(crate) async fn live<X: Exchange>(
     connector: &Weak<Connector<X>>,
     attempt: &Attempt<X>,

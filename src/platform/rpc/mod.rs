@@ -1,8 +1,8 @@
 //! gRPC over Unix sockets: a client, and a server for plugins and tests. Also single calls over TCP.
 //!
-//! A [`Client`] multiplexes its calls over one connection. It connects on the first call, and reconnects on the next call
-//! after a loss, with back-off; an idle client has no timer and no large buffer. A call with an unknown outcome is never
-//! repeated here.
+//! A [`Client`] multiplexes its calls over one connection. It connects on the first call, and reconnects on the next
+//! call after a loss, with back-off; an idle client has no timer and no large buffer. A call with an unknown outcome is
+//! never repeated here.
 //!
 //! The layer below the calls ([`Link`] and the [`Connector`] that makes it) serves every HTTP/2 client.
 

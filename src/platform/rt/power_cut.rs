@@ -61,8 +61,8 @@ fn names(folder: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
 }
 
 impl World {
-    /// Cuts the power. In folders that were ever synced, unsynced names and content may be lost independently; appended data
-    /// may survive in part.
+    /// Cuts the power. In folders that were ever synced, unsynced names and content may be lost independently; appended
+    /// data may survive in part.
     pub(crate) fn cut_power(&self) -> io::Result<()> {
         let folders = self.files.folders.take();
         for (folder, synced) in folders {

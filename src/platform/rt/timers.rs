@@ -1,5 +1,5 @@
-//! Timers local to the executor's thread. The thread sleeps until the first one is due: timers wake no other thread, and
-//! setting one that is not the first takes no system call.
+//! Timers local to the executor's thread. The thread sleeps until the first one is due: timers wake no other thread,
+//! and setting one that is not the first takes no system call.
 
 use std::cell::RefCell;
 use std::future::Future;

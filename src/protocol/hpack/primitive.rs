@@ -20,8 +20,8 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// Reads an integer whose prefix is the low `bits` of `first`. Limited to 28 bits beyond the prefix, more than HPACK
-    /// needs.
+    /// Reads an integer whose prefix is the low `bits` of `first`. Limited to 28 bits beyond the prefix, more than
+    /// HPACK needs.
     pub(super) fn integer(&mut self, first: u8, bits: u32) -> Result<usize, Error> {
         let mask = prefix_mask(bits);
         let mut value = usize::from(first & mask);

@@ -19,15 +19,11 @@ impl Flood {
             *self = Self { since: Some(now), count: 0 };
         }
         self.count += 1;
-        if self.count > limits::IDLE_FRAMES {
-            Err(error::too_much("flood of useless frames"))
-        } else {
-            Ok(())
-        }
+        if self.count > limits::IDLE_FRAMES { Err(error::too_much("flood of useless frames")) } else { Ok(()) }
     }
 
-    /// Credits a stream that both sides have completed. A reset stream earns no credit: opening and resetting streams is
-    /// a flood as well.
+    /// Credits a stream that both sides have completed. A reset stream earns no credit: opening and resetting streams
+    /// is a flood as well.
     pub(super) fn stream_completed(&mut self) {
         self.count = self.count.saturating_sub(limits::FORGIVEN_FOR_STREAM);
     }

@@ -257,8 +257,8 @@ impl Pod {
         self.is_static() || self.is_mirror() || self.has_critical_priority()
     }
 
-    /// Whether eviction and admission spare the pod. Upstream spares every static pod; with `static_pods_count` only the
-    /// priority of a static pod counts.
+    /// Whether eviction and admission spare the pod. Upstream spares every static pod; with `static_pods_count` only
+    /// the priority of a static pod counts.
     pub fn is_spared(&self, static_pods_count: bool) -> bool {
         if static_pods_count && self.is_static() { self.has_critical_priority() } else { self.is_critical() }
     }

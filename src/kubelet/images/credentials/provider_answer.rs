@@ -159,7 +159,10 @@ mod tests {
                 "kind of its answer: expected CredentialProviderResponse, found \"CredentialProviderRequest\"",
             ),
             (&text("Pod", ""), "cacheKeyType of its answer: expected Image, Registry or Global, found \"Pod\""),
-            (&text("Image", r#","cacheDuration":"soon""#), "cacheDuration of its answer: expected a duration such as 10m"),
+            (
+                &text("Image", r#","cacheDuration":"soon""#),
+                "cacheDuration of its answer: expected a duration such as 10m",
+            ),
             (
                 &text("Image", "").replace("\"p\"", "[\"secret\"]"),
                 "auth of its answer: expected username and password for each registry",

@@ -100,7 +100,10 @@ fn file_errors_name_file_and_field() {
             r#""systemReserved":{"gpu":"1"}"#,
             "systemReserved: unknown name gpu (expected cpu, memory, ephemeral-storage or pid)",
         ),
-        (r#""qosReserved":{"memory":"half"}"#, "qosReserved[memory]: expected a percentage such as 10%, found \"half\""),
+        (
+            r#""qosReserved":{"memory":"half"}"#,
+            "qosReserved[memory]: expected a percentage such as 10%, found \"half\"",
+        ),
         (
             r#""memorySwap":{"swapBehavior":"Swap"}"#,
             "memorySwap.swapBehavior: expected NoSwap or LimitedSwap, found \"Swap\"",

@@ -17,8 +17,8 @@ impl Connection {
         // Padding counts against the windows as well.
         let counted = u32::try_from(arrival.frame.payload.len()).unwrap_or(u32::MAX);
         self.receive_window.take(counted).map_err(|_| error::flow_control("DATA beyond the connection's window"))?;
-        // Per-stream windows and the limit on streams bound the memory. The connection's window is reopened at once, so that
-        // a slow reader of one stream does not block the others.
+        // Per-stream windows and the limit on streams bound the memory. The connection's window is reopened at once, so
+        // that a slow reader of one stream does not block the others.
         if let Some(increment) = self.receive_window.consume(counted) {
             self.write_window_update(StreamId::CONNECTION, increment);
         }

@@ -17,8 +17,8 @@ pub(super) struct Arrival<'a> {
 impl Connection {
     /// Takes bytes from the peer, split anywhere, and appends the resulting events.
     ///
-    /// After an error the connection is closed: `transmit` still returns the GOAWAY for the peer. Events from before the
-    /// error remain valid.
+    /// After an error the connection is closed: `transmit` still returns the GOAWAY for the peer. Events from before
+    /// the error remain valid.
     pub fn receive(&mut self, bytes: &[u8], now: Instant, events: &mut Vec<Event>) -> Result<(), Error> {
         if let Some(error) = self.failed {
             return Err(error);

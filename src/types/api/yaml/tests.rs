@@ -60,10 +60,7 @@ fn aliases_repeat_their_anchor() {
     check("a: &x 1\nb: &x 2\nc: *x", json!({"a": 1, "b": 2, "c": 2}));
     check_error("a: *x", "line 1, column 4: not YAML: while parsing node, found unknown anchor");
     check_error("a: &x [*x]", "line 1, column 8: an alias refers to no earlier anchor of its document");
-    check_error(
-        "a: &x 1\n---\nb: *x",
-        "line 3, column 4: an alias refers to no earlier anchor of its document",
-    );
+    check_error("a: &x 1\n---\nb: *x", "line 3, column 4: an alias refers to no earlier anchor of its document");
 }
 
 #[test]

@@ -158,8 +158,7 @@ fn env_from_needs_a_name_and_a_valid_prefix() {
         &[
             format!("envFrom[0].prefix: \"=\": {VARIABLE_NAME}"),
             "envFrom[0].configMapRef.name: required".to_owned(),
-            "envFrom[1].secretRef.name: \"S\": must be a DNS subdomain (RFC 1123), but may end in '-'"
-                .to_owned(),
+            "envFrom[1].secretRef.name: \"S\": must be a DNS subdomain (RFC 1123), but may end in '-'".to_owned(),
         ],
     );
 }
