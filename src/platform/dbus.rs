@@ -95,7 +95,7 @@ impl Connection {
     /// Authenticates with the uid that the kernel reports (D-Bus specification, "Authentication Protocol").
     fn authenticate(&mut self, ask: &str) -> io::Result<()> {
         let user: String = nix::unistd::geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
-        // Sent in one write: systemd does not process what arrives in the same read as BEGIN until more arrives.
+        // BEGIN follows at once: systemd ignores a message read together with BEGIN until more data arrives.
         self.stream.write_all(format!("\0AUTH EXTERNAL {user}\r\n{ask}BEGIN\r\n").as_bytes())?;
         if !self.line()?.starts_with(b"OK ") {
             return Err(io::Error::other("D-Bus authentication refused"));

@@ -73,7 +73,7 @@ pub(crate) fn read_by(read: impl Fn(Level, &str) + 'static) {
 /// Whether a line can be written without blocking. A pipe that polls writable has room for `LONGEST` bytes.
 fn takes_a_line(stderr: &Stderr) -> bool {
     let mut ready = [PollFd::new(stderr, PollFlags::OUT)];
-    // poll(2) fails on nothing that could block.
+    // Regular files and closed descriptors never block.
     poll(&mut ready, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
 

@@ -89,7 +89,7 @@ impl Request {
         self
     }
 
-    /// Requests the shortest response, because nobody reads it: metadata in protobuf. Errors are JSON all the same.
+    /// Requests the shortest response, for a caller that ignores it: metadata in protobuf. Errors are JSON all the same.
     pub(crate) fn unread(mut self) -> Self {
         self.accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                        application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";

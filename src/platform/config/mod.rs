@@ -68,7 +68,7 @@ pub(crate) enum Request {
     Run(Box<Config>, Warnings),
 }
 
-/// Warnings for the user at startup: settings without effect.
+/// Warnings to log at startup.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warnings(pub(crate) Vec<String>);
 

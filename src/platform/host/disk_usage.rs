@@ -21,7 +21,7 @@ pub(crate) struct Found {
 const MOST: u64 = 500_000;
 const BLOCK: u64 = 512;
 
-/// Sums up what is below `path` on the same file system. Links are not followed, and a file with several names counts
+/// Sums up everything below `path` on the same file system. Links are not followed, and a file with several names counts
 /// once. Files removed meanwhile are not counted; a missing directory is empty.
 pub(crate) fn disk_usage(path: &Path) -> io::Result<Found> {
     disk_usage_until(path, None)

@@ -34,12 +34,12 @@ pub(crate) fn termination() -> io::Result<impl Future<Output = ()>> {
     rt::thread("signals", move || {
         if let Err(error) = wait(|| signals.wait()) {
             // The signals are blocked: without this thread only SIGKILL would end the process.
-            end(1, move || log!(error, "failed to wait for signals, ending now", error = error));
+            end(1, move || log!(error, "failed to wait for signals, exiting", error = error));
         }
         // The executor may have finished.
         let _ = sender.try_send(());
         thread::sleep(LIMIT);
-        end(0, || log!(error, "failed to end in time, ending now", seconds = LIMIT.as_secs()));
+        end(0, || log!(error, "failed to shut down in time, exiting", seconds = LIMIT.as_secs()));
     })?;
     Ok(async move {
         if receiver.recv().await.is_err() {

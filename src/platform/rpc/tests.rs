@@ -220,7 +220,7 @@ fn a_slow_stream_reader_blocks_only_its_sender() {
         for _ in 0..50 {
             client.unary(ECHO, vec![1; 50_000], LONG).await.unwrap();
         }
-        // One window, the channel, and what is in between.
+        // One window, the channel, and messages in between.
         assert!(sent.get() < 15, "{} messages are kept for a reader that does not read", sent.get());
         for _ in 0..100 {
             assert!(stream.next().await.unwrap().is_some());

@@ -136,7 +136,7 @@ fn ends_connection(mut connection: Connection, bytes: &[u8], code: ErrorCode) {
     assert!(connection.is_going_away());
 }
 
-/// Asserts that the bytes reset the stream, and that the user is told if it knew the stream.
+/// Asserts that the bytes reset the stream, and that the user gets an event if it knew the stream.
 #[track_caller]
 fn ends_stream(mut connection: Connection, bytes: &[u8], stream: u32, code: ErrorCode) {
     let stream = id(stream);
