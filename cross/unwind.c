@@ -1,7 +1,7 @@
-/* What the standard library asks of an unwinder when it prints the backtrace of a panic: there is none.
+/* A stub of the unwinder functions that the standard library calls to print the backtrace of a panic.
  *
- * A release is built without the tables an unwinder reads (panic = "abort"), so a real one would find nothing either.
- * On ARM the last two are named by the ARM ABI in the tables of C objects, and are never called. */
+  * A release is built without unwind tables (panic = "abort"), so a real unwinder would find nothing either. On ARM, the
+  * tables of C objects refer to the last two functions, which are never called. */
 
 int _Unwind_Backtrace(void *step, void *argument) {
     (void)step;
@@ -15,7 +15,7 @@ unsigned long _Unwind_GetIP(void *frame) {
 }
 
 #ifdef __arm__
-/* What _Unwind_GetIP is made of here. */
+/* Implements _Unwind_GetIP on ARM. */
 int _Unwind_VRS_Get(void *frame, int kind, unsigned number, int as, void *value) {
     (void)frame;
     (void)kind;

@@ -1,4 +1,4 @@
-/* The process that holds a pod's namespaces: it ends at once when asked to, and until then reaps what is left to it. */
+/* The process that holds a pod's namespaces: exits on SIGTERM and SIGINT, and reaps orphaned processes. */
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -1,8 +1,8 @@
-//! Archives of images, which somebody has put on the board.
+//! Image archives, an untrusted input.
 
 use coracle::kubelet::images::archives::contents::{BadArchive, Contents, Named};
 
-/// Any bytes give the same however they are split.
+/// The result must not depend on how the bytes are split.
 pub(crate) fn check(data: &[u8]) {
     let whole = read([data]);
     let (one, other) = data.split_at(data.len() / 3);

@@ -1,4 +1,4 @@
-//! Messages out of a stream of bytes, and the headers of gRPC.
+//! gRPC message framing and headers.
 
 use coracle::protocol::grpc::{Status, frame_message, read_timeout, take_message, write_timeout};
 use coracle::protocol::hpack::Field;
@@ -9,8 +9,8 @@ pub(crate) fn check(data: &[u8]) {
     let mut rest = data;
     while let Ok(Some((payload, used))) = take_message(rest, LIMIT) {
         assert!(payload.len() <= 1000);
-        assert!(rest.starts_with(&frame_message(payload.to_vec()).expect("it is short")));
-        rest = rest.get(used..).expect("no more is used than there is");
+        assert!(rest.starts_with(&frame_message(payload.to_vec()).expect("payload is short")));
+        rest = rest.get(used..).expect("used is within the input");
     }
 
     if let Some(timeout) = read_timeout(data) {
@@ -20,6 +20,6 @@ pub(crate) fn check(data: &[u8]) {
 
     let (code, message) = data.split_at(data.len().min(2));
     let trailers = [Field::new("grpc-status", code), Field::new("grpc-message", message)];
-    let status = Status::of_trailers(&trailers).expect("there is a status");
+    let status = Status::of_trailers(&trailers).expect("trailers have a status");
     assert_eq!(Status::of_trailers(&status.trailers()), Some(status));
 }

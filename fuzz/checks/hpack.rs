@@ -1,4 +1,4 @@
-//! Header blocks, several for one decoder: what is read, written and read again is the same.
+//! Several header blocks for one decoder: decoded lists must round-trip.
 
 use coracle::protocol::hpack::{Decoded, Decoder, Encoder};
 
@@ -6,7 +6,7 @@ const LIST: usize = 2000;
 
 pub(crate) fn check(mut data: &[u8]) {
     let (mut decoder, mut encoder, mut second) = (Decoder::new(256, LIST), Encoder::new(256), Decoder::new(4096, LIST));
-    // Each block has its length before it.
+    // Each block is preceded by its length.
     while let Some((len, rest)) = data.split_first() {
         let (block, rest) = rest.split_at_checked(usize::from(*len)).unwrap_or((rest, &[]));
         data = rest;

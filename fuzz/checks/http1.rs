@@ -1,4 +1,4 @@
-//! The responses that probes and hooks hear.
+//! HTTP/1 responses to probes and hooks.
 
 use std::mem::{Discriminant, discriminant};
 
@@ -6,8 +6,8 @@ use coracle::protocol::http1::{Malformed, Response};
 
 const LIMIT: usize = 500;
 
-/// Any bytes give the same however they are split, and never more body than is wanted. Of a fault only its kind is the
-/// same: it shows what has come of the line.
+/// The result must not depend on how the bytes are split, and the body must stay within the limit. Errors are compared
+/// by variant only, as they quote the part of the line that has arrived.
 pub(crate) fn check(data: &[u8]) {
     let whole = read(&[data]);
     let (one, other) = data.split_at(data.len() / 3);

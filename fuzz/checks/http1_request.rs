@@ -1,8 +1,8 @@
-//! The requests that the doors hear.
+//! HTTP/1 requests to the servers.
 
 use coracle::protocol::http1::{MOST_HEAD, Request};
 
-/// A request is the same whatever follows it, nothing of it is taken before it is whole, and its path is one.
+/// What follows a request must not change it, an incomplete request must not be taken, and the path must be absolute.
 pub(crate) fn check(data: &[u8]) {
     let Ok(Some((request, used))) = Request::take(data) else { return };
     assert!(used <= data.len() && used <= MOST_HEAD + 6);

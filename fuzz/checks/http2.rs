@@ -1,6 +1,6 @@
-//! What a peer sends, to a client and to a server: the same events however the bytes are cut, and no growth.
+//! HTTP/2 input to a client or a server: events must not depend on how it is split, and output must stay bounded.
 //!
-//! The first byte chooses the side and how the bytes are cut.
+//! The first byte selects the role and the piece size.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ pub(crate) fn check(data: &[u8]) {
     converse(is_server, bytes, piece, now);
 }
 
-/// All that a silent listener gets to know, and all that it sends.
+/// The events and output of a connection whose user does nothing.
 fn hear(is_server: bool, bytes: &[u8], piece: usize, now: Instant) -> (Vec<Event>, bool, Vec<u8>) {
     let mut connection = begin(is_server, now);
     let mut events = Vec::new();
@@ -26,7 +26,7 @@ fn hear(is_server: bool, bytes: &[u8], piece: usize, now: Instant) -> (Vec<Event
     (events, heard.is_ok(), out)
 }
 
-/// Answers as a user of the connection would, and gives up some of the streams.
+/// Responds as a user of the connection would, and resets some streams.
 fn converse(is_server: bool, bytes: &[u8], piece: usize, now: Instant) {
     let mut connection = begin(is_server, now);
     for piece in bytes.chunks(piece) {
@@ -64,30 +64,30 @@ fn answer(connection: &mut Connection, is_server: bool, event: Event) {
     }
 }
 
-/// Fetches all that may be sent; a peer cannot make it endless.
+/// Collects all output, which must be bounded.
 fn transmit(connection: &mut Connection, out: &mut Vec<u8>) {
     loop {
         let before = out.len();
         connection.transmit(out);
-        assert!(out.len() - before < 200_000, "one turn sends {} bytes", out.len() - before);
+        assert!(out.len() - before < 200_000, "one transmit returned {} bytes", out.len() - before);
         if out.len() == before {
             return;
         }
     }
 }
 
-/// A server whose client has introduced itself, or a client with three calls on their way.
+/// A server that has received the client's preface, or a client with three requests in flight.
 fn begin(is_server: bool, now: Instant) -> Connection {
     if is_server {
         let mut connection = Connection::server();
-        connection.receive(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now, &mut Vec::new()).expect("it is the magic");
+        connection.receive(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now, &mut Vec::new()).expect("valid preface");
         return connection;
     }
     let mut connection = Connection::client();
     for len in [0, 10, 100_000] {
         let head = [(":method", "POST"), (":scheme", "http"), (":path", "/a.B/C")];
         let head = head.map(|(name, value)| Field::fixed(name, value)).to_vec();
-        let stream = connection.open(head, false).expect("nothing keeps it from opening");
+        let stream = connection.open(head, false).expect("new connections accept streams");
         connection.send_data(stream, vec![0; len], true);
     }
     transmit(&mut connection, &mut Vec::new());

@@ -1,4 +1,4 @@
-//! Manifests, YAML and JSON, as an agent reads them.
+//! Static pod manifests in YAML and JSON.
 
 pub(crate) fn check(text: &[u8]) {
     coracle::control::pod_sources::static_pod::check_manifest(text);

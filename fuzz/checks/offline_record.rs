@@ -1,8 +1,8 @@
-//! The journal that a node reads when it starts without its cluster.
+//! The offline journal that a node reads when it starts without its API server.
 
 use coracle::kubelet::offline::record::{Record, Said, lines};
 
-/// What is read of a line is written as that line, and what is written is read again.
+/// Lines and records must round-trip.
 pub(crate) fn check(data: &[u8]) {
     let (whole, rest) = lines(data);
     for line in whole.chain([rest]) {
@@ -16,7 +16,7 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// Without the end of the line.
+/// The record without its newline.
 fn written(record: &Record<'_>) -> Vec<u8> {
     let mut line = Vec::new();
     record.write(&mut line);

@@ -1,4 +1,4 @@
-//! Every answer of a runtime: what is read, written and read again is the same. The first byte chooses the message.
+//! CRI messages: decoded messages must round-trip. The first byte selects the message type.
 
 use coracle::platform::cri::v1::*;
 use coracle::protocol::protobuf::{Message, decode, encode};
@@ -34,7 +34,7 @@ pub(crate) fn check(data: &[u8]) {
 fn stays<M: Message + Default>(bytes: &[u8]) {
     let Ok(message) = decode::<M>(bytes) else { return };
     let written = encode(&message);
-    let again: M = decode(&written).expect("what was written can be read");
-    // Not the messages: a number may be NaN, which equals nothing.
+    let again: M = decode(&written).expect("encoded message decodes");
+    // Compares bytes and not messages: a number may be NaN.
     assert_eq!(encode(&again), written);
 }

@@ -1,6 +1,6 @@
-//! What a runtime's streaming server sends: the same events however the bytes are cut, and nothing is asked to be kept.
+//! Output of a runtime's streaming server: events must not depend on how it is split, and unread bytes must be bounded.
 //!
-//! The first byte says how the bytes are cut.
+//! The first byte is the piece size.
 
 use coracle::protocol::spdy::{Event, Incoming, LONGEST};
 
@@ -9,7 +9,7 @@ pub(crate) fn check(data: &[u8]) {
     assert_eq!(hear(bytes, usize::MAX), hear(bytes, usize::from(*piece) + 1));
 }
 
-/// All that is told, data byte for byte, and whether it was SPDY to the end.
+/// All events, with data byte by byte, and whether all input was valid.
 fn hear(bytes: &[u8], piece: usize) -> (Vec<String>, bool) {
     let (mut incoming, mut unread, mut told) = (Incoming::default(), Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {

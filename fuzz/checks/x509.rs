@@ -1,8 +1,8 @@
-//! The certificates that a server or a disk gives.
+//! Certificates from servers and files.
 
 use coracle::protocol::x509::Certificate;
 
-/// What can be read is a part of what was there.
+/// Parsed fields must not be larger than the input.
 pub(crate) fn check(data: &[u8]) {
     let Ok(certificate) = Certificate::read(data) else { return };
     assert!(certificate.public_key.len() < data.len());

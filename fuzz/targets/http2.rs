@@ -1,4 +1,4 @@
-//! What a peer sends, to a client and to a server: the same events however the bytes are cut, and no growth.
+//! HTTP/2 input to a client or a server: events must not depend on how it is split, and output must stay bounded.
 #![no_main]
 
 #[path = "../checks/http2.rs"]

@@ -1,7 +1,7 @@
-//! Conversations over D-Bus: with systemd on its own socket, and with who is on the system's bus.
+//! D-Bus connections: to systemd's private socket, and to the system bus.
 //!
-//! Everything here blocks: no longer than it is given for an answer, and for as long as it takes for a signal that has
-//! begun to arrive.
+//! Everything here blocks: for at most the timeout of a reply, and for as long as a signal that has begun to arrive
+//! takes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,30 +22,30 @@ use rustix::net::{
 use crate::platform::rt;
 use crate::protocol::dbus::{self, Body, Call, FIXED_HEADER, Kind, Message, Value};
 
-/// Where the bus is if `DBUS_SYSTEM_BUS_ADDRESS` does not say otherwise.
+/// The socket of the system bus, unless `DBUS_SYSTEM_BUS_ADDRESS` is set.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 const ADDRESS_VARIABLE: &str = "DBUS_SYSTEM_BUS_ADDRESS";
-/// Nothing that is called here gives more than one.
+/// No method called here returns more than one.
 const MOST_FDS: usize = 4;
-/// More signals than this while an answer is waited for: somebody floods the connection.
+/// Most signals queued during a call; more are a flood.
 const MOST_ASIDE: usize = 1000;
 
-/// One side of a conversation.
+/// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,
     patience: Duration,
     serial: u32,
-    /// Signals that came while an answer was waited for.
+    /// Signals that arrived during a call.
     aside: VecDeque<Signal>,
-    /// Those that came with the message that was read last.
+    /// The file descriptors of the last message.
     fds: Vec<OwnedFd>,
 }
 
-/// What somebody tells.
+/// A received signal.
 #[derive(Debug)]
 pub(crate) struct Signal {
-    /// The name of who tells it, which the bus vouches for; empty where there is no bus.
+    /// The unique name of the sender, which the bus guarantees; empty without a bus.
     pub(crate) sender: String,
     pub(crate) member: String,
     pub(crate) arguments: Vec<Value>,
@@ -58,7 +58,7 @@ pub(crate) struct Answer {
     pub(crate) fd: Option<OwnedFd>,
 }
 
-/// Why a call had no answer, or which one.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum CallError {
     Refused { by: String, name: String, text: String },
@@ -66,12 +66,12 @@ pub(crate) enum CallError {
 }
 
 impl Connection {
-    /// With somebody who has a socket of their own; `patience` is for each answer.
+    /// Connects to a peer's own socket. `patience` is the timeout of each reply.
     pub(crate) fn with_peer(socket: &Path, patience: Duration) -> io::Result<Self> {
         Self::open(socket, patience, "")
     }
 
-    /// With all who are on the system's bus.
+    /// Connects to the system bus.
     pub(crate) fn with_system_bus(patience: Duration) -> io::Result<Self> {
         let socket = system_bus(std::env::var(ADDRESS_VARIABLE).ok().as_deref());
         let mut connection = Self::open(&socket, patience, "NEGOTIATE_UNIX_FD\r\n")?;
@@ -92,16 +92,16 @@ impl Connection {
         Self { stream, patience, serial: 0, aside: VecDeque::new(), fds: Vec::new() }
     }
 
-    /// As the user that the kernel says we are (D-Bus specification, "Authentication Protocol").
+    /// Authenticates with the uid that the kernel reports (D-Bus specification, "Authentication Protocol").
     fn authenticate(&mut self, ask: &str) -> io::Result<()> {
         let user: String = nix::unistd::geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
-        // With the last line at once: of what comes in one read with it, systemd looks at no more until more comes.
+        // BEGIN follows at once: systemd ignores a message read together with BEGIN until more data arrives.
         self.stream.write_all(format!("\0AUTH EXTERNAL {user}\r\n{ask}BEGIN\r\n").as_bytes())?;
         if !self.line()?.starts_with(b"OK ") {
-            return Err(io::Error::other("refuses to speak with us over D-Bus"));
+            return Err(io::Error::other("D-Bus authentication refused"));
         }
         if !ask.is_empty() && self.line()? != b"AGREE_UNIX_FD\r\n" {
-            return Err(io::Error::other("passes no file descriptors over D-Bus"));
+            return Err(io::Error::other("D-Bus server does not pass file descriptors"));
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Connection {
             self.stream.read_exact(&mut byte)?;
             line.extend_from_slice(&byte);
             if line.len() > 512 {
-                return Err(io::Error::other("does not speak D-Bus"));
+                return Err(io::Error::other("not a D-Bus server"));
             }
         }
         Ok(line)
@@ -145,14 +145,14 @@ impl Connection {
         }
     }
 
-    /// Asks the bus for these signals (D-Bus specification, "Match Rules").
+    /// Subscribes to the signals that match `rule` (D-Bus specification, "Match Rules").
     pub(crate) fn add_match(&mut self, rule: &str) -> Result<(), CallError> {
         let mut body = Body::default();
         body.text(rule);
         self.call(&bus_call("AddMatch", "s"), &body).map(drop)
     }
 
-    /// The next signal before `end`, however many other messages arrive until then.
+    /// The next signal before `end`, even if other messages keep arriving.
     pub(crate) fn signal_before(&mut self, end: Instant) -> io::Result<Signal> {
         loop {
             let left = end.saturating_duration_since(rt::now());
@@ -182,12 +182,12 @@ impl Connection {
         })
     }
 
-    /// A signal has been read already: nothing needs to become readable for it.
+    /// Whether a signal is queued, for which the socket does not become readable.
     pub(crate) fn has_signal(&self) -> bool {
         !self.aside.is_empty()
     }
 
-    /// For somebody who waits until there is something to read.
+    /// For a caller that polls for readability.
     pub(crate) fn stream(&self) -> io::Result<UnixStream> {
         self.stream.try_clone()
     }
@@ -204,7 +204,7 @@ impl Connection {
         dbus::read(&message).map_err(malformed)
     }
 
-    /// Reads so many bytes, and the file descriptors that come with them.
+    /// Fills `place`, and collects the file descriptors that arrive with it.
     fn fill(&mut self, mut place: &mut [u8]) -> io::Result<()> {
         while !place.is_empty() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
@@ -232,7 +232,7 @@ impl Connection {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { by, name, text } => write!(f, "{by} refuses: {text} ({name})"),
+            Self::Refused { by, name, text } => write!(f, "{by} refused the call: {text} ({name})"),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -255,8 +255,8 @@ impl From<CallError> for io::Error {
     }
 }
 
-/// Connects to a socket; a listener that accepts nobody does not hold it up for longer than `limit` (unix(7): the timeout to
-/// send bounds the wait for room in the backlog).
+/// Connects to a socket within `limit`, even if the listener does not accept (unix(7): the send timeout bounds the wait
+/// for room in the backlog).
 fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
@@ -274,7 +274,7 @@ fn bus_call<'a>(member: &'a str, signature: &'a str) -> Call<'a> {
     }
 }
 
-/// The socket of the first address that names a path (D-Bus specification, "Server Addresses").
+/// The socket of the first address with a path (D-Bus specification, "Server Addresses").
 fn system_bus(addresses: Option<&str>) -> PathBuf {
     let unix = addresses.into_iter().flat_map(|all| all.split(';')).filter_map(|one| one.strip_prefix("unix:"));
     let path = unix.flat_map(|keys| keys.split(',')).find_map(|key| key.strip_prefix("path="));
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_that_accepts_nobody_holds_nothing_up() {
+    fn connecting_to_a_full_backlog_times_out() {
         let path = std::env::temp_dir().join(format!("coracle-dbus-backlog-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_that_go_on_do_not_move_the_end() {
+    fn a_stream_of_signals_does_not_extend_the_deadline() {
         let (stream, _peer) = UnixStream::pair().unwrap();
         let mut connection = Connection::of_stream(stream, Duration::from_secs(20));
         for _ in 0..2 {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bus_is_where_its_variable_says_or_where_every_system_has_it() {
+    fn the_environment_overrides_the_bus_address() {
         for (given, expected) in [
             (None, SYSTEM_BUS),
             (Some(""), SYSTEM_BUS),

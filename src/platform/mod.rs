@@ -1,4 +1,4 @@
-//! The only code that touches the machine and the network.
+//! All access to the machine and the network.
 
 pub(crate) mod apiserver;
 pub(crate) mod cgroups;

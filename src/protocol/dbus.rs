@@ -1,24 +1,24 @@
-//! D-Bus messages: as much as it takes to call methods of systemd and logind, and to read what they say. Pure.
+//! D-Bus messages: the subset needed to call systemd and logind and to read their replies and signals. Pure.
 //!
-//! D-Bus specification, "Message Protocol". Everything is little-endian, which a sender may choose; systemd and logind
-//! answer in the machine's own order, and no machine that Coracle is built for has another.
+//! D-Bus specification, "Message Protocol". Only little-endian messages: the sender chooses the byte order, systemd and
+//! logind use the machine's, and every machine that Coracle supports is little-endian.
 
-/// What is called.
+/// A method call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     pub destination: &'a str,
     pub path: &'a str,
     pub interface: &'a str,
     pub member: &'a str,
-    /// Of the body's arguments.
+    /// The types of the body's arguments.
     pub signature: &'a str,
 }
 
-/// The arguments of a call, put together in order.
+/// The marshalled arguments of a call.
 #[derive(Clone, Debug, Default)]
 pub struct Body(Vec<u8>);
 
-/// A value of one of the types that systemd's properties have here.
+/// A value of one of the types that systemd properties need here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant<'a> {
     Bool(bool),
@@ -27,23 +27,23 @@ pub enum Variant<'a> {
     Texts(&'a [&'a str]),
 }
 
-/// What arrived.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub kind: Kind,
-    /// The name of the connection that it came from, as the bus says; empty where there is no bus.
+    /// The unique name of the sending connection; empty without a bus.
     pub sender: String,
-    /// Up to the first of a type that [`Value`] does not have. A variant is what is in it.
+    /// The arguments up to the first one of a type that [`Value`] lacks. A variant is replaced by its content.
     pub arguments: Vec<Value>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The answer to the call of this number.
+    /// The reply to the call with serial `to`.
     Return {
         to: u32,
     },
-    /// The call of this number failed; the first argument says why.
+    /// The error reply to the call with serial `to`; the first argument is the message.
     Error {
         to: u32,
         name: String,
@@ -51,7 +51,7 @@ pub enum Kind {
     Signal {
         member: String,
     },
-    /// A call to us, which nobody has a reason to make.
+    /// A method call to this process, which offers no methods.
     Other,
 }
 
@@ -59,9 +59,9 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Bool(bool),
-    /// A file descriptor came with the message; they are counted from 0.
+    /// The index of a file descriptor that came with the message.
     Fd(u32),
-    /// Of types s and o.
+    /// A string or an object path.
     Text(String),
     U32(u32),
     U64(u64),
@@ -79,12 +79,12 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The length of what stands before the header's fields.
+/// The length of the header before its field array.
 pub const FIXED_HEADER: usize = 16;
-/// Longer messages are refused; the answers that are expected have some hundred bytes.
+/// Longer messages are refused; expected replies have a few hundred bytes.
 const MAX_MESSAGE: usize = 1 << 20;
 
-/// The bytes of a call. `serial` is not 0, and its answer names it.
+/// Marshals a call. `serial` must not be 0; the reply refers to it.
 pub fn call(call: &Call<'_>, serial: u32, body: &Body) -> Vec<u8> {
     let mut fields = Body::default();
     for (code, kind, value) in
@@ -111,7 +111,7 @@ pub fn call(call: &Call<'_>, serial: u32, body: &Body) -> Vec<u8> {
     message.0
 }
 
-/// How many bytes the message has that begins with `header`.
+/// The length of the whole message that begins with `header`.
 pub fn message_length(header: &[u8; FIXED_HEADER]) -> Result<usize, Malformed> {
     if header.first() != Some(&b'l') {
         return Err(Malformed);
@@ -124,7 +124,7 @@ pub fn message_length(header: &[u8; FIXED_HEADER]) -> Result<usize, Malformed> {
     if total > MAX_MESSAGE { Err(Malformed) } else { Ok(total) }
 }
 
-/// Reads a whole message, as long as [`message_length`] has said.
+/// Parses a whole message of the length that [`message_length`] gave.
 pub fn read(message: &[u8]) -> Result<Message, Malformed> {
     let mut reader = Reader { bytes: message, at: 1 };
     let kind = reader.byte()?;
@@ -174,7 +174,7 @@ const ERROR: u8 = 3;
 const SIGNAL: u8 = 4;
 
 fn length(bytes: &[u8]) -> u32 {
-    // What is put together here has some hundred bytes.
+    // Messages built here have a few hundred bytes.
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
@@ -189,13 +189,13 @@ impl Body {
         self.u32(u32::from(value));
     }
 
-    /// An array of nothing, of elements that are structures.
+    /// An empty array of structs.
     pub fn no_structures(&mut self) {
         self.u32(0);
         self.align(8);
     }
 
-    /// `a(sv)`: names and their values.
+    /// `a(sv)`: property names and values.
     pub fn properties(&mut self, properties: &[(&str, Variant<'_>)]) {
         self.array(8, |body| {
             for (name, value) in properties {
@@ -228,7 +228,7 @@ impl Body {
         }
     }
 
-    /// The length of an array does not count the padding before its first element.
+    /// The length of an array excludes the padding before its first element.
     fn array(&mut self, alignment: usize, elements: impl FnOnce(&mut Self)) {
         self.align(4);
         let place = self.0.len();
@@ -287,7 +287,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(*bytes))
     }
 
-    /// `None` for a type that is none of [`Value`]'s.
+    /// `None` for a type that [`Value`] lacks.
     fn value(&mut self, kind: &str) -> Result<Option<Value>, Malformed> {
         Ok(Some(match kind {
             "b" => Value::Bool(self.u32()? != 0),
@@ -329,7 +329,7 @@ mod tests {
 
     const CALL: Call<'_> = Call { destination: "a.b", path: "/a", interface: "a.c", member: "Do", signature: "s" };
 
-    /// An answer as a bus writes it.
+    /// A reply as a bus writes it.
     fn answer(kind: u8, fields: &[(u8, &str, &str)], reply_to: u32, signature: &str, body: &Body) -> Vec<u8> {
         let mut head = Body::default();
         head.0.extend_from_slice(&[5]);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_laid_out_as_the_specification_says() {
+    fn calls_have_the_layout_of_the_specification() {
         let bytes = call(&CALL, 1, &texts(&["x"]));
         let expected: Vec<u8> = [
             &b"l\x01\0\x01\x06\0\0\0\x01\0\0\0\x47\0\0\0"[..],
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_are_aligned_wherever_they_begin() {
+    fn properties_are_aligned_at_any_offset() {
         let mut body = Body::default();
         body.text("abc");
         body.properties(&[("M", Variant::U64(5)), ("W", Variant::Texts(&["u"])), ("B", Variant::Bool(true))]);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_errors_and_signals_are_told_apart() {
+    fn replies_errors_and_signals_are_distinguished() {
         let back = answer(2, &[(7, "s", ":1.1")], 9, "o", &texts(&["/job/1"]));
         assert_eq!(read(&back), of(Kind::Return { to: 9 }, ":1.1", vec![text("/job/1")]));
         let wrong = answer(3, &[(4, "s", "a.Exists")], 9, "s", &texts(&["it is there"]));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_is_what_is_in_it_and_what_has_no_type_here_ends_the_arguments() {
+    fn variants_are_unwrapped_and_unknown_types_end_the_arguments() {
         let mut body = Body::default();
         body.variant(Variant::U64(5_000_000));
         body.variant(Variant::Bool(true));
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_anywhere_is_malformed_and_no_byte_makes_it_panic() {
+    fn truncated_and_damaged_messages_never_panic() {
         let mut body = Body::default();
         body.u32(12);
         ["/job/1", "a.slice"].iter().for_each(|text| body.text(text));

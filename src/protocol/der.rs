@@ -1,10 +1,10 @@
-//! DER, the bytes of certificates and requests for them: reading, and putting together. Pure.
+//! Reads and writes DER, the encoding of certificates and certificate requests. Pure.
 //!
-//! X.690, section 10: every length is definite and as short as it can be. Only tags of one byte occur in X.509.
+//! X.690, section 10: every length is definite and of minimal size. X.509 uses only one-byte tags.
 
 use std::fmt;
 
-/// The tags that certificates are made of.
+/// The tags that occur in certificates.
 pub mod tag {
     pub const BOOLEAN: u8 = 0x01;
     pub const INTEGER: u8 = 0x02;
@@ -17,18 +17,18 @@ pub mod tag {
     pub const SEQUENCE: u8 = 0x30;
     pub const SET: u8 = 0x31;
 
-    /// `[number]` around a value, or in the place of a constructed one.
+    /// `[number]`, explicit or of a constructed type.
     pub const fn constructed(number: u8) -> u8 {
         0xa0 | number
     }
 
-    /// `[number]` in the place of a tag of a plain value.
+    /// `[number]`, implicit, of a primitive type.
     pub const fn implicit(number: u8) -> u8 {
         0x80 | number
     }
 }
 
-/// Not DER, or not what was expected at this place.
+/// Not DER, or not the expected element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// One value: its tag, what is in it, and all of its bytes.
+/// One element: tag, content, and the complete encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
     pub tag: u8,
@@ -48,7 +48,7 @@ pub struct Element<'a> {
     pub whole: &'a [u8],
 }
 
-/// Values that stand one after the other.
+/// Reads consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -61,17 +61,17 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// The next value, whatever it is.
+    /// The next element.
     pub fn any(&mut self) -> Result<Element<'a>, Malformed> {
         let (&[tag, first], mut rest) = self.0.split_first_chunk::<2>().ok_or(Malformed)?;
-        // A tag of several bytes.
+        // A multi-byte tag.
         if tag & 0x1f == 0x1f {
             return Err(Malformed);
         }
         let mut length = usize::from(first);
         if first >= 0x80 {
             let (digits, after) = rest.split_at_checked(usize::from(first & 0x7f)).ok_or(Malformed)?;
-            // Four bytes are more than anything here is long; none at all is the indefinite form.
+            // At most four length bytes. Zero length bytes are the indefinite form.
             let is_short = digits.len() <= 4 && digits.first().is_some_and(|first| *first != 0);
             length = digits.iter().take(4).fold(0, |length, digit| length << 8 | usize::from(*digit));
             if !is_short || length < 0x80 {
@@ -85,29 +85,29 @@ impl<'a> Reader<'a> {
         Ok(Element { tag, content, whole })
     }
 
-    /// The next value, which is of this kind.
+    /// The next element, which must have this tag.
     pub fn element(&mut self, tag: u8) -> Result<Element<'a>, Malformed> {
         let element = self.any()?;
         if element.tag == tag { Ok(element) } else { Err(Malformed) }
     }
 
-    /// What is in the next value, which is of this kind.
+    /// The content of the next element, which must have this tag.
     pub fn content(&mut self, tag: u8) -> Result<&'a [u8], Malformed> {
         self.element(tag).map(|element| element.content)
     }
 
-    /// The values in the next one, which is of this kind.
+    /// A reader of the content of the next element, which must have this tag.
     pub fn inside(&mut self, tag: u8) -> Result<Self, Malformed> {
         self.content(tag).map(Self)
     }
 
-    /// The next value, if there is one of this kind.
+    /// The content of the next element if it has this tag.
     pub fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>, Malformed> {
         if self.0.first() == Some(&tag) { self.content(tag).map(Some) } else { Ok(None) }
     }
 }
 
-/// A value with this in it, piece after piece.
+/// Encodes an element whose content is the concatenation of `pieces`.
 pub fn element(tag: u8, pieces: &[&[u8]]) -> Vec<u8> {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     let mut out = Vec::with_capacity(length + 6);
@@ -130,7 +130,7 @@ pub fn sequence(pieces: &[&[u8]]) -> Vec<u8> {
     element(tag::SEQUENCE, pieces)
 }
 
-/// Whole bytes as a bit string.
+/// A bit string of whole bytes.
 pub fn bit_string(bytes: &[u8]) -> Vec<u8> {
     element(tag::BIT_STRING, &[&[0], bytes])
 }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_together_is_read_again_whatever_its_length() {
+    fn elements_of_every_length_round_trip() {
         for length in [0, 1, 0x7f, 0x80, 0xff, 0x100, 0xffff, 0x1_0000] {
             let content = vec![7; length];
             let bytes = sequence(&[&element(tag::OCTET_STRING, &[&content]), &element(tag::INTEGER, &[&[1]])]);
@@ -155,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_der_is_refused() {
+    fn invalid_der_is_refused() {
         for bytes in [
             &[][..],
             &[0x30],
-            // More than there is.
+            // Longer than the input.
             &[0x30, 1],
             &[0x30, 0x82, 1],
             &[0x30, 0x84, 0xff, 0xff, 0xff, 0xff, 0],
-            // The indefinite form, a length that could be shorter, a tag of two bytes, a length of five.
+            // Indefinite form, non-minimal length, two-byte tag, five length bytes.
             &[0x30, 0x80, 0, 0],
             &[0x30, 0x81, 1, 0],
             &[0x30, 0x82, 0, 0x80],
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_beginning_of_a_value_is_refused() {
+    fn truncated_elements_are_refused() {
         let bytes = sequence(&[&[0; 300]]);
         for end in 0..bytes.len() {
             assert_eq!(Reader::new(&bytes[..end]).any(), Err(Malformed), "{end}");

@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates. Pure.
+//! Protocols without I/O: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates. Pure.
 
 pub mod dbus;
 pub mod der;

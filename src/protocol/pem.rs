@@ -1,4 +1,4 @@
-//! Certificates and keys as text (RFC 7468). Pure.
+//! Certificates and keys in PEM (RFC 7468). Pure.
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -9,7 +9,7 @@ pub const CERTIFICATE: &str = "CERTIFICATE";
 pub const CERTIFICATE_REQUEST: &str = "CERTIFICATE REQUEST";
 pub const PRIVATE_KEY: &str = "PRIVATE KEY";
 
-/// The text of one section.
+/// Encodes one section.
 pub fn encode(label: &str, der: &[u8]) -> String {
     const LINE: usize = 64;
     let text = Bytes(der.to_vec()).to_base64();
@@ -24,7 +24,7 @@ pub fn encode(label: &str, der: &[u8]) -> String {
     out
 }
 
-/// The certificates of a text, in their order; whatever else is in it is passed over.
+/// The certificates in a text, in order. Other sections are skipped.
 pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, NoPem> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     found.ok().filter(|found| !found.is_empty()).ok_or(NoPem("a certificate"))
@@ -35,13 +35,13 @@ pub fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, NoPem> {
     PrivateKeyDer::from_pem_slice(text).map_err(|_| NoPem("a private key"))
 }
 
-/// What was looked for and is not there. What there is instead is not shown: it may be a secret.
+/// The missing section. The text itself is not shown, as it may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPem(pub &'static str);
 
 impl std::fmt::Display for NoPem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "expected {} in PEM, found none that can be read", self.0)
+        write!(f, "expected {} in PEM, found no valid one", self.0)
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn pem_round_trips() {
         for length in [1, 47, 48, 49, 500] {
             let der = vec![7; length];
             let text = encode(CERTIFICATE, &der);
@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_another_program_is_read_and_written_alike() {
+    fn openssl_output_round_trips() {
         let text = include_bytes!("../../tests/data/certificates/leaf.crt");
         let read = certificates(text).unwrap();
         assert_eq!(encode(CERTIFICATE, &read[0]).as_bytes(), text);
     }
 
     #[test]
-    fn half_a_text_is_refused_and_not_shown() {
+    fn truncated_pem_is_refused_and_not_shown() {
         let text = encode(PRIVATE_KEY, b"secret bytes of a key");
         for end in 0..text.len() - 1 {
             assert!(private_key(&text.as_bytes()[..end]).is_err(), "{end}");
@@ -79,7 +79,7 @@ mod tests {
         }
         assert_eq!(
             private_key(b"nothing").unwrap_err().to_string(),
-            "expected a private key in PEM, found none that can be read"
+            "expected a private key in PEM, found no valid one"
         );
     }
 }

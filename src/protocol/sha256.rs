@@ -1,4 +1,4 @@
-//! SHA-256 (FIPS 180-4) in hexadecimal digits, as in names. Pure.
+//! SHA-256 (FIPS 180-4) as hexadecimal text. Pure.
 
 use ring::digest::{SHA256, digest};
 
@@ -7,7 +7,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 
     let mut text = String::with_capacity(64);
     for byte in digest(&SHA256, bytes).as_ref() {
-        // A string takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vectors_of_the_standard_hold() {
+    fn standard_vectors_match() {
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(sha256(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }

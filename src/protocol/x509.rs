@@ -1,26 +1,26 @@
-//! What a certificate says: for whom, from when until when, and whose key it is. Pure.
+//! Reads certificates: subject, validity, public key. Pure.
 //!
-//! RFC 5280. Nothing is verified here: signatures and chains are for those who make connections.
+//! RFC 5280. Verifies nothing: TLS checks signatures and chains.
 
 use std::net::IpAddr;
 
 use super::der::{Malformed, Reader, tag};
 
-/// What is read of a certificate.
+/// The fields used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificate {
-    /// In seconds since 1970.
+    /// Unix seconds.
     pub not_before: i64,
     pub not_after: i64,
     pub common_name: String,
     pub organizations: Vec<String>,
     pub dns_names: Vec<String>,
     pub ip_addresses: Vec<IpAddr>,
-    /// The DER of the subject's public key, with its algorithm (SubjectPublicKeyInfo).
+    /// The DER of SubjectPublicKeyInfo: the public key with its algorithm.
     pub public_key: Vec<u8>,
 }
 
-/// Object identifiers, as their content octets.
+/// Object identifiers, as content octets.
 pub mod oid {
     pub const COMMON_NAME: &[u8] = &[0x55, 4, 3];
     pub const ORGANIZATION: &[u8] = &[0x55, 4, 10];
@@ -29,7 +29,7 @@ pub mod oid {
     pub const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 37];
     /// id-kp-serverAuth.
     pub const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
-    /// PKCS #9 extensionRequest: the extensions that a request asks for.
+    /// PKCS #9 extensionRequest: the extensions of a certificate request.
     pub const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 14];
 }
 
@@ -38,7 +38,7 @@ pub const DNS_NAME: u8 = tag::implicit(2);
 pub const IP_ADDRESS: u8 = tag::implicit(7);
 
 impl Certificate {
-    /// Reads the DER of one certificate.
+    /// Parses one certificate in DER.
     pub fn read(der: &[u8]) -> Result<Self, Malformed> {
         let mut all = Reader::new(der);
         let mut signed = all.inside(tag::SEQUENCE)?;
@@ -46,7 +46,7 @@ impl Certificate {
             return Err(Malformed);
         }
         let mut fields = signed.inside(tag::SEQUENCE)?;
-        // Version, serial number, the algorithm of the signature, the issuer.
+        // Version, serial number, signature algorithm, issuer.
         fields.optional(tag::constructed(0))?;
         fields.content(tag::INTEGER)?;
         fields.content(tag::SEQUENCE)?;
@@ -56,7 +56,7 @@ impl Certificate {
             Self { not_before: time(&mut validity)?, not_after: time(&mut validity)?, ..Self::default() };
         certificate.take_subject(fields.inside(tag::SEQUENCE)?)?;
         certificate.public_key = fields.element(tag::SEQUENCE)?.whole.to_vec();
-        // The unique ids of old certificates.
+        // The unique identifiers of old certificates.
         fields.optional(tag::implicit(1))?;
         fields.optional(tag::implicit(2))?;
         if let Some(extensions) = fields.optional(tag::constructed(3))? {
@@ -71,7 +71,7 @@ impl Certificate {
             while !set.is_empty() {
                 let mut attribute = set.inside(tag::SEQUENCE)?;
                 let kind = attribute.content(tag::OID)?;
-                // One of several kinds of string.
+                // One of several string types.
                 let value = attribute.any()?;
                 let text = || String::from_utf8_lossy(value.content).into_owned();
                 match kind {
@@ -115,7 +115,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
-/// UTCTime or GeneralizedTime, in the one form that RFC 5280 allows: to the second, in UTC.
+/// UTCTime or GeneralizedTime in the only form that RFC 5280 allows: whole seconds, UTC.
 fn time(from: &mut Reader<'_>) -> Result<i64, Malformed> {
     let element = from.any()?;
     let digits = element.content.strip_suffix(b"Z").ok_or(Malformed)?;
@@ -150,8 +150,8 @@ fn number(digits: &[u8]) -> Result<i64, Malformed> {
     })
 }
 
-/// From 1970-01-01 to a day of the Gregorian calendar. "No end" is the last second of 9999, which is beyond what other
-/// calendars here can tell. The year begins in March, so that a leap day is the last one of its year.
+/// Days since 1970-01-01 in the Gregorian calendar. RFC 5280's "no expiration" is the end of 9999, beyond the range of
+/// `jiff`. The year starts in March, which puts the leap day last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
@@ -159,11 +159,11 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
-/// A moment as a certificate has it (RFC 5280, section 4.1.2.5), its digits as RFC 3339 puts them: `2026-01-02T03:04:05Z`.
+/// Encodes an RFC 3339 time such as `2026-01-02T03:04:05Z` (RFC 5280, section 4.1.2.5).
 pub fn encode_time(rfc3339: &str) -> Vec<u8> {
     let digits: Vec<u8> = rfc3339.bytes().filter(|byte| byte.is_ascii_digit()).chain([b'Z']).collect();
     match digits.get(..2) {
-        // Up to 2049 in the short form.
+        // UTCTime is used up to 2049.
         Some(b"20") if digits.get(2).is_some_and(|digit| *digit < b'5') => {
             super::der::element(tag::UTC_TIME, &[digits.get(2..).unwrap_or_default()])
         }

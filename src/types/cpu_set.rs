@@ -1,18 +1,18 @@
-//! Numbers of processors, or of memory nodes, as the kernel writes them: `0-3,8`. Pure.
+//! Sets of CPUs or memory nodes in the kernel's list format: `0-3,8`. Pure.
 
 use std::fmt::{self, Write as _};
 
-/// In the order of the numbers, each of them once.
+/// Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuSet(Vec<u32>);
 
-/// The kernel has no more processors than these.
+/// The kernel's `NR_CPUS` is at most 8192.
 const MOST: u32 = 8191;
 
 impl CpuSet {
     pub(crate) const EMPTY: Self = Self(Vec::new());
 
-    /// `None` if the text is no such list. An empty one is.
+    /// `None` if the text is not a list. An empty text is an empty list.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::EMPTY);
@@ -72,7 +72,7 @@ impl CpuSet {
         self
     }
 
-    /// What both have.
+    /// The intersection.
     pub(crate) fn common(&self, other: &Self) -> Self {
         Self(self.iter().filter(|number| other.contains(*number)).collect())
     }
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_written_as_the_kernel_writes_it() {
+    fn lists_have_the_kernels_format() {
         for (given, written) in [("", ""), ("0", "0"), ("3,1,2,0", "0-3"), ("0-1,1-2,8", "0-2,8"), ("0,2,4", "0,2,4")] {
             assert_eq!(set(given).to_string(), written);
         }
     }
 
     #[test]
-    fn what_is_no_list_is_refused_and_takes_no_room() {
+    fn invalid_lists_are_refused_without_allocating() {
         for text in ["a", "1-", "-1", "3-1", "1,,2", " 1", "1.3", "0-4294967295", "8192", ","] {
             assert_eq!(CpuSet::parse(text), None, "{text}");
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_added_and_taken_from_each_other() {
+    fn union_difference_and_intersection() {
         let (one, other) = (set("0-3"), set("2-5"));
         assert_eq!(one.clone().with(&other), set("0-5"));
         assert_eq!(one.clone().without(&other), set("0-1"));

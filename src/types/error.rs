@@ -1,11 +1,11 @@
-//! Errors as people read them: what was tried, and why it failed. Pure.
+//! Prints an error with its causes. Pure.
 
 use std::error::Error;
 use std::fmt;
 
-/// Shows an error and all of its sources in one line, parted by `: `.
+/// Prints an error and all of its sources on one line, separated by `: `.
 ///
-/// Every error of this crate leaves its cause to `source`, so each part is said once.
+/// Every error of this crate leaves its cause to `source`, so each part is printed once.
 #[derive(Debug)]
 pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn Error + 'static));
 
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_chain_is_said_once() {
+    fn each_error_of_a_chain_is_printed_once() {
         let error = Outer(io::Error::from_raw_os_error(22));
         assert_eq!(ErrorChain(&error).to_string(), "write memory.max of kubepods/pod1: Invalid argument (os error 22)");
     }

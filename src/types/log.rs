@@ -1,6 +1,6 @@
 //! Log lines on stderr: `level message key=value`, with the journal's priority prefix under systemd.
 //!
-//! A reader that does not take its lines holds up nothing: lines are lost then, and counted.
+//! Never blocks on a slow reader: drops lines and counts them instead.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How much a line matters. A line is written when its level is at or below the verbosity.
+/// The severity of a line. A line is written if its level is at or below the verbosity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Error,
@@ -33,7 +33,7 @@ pub(crate) fn enabled(level: Level) -> bool {
     level <= Level::Info || VERBOSITY.load(Ordering::Relaxed) >= 4
 }
 
-/// Writes one line; a field's value is quoted when it would not read as one word.
+/// Writes one line, and quotes a field's value unless it reads as one word.
 pub(crate) fn write(level: Level, message: &str, fields: &[(&str, &dyn fmt::Display)]) {
     #[cfg(test)]
     if let Some(read) = READER.take() {
@@ -52,7 +52,7 @@ pub(crate) fn write(level: Level, message: &str, fields: &[(&str, &dyn fmt::Disp
     if lost > 0 {
         text.insert_str(0, &line(Level::Warn, journal, "log lines lost", &[("lines", &lost)]));
     }
-    // A log that cannot be written is nothing the caller could mend.
+    // The caller could do nothing about a log that cannot be written.
     let _ = stderr.lock().write_all(text.as_bytes());
 }
 
@@ -64,20 +64,20 @@ thread_local! {
     static READER: std::cell::Cell<Option<Reader>> = const { std::cell::Cell::new(None) };
 }
 
-/// The lines of this thread go to `read`, those for debugging too.
+/// Sends this thread's lines of every level to `read`.
 #[cfg(test)]
 pub(crate) fn read_by(read: impl Fn(Level, &str) + 'static) {
     READER.set(Some(Box::new(read)));
 }
 
-/// Whether a line can be written without waiting. A pipe that is ready for writing takes as much as `LONGEST` at once.
+/// Whether a line can be written without blocking. A pipe that polls writable has room for `LONGEST` bytes.
 fn takes_a_line(stderr: &Stderr) -> bool {
     let mut ready = [PollFd::new(stderr, PollFlags::OUT)];
-    // What cannot be asked is a file, or closed: both do not wait.
+    // Regular files and closed descriptors never block.
     poll(&mut ready, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
 
-/// Keeps a line to what is written at once.
+/// Cuts a line to the length that is written atomically.
 fn cut(line: &mut String) {
     if line.len() > LONGEST {
         let end = (0..=LONGEST - CUT.len()).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
@@ -86,7 +86,7 @@ fn cut(line: &mut String) {
     }
 }
 
-/// `PIPE_BUF`, less a line about lost lines.
+/// `PIPE_BUF`, less the line about lost lines.
 const LONGEST: usize = 4000;
 const CUT: &str = "...\n";
 
@@ -133,7 +133,7 @@ fn push_escaped(line: &mut String, text: &str) {
     }
 }
 
-/// A control character never reaches the log as itself: one event is one line.
+/// Escapes control characters, so that one event is one line.
 fn push_char(line: &mut String, c: char) {
     if c.is_control() {
         let _ = write!(line, "{}", c.escape_default());
@@ -152,7 +152,7 @@ macro_rules! log {
     }};
 }
 
-/// The levels by the names that `log!` takes.
+/// The level names that `log!` takes.
 #[expect(non_upper_case_globals, reason = "they read as words at the macro's call")]
 pub(crate) mod level {
     use super::Level;
@@ -174,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn under_systemd_a_line_begins_with_its_priority() {
+    fn lines_for_the_journal_begin_with_the_priority() {
         assert_eq!(line(Level::Error, true, "x", &[]), "<3>error x\n");
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_cut_between_two_letters() {
+    fn long_lines_are_cut_between_characters() {
         for length in LONGEST - 10..LONGEST + 10 {
             let whole = format!("{}\n", "\u{20ac}".repeat(length / 3));
             let mut line = whole.clone();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_several_words_or_lines_stays_one_field_on_one_line() {
+    fn a_multi_word_value_stays_one_field_on_one_line() {
         let made = line(Level::Info, false, "x", &[("error", &"said \"no\"\nand left")]);
         assert_eq!(made, "info x error=\"said \\\"no\\\"\\nand left\"\n");
     }

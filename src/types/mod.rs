@@ -1,4 +1,4 @@
-//! Kubernetes types, quantities, CPU sets, times, errors, and what is written down about this process: log and metrics.
+//! Kubernetes types, quantities, CPU sets, times and errors; logging and metrics.
 //!
 //! Uses no other layer.
 

@@ -1,7 +1,7 @@
-//! Small maps and sets, sorted by key, in one piece of memory. Pure.
+//! Small maps and sets as sorted vectors. Pure.
 //!
-//! What the node keeps is counted in tens: a tree has room for eleven entries in each node and a few kilobytes of program for
-//! each kind of entry, both of which a vector does without. Searching is by halves; inserting moves what comes behind.
+//! A node has tens of entries: a B-tree would allocate room for eleven entries per node and add a few kilobytes of code
+//! per entry type. Lookup is a binary search; insertion moves the entries behind.
 
 use std::borrow::Borrow;
 use std::{fmt, mem, slice, vec};
@@ -26,7 +26,7 @@ impl<K, V> SortedMap<K, V> {
         self.0.clear();
     }
 
-    /// In the order of the keys, as all iterators are.
+    /// Iterates in key order, like all iterators here.
     pub fn iter(&self) -> Iter<'_, K, V> {
         self.0.iter().map(|(key, value)| (key, value))
     }
@@ -83,7 +83,7 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.position(key).is_ok()
     }
 
-    /// Sets `key` to `value`; the value it had before is given back.
+    /// Sets `key` to `value` and returns the previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.position(&key) {
             Ok(position) => self.0.get_mut(position).map(|(_, old)| mem::replace(old, value)),
@@ -117,12 +117,12 @@ impl<K: Ord, V> SortedMap<K, V> {
     }
 }
 
-/// The place of a key, whether something is there or not.
+/// The entry of a key, occupied or vacant.
 #[derive(Debug)]
 pub struct Entry<'a, K, V> {
     entries: &'a mut Vec<(K, V)>,
     position: usize,
-    /// Of an entry that is not there yet.
+    /// The key of a vacant entry.
     key: Option<K>,
 }
 
@@ -170,7 +170,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for SortedMap<K, V> {
     }
 }
 
-/// Of two entries with one key the later counts.
+/// If a key occurs twice, the later entry wins.
 impl<K: Ord, V> FromIterator<(K, V)> for SortedMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
@@ -201,7 +201,7 @@ impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
     }
 }
 
-/// In tests only: elsewhere what is looked for may not be there.
+/// In tests only: shipped code must handle a missing key.
 #[cfg(test)]
 impl<K: Borrow<Q> + Ord, V, Q: Ord + ?Sized> std::ops::Index<&Q> for SortedMap<K, V> {
     type Output = V;
@@ -283,12 +283,12 @@ impl<T: Ord> SortedSet<T> {
         self.0.contains_key(value)
     }
 
-    /// Whether it was not there before.
+    /// Whether the value was new.
     pub fn insert(&mut self, value: T) -> bool {
         self.0.insert(value, ()).is_none()
     }
 
-    /// Whether it was there.
+    /// Whether the value was present.
     pub fn remove<Q: Ord + ?Sized>(&mut self, value: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -296,7 +296,7 @@ impl<T: Ord> SortedSet<T> {
         self.0.remove(value).is_some()
     }
 
-    /// What is here and not there.
+    /// The values of `self` that `other` does not have.
     pub fn difference<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a T> {
         self.iter().filter(|value| !other.contains(*value))
     }
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_answers_like_a_tree_whatever_is_done_to_both() {
+    fn a_map_behaves_like_btreemap() {
         let mut ours = SortedMap::new();
         let mut tree = BTreeMap::new();
         let mut state = 1_u32;
@@ -386,13 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn of_entries_with_one_key_the_last_counts() {
+    fn the_last_of_duplicate_keys_wins() {
         let entries = [(2, "b"), (1, "a"), (2, "c"), (1, "d"), (2, "e")];
         assert!(SortedMap::from(entries).into_iter().eq(BTreeMap::from(entries)));
     }
 
     #[test]
-    fn a_set_answers_like_a_tree() {
+    fn a_set_behaves_like_btreeset() {
         let (mut ours, mut tree) = (SortedSet::from([3, 1, 3]), BTreeSet::from([3, 1, 3]));
         for value in [2, 3, 0, 9, 2] {
             assert_eq!(ours.insert(value), tree.insert(value));

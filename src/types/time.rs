@@ -1,8 +1,8 @@
-//! Back-off, jitter and rates. Pure: the moment is an argument.
+//! Back-off, jitter and rate limits. Pure: the time is an argument.
 
 use std::time::{Duration, Instant};
 
-/// Waits that double from `first` up to `limit`.
+/// Delays that double from `first` up to `limit`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -15,7 +15,7 @@ impl Backoff {
         Self { first, limit, next: first }
     }
 
-    /// The wait before the coming try; the one after it is twice as long.
+    /// The delay before the next attempt; the one after it is twice as long.
     pub(crate) fn next_wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = wait.saturating_mul(2).min(self.limit);
@@ -27,7 +27,7 @@ impl Backoff {
     }
 }
 
-/// How many of something may be begun in a while: a token each, and so many tokens a second.
+/// A token bucket: bursts of `burst`, refilled at `per_second`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     per_second: f64,
@@ -37,24 +37,24 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket; `None` if nothing is to be limited.
+    /// A full bucket; `None`, which means no limit, if `per_second` is 0.
     pub(crate) fn new(per_second: u32, burst: u32, now: Instant) -> Option<Self> {
         let burst = f64::from(burst);
         (per_second > 0).then_some(Self { per_second: per_second.into(), burst, tokens: burst, updated: now })
     }
 
-    /// A full bucket that gets a token every `period`.
+    /// A full bucket that gains a token every `period`.
     pub(crate) fn each(period: Duration, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst);
         Self { per_second: period.as_secs_f64().recip(), burst, tokens: burst, updated: now }
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token if there is one.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         self.take_some(1, now)
     }
 
-    /// Takes so many tokens, if they are all there.
+    /// Takes `count` tokens, or none if there are fewer.
     pub(crate) fn take_some(&mut self, count: u32, now: Instant) -> bool {
         let count = f64::from(count);
         let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
@@ -67,17 +67,17 @@ impl TokenBucket {
         taken
     }
 
-    /// When there will be a token, as seen from the last try to take one.
+    /// When the next token arrives, as of the last attempt to take one.
     pub(crate) fn next_token(&self) -> Instant {
         let missing = ((1.0 - self.tokens) / self.per_second).max(0.0);
-        // A little more, so that no rounding makes it a little less than one.
+        // One millisecond more, so that rounding cannot leave less than one token.
         let wait =
             Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX).saturating_add(Duration::from_millis(1));
         self.updated.checked_add(wait).unwrap_or(self.updated)
     }
 }
 
-/// `base` stretched by up to `most` of itself; `random` is any number, evenly spread.
+/// `base` lengthened by up to `most` of itself; `random` must be uniformly distributed.
 pub(crate) fn jitter(base: Duration, most: f64, random: u32) -> Duration {
     base.mul_f64(1.0 + most * f64::from(random) / f64::from(u32::MAX))
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_limit_and_start_again_after_a_reset() {
+    fn backoff_doubles_to_the_limit_and_resets() {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
         let waits: Vec<u64> = (0..5).map(|_| backoff.next_wait().as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 5, 5]);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_taken_at_once_and_then_so_many_a_second() {
+    fn a_burst_is_available_at_once_then_at_the_rate() {
         let start = Instant::now();
         let mut bucket = TokenBucket::new(5, 10, start).unwrap();
         let taken = |bucket: &mut TokenBucket, now| (0..100).filter(|_| bucket.take(now)).count();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn several_tokens_are_taken_together_or_not_at_all() {
+    fn tokens_are_taken_all_or_none() {
         let start = Instant::now();
         let mut bucket = TokenBucket::each(Duration::from_secs(8), 24, start);
         assert!(bucket.take_some(17, start));
@@ -116,12 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_a_second_means_no_limit() {
+    fn a_rate_of_zero_means_no_limit() {
         assert!(TokenBucket::new(0, 10, Instant::now()).is_none());
     }
 
     #[test]
-    fn an_earlier_moment_gives_no_token() {
+    fn time_going_backwards_adds_no_token() {
         let start = Instant::now() + Duration::from_secs(10);
         let mut bucket = TokenBucket::new(1, 1, start).unwrap();
         assert!(bucket.take(start));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_token_when_the_bucket_says_so_and_none_much_before() {
+    fn next_token_predicts_the_next_token() {
         let start = Instant::now();
         let period = Duration::from_secs(300);
         let mut bucket = TokenBucket::each(period, 2, start);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_between_the_base_and_its_stretch() {
+    fn jitter_stays_between_base_and_maximum() {
         let base = Duration::from_secs(60);
         assert_eq!(jitter(base, 0.5, 0), base);
         assert_eq!(jitter(base, 0.5, u32::MAX), Duration::from_secs(90));

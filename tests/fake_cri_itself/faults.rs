@@ -177,7 +177,7 @@ fn an_answer_without_what_it_must_have_is_malformed() {
         for (error, what) in answers {
             let error = error.unwrap();
             assert!(error.is_malformed() && error.outcome_unknown(), "{error:?}");
-            assert!(chain(&error).ends_with(&format!(": the answer has no {what}")), "{}", chain(&error));
+            assert!(chain(&error).ends_with(&format!(": response has no {what}")), "{}", chain(&error));
         }
         // An image without an id is not an image; no image is an answer.
         assert_eq!(images(&fake).image_status(&image("busybox")).await.unwrap(), None);

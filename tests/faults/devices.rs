@@ -259,7 +259,7 @@ fn a_plugin_in_the_registry_is_found_and_missed() {
     assert!(error.starts_with(expected), "{error}");
     plugin.kill();
     std::fs::remove_file(registry.join("example/camera.sock")).unwrap();
-    node.wait_until("it is missed", |_| node.log().contains("plugin has gone"));
+    node.wait_until("it is missed", |_| node.log().contains("plugin deregistered"));
     node.apply(&wanting("two", 1));
     plugin.set(&[("cam0", true), ("cam1", true)]);
     plugin.restart();

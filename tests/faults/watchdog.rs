@@ -245,6 +245,6 @@ fn sigterm_ends_an_agent_whose_loop_hangs_within_five_seconds() {
     node.signal(Signal::SIGTERM);
     node.wait_for_the_agents_end();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert!(node.log().contains("failed to end in time"), "{}", node.log());
+    assert!(node.log().contains("failed to shut down in time"), "{}", node.log());
     drop(held);
 }

@@ -1,4 +1,4 @@
-//! What it takes to ask a server: read anew for each connection, so that what has changed on the disk counts.
+//! Server address, TLS configuration and credentials. Loaded for each connection, so that changed files take effect.
 
 use std::fmt;
 use std::io;
@@ -15,19 +15,19 @@ use crate::platform::host::file::read_all;
 use crate::platform::net::Url;
 use crate::types::api::UriScheme;
 
-/// Where a connection goes, whom it believes and as whom it speaks.
+/// The address of the server, the trusted CAs, and the client's credentials.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub(super) url: Url,
-    /// `None` for a server that speaks in the open.
+    /// `None` for plain HTTP.
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(super) proxy: Option<Url>,
     pub(super) token: Option<String>,
-    /// The digests of the certificates that are believed.
+    /// The digests of the trusted CA certificates.
     pub(super) authorities: Vec<String>,
 }
 
-/// Why nobody can be asked: a file, and what is wrong with it.
+/// The file that prevents connecting, and the problem.
 #[derive(Debug)]
 pub(crate) enum AccessError {
     Read {
@@ -41,11 +41,11 @@ pub(crate) enum AccessError {
     },
 }
 
-/// No kubeconfig, certificate or token is larger.
+/// Upper bound on a kubeconfig, certificate or token.
 const LARGEST: u64 = 1 << 20;
 
 impl Access {
-    /// Reads the kubeconfig and the files that it names. Blocks.
+    /// Loads the kubeconfig and the files that it refers to. Blocks.
     pub(crate) fn load(path: &Path) -> Result<Self, AccessError> {
         let text = read(path)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -54,7 +54,7 @@ impl Access {
         Self::new(&kubeconfig, path)
     }
 
-    /// Reads the files that a kubeconfig names; what is wrong in itself is told of `path`. Blocks.
+    /// Loads the files that a kubeconfig refers to; `path` names the kubeconfig in errors. Blocks.
     pub(crate) fn new(kubeconfig: &Kubeconfig, path: &Path) -> Result<Self, AccessError> {
         let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
         let address = |field: &str, text: &str| {
@@ -77,7 +77,7 @@ impl Access {
             UriScheme::Https => {
                 let name = kubeconfig.server_name.as_ref().unwrap_or(&url.host);
                 let name = ServerName::try_from(name.clone())
-                    .map_err(|_| wrong(format!("tls-server-name: {name:?} is no name and no address")))?;
+                    .map_err(|_| wrong(format!("tls-server-name: expected a DNS name or address, found {name:?}")))?;
                 let (config, believed) = client_config(kubeconfig, path)?;
                 authorities = believed;
                 Some((Arc::new(config), name))
@@ -87,7 +87,7 @@ impl Access {
     }
 }
 
-/// With the digests of whom it believes.
+/// The TLS configuration, and the digests of the trusted CAs.
 fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<(ClientConfig, Vec<String>), AccessError> {
     let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
     let trust = match (&kubeconfig.authority, kubeconfig.insecure) {
@@ -115,17 +115,17 @@ fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<(ClientConfig, 
         }
     };
     let config = tls::client_config(trust, identity);
-    let config = config.map_err(|error| wrong(format!("certificate and key cannot be used: {error}")))?;
+    let config = config.map_err(|error| wrong(format!("failed to use certificate and key: {error}")))?;
     Ok((config, authorities))
 }
 
-/// SHA-256, in hex.
+/// SHA-256 in hexadecimal.
 fn digest(certificate: &CertificateDer<'static>) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where a PEM stands: its file, or a field of the kubeconfig.
+/// The location of a PEM: its file, or a field of the kubeconfig.
 struct Place {
     path: PathBuf,
     field: Option<&'static str>,
@@ -168,7 +168,7 @@ fn read_token(path: &Path) -> Result<String, AccessError> {
 }
 
 impl fmt::Debug for Access {
-    // The token is not shown.
+    // Hides the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Access({})", self.url)
     }

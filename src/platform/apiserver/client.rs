@@ -1,4 +1,4 @@
-//! The client: requests to one API server, over a connection that is made when it is needed.
+//! The client: requests to one API server over a connection that is made on demand.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
 use crate::types::time::Backoff;
 
-/// A handle on the connection to the API server; clones share it.
+/// A handle on the connection to the API server. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Client {
     inner: Rc<Inner>,
@@ -36,70 +36,70 @@ pub(crate) struct Client {
 struct Inner {
     way: Rc<Way>,
     connector: Rc<Connector<Exchange>>,
-    /// The server did not know who asks.
+    /// Notified on each 401.
     unauthorized: Signal,
 }
 
-/// What it takes to connect.
+/// Everything needed to connect.
 struct Way {
     source: Source,
     dialer: Dialer,
     gate: Rc<Gate>,
     traffic: Rc<Traffic>,
-    /// Host and port of the last try.
+    /// Host and port of the last attempt.
     server: RefCell<String>,
-    /// Whom the last connection believes.
+    /// The CAs trusted by the last connection.
     authorities: RefCell<Vec<String>>,
-    /// The server has begun another history of its objects.
+    /// Notified when the server's history of objects has changed.
     histories: Signal,
-    /// When the last connection was lost, and how often somebody had not wanted to wait until then; `None` before the first.
+    /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first connection.
     lost: Cell<Option<(Instant, u64)>>,
 }
 
-/// Where what it takes to connect comes from.
+/// The source of address and credentials.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// Read anew for each connection.
+    /// Loaded for each connection.
     Kubeconfig(PathBuf),
     Given(Box<Access>),
 }
 
-/// What the server has answered to a request that it has carried out.
+/// A successful response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     content: Vec<u8>,
 }
 
-/// The content of an answer that goes on for as long as the server has something to say.
+/// The content of a watch or another response without end.
 pub(crate) struct Stream {
     ongoing: Ongoing,
     _client: Client,
     _pass: Option<Pass>,
 }
 
-/// No answer is larger: that is some thousand pods.
+/// Upper bound on a response: some thousand pods.
 const LARGEST: usize = 32 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(20);
-/// A fleet whose server comes back does not arrive as one.
+/// Jitter, so that a fleet does not reconnect all at once.
 const SPREAD: f64 = 0.5;
-/// From the name of the server to its first word.
+/// From resolving the server's name to its first bytes.
 const CONNECT: Duration = Duration::from_secs(15);
-/// A server that knows the caller no more is asked with what stands on the disk now, so often at most.
+/// Minimum interval between reconnects with reloaded credentials after a 401.
 const RENEW: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Nothing is connected before the first request.
+    /// Connects on the first request.
     pub(crate) fn new(source: Source, dialer: Dialer) -> Self {
         Self::behind(Gate::none(), source, dialer)
     }
 
-    /// Nothing is connected that the gate does not admit.
+    /// Connects only while the gate admits requests.
     pub(crate) fn behind(gate: Rc<Gate>, source: Source, dialer: Dialer) -> Self {
         Self::with(gate, Rc::default(), source, dialer)
     }
 
-    /// One that asks with something else, behind the same gate; what it costs is counted together.
+    /// A client with another source behind the same gate. Both count into the same traffic.
     pub(crate) fn beside(&self, source: Source, dialer: Dialer) -> Self {
         Self::with(Rc::clone(self.gate()), Rc::clone(&self.inner.way.traffic), source, dialer)
     }
@@ -120,9 +120,9 @@ impl Client {
         Self { inner: Rc::new(inner) }
     }
 
-    /// One request, one answer, within the request's limit whatever happens. Dropping the future cancels it.
+    /// Sends a request and returns its response within the request's limit. Dropping the future cancels it.
     ///
-    /// While the gate does not admit it, it waits: that is no part of the limit.
+    /// Time spent waiting at the gate does not count against the limit.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
         let pass = self.pass(request).await?;
         let answer = self.send_in_time(request).await;
@@ -151,17 +151,17 @@ impl Client {
         if request.waits {
             self.gate().admitted(request.rank).await;
         } else if !self.gate().admits_now(request.rank) {
-            return Err(ApiError::Unreachable("the API server is not asked now: see sync in coracle.yaml".into()));
+            return Err(ApiError::Unreachable("API server sync is paused: see coracle.yaml".into()));
         }
         Ok(self.gate().passes(request.rank))
     }
 
-    /// Begins a request whose answer has no end. It returns when the server has taken it.
+    /// Sends a request whose response has no end. Returns once the server has accepted it.
     pub(crate) async fn open(&self, request: &Request) -> Result<Stream, ApiError> {
         let pass = self.pass(request).await?;
         let opened = self.open_in_time(request).await;
         pass.ended(is_answered(&opened));
-        // In an exchange everything is waited for; else it would be for ever.
+        // A round ends when all of its requests have; an open gate never waits for a stream.
         let pass = (!self.gate().is_open()).then_some(pass);
         opened.map(|ongoing| Stream { ongoing, _client: self.clone(), _pass: pass })
     }
@@ -219,7 +219,7 @@ impl Client {
             return Err(self.inner.connector.failure().unwrap_or(ApiError::NeverSent));
         };
         let (link, begun) = (link?, rt::now());
-        // The connection may be the first one after an absence.
+        // The new connection may be the first one after an absence, which narrows the gate.
         if !self.is_admitted(request) {
             return Err(ApiError::NeverSent);
         }
@@ -227,64 +227,64 @@ impl Client {
         Ok((link.begin(head, request.content().to_vec(), Exchange::default())?, begun))
     }
 
-    /// Nobody waits any longer. A connection on which nothing at all has come meanwhile is dead, and with it every
-    /// watch: the next request makes another.
+    /// Abandons a request at its deadline. A connection on which nothing has arrived since the request is dead, as are
+    /// its watches: it is closed, and the next request makes a new one.
     fn give_up(&self, ongoing: Ongoing, begun: Instant) -> ApiError {
         let error = if ongoing.is_unseen() { ApiError::NeverSent } else { ApiError::Timeout };
         let link = Rc::clone(&ongoing.link);
         drop(ongoing);
         if link.heard.get() <= begun {
-            link.end(ApiError::Lost("nothing was heard any more".into()));
+            link.end(ApiError::Lost("no data received".into()));
         }
         error
     }
 
-    /// What stands on the disk may be newer than what the connection was made with.
+    /// Closes the connection after a 401, as the credentials on disk may be newer than those of the connection.
     fn refused(&self, error: ApiError, link: &Link) -> ApiError {
         if error.is_unauthorized() {
             self.inner.unauthorized.notify();
         }
         if error.is_unauthorized() && rt::elapsed(link.made) >= RENEW {
-            link.end(ApiError::Lost("the server does not know this client any more".into()));
+            link.end(ApiError::Lost("client is no longer authorized".into()));
         }
         error
     }
 
-    /// Certificate, token or address have changed: what is asked from now on is asked with the new ones.
+    /// Closes the connection after certificate, token or address have changed. The next request uses the new ones.
     pub(crate) fn renew(&self) {
         if let Some(link) = self.inner.connector.connected_link() {
-            link.end(ApiError::Lost("what it takes to connect has changed".into()));
+            link.end(ApiError::Lost("address or credentials changed".into()));
         }
         self.inner.connector.renewed();
     }
 
-    /// What failed before says nothing of what is tried now.
+    /// Resets the back-off.
     pub(crate) fn begin_anew(&self) {
         self.inner.connector.renewed();
     }
 
-    /// Each time that the server does not know who asks.
+    /// Notified on each 401.
     pub(crate) fn unauthorized(&self) -> &Signal {
         &self.inner.unauthorized
     }
 
-    /// Host and port; empty before the first try.
+    /// Host and port; empty before the first attempt.
     pub(crate) fn server(&self) -> String {
         self.inner.way.server.borrow().clone()
     }
 
-    /// The digests of the certificates that are believed of the server; none before the first connection, and where
-    /// everybody is believed.
+    /// The digests of the CAs trusted by the connection; empty before the first one, and if any certificate is
+    /// accepted.
     pub(crate) fn authorities(&self) -> Vec<String> {
         self.inner.way.authorities.borrow().clone()
     }
 
-    /// The server's versions have gone back: whatever is followed is to be asked for anew.
+    /// Restarts all reflectors after the server's resource versions have gone back.
     pub(crate) fn begin_history(&self) {
         self.inner.way.histories.notify();
     }
 
-    /// Each time that the server has begun another history.
+    /// Notified when the server's history of objects has changed.
     pub(super) fn histories(&self) -> &Signal {
         &self.inner.way.histories
     }
@@ -293,7 +293,7 @@ impl Client {
         self.inner.connector.connected_link().is_some()
     }
 
-    /// Why there is no connection, if one was tried.
+    /// Why there is no connection, if an attempt has failed.
     pub(crate) fn failure(&self) -> Option<ApiError> {
         self.inner.connector.failure()
     }
@@ -302,13 +302,13 @@ impl Client {
         &self.inner.way.traffic
     }
 
-    /// What may be asked now.
+    /// The gate that admits requests.
     pub(crate) fn gate(&self) -> &Rc<Gate> {
         &self.inner.way.gate
     }
 }
 
-/// That something is not there, or another, is an answer.
+/// NotFound and Conflict are answers too.
 fn is_answered<T>(answer: &Result<T, ApiError>) -> bool {
     answer.as_ref().map_or_else(|error| matches!(error.code(), Some(404 | 409)), |_| true)
 }
@@ -333,12 +333,12 @@ impl Answer {
         serde_json::from_slice(&self.content).map_err(|error| ApiError::Malformed(error.to_string().into()))
     }
 
-    /// The version of the object in it, if it says one; also of an answer that nobody reads otherwise.
+    /// The resource version of the object in the response, if it has one; also for responses read as raw bytes.
     pub(crate) fn version(&self) -> Option<u64> {
         history::version(&self.content)
     }
 
-    /// The answer as a type. Fields that the type does not have are passed over.
+    /// Decodes the response, ignoring unknown fields.
     pub(crate) fn decode<T: Decode>(&self) -> Result<T, ApiError> {
         let decoded = decode(self.json()?).map_err(|error| ApiError::Malformed(error.to_string().into()))?;
         Ok(decoded.value)
@@ -346,7 +346,7 @@ impl Answer {
 }
 
 impl Stream {
-    /// What has come since the last time; `None` at the end. It waits for as long as the server is silent.
+    /// The next part of the content; `None` at the end. Has no timeout.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         self.ongoing.content().await
     }
@@ -371,7 +371,7 @@ impl Way {
         }
     }
 
-    /// A connection comes about: what is asked over it, and when, if there was none for long.
+    /// The pacing of requests on a new connection after a long absence; `None` without one.
     fn comes_back(&self) -> Option<Comeback> {
         let (moment, hurried) = self.lost.get()?;
         let most = spread(rt::elapsed(moment))?;
@@ -386,7 +386,7 @@ impl Way {
         self.server.replace(access.url.authority());
         let former = self.authorities.replace(access.authorities.clone());
         if !former.is_empty() && former != access.authorities {
-            // It may be another cluster.
+            // The address may belong to another cluster.
             self.histories.notify();
         }
         let socket = rt::deadline(CONNECT, connect(&self.dialer, &access, &self.traffic)).await;
@@ -403,7 +403,7 @@ fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
     ApiError::Unreachable(format!("connect to the API server {}: {why}", access.url.authority()).into())
 }
 
-/// The life of one connection, from the try to the loss, or until none may be held.
+/// The life of one connection, from the attempt until it is lost or the gate is shut.
 async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
     let gate = Rc::clone(&way.gate);
     let shut = async {
@@ -416,7 +416,7 @@ async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>
     };
     if rt::either(lived, shut).await {
         if let Some(connector) = connector.upgrade() {
-            connector.give_up(&attempt, ApiError::Lost("no connection is held now".into()));
+            connector.give_up(&attempt, ApiError::Lost("connection closed by sync settings".into()));
         }
     }
 }
@@ -426,7 +426,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
         rt::sleep_until(moment).await;
     }
     match way.connect().await {
-        // With TLS 1.3 the server's first word is also that it does not want this client's certificate.
+        // In TLS 1.3 the server rejects a client certificate only in its first bytes after the handshake.
         Ok((access, socket)) => {
             let silent = |cause| unreachable(&access, &ended(&cause));
             let comeback = way.comes_back();
@@ -438,7 +438,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
                 std::future::pending().await
             };
             rt::either(lives, comes_back).await;
-            // Where none came about, the absence goes on.
+            // Without a connection, the absence continues.
             if attempt.came_about() {
                 way.lost.set(Some((rt::now(), way.gate.hurried.changes())));
             }
@@ -464,7 +464,7 @@ fn caller(access: &Access) -> Caller {
     }
 }
 
-/// As the server's own log shows it.
+/// The user agent.
 fn agent() -> String {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,4 +1,4 @@
-//! From an address to a socket that HTTP/2 can be spoken on.
+//! Makes sockets for HTTP/2.
 
 use std::io;
 use std::pin::Pin;
@@ -15,16 +15,16 @@ use crate::platform::net::{Dialer, TlsSocket, Url};
 use crate::platform::rt::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 use crate::protocol::http1::Response;
 
-/// Either kind, both directions; clones are the same socket.
+/// A plain or TLS socket. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) enum Socket {
     Plain(Counted),
     Tls(TlsSocket<Counted>),
 }
 
-/// So long what was sent may stay unanswered by the other machine's kernel.
+/// How long sent data may stay unacknowledged before the kernel closes the connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// For the proxy's answer and everything before it.
+/// For the proxy's response and everything before it.
 const CONNECT: Duration = Duration::from_secs(10);
 
 pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traffic>) -> io::Result<Socket> {
@@ -37,7 +37,7 @@ pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traff
             through_proxy(tcp, &access.url).await?
         }
     };
-    // What is not set only makes a dead connection last longer.
+    // A failure here only makes a dead connection last longer.
     let _ = tcp.set_nodelay(true);
     let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(&tcp, sockopt::TcpUserTimeout, &limit);
@@ -47,11 +47,11 @@ pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traff
     let tls = TlsSocket::connect(counted, config.clone(), name.clone()).await?;
     match tls.speaks(PROTOCOL) {
         true => Ok(Socket::Tls(tls)),
-        false => Err(io::Error::other("the server does not speak HTTP/2")),
+        false => Err(io::Error::other("server does not support HTTP/2")),
     }
 }
 
-/// Asks a proxy for a way to the server (RFC 9110 section 9.3.6).
+/// Opens a tunnel through a proxy (RFC 9110 section 9.3.6).
 async fn through_proxy(mut tcp: TcpStream, server: &Url) -> io::Result<TcpStream> {
     let to = match server.host.contains(':') {
         true => format!("[{}]:{}", server.host, server.port()),
@@ -60,16 +60,16 @@ async fn through_proxy(mut tcp: TcpStream, server: &Url) -> io::Result<TcpStream
     tcp.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).await?;
     let mut response = Response::new(0);
     let mut byte = [0];
-    // One by one: what comes after the head is the server's.
+    // Byte by byte: what follows the head belongs to the server.
     while !response.has_head() {
         if tcp.read(&mut byte).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        response.receive(&byte).map_err(|what| io::Error::other(format!("the proxy's answer: {what}")))?;
+        response.receive(&byte).map_err(|what| io::Error::other(format!("proxy response: {what}")))?;
     }
     match response.status() {
         200..300 => Ok(tcp),
-        status => Err(io::Error::other(format!("the proxy refused the connection to {to}: status {status}"))),
+        status => Err(io::Error::other(format!("proxy refused the connection to {to}: status {status}"))),
     }
 }
 
@@ -105,7 +105,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A connection whose bytes are counted.
+/// A connection whose traffic is counted.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
     tcp: TcpStream,

@@ -1,4 +1,4 @@
-//! Why the API server did not do what it was asked for. Pure.
+//! Errors of API requests. Pure.
 
 use std::fmt;
 use std::rc::Rc;
@@ -6,34 +6,35 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// An error by what is known of its effect. Clones share the cause: all requests of a connection end with it.
+/// An error, by whether the request may have had an effect. Clones share the cause: one lost connection fails many
+/// requests.
 #[derive(Clone, Debug)]
 pub(crate) enum ApiError {
-    /// What it takes to ask is missing or wrong: one line.
+    /// Address or credentials are missing or invalid. One line.
     Access(Rc<str>),
-    /// There is no connection and none could be made: one line.
+    /// No connection could be made. One line.
     Unreachable(Rc<str>),
-    /// The server has not seen the request, or said that it has not acted on it.
+    /// The server has not seen the request, or states that it has not processed it.
     NeverSent,
-    /// The connection ended before the answer: the outcome is unknown.
+    /// The connection ended before the response: the outcome is unknown.
     Lost(Rc<str>),
-    /// The time was up before the answer: the outcome is unknown.
+    /// The deadline passed before the response: the outcome is unknown.
     Timeout,
-    /// The server's answer is an error.
+    /// The server returned an error.
     Refused(Box<Status>),
-    /// The answer cannot be read: one line. The outcome is unknown.
+    /// The response is invalid: the outcome is unknown. One line.
     Malformed(Rc<str>),
 }
 
-/// `v1.Status`: an error in the server's own words.
+/// `v1.Status`: an error reported by the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// As in HTTP.
+    /// The HTTP status code.
     pub(crate) code: u16,
-    /// `NotFound`, `Conflict`, `Expired`; empty if it said none.
+    /// `NotFound`, `Conflict`, `Expired`; may be empty.
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// The server asks for patience.
+    /// The delay that the server asks for.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -42,7 +43,7 @@ impl ApiError {
         self.is(404, "NotFound")
     }
 
-    /// Somebody else was faster, or it is another object of the same name.
+    /// The object has changed meanwhile, or another object has its name.
     pub(crate) fn is_conflict(&self) -> bool {
         self.is(409, "Conflict")
     }
@@ -51,7 +52,7 @@ impl ApiError {
         self.is(409, "AlreadyExists")
     }
 
-    /// Nobody knows any more what has happened since that resource version.
+    /// The resource version is too old for a list or watch.
     pub(crate) fn is_expired(&self) -> bool {
         self.code() == Some(410)
     }
@@ -60,7 +61,7 @@ impl ApiError {
         self.code() == Some(403)
     }
 
-    /// Who asks is not known to the server, or no more.
+    /// The client's credentials are not valid, or no longer.
     pub(crate) fn is_unauthorized(&self) -> bool {
         self.code() == Some(401)
     }
@@ -72,7 +73,7 @@ impl ApiError {
         }
     }
 
-    /// The same request may do better later, as it is.
+    /// Whether the same request may succeed later.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Access(_) | Self::Unreachable(_) | Self::NeverSent | Self::Lost(_) | Self::Timeout => true,
@@ -90,7 +91,7 @@ impl ApiError {
 }
 
 impl Status {
-    /// From the body of an answer with this code; whatever stands there, if it is no `Status`.
+    /// Parses the body of an error response; a body other than a `Status` becomes the message.
     pub(super) fn of_body(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         match serde_json::from_slice(body) {
             Ok(Value::Object(status)) if status.get("kind").is_some_and(|kind| kind == "Status") => {
@@ -103,7 +104,7 @@ impl Status {
         }
     }
 
-    /// From a `Status` in an answer or a watch.
+    /// Parses a `Status` object from a response or a watch.
     pub(super) fn of_object(code: u16, status: &Value) -> Self {
         let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let seconds = status.pointer("/details/retryAfterSeconds").and_then(Value::as_u64);
@@ -117,18 +118,18 @@ impl Status {
     }
 }
 
-/// Characters of an error page that are shown.
+/// How many characters of an error page to show.
 const LONGEST: usize = 300;
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Access(why) | Self::Unreachable(why) => f.write_str(why),
-            Self::NeverSent => f.write_str("the API server did not take the request"),
+            Self::NeverSent => f.write_str("API server did not process the request"),
             Self::Lost(why) => write!(f, "connection to the API server lost: {why}"),
-            Self::Timeout => f.write_str("the API server did not answer in time"),
+            Self::Timeout => f.write_str("API server request timed out"),
             Self::Refused(status) => fmt::Display::fmt(status, f),
-            Self::Malformed(what) => write!(f, "the API server's answer cannot be read: {what}"),
+            Self::Malformed(what) => write!(f, "invalid API server response: {what}"),
         }
     }
 }
@@ -138,7 +139,7 @@ impl std::error::Error for ApiError {}
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.message.as_str() {
-            "" => write!(f, "the API server answered {} {}", self.code, self.reason),
+            "" => write!(f, "API server returned {} {}", self.code, self.reason),
             message => write!(f, "{message} ({})", self.code),
         }
     }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_object_tells_reason_and_message() {
+    fn status_objects_have_reason_and_message() {
         let body = r#"{"kind":"Status","reason":"AlreadyExists","message":"leases \"n\" already exists","code":409}"#;
         let error = refused(409, body);
         assert!(error.is_already_exists() && !error.is_conflict() && !error.is_retryable());
@@ -161,15 +162,15 @@ mod tests {
     }
 
     #[test]
-    fn an_error_page_is_shown_as_it_is_and_cut() {
+    fn error_pages_are_shown_truncated() {
         let error = refused(502, &"x".repeat(1000));
         assert!(error.is_retryable());
         assert_eq!(error.to_string(), format!("{} (502)", "x".repeat(300)));
-        assert_eq!(refused(503, "").to_string(), "the API server answered 503 ");
+        assert_eq!(refused(503, "").to_string(), "API server returned 503 ");
     }
 
     #[test]
-    fn patience_that_is_asked_for_in_the_body_counts() {
+    fn retry_after_is_read_from_the_body() {
         let status = serde_json::json!({"kind": "Status", "code": 504, "details": {"retryAfterSeconds": 7}});
         assert_eq!(Status::of_object(500, &status).retry_after, Some(Duration::from_secs(7)));
         assert_eq!(Status::of_object(500, &status).code, 504);

@@ -1,4 +1,4 @@
-//! One request and what has come for it.
+//! One request and the response so far.
 
 use std::io;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::types::error::ErrorChain;
 #[derive(Default)]
 pub(super) struct Exchange {
     head: Option<Head>,
-    /// Content that has not been taken; the server has been told of no more room for it.
+    /// Content that was not taken yet, and still occupies the receive window.
     content: Vec<u8>,
-    /// How much was taken since it was told.
+    /// Taken bytes that were not returned to the window yet.
     taken: usize,
 }
 
@@ -71,7 +71,7 @@ impl rpc::Exchange for Exchange {
     fn reset(ending: Ending) -> ApiError {
         match ending {
             Ending::NotProcessed => ApiError::NeverSent,
-            Ending::ByPeer(code) => ApiError::Lost(format!("the server gave the request up: {code}").into()),
+            Ending::ByPeer(code) => ApiError::Lost(format!("request reset by the server: {code}").into()),
             Ending::Violation(what) => ApiError::Malformed(what.into()),
         }
     }
@@ -81,10 +81,10 @@ impl rpc::Exchange for Exchange {
     }
 }
 
-/// Why a connection is no more.
+/// Why a connection has ended.
 pub(super) fn ended(cause: &io::Error) -> String {
     match cause.kind() {
-        io::ErrorKind::UnexpectedEof => "the server has closed the connection".to_owned(),
+        io::ErrorKind::UnexpectedEof => "server closed the connection".to_owned(),
         _ => ErrorChain(cause).to_string(),
     }
 }
@@ -94,7 +94,7 @@ impl Ongoing {
         self.take(|exchange| exchange.head).await?.ok_or(ApiError::Malformed("no answer".into()))
     }
 
-    /// What has come of the content since the last time; `None` at its end.
+    /// The content since the last call; `None` at its end.
     pub(super) async fn content(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         let content = self.take(|exchange| {
             exchange.taken += exchange.content.len();
@@ -105,7 +105,7 @@ impl Ongoing {
 }
 
 impl Head {
-    /// Whether this is what was asked for; else the error that the content tells.
+    /// Whether the status is 2xx; otherwise the content describes an error.
     pub(super) fn is_success(self) -> bool {
         (200..300).contains(&self.status)
     }

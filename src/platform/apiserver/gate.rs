@@ -1,7 +1,7 @@
-//! What may be asked of the API server now: nothing, everything, or as much as it has come to. Pure.
+//! Decides which requests to the API server are admitted: none, some ranks, or all. Pure.
 //!
-//! Whoever has something to ask waits here before he puts it into words, so that what goes out is true when it goes.
-//! A gate that is shut ends every connection behind it.
+//! A caller waits at the gate before it builds its request, so that the request is up to date when it is sent. Shutting
+//! the gate closes the connections behind it.
 //!
 //! ```text
 //!            open(rank), then rank by rank          shut
@@ -14,23 +14,23 @@ use std::rc::Rc;
 
 use crate::platform::rpc::Signal;
 
-/// Kinds of requests, in the order in which they are exchanged.
+/// Kinds of requests, in the order in which a round sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Lease,
     Node,
-    /// The pods that the node is to run, and what they need.
+    /// The pods of this node, and the objects that they refer to.
     Intent,
-    /// What has become of them.
+    /// Pod statuses.
     Status,
     Event,
 }
 
-/// How far the gate is open: up to and with a rank.
+/// How far the gate is open. A rank admits all ranks before it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     Shut,
-    /// For one exchange: what is followed is asked for once, and ends.
+    /// For one round: each reflector lists once and its watch ends.
     Round(Rank),
     Open(Rank),
 }
@@ -38,23 +38,23 @@ pub(crate) enum Opening {
 #[derive(Debug)]
 pub(crate) struct Gate {
     opening: Cell<Opening>,
-    /// How often it was opened.
+    /// How often the gate was opened.
     openings: Cell<u64>,
-    /// The last rank that passes while the node comes back after an absence.
+    /// The last rank admitted while requests are paced after an absence.
     narrowed: Cell<Option<Rank>>,
-    /// Bytes that may be used, if there is a bound, and that are left of them.
+    /// The budget in bytes, if there is one, and how much is left of it.
     budget: Option<u64>,
     left: Cell<u64>,
     counts: [Counts; RANKS],
-    /// Notified when other ranks are admitted than before.
+    /// Notified when the set of admitted ranks changes.
     pub(crate) changed: Signal,
-    /// Notified when something comes to the gate, and when a request has ended.
+    /// Notified when a caller arrives at the gate, and when a request has ended.
     pub(crate) moved: Signal,
-    /// Notified when somebody on the node does not want to wait.
+    /// Notified when a user on the node asks to synchronize at once.
     pub(crate) hurried: Signal,
 }
 
-/// Of one rank.
+/// Counters of one rank.
 #[derive(Debug, Default)]
 struct Counts {
     waiting: Cell<u32>,
@@ -64,14 +64,14 @@ struct Counts {
 }
 
 const RANKS: usize = 5;
-/// With TLS, both certificates and a ticket.
+/// Bytes of a TLS handshake with both certificates and a ticket.
 const CONNECTION: u64 = 8 << 10;
 
 impl Rank {
     pub(crate) const ALL: [Self; RANKS] = [Self::Lease, Self::Node, Self::Intent, Self::Status, Self::Event];
 
-    /// The part of a day's bytes after which nothing of this rank is asked, in percent: the rest is for what counts more.
-    /// A lease comes before statuses, these before what is to run, and all of them before events.
+    /// The percentage of the daily budget that this rank and all others may use before its requests are refused; the
+    /// rest is reserved. Leases may use all of it, then node and pod statuses, then pods, and events the least.
     const fn share(self) -> u64 {
         match self {
             Self::Lease => 100,
@@ -81,13 +81,13 @@ impl Rank {
         }
     }
 
-    /// So much of a day's bytes is not for this rank. What is asked is paid for when it is known what it has cost: nothing
-    /// is begun with less than a connection may take.
+    /// The part of the budget that is reserved from this rank. Requests are charged after they are sent, so no request
+    /// starts with less left than a connection may cost.
     fn kept(self, budget: u64) -> u64 {
         (budget / 100 * (100 - self.share())).max(CONNECTION)
     }
 
-    /// As it is told.
+    /// The name in the status output.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Lease => "leases",
@@ -130,7 +130,7 @@ impl Gate {
         }
     }
 
-    /// Lets an open gate pass no more than this, as if it had just been opened; or all of it again.
+    /// Limits an open gate to ranks up to `last`, as if it had just been opened, or lifts that limit.
     pub(super) fn narrow(&self, last: Option<Rank>) {
         let before = self.narrowed.replace(last);
         if before.is_none() && last.is_some() {
@@ -141,7 +141,7 @@ impl Gate {
         }
     }
 
-    /// So many bytes have been used today. True if something is admitted now that was not, or the other way round.
+    /// Records the bytes used today. Returns whether that changes which ranks are admitted.
     pub(crate) fn used(&self, bytes: u64) -> bool {
         let Some(budget) = self.budget else { return false };
         let before = self.left_out().count();
@@ -157,7 +157,7 @@ impl Gate {
         self.budget
     }
 
-    /// For what today's bytes do not last.
+    /// The ranks for which the budget is exhausted.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = Rank> {
         Rank::ALL.into_iter().filter(|rank| !self.affords(*rank))
     }
@@ -166,7 +166,7 @@ impl Gate {
         self.budget.is_none_or(|budget| self.left.get() > rank.kept(budget))
     }
 
-    /// After how many bytes of today something else is left out; `None` if nothing is.
+    /// The number of bytes at which the next rank is left out; `None` if there is none.
     pub(crate) fn next_mark(&self) -> Option<u64> {
         let budget = self.budget?;
         let marks = Rank::ALL.into_iter().filter(|rank| self.affords(*rank));
@@ -181,7 +181,7 @@ impl Gate {
         matches!(self.opening.get(), Opening::Open(_))
     }
 
-    /// How often it was opened.
+    /// How often the gate was opened.
     pub(crate) fn openings(&self) -> u64 {
         self.openings.get()
     }
@@ -190,7 +190,7 @@ impl Gate {
         self.admits_now(rank) && self.narrowed.get().is_none_or(|last| rank <= last)
     }
 
-    /// The same for what is of no use later.
+    /// As [`Self::admits`], ignoring the pacing, for requests that are useless later.
     pub(super) fn admits_now(&self, rank: Rank) -> bool {
         let is_open = match self.opening.get() {
             Opening::Shut => false,
@@ -199,7 +199,7 @@ impl Gate {
         is_open && self.affords(rank)
     }
 
-    /// Whether nobody of the ranks that are admitted waits or is on his way.
+    /// Whether no request of an admitted rank is waiting or in flight.
     pub(crate) fn is_quiet(&self) -> bool {
         Rank::ALL
             .iter()
@@ -207,7 +207,7 @@ impl Gate {
             .all(|(rank, counts)| counts.under_way.get() == 0 && (counts.waiting.get() == 0 || !self.admits(*rank)))
     }
 
-    /// Answers so far, and requests that have failed, each by rank.
+    /// Successful and failed requests so far, by rank.
     pub(crate) fn tally(&self) -> [(u32, u32); RANKS] {
         self.counts.each_ref().map(|counts| (counts.answered.get(), counts.failed.get()))
     }
@@ -223,14 +223,14 @@ impl Gate {
         }
     }
 
-    /// Somebody waits until he is admitted; dropping it takes him away.
+    /// Counts a waiting caller until the result is dropped.
     pub(super) fn waits(self: &Rc<Self>, rank: Rank) -> Waits {
         add(&self.counts(rank).waiting);
         self.moved.notify();
         Waits { gate: Rc::clone(self), rank }
     }
 
-    /// A request is on its way until this is dropped.
+    /// Counts a request in flight until the result is dropped.
     pub(super) fn passes(self: &Rc<Self>, rank: Rank) -> Pass {
         add(&self.counts(rank).under_way);
         self.moved.notify();
@@ -263,7 +263,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// What has come of it.
+    /// Records the outcome of the request.
     pub(super) fn ended(&self, answered: bool) {
         let counts = self.gate.counts(self.rank);
         add(if answered { &counts.answered } else { &counts.failed });
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_admits_what_it_has_come_to_and_nothing_when_it_is_shut() {
+    fn a_gate_admits_ranks_up_to_its_opening() {
         let gate = Gate::new(Opening::Shut, None);
         assert!(admitted(&gate).is_empty() && gate.is_shut());
         gate.set(Opening::Round(Rank::Lease));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_quiet_when_nobody_who_is_admitted_waits_or_is_on_his_way() {
+    fn a_gate_is_quiet_without_admitted_requests() {
         let gate = Gate::new(Opening::Round(Rank::Lease), None);
         let event = gate.waits(Rank::Event);
         assert!(gate.is_quiet(), "its turn has not come");
@@ -317,9 +317,9 @@ mod tests {
         assert_eq!(gate.tally()[4], (1, 0));
     }
 
-    /// The day's bytes go out for events first, then for what is to run, then for statuses, and for leases at the end.
+    /// The budget runs out for events first, then for pods, then for statuses, and for leases last.
     #[test]
-    fn as_the_days_bytes_are_used_up_events_are_left_out_first_and_leases_last() {
+    fn the_budget_runs_out_for_events_first_and_leases_last() {
         use Rank::{Event, Intent, Lease, Node, Status};
 
         let gate = Gate::new(Opening::Open(Event), Some(1_000_000));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_is_admitted_rank_by_rank_and_who_cannot_wait_at_once() {
+    fn pacing_does_not_delay_urgent_requests() {
         let gate = Gate::new(Opening::Open(Rank::Event), None);
         gate.narrow(Some(Rank::Lease));
         assert_eq!((admitted(&gate), gate.openings(), gate.is_open()), (vec![Rank::Lease], 1, true));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_nothing_is_ever_left_out() {
+    fn without_a_budget_every_rank_is_admitted() {
         let gate = Gate::new(Opening::Open(Rank::Event), None);
         assert!(!gate.used(u64::MAX) && admitted(&gate).len() == 5 && gate.next_mark().is_none());
     }

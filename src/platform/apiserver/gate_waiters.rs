@@ -1,4 +1,4 @@
-//! Waiting at the gate.
+//! Futures that wait for the gate.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::gate::{Gate, Rank};
 use super::traffic::Traffic;
 use crate::platform::rt;
 
-/// One exchange, in which everything that is followed is asked for once; or an open gate, in which it is followed.
+/// A round, in which every reflector lists once, or an open gate, at which they watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) is_round: bool,
@@ -23,7 +23,7 @@ impl Gate {
         }
     }
 
-    /// Waits until none of this rank are admitted any more.
+    /// Waits until requests of this rank are no longer admitted.
     pub(crate) async fn shut_out(&self, rank: Rank) {
         self.until(|gate| !gate.admits(rank)).await;
     }
@@ -33,12 +33,12 @@ impl Gate {
         self.until(Self::is_shut).await;
     }
 
-    /// Waits until the gate has been opened since, and admits this rank.
+    /// Waits until the gate was opened more than `openings` times and admits this rank.
     pub(crate) async fn opened_since(&self, openings: u64, rank: Rank) {
         self.until(|gate| gate.openings() > openings && gate.admits(rank)).await;
     }
 
-    /// Waits until what is followed may be asked for, which in the exchange `done` it was.
+    /// Waits until a reflector may list or watch, and for the next round if it has taken part in round `done`.
     pub(super) async fn turn(&self, done: u64, rank: Rank) -> Turn {
         let turn = |gate: &Self| Turn { is_round: !gate.is_open(), number: gate.openings() };
         self.until(|gate| {
@@ -60,7 +60,7 @@ impl Gate {
     }
 }
 
-/// Waits until nothing of what is admitted is on its way any more, or comes to be.
+/// Waits until no admitted request is waiting or in flight, and none arrives for a while.
 pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
     loop {
         let (moved, bytes) = (gate.moved.changes(), traffic.bytes());
@@ -72,8 +72,8 @@ pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
     }
 }
 
-/// Nothing more comes of one kind of request when nothing has for so long: a pod that has just come is worked on meanwhile,
-/// and what it needs is asked for.
+/// A rank counts as finished if no request has arrived for this long: a new pod is processed meanwhile, and requests
+/// what it needs.
 const SETTLES: Duration = Duration::from_millis(250);
-/// A server from which nothing has come for so long has nothing more to say.
+/// A transfer without a byte for this long counts as finished.
 const STALLS: Duration = Duration::from_secs(30);

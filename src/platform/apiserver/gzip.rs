@@ -1,4 +1,4 @@
-//! Answers that the server has compressed. Pure.
+//! Decompresses responses. Pure.
 
 use std::io::Read;
 
@@ -6,7 +6,7 @@ use flate2::read::GzDecoder;
 
 use super::ApiError;
 
-/// The content; an error if it is more than `limit`.
+/// The content; an error if it has more than `limit` bytes.
 pub(super) fn inflate(bytes: &[u8], limit: usize) -> Result<Vec<u8>, ApiError> {
     let mut content = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
@@ -34,13 +34,13 @@ mod tests {
     }
 
     #[test]
-    fn content_comes_out_as_it_went_in() {
+    fn content_round_trips() {
         let content = b"pods ".repeat(1000);
         assert_eq!(inflate(&gzip(&content), 5000).unwrap(), content);
     }
 
     #[test]
-    fn what_is_cut_damaged_or_too_long_is_an_error() {
+    fn truncated_damaged_or_long_content_is_an_error() {
         let zipped = gzip(&b"pods ".repeat(1000));
         assert!(inflate(&zipped, 4999).unwrap_err().to_string().ends_with("longer than 4999 bytes"));
         assert!(inflate(&zipped[..zipped.len() - 1], 5000).is_err());

@@ -1,21 +1,21 @@
-//! Whether the server's history is still the same: in one history the versions of what is written only grow. Pure.
+//! Detects a server whose store was restored: within one history, the versions of written objects only grow. Pure.
 //!
-//! A server whose store was restored from a backup counts on from the backup. It takes a watch that begins at a version
-//! it has not come to yet, and tells nothing until it has: who goes by the watch alone never hears of it.
+//! A server restored from a backup continues counting from the backup. It accepts a watch at a version that it has not
+//! reached yet, and sends nothing until it has, so a watch alone never notices the restore.
 
 use serde_json::Value;
 
 use super::watch_event::resource_version;
 use crate::protocol::protobuf::{decode, message};
 
-/// The versions in the answers about one object, in the order of the requests.
+/// The resource versions in the responses about one object, in the order of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     newest: Option<u64>,
 }
 
 impl History {
-    /// Whether an answer of this version cannot come after those before it.
+    /// Whether `version` is older than an earlier response's, which means another history.
     pub(crate) fn breaks_at(&mut self, version: Option<u64>) -> bool {
         let Some(version) = version else { return false };
         self.newest.replace(version).is_some_and(|newest| version < newest)
@@ -23,7 +23,7 @@ impl History {
 }
 
 message! {
-    /// What stands around an object in protobuf, after four bytes that say that it is one.
+    /// The envelope of an object in protobuf, after four magic bytes.
     struct Unknown {
         2 => raw: Vec<u8>,
     }
@@ -39,8 +39,8 @@ message! {
 
 const PROTOBUF: &[u8] = b"k8s\0";
 
-/// The version of the object in an answer, whose form is the server's choice; `None` if it does not say, or if it is no
-/// number.
+/// The resource version of the object in a response, which may be JSON or protobuf; `None` if it has none or it is not
+/// a number.
 pub(super) fn version(answer: &[u8]) -> Option<u64> {
     match answer.strip_prefix(PROTOBUF) {
         Some(bytes) => {
@@ -58,14 +58,14 @@ mod tests {
     use crate::protocol::protobuf::encode;
 
     #[test]
-    fn a_version_that_goes_back_is_another_history() {
+    fn a_lower_version_is_another_history() {
         let mut history = History::default();
         let breaks = [Some(7), None, Some(7), Some(9), Some(8), Some(8), Some(9)].map(|at| history.breaks_at(at));
         assert_eq!(breaks, [false, false, false, false, true, false, false]);
     }
 
     #[test]
-    fn the_version_is_found_in_either_form_of_an_answer() {
+    fn versions_are_found_in_json_and_protobuf() {
         assert_eq!(version(br#"{"kind":"PartialObjectMetadata","metadata":{"resourceVersion":"71"}}"#), Some(71));
         let metadata = Some(ObjectMeta { resource_version: "72".to_owned() });
         let around = Unknown { raw: encode(&PartialObjectMetadata { metadata }) };

@@ -1,27 +1,27 @@
-//! The kubeconfig: who is asked, whom to believe, and as whom. Pure.
+//! Parses the kubeconfig: server, CA and credentials. Pure.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::types::api::{Bytes, DecodeError, KubeconfigCluster, KubeconfigFile, KubeconfigUser, decode, yaml};
 
-/// What a kubeconfig's current context says.
+/// The current context of a kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kubeconfig {
-    /// `https://host:port`, or a path behind that.
+    /// `https://host:port`, optionally with a path.
     pub(crate) server: String,
-    /// Whom the server's certificate must be signed by; `None`: nobody is believed, as there is no list of the system's.
+    /// The CA of the server's certificate; `None` trusts no server, as the system's CAs are not used.
     pub(crate) authority: Option<Pem>,
-    /// The name that the server's certificate must have; `None`: that of the server.
+    /// The name in the server's certificate; `None` for that in `server`.
     pub(crate) server_name: Option<String>,
-    /// Whoever answers is believed.
+    /// Skip verification of the server.
     pub(crate) insecure: bool,
     pub(crate) proxy: Option<String>,
     pub(crate) certificate: Option<(Pem, Pem)>,
     pub(crate) token: Option<Token>,
 }
 
-/// PEM, here or in a file.
+/// PEM, inline or in a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Pem {
     Data(Vec<u8>),
@@ -34,12 +34,12 @@ pub(crate) enum Token {
     File(PathBuf),
 }
 
-/// One line: where, and what was expected.
+/// One line: the field, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadKubeconfig(String);
 
 impl Kubeconfig {
-    /// A server of which nothing else is known yet.
+    /// A configuration of which only the server is known.
     pub(crate) fn of_server(server: &str) -> Self {
         Self {
             server: server.to_owned(),
@@ -52,7 +52,7 @@ impl Kubeconfig {
         }
     }
 
-    /// The cluster of a kubeconfig that has one and says nothing of who asks it: that of a `cluster-info`.
+    /// The cluster of a kubeconfig with one cluster and no user, as in `cluster-info`.
     pub(crate) fn of_only_cluster(text: &[u8]) -> Result<Self, BadKubeconfig> {
         let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
         let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
@@ -70,7 +70,7 @@ impl Kubeconfig {
         })
     }
 
-    /// Reads a kubeconfig. Paths in it are relative to `folder`.
+    /// Parses a kubeconfig. Relative paths in it start at `folder`.
     pub(crate) fn read(text: &[u8], folder: &Path) -> Result<Self, BadKubeconfig> {
         let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
         let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
@@ -83,8 +83,7 @@ impl Kubeconfig {
             "" => return Err(bad(&"current-context: expected the name of a context, found nothing")),
             name => {
                 let found = file.contexts.into_iter().find(|context| context.name == name);
-                let found =
-                    found.ok_or_else(|| bad(&format_args!("current-context: no context is called {name:?}")))?;
+                let found = found.ok_or_else(|| bad(&format_args!("current-context: context {name:?} not found")))?;
                 (format!("context {name:?}"), found.context)
             }
         };
@@ -118,7 +117,7 @@ impl Kubeconfig {
             }
         };
         let token = match (given(user.token_file), given(user.token)) {
-            // As upstream: the file is what stays true.
+            // As upstream, the file takes precedence: it is kept up to date.
             (Some(path), _) => Some(Token::File(folder.join(path))),
             (None, token) => token.map(Token::Data),
         };
@@ -134,7 +133,7 @@ impl Kubeconfig {
     }
 }
 
-/// What would need another program, or a password in a file, is refused.
+/// Rejects authentication by another program or by password.
 fn check_user(user: &KubeconfigUser, name: &str) -> Result<(), BadKubeconfig> {
     let asked = [
         ("exec", !user.exec.is_null()),
@@ -150,7 +149,7 @@ fn check_user(user: &KubeconfigUser, name: &str) -> Result<(), BadKubeconfig> {
     }
 }
 
-/// What stands in the kubeconfig itself counts more.
+/// Inline data takes precedence over a file.
 fn pem(data: Bytes, file: String, folder: &Path) -> Option<Pem> {
     match (data.0, file.as_str()) {
         (data, _) if !data.is_empty() => Some(Pem::Data(data)),
@@ -167,7 +166,7 @@ impl fmt::Display for BadKubeconfig {
 
 impl std::error::Error for BadKubeconfig {}
 
-// Neither keys nor tokens are shown, not even to those who look for a mistake.
+// Debug output must not contain keys or tokens.
 
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_beside_it_and_data_counts_more() {
+    fn paths_are_relative_and_inline_data_wins() {
         let text = with(
             "{server: 'https://h:1', certificate-authority: pki/ca.crt, certificate-authority-data: Yw==}",
             "{client-certificate: a.pem, client-key: /k.pem, tokenFile: t, token: s}",
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_server_is_reached_and_known_is_read() {
+    fn server_settings_are_parsed() {
         let text = with("{server: 'https://h:1', tls-server-name: api, proxy-url: 'http://p:3'}", "{token: s}");
         let read = read(&text).unwrap();
         assert_eq!((read.server.as_str(), read.server_name.as_deref()), ("https://h:1", Some("api")));
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_with_its_place() {
+    fn errors_name_the_field() {
         let server = "{server: 'https://h:1'}";
         let expected = "expected client-certificate and client-key, token or tokenFile";
         let table = [
@@ -235,7 +234,7 @@ mod tests {
             (with("{}", "{}"), "cluster \"c\": server: expected https://HOST:PORT, found nothing".into()),
             (with(server, "7"), "users[0].user: expected an object, found a number".into()),
             ("{}".into(), "current-context: expected the name of a context, found nothing".into()),
-            ("current-context: z".into(), "current-context: no context is called \"z\"".into()),
+            ("current-context: z".into(), "current-context: context \"z\" not found".into()),
             (String::new(), "expected a kubeconfig, found nothing".into()),
             ("kind: Pod".into(), "kind: expected Config, found \"Pod\"".into()),
         ];
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_cluster_that_is_shown_to_everybody_only_server_and_authority_are_taken() {
+    fn cluster_info_has_only_server_and_ca() {
         let text = "kind: Config\nusers: null\ncontexts: null\ncurrent-context: ''\nclusters:\n\
                     - name: ''\n  cluster: {server: 'https://h:1', certificate-authority-data: Yw==}\n";
         let read = Kubeconfig::of_only_cluster(text.as_bytes()).unwrap();
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_and_no_token_is_ever_shown() {
+    fn debug_output_hides_keys_and_tokens() {
         let text = with("{server: 'https://h:1'}", "{client-certificate: a, client-key-data: c2VjcmV0, token: secret}");
         let shown = format!("{:?}", read(&text).unwrap());
         assert!(!shown.contains("secret") && !shown.contains("c2VjcmV0") && !shown.contains("115, 101"), "{shown}");

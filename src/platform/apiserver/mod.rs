@@ -1,8 +1,7 @@
-//! The API server of a cluster: requests, lists and watches over one connection of HTTP/2.
+//! The API server client: requests, lists and watches over one HTTP/2 connection.
 //!
-//! A [`Client`] connects when somebody asks, with what its kubeconfig says at that moment; at rest there is one socket,
-//! no thread, and no timer but those of who asks. A request whose outcome is not known is repeated only where that is
-//! the same as once.
+//! A [`Client`] connects on demand with the current kubeconfig; when idle it has one socket, no thread, and no timers
+//! but its callers'. A request with an unknown outcome is repeated only if that is idempotent.
 
 mod access;
 mod client;

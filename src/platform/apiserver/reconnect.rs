@@ -1,7 +1,7 @@
-//! After an absence: who asks first, and when. A fleet that has lost its server does not come back as one.
+//! Paces requests after an absence, so that a fleet that lost its server does not overload it on return.
 //!
-//! A lease is a sign of life and goes at once. What the node is comes soon: the controllers' word that it is not ready stands
-//! until then, and ends its pods after five minutes. The rest follows, rank by rank. Each waits for a moment of the node's own.
+//! Leases are renewed at once. Node status follows soon: until then the controllers consider the node not ready, and
+//! evict its pods after five minutes. The other ranks follow in order. Each waits for a random part of its delay.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,33 +11,34 @@ use super::gate_waiters::settle;
 use super::traffic::Traffic;
 use crate::platform::rt;
 
-/// A server that was only restarted, or another connection to it, is no absence.
+/// A shorter loss of the connection, such as a restart of the server, is not an absence.
 const NOTICED: Duration = Duration::from_secs(5);
-/// A node renews its lease every ten seconds. It asks three things for what it is and about seven more, and the first nodes are
-/// at these while the last ones wait for those: within such times a fleet asks for less than twice of what it does at rest.
+/// A node renews its lease every ten seconds. On return it sends three requests for its node object and about seven
+/// more, and early nodes send these while late ones send those: with these delays a fleet's request rate at most
+/// doubles.
 const NODE: Duration = Duration::from_secs(60);
 const MOST: Duration = Duration::from_secs(150);
 
-/// How long, after an absence of so long, what the node is waits at most, and after that the rest; `None`: not at all.
+/// The longest delays after an absence: of node status, and then of the rest; `None` if it was too short.
 pub(super) fn spread(away: Duration) -> Option<[Duration; 2]> {
     let most = away.saturating_mul(2);
     (away >= NOTICED).then(|| [most.min(NODE), most.min(MOST)])
 }
 
-/// The gate is as narrow as this says, for as long as it lives.
+/// Narrows the gate for as long as it lives.
 pub(super) struct Comeback {
     gate: Rc<Gate>,
     waits: [Duration; 2],
 }
 
 impl Comeback {
-    /// Nothing but leases are admitted from now on.
+    /// Admits only leases from now on.
     pub(super) fn begin(gate: &Rc<Gate>, waits: [Duration; 2]) -> Self {
         gate.narrow(Some(Rank::Lease));
         Self { gate: Rc::clone(gate), waits }
     }
 
-    /// Until everything is admitted again.
+    /// Widens the gate step by step, until everything is admitted.
     pub(super) async fn run(self, traffic: &Traffic) {
         let [node, rest] = self.waits;
         let waits = async {
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_nobody_was_there_the_more_a_fleet_is_spread_up_to_a_bound() {
+    fn delays_grow_with_the_absence_up_to_a_limit() {
         let spread = |seconds| spread(Duration::from_secs(seconds)).map(|most| most.map(|most| most.as_secs()));
         let known = [None, None, Some([10, 10]), Some([60, 60]), Some([60, 150]), Some([60, 150])];
         assert_eq!([0, 4, 5, 30, 75, 86_400].map(spread), known);

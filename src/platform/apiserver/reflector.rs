@@ -1,4 +1,4 @@
-//! Follows a list: what there is, then every change of it, whatever becomes of the connection.
+//! Lists and watches a collection, across connections.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -14,13 +14,13 @@ use super::watch_event::Lines;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// Runs until nobody listens any more. The listener's pace is the server's: what it does not take is not asked for.
+/// Runs until the listener is closed. A slow listener slows down the watch.
 pub(crate) async fn reflect(client: Client, collection: Collection, listener: Sender<Change>) {
     let (path, rank) = (collection.path.clone(), collection.rank);
     let mut reflection = Reflection::new(collection);
     let mut away = false;
     let mut history = client.histories().changes();
-    // The last exchange in which everything was heard.
+    // The last round in which everything was received.
     let mut done_in = 0;
     while !listener.is_closed() {
         if std::mem::replace(&mut history, client.histories().changes()) != history {
@@ -47,16 +47,16 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
                 away = false;
                 match is_list {
                     true => reflection.after_list(),
-                    // In an exchange a watch is short by request.
+                    // Watches within a round are short on purpose.
                     false if turn.is_round => reflection.ended(Duration::MAX),
                     false => reflection.ended(rt::elapsed(begun)),
                 }
             }
             Err(error) => {
-                log!(debug, "list or watch broken off", path = path, error = ErrorChain(&error));
+                log!(debug, "list or watch failed", path = path, error = ErrorChain(&error));
                 let wait = reflection.failed(&error, rt::elapsed(begun));
                 if !wait.is_zero() && !std::mem::replace(&mut away, true) {
-                    // Who does not listen ends this loop.
+                    // A closed listener ends this loop.
                     let _ = listener.send(Change::Away(ErrorChain(&error).to_string())).await;
                 }
                 wait
@@ -72,7 +72,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
     }
 }
 
-/// Whether there may be more to hear now.
+/// Whether the server may have more to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
     All,
@@ -91,8 +91,8 @@ async fn list(
     Ok(Heard::All)
 }
 
-/// Ends at `end`, or when `ended` is over: never between a change that was taken in and its delivery. In an exchange it ends
-/// when the server has said that this is all, or has had nothing to say.
+/// Watches until `end`, or until `ended` completes, but never stops between receiving a change and delivering it. In a
+/// round, the watch ends when the server has sent everything or has nothing to send.
 async fn watch(
     client: &Client,
     request: &Request,
@@ -120,7 +120,7 @@ async fn watch(
                 return Ok(Heard::All);
             }
             let Some(change) = reflection.watched(event) else { continue };
-            // The server's time for it may be up before it has told everything.
+            // The server may end the watch before it has sent everything.
             heard = Heard::More;
             if listener.send(change).await.is_err() {
                 return Ok(heard);
@@ -129,16 +129,16 @@ async fn watch(
     }
 }
 
-/// What comes next of a watch.
+/// The next item of a watch.
 enum Next<T> {
     Some(T),
-    /// The server has ended it.
+    /// The server has ended the watch.
     End,
-    /// The gate has shut, or another history has begun.
+    /// The gate was shut, or the server's history has changed.
     Ended,
 }
 
-/// What `next` gives, unless `ended` is over before.
+/// The output of `next`, unless `ended` completes first.
 async fn unless<T>(
     ended: Pin<&mut dyn Future<Output = ()>>,
     next: impl Future<Output = Result<Next<T>, ApiError>>,
@@ -150,7 +150,7 @@ async fn unless<T>(
     rt::either(ended, next).await
 }
 
-/// The next part of a watch; `None`, as at its end, if none comes before `end`.
+/// The next part of a watch; `None` at its end and at `end`.
 async fn until<T>(
     end: Instant,
     next: impl Future<Output = Result<Option<T>, ApiError>>,
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_that_its_server_does_not_end_ends_at_its_limit() {
+    fn a_watch_ends_at_its_limit() {
         let passed = rt::simulate(1, |world| async move {
             let end = rt::now() + Duration::from_secs(1860);
             assert_eq!(until(end, async { Ok(Some(7)) }).await.unwrap(), Some(7));

@@ -1,11 +1,11 @@
-//! How far a list or watch has come, and what is asked next. Pure.
+//! The state of a list and watch, and its next request. Pure.
 //!
 //! ```text
-//!            all that there is, as a watch          the end of it
+//!            watch with initial events              end of initial events
 //!   Stream ------------------------------> (initial) ------------.
-//!     | the server does not do that                              v
+//!     | the server does not support that                         v
 //!     '-> List --- the last page -----------------------------> Watch(resource version)
-//!          ^  \___ more pages: List(continue)                    |  ended, broken: again from there
+//!          ^  \___ more pages: List(continue)                    |  ended or failed: again from there
 //!          '------- 410, no version, another history ------------'
 //! ```
 
@@ -19,27 +19,27 @@ use super::request::Request;
 use super::watch_event::{WatchEvent, resource_version};
 use crate::types::time::Backoff;
 
-/// What is followed: one path, narrowed by a selector.
+/// The collection to list and watch, optionally narrowed by a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Collection {
     /// `/api/v1/pods`.
     pub(crate) path: String,
-    /// Empty: everything.
+    /// Empty for everything.
     pub(crate) field_selector: String,
-    /// Bookmarks cost a line a minute, and keep a watch from beginning anew where nothing changes for long.
+    /// Bookmarks cost a line per minute, and spare a new list after a long time without changes.
     pub(crate) bookmarks: bool,
     pub(crate) rank: Rank,
 }
 
-/// What has become of it.
+/// A change of the collection.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
-    /// This is all that there is.
+    /// The complete content.
     Replaced(Vec<Value>),
-    /// New, or as it is now.
+    /// A new or updated object.
     Applied(Value),
     Deleted(Value),
-    /// Nothing can be heard at present, and why: one line. What was known stays.
+    /// The server is not reachable, with the reason in one line. The known content remains valid.
     Away(String),
 }
 
@@ -47,13 +47,13 @@ pub(crate) enum Change {
 pub(super) struct Reflection {
     collection: Collection,
     next: Next,
-    /// Lists come as watches where the server does that.
+    /// Whether the server supports watches with initial events.
     streams: bool,
-    /// Until all that there was has come, with the first watch or page by page.
+    /// The objects so far, until the initial events or all pages have arrived.
     initial: Option<Vec<Value>>,
     /// Pages of the list so far.
     pages: u32,
-    /// The version that was asked for was too old the last time, too.
+    /// Whether the last request's resource version was also too old.
     expired: bool,
     backoff: Backoff,
 }
@@ -61,44 +61,44 @@ pub(super) struct Reflection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Next {
     Begin,
-    /// The pages after this mark of the server's.
+    /// The page at this continue token.
     Continue(String),
     Watch(String),
 }
 
-/// What to ask.
+/// The next request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ask {
     List(Request),
-    /// It ends after `limit`, even if the server goes on.
+    /// The client ends the watch after `limit` if the server does not.
     Watch {
         request: Request,
         limit: Duration,
     },
 }
 
-/// A watch that ends sooner says nothing of the next one, which waits then: a server or a proxy that ends every watch at once
-/// would be asked as fast as the line goes (client-go's "very short watch").
+/// A shorter watch is followed by a delay: a server or proxy that ends every watch at once would be asked in a busy
+/// loop otherwise (client-go's "very short watch").
 const SHORT: Duration = Duration::from_secs(1);
-/// Objects in one answer.
+/// Objects per page.
 const PAGE: &str = "250";
-/// For a page.
+/// Timeout of a page.
 const LIST: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_millis(800);
 const MOST: Duration = Duration::from_secs(30);
-/// The server ends a watch after so many seconds and a part more; client-go: 300.
+/// Requested duration of a watch in seconds, plus a random part; client-go: 300.
 const WATCH: u64 = 1800;
-/// How long after its asked end a watch may still go on.
+/// How long a watch may exceed its requested duration.
 const GRACE: Duration = Duration::from_secs(60);
-/// Most objects of one list; a node has some hundreds of pods.
+/// Most objects of one list; a node has some hundred pods.
 const MOST_OBJECTS: usize = 100_000;
-/// Most pages of one list: those that a selector leaves empty count as well.
+/// Most pages of one list; a selector may leave pages empty.
 const MOST_PAGES: u32 = 10_000;
-/// What has happened before a watch comes at once. With a bookmark the server says that this was all, and from which
-/// version on to ask the next time: two seconds before the end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
+/// Earlier events arrive at once. The bookmark that ends them, and tells the next resource version, is sent two seconds
+/// before the requested end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
 const ONCE_WITH_BOOKMARK: u64 = 3;
 const ONCE: u64 = 1;
-/// And answers that it has begun within these.
+/// Timeout of the response's head.
 const BEGIN: Duration = Duration::from_secs(30);
 
 impl Reflection {
@@ -114,7 +114,7 @@ impl Reflection {
         }
     }
 
-    /// `once`: what there is now, and what has changed since; not what will.
+    /// With `once`, asks only for what exists and has changed so far.
     pub(super) fn ask(&self, once: bool, random: u32) -> Ask {
         let seconds = match (once, self.collection.bookmarks) {
             (false, _) => WATCH + u64::from(random) % WATCH,
@@ -158,7 +158,7 @@ impl Reflection {
         watch.within(BEGIN).ranked(self.collection.rank)
     }
 
-    /// A page has come. What is known now, if it was the last one.
+    /// Handles a page. Returns the complete list after the last one.
     pub(super) fn listed(&mut self, mut list: Value) -> Result<Option<Change>, ApiError> {
         let items = match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
@@ -185,12 +185,12 @@ impl Reflection {
         Change::Replaced(self.initial.take().unwrap_or_default())
     }
 
-    /// How long to wait after a page or a list. A list without a version cannot be watched from, and begins again.
+    /// The delay after a page or a list. A list without a resource version cannot be watched and starts over.
     pub(super) fn after_list(&mut self) -> Duration {
         if self.next == Next::Begin { self.backoff.next_wait() } else { Duration::ZERO }
     }
 
-    /// A line of a watch has come.
+    /// Handles a watch event.
     pub(super) fn watched(&mut self, event: WatchEvent) -> Option<Change> {
         self.backoff.reset();
         let version = event.resource_version();
@@ -201,7 +201,7 @@ impl Reflection {
             }
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => initial.push(object),
-                // Nothing is deleted before it is known what there is.
+                // Deletions and bookmarks mean nothing before the initial events have ended.
                 WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
             }
             return None;
@@ -216,23 +216,23 @@ impl Reflection {
         }
     }
 
-    /// The server has begun another history, in which the versions that are known mean nothing.
+    /// Starts over, because the server's history has changed and the known versions mean nothing.
     pub(super) fn begin_anew(&mut self) {
         self.next = Next::Begin;
         self.initial = None;
     }
 
-    /// A watch has been begun.
+    /// Records the start of a watch.
     pub(super) fn begun(&mut self) {
         if self.next == Next::Begin {
             self.initial = Some(Vec::new());
         }
     }
 
-    /// The watch has come to its end, as it does after a time. `lasted` is that time. How long to wait before the next one.
+    /// Handles the regular end of a watch that `lasted` this long. Returns the delay before the next request.
     pub(super) fn ended(&mut self, lasted: Duration) -> Duration {
         if self.initial.take().is_some() {
-            // It ended before it had told what there is.
+            // It ended before the initial events did.
             return self.backoff.next_wait();
         }
         self.next_watch(lasted)
@@ -245,7 +245,7 @@ impl Reflection {
         Duration::ZERO
     }
 
-    /// The request has failed, or the watch was broken off, after `lasted`. How long to wait before the next one.
+    /// Handles a failed request or watch that `lasted` this long. Returns the delay before the next request.
     pub(super) fn failed(&mut self, error: &ApiError, lasted: Duration) -> Duration {
         let initial = self.initial.take().is_some();
         self.expired &= lasted < SHORT;
@@ -257,14 +257,14 @@ impl Reflection {
         }
         match &self.next {
             Next::Continue(_) => self.next = Next::Begin,
-            // A server that does not know how to begin a watch with what there is says that the request is wrong.
+            // A server without support for initial events rejects the request as invalid.
             Next::Begin if self.streams && matches!(error.code(), Some(400 | 405 | 422)) => {
                 self.streams = false;
                 return Duration::ZERO;
             }
             Next::Begin | Next::Watch(_) => {}
         }
-        // A connection that was lost says nothing of the server; the client has a back-off of its own.
+        // A lost connection says nothing about the server, and the client has a back-off of its own.
         match error {
             ApiError::Lost(_) | ApiError::NeverSent if !initial => self.next_watch(lasted),
             _ => self.backoff.next_wait(),

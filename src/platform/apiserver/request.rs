@@ -1,4 +1,4 @@
-//! What is asked of the API server. Pure.
+//! Requests to the API server. Pure.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use super::gate::Rank;
 use crate::protocol::hpack::Field;
 use crate::protocol::http1::push_escaped;
 
-/// One request. Paths begin with `/api` or `/apis`.
+/// A request. Paths begin with `/api` or `/apis`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Request {
     method: &'static str,
-    /// With its query.
+    /// Including the query.
     path: String,
     content: Option<(&'static str, Vec<u8>)>,
     accept: &'static str,
     accepts_gzip: bool,
-    /// From here to the last byte of the answer, the tries of a server that asks for patience among it.
+    /// Limit of the whole request up to the last byte of the response, including retries.
     pub(super) limit: Duration,
     pub(super) rank: Rank,
-    /// Until it is admitted; else it fails at once.
+    /// Whether to wait at the gate; otherwise the request fails if it is not admitted.
     pub(super) waits: bool,
 }
 
-/// How a patch is to be read.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patch {
     /// RFC 7386.
@@ -33,7 +33,7 @@ pub(crate) enum Patch {
     StrategicMerge,
 }
 
-/// As long as a request takes before it counts as lost (kubelet: the lease's own limit).
+/// The default limit (kubelet: that of lease requests).
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Request {
@@ -75,7 +75,7 @@ impl Request {
         self.method
     }
 
-    /// Adds to the query; the value is escaped.
+    /// Appends a query parameter and escapes its value.
     pub(crate) fn with_query(mut self, name: &str, value: &str) -> Self {
         self.path.push(if self.path.contains('?') { '&' } else { '?' });
         self.path.extend([name, "="]);
@@ -83,21 +83,20 @@ impl Request {
         self
     }
 
-    /// Of the answer only the object's metadata is wanted: that saves the rest on the wire.
+    /// Requests only the object's metadata, which saves most of the response.
     pub(crate) fn for_metadata(mut self) -> Self {
         self.accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         self
     }
 
-    /// Nobody reads the answer: it is to be as short as a server has it, which is the metadata in protobuf. An error is
-    /// JSON all the same.
+    /// Requests the shortest response, for a caller that ignores it: metadata in protobuf. Errors are JSON all the same.
     pub(crate) fn unread(mut self) -> Self {
         self.accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                        application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
         self
     }
 
-    /// The answer may be long: the server compresses it from 128 KiB on.
+    /// Accepts compression, which servers apply from 128 KiB on.
     pub(crate) fn for_much(mut self) -> Self {
         self.accepts_gzip = true;
         self
@@ -108,13 +107,13 @@ impl Request {
         self
     }
 
-    /// Where it stands among what is exchanged; without this, it is about what the node is to run.
+    /// Sets the rank; the default is `Intent`.
     pub(crate) fn ranked(mut self, rank: Rank) -> Self {
         self.rank = rank;
         self
     }
 
-    /// Somebody waits for the answer: it is of no use later.
+    /// Fails instead of waiting at the gate, for requests that are useless later.
     pub(crate) fn at_once(mut self) -> Self {
         self.waits = false;
         self
@@ -124,7 +123,7 @@ impl Request {
         self.content.as_ref().map_or(&[], |(_, content)| content)
     }
 
-    /// The header as HTTP/2 has it. What is the same in every request comes first: it is one byte each after the first.
+    /// The HTTP/2 fields. Constant ones come first: after the first request each takes one byte.
     pub(super) fn head(&self, caller: &Caller) -> Vec<Field> {
         let mut head = vec![
             Field::fixed(":method", self.method),
@@ -146,18 +145,18 @@ impl Request {
         head
     }
 
-    /// Whether doing it twice is the same as doing it once.
+    /// Whether sending the request twice has the same effect as once.
     pub(super) fn is_idempotent(&self) -> bool {
         self.method != "POST"
     }
 }
 
-/// Who asks whom, as every request of a connection says it.
+/// What every request of a connection says about client and server.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) scheme: &'static str,
     pub(super) authority: String,
-    /// Stands before every path; empty but for a server that is one of several behind an address.
+    /// Precedes every path; empty unless several servers share an address.
     pub(super) prefix: String,
     pub(super) agent: String,
     pub(super) token: Option<String>,
@@ -170,14 +169,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_escaped_and_begins_once() {
+    fn query_parameters_are_escaped_and_joined() {
         let request =
             Request::get("/api/v1/pods").with_query("fieldSelector", "spec.nodeName=a b").with_query("limit", "5");
         assert_eq!(request.path, "/api/v1/pods?fieldSelector=spec.nodeName%3Da%20b&limit=5");
     }
 
     #[test]
-    fn a_token_is_told_and_a_patch_says_how_it_is_to_be_read() {
+    fn requests_have_token_and_patch_type() {
         let caller = Caller {
             scheme: "https",
             authority: "h:1".to_owned(),

@@ -1,13 +1,13 @@
-//! Whether a request is made once more at once. Pure.
+//! Decides whether a failed request is retried. Pure.
 
 use std::time::Duration;
 
 use crate::platform::apiserver::ApiError;
 
-/// How long to wait before the next try; `None`: whoever asked is told. `left` is what is left of the request's time.
+/// The delay before the next attempt; `None` to return the error. `left` is the rest of the request's limit.
 ///
-/// A connection that ended says nothing against the next one, if the request may be made twice. A server that names a
-/// time is asked again after that and a little more, so that not all of a fleet come back at once.
+/// After a lost connection, idempotent requests are retried on the next one. If the server asks for a delay, the retry
+/// follows after it plus jitter, so that a fleet does not return all at once.
 pub(super) fn wait(error: &ApiError, idempotent: bool, tries: u32, left: Duration, random: u32) -> Option<Duration> {
     let wait = match error {
         ApiError::NeverSent if tries < TRIES => Duration::ZERO,
@@ -20,7 +20,7 @@ pub(super) fn wait(error: &ApiError, idempotent: bool, tries: u32, left: Duratio
     (wait < left).then_some(wait)
 }
 
-/// In all (client-go: ten retries).
+/// In total (client-go: ten retries).
 const TRIES: u32 = 10;
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_names_a_time_is_asked_again_after_it() {
+    fn retry_after_is_respected() {
         for code in [429, 500, 503] {
             assert_eq!(wait(&refused(code, Some(2)), false, 1, LEFT, 0), Some(Duration::from_secs(2)));
             assert_eq!(wait(&refused(code, Some(2)), false, 1, LEFT, u32::MAX), Some(Duration::from_secs(3)));
@@ -47,12 +47,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_longer_than_the_request_has() {
+    fn retries_stay_within_the_limit() {
         assert_eq!(wait(&refused(429, Some(11)), true, 1, LEFT, 0), None);
     }
 
     #[test]
-    fn what_may_have_had_an_effect_is_made_twice_only_if_that_is_the_same() {
+    fn only_idempotent_requests_are_repeated() {
         let lost = ApiError::Lost("reset".into());
         assert_eq!(wait(&lost, true, 1, LEFT, 0), Some(Duration::ZERO));
         assert_eq!(wait(&lost, true, 2, LEFT, 0), None);

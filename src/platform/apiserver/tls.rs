@@ -1,4 +1,4 @@
-//! TLS to the API server: whom it believes, and as whom this side speaks.
+//! The TLS configuration for the API server: trust and client certificate.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::verifier::Verifier;
 use crate::platform::net::{AnyCertificate, HostClock};
 
-/// Who may be on the other side.
+/// The servers to trust.
 pub(super) enum Trust {
     Authorities(Vec<CertificateDer<'static>>),
     Anybody,
 }
 
-/// The one that is spoken (RFC 7301).
+/// The ALPN protocol (RFC 7301).
 pub(super) const PROTOCOL: &[u8] = b"h2";
 
-/// With the certificate and key that this side shows, if any.
+/// `identity` is the client certificate chain with its key, if any.
 pub(super) fn client_config(
     trust: Trust,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,

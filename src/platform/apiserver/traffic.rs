@@ -1,16 +1,16 @@
-//! What goes over the wire to the API server and back, counted as the kernel takes and gives it. Pure.
+//! Counts the bytes sent to and received from the API server. Pure.
 
 use std::cell::Cell;
 
 use crate::platform::rpc::Signal;
 
-/// Bytes with what TLS adds, without the headers of TCP and below.
+/// Bytes including TLS, without the headers of TCP and below.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     sent: Cell<u64>,
     received: Cell<u64>,
     connections: Cell<u64>,
-    /// Somebody wants to know when there are so many bytes in all.
+    /// The total at which to notify `marked`.
     mark: Cell<Option<u64>>,
     pub(crate) marked: Signal,
 }
@@ -42,7 +42,7 @@ impl Traffic {
         self.sent.get().saturating_add(self.received.get())
     }
 
-    /// [`Self::marked`] is notified once there are so many bytes in all.
+    /// Notifies [`Self::marked`] once the total reaches `bytes`.
     pub(crate) fn mark(&self, bytes: Option<u64>) {
         self.mark.set(bytes);
         self.look_at_mark();
@@ -55,7 +55,7 @@ impl Traffic {
         }
     }
 
-    /// Connections that were made.
+    /// Number of connections made.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.get()
     }

@@ -1,4 +1,4 @@
-//! Whom the API server's certificate must come from, also while the clock is behind.
+//! Verifies the API server's certificate, even if the clock is behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use crate::platform::host::clock;
 use crate::protocol::x509::Certificate;
 
-/// Chain, name and dates are rustls's to verify; the moment is looked at before.
+/// rustls verifies chain, name and dates; this type only corrects the current time.
 #[derive(Debug)]
 pub(super) struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
-    /// The newest moment that is known to be past, in seconds since 1970.
+    /// The latest time known to be past, in Unix seconds.
     floor: u64,
 }
 
 impl Verifier {
-    /// `own` is what this side shows: it was made before now as well.
+    /// `own` is the client's certificate chain, which was issued in the past as well.
     pub(super) fn new(
         authorities: &[CertificateDer<'static>],
         own: &[CertificateDer<'static>],
@@ -37,25 +37,25 @@ impl Verifier {
     }
 }
 
-/// Who believes these authorities alone.
+/// A verifier that trusts these CAs only.
 pub(crate) fn believing(authorities: &[CertificateDer<'static>]) -> Result<Arc<dyn ServerCertVerifier>, rustls::Error> {
     let verifier = Verifier::new(authorities, &[], Arc::new(rustls::crypto::ring::default_provider()))?;
     Ok(verifier)
 }
 
-/// The newest moment that is known to be past: these certificates were made, and so was this program.
+/// The latest time known to be past: when any of these certificates was issued or this program was built.
 pub(crate) fn known_past<'a>(certificates: impl Iterator<Item = &'a CertificateDer<'static>>) -> u64 {
     let built = clock::built().and_then(|second| u64::try_from(second).ok());
     certificates.filter_map(|certificate| made(certificate)).chain(built).max().unwrap_or(0)
 }
 
-/// When a certificate was made.
+/// When a certificate was issued.
 fn made(certificate: &CertificateDer<'_>) -> Option<u64> {
     u64::try_from(Certificate::read(certificate).ok()?.not_before).ok()
 }
 
-/// When what is shown is to be good. A clock that is certainly behind says nothing of what is not good yet: then the newest
-/// of what is there is as old as it says. What has expired by what is certain stays expired.
+/// The time at which to verify certificates. If the clock is certainly behind, it cannot tell that a certificate is not
+/// valid yet: then this is the issue time of the newest one shown, or `floor`. Expiry before `floor` still counts.
 pub(crate) fn believable<'a>(clock: u64, floor: u64, shown: impl Iterator<Item = &'a CertificateDer<'a>>) -> u64 {
     moment(clock, floor, shown.filter_map(|certificate| made(certificate)).max())
 }
@@ -108,9 +108,9 @@ mod tests {
 
     use super::*;
 
-    /// Made in 1970, until 2049.
+    /// Valid from 1970 to 2049.
     const AUTHORITY: &[u8] = include_bytes!("../../../tests/data/certificates/ca.crt");
-    /// For board-1, made on 2026-01-02.
+    /// For board-1, issued on 2026-01-02.
     const SERVER: &[u8] = include_bytes!("../../../tests/data/certificates/leaf.crt");
     const MADE: u64 = 1_767_323_045;
 
@@ -119,7 +119,7 @@ mod tests {
         let [authority, server] = [AUTHORITY, SERVER].map(|pem| CertificateDer::from_pem_slice(pem).unwrap());
         let floor = own.iter().chain([&authority]).filter_map(|certificate| made(certificate)).max().unwrap();
         let verifier = Verifier::new(&[authority], own, Arc::new(default_provider())).unwrap();
-        // A build may have a date, and that is later.
+        // The build date, if set, would be later.
         let verifier = Verifier { floor, ..Arc::into_inner(verifier).unwrap() };
         let name = ServerName::try_from(name).unwrap();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(clock));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_certainly_behind_keeps_nobody_from_the_server() {
+    fn a_clock_behind_does_not_prevent_connecting() {
         check(&[], "board-1", 0, true);
         check(&[], "board-1", MADE, true);
         let own = [CertificateDer::from_pem_slice(SERVER).unwrap()];
@@ -136,15 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn names_count_whatever_the_clock_says_and_so_do_dates_that_it_can_tell() {
+    fn names_and_known_dates_are_verified() {
         check(&[], "board-2", 0, false);
         check(&[], "board-2", MADE, false);
-        // Later than all that is known to be past.
+        // After every time that is known to be past.
         check(&[], "board-1", MADE - 1, false);
     }
 
     #[test]
-    fn the_moment_is_the_clocks_unless_that_is_behind_what_is_past() {
+    fn the_clock_counts_unless_it_is_behind() {
         for (clock, floor, shown, expected) in [
             (7, 5, Some(9), 7),
             (5, 5, Some(9), 5),

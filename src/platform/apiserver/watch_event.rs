@@ -1,26 +1,26 @@
-//! What a watch says, line by line. Pure.
+//! Parses the lines of a watch. Pure.
 
 use serde_json::Value;
 
 use super::{ApiError, Status};
 
-/// One line of a watch.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum WatchEvent {
     Added(Value),
     Modified(Value),
     Deleted(Value),
-    /// Nothing but how far the watch has come.
+    /// Only the progress of the watch.
     Bookmark(Value),
 }
 
-/// Lines out of what comes in pieces.
+/// Splits received pieces into lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     unread: Vec<u8>,
 }
 
-/// No object is larger: etcd takes 1.5 MiB.
+/// Upper bound on a line; etcd accepts objects up to 1.5 MiB.
 const LONGEST: usize = 8 << 20;
 
 impl Lines {
@@ -32,12 +32,12 @@ impl Lines {
         }
     }
 
-    /// The next whole line; an error if it is none that a watch has.
+    /// The next event, or an error for an invalid line.
     pub(super) fn next(&mut self) -> Result<Option<WatchEvent>, ApiError> {
         loop {
             let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
                 return match self.unread.len() > LONGEST {
-                    true => Err(ApiError::Malformed("a line of the watch has no end".into())),
+                    true => Err(ApiError::Malformed("watch line too long".into())),
                     false => Ok(None),
                 };
             };
@@ -51,7 +51,7 @@ impl Lines {
 }
 
 fn read(line: &[u8]) -> Result<WatchEvent, ApiError> {
-    let malformed = |what: &str| ApiError::Malformed(format!("a line of the watch: {what}").into());
+    let malformed = |what: &str| ApiError::Malformed(format!("watch line: {what}").into());
     let line: Value = serde_json::from_slice(line).map_err(|error| malformed(&error.to_string()))?;
     let Value::Object(mut line) = line else { return Err(malformed("expected an object")) };
     let object = line.remove("object").unwrap_or_default();
@@ -69,18 +69,18 @@ fn read(line: &[u8]) -> Result<WatchEvent, ApiError> {
 }
 
 impl WatchEvent {
-    /// How far the watch has come with it; empty if it does not say.
+    /// The object's resource version; may be empty.
     pub(super) fn resource_version(&self) -> &str {
         let (Self::Added(object) | Self::Modified(object) | Self::Deleted(object) | Self::Bookmark(object)) = self;
         resource_version(object)
     }
 
-    /// Everything up to its version has been told.
+    /// Whether all events up to its version were sent.
     pub(super) fn is_bookmark(&self) -> bool {
         matches!(self, Self::Bookmark(_))
     }
 
-    /// All that there was when the watch began has come.
+    /// Whether all initial events were sent.
     pub(super) fn ends_initial_events(&self) -> bool {
         let Self::Bookmark(object) = self else { return false };
         object.pointer("/metadata/annotations/k8s.io~1initial-events-end").is_some_and(|end| end == "true")
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_however_they_are_cut() {
+    fn lines_do_not_depend_on_splits() {
         let objects = [json!({"metadata": {"resourceVersion": "7"}}), json!({"a": "x\\n"})];
         let text = [line("ADDED", &objects[0]), b"\n".to_vec(), line("BOOKMARK", &objects[1])].concat();
         for cut in 0..text.len() {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_server_is_told_as_such() {
+    fn error_events_become_errors() {
         let mut lines = Lines::default();
         lines
             .receive(line("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_watch_says_is_an_error_with_one_line() {
+    fn invalid_lines_are_errors() {
         for (text, told) in [
             ("x\n", "expected value at line 1 column 1"),
             ("[]\n", "expected an object"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_what_there_was_is_known_by_its_annotation() {
+    fn an_annotation_ends_the_initial_events() {
         let marked = json!({"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}});
         assert!(WatchEvent::Bookmark(marked.clone()).ends_initial_events());
         assert!(!WatchEvent::Added(marked).ends_initial_events());

@@ -1,4 +1,4 @@
-//! The processors that a group is held to, in either hierarchy.
+//! The CPUs and memory nodes of a process's cpuset cgroup, v1 or v2.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,12 @@ use super::HIERARCHY;
 use crate::platform::host::procfs::{ProcessCgroups, Procfs};
 use crate::types::cpu_set::CpuSet;
 
-/// CPUs of the control group that a process is in. Empty without a restriction, `None` where it cannot be read.
+/// The CPUs of the process's cgroup: empty if unrestricted, `None` if unknown.
 pub(crate) fn cpuset_of(pid: u32) -> Option<CpuSet> {
     read(pid, "cpuset.cpus")
 }
 
-/// The same for the NUMA nodes of its memory.
+/// The NUMA memory nodes of the process's cgroup, as [`cpuset_of`].
 pub(crate) fn mems_of(pid: u32) -> Option<CpuSet> {
     read(pid, "cpuset.mems")
 }

@@ -1,10 +1,10 @@
-//! What could not be done to a control group.
+//! The error of cgroup operations.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What was tried, and on which file or group; the reason is the source.
+/// The operation and its file or group; the cause is the source.
 #[derive(Debug)]
 pub(crate) struct CgroupError {
     doing: &'static str,

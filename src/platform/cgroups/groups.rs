@@ -1,4 +1,4 @@
-//! Making, setting and removing groups with the driver that the runtime has, too.
+//! Creates, updates and removes cgroups with the runtime's cgroup driver.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::tree::Tree;
 use super::values::Values;
 use crate::platform::config::CgroupDriver;
 
-/// The groups of this machine.
+/// The cgroups of this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     pub(crate) tree: Tree,
@@ -18,12 +18,12 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// `root` is where the hierarchy is mounted.
+    /// `root` is the mount point of the hierarchy.
     pub(crate) fn new(root: &Path) -> Self {
         Self { tree: Tree::new(root), systemd: PathBuf::from(SOCKET) }
     }
 
-    /// The group is there afterwards, with these values.
+    /// Creates the group if needed and sets its values.
     pub(crate) fn ensure(&self, name: &CgroupName, driver: CgroupDriver, values: &Values) -> Result<(), CgroupError> {
         let path = name.path(driver);
         if driver == CgroupDriver::Systemd {
@@ -33,13 +33,13 @@ impl Groups {
         self.tree.set(&path, values)
     }
 
-    /// The same, but no limit becomes narrower than it is.
+    /// As [`Self::ensure`], but never lowers a limit.
     pub(crate) fn widen(&self, name: &CgroupName, driver: CgroupDriver, values: Values) -> Result<(), CgroupError> {
         let has = self.tree.limits(&name.path(driver));
         self.ensure(name, driver, &values.widest(&has))
     }
 
-    /// Sets a group that somebody else has made.
+    /// Sets the values of an existing group.
     pub(crate) fn set(&self, name: &CgroupName, driver: CgroupDriver, values: &Values) -> Result<(), CgroupError> {
         let path = name.path(driver);
         let differs = !self.tree.differing(&path, values)?.is_empty();
@@ -50,29 +50,29 @@ impl Groups {
         self.tree.set(&path, values)
     }
 
-    /// Removes a group with all that is in it. Gives how many processes were still there.
+    /// Removes a group and everything in it. Returns the number of processes killed.
     pub(crate) fn remove(&self, name: &CgroupName, driver: CgroupDriver) -> Result<usize, CgroupError> {
         let path = name.path(driver);
         self.remove_at(&path, driver)
     }
 
-    /// The same for a group that is known by its path only.
+    /// As [`Self::remove`], for a group of which only the path is known.
     pub(crate) fn remove_at(&self, path: &str, driver: CgroupDriver) -> Result<usize, CgroupError> {
         if !self.tree.exists(path) {
             return Ok(0);
         }
-        // Before its slice is stopped: systemd would ask the processes to end and wait for that.
+        // Before systemd stops the slice: it would send SIGTERM to the processes and wait.
         let killed = self.tree.remove(path)?;
         if driver == CgroupDriver::Systemd {
             let unit = directory(path);
             self.ask(unit, |systemd| systemd.stop(unit))?;
-            // It may have made it anew meanwhile.
+            // systemd may have recreated the group meanwhile.
             self.tree.remove(path)?;
         }
         Ok(killed)
     }
 
-    /// systemd knows the slices on the way to the group, and its values where they are not in the files yet.
+    /// Makes systemd know the slices up to the group, and sets the values that the files do not have yet.
     fn ensure_units(&self, name: &CgroupName, path: &str, values: &Values) -> Result<(), CgroupError> {
         if self.tree.exists(path) {
             if self.tree.differing(path, values)?.is_empty() {
@@ -97,6 +97,6 @@ impl Groups {
 
     fn ask(&self, unit: &str, what: impl FnOnce(&mut Systemd) -> io::Result<()>) -> Result<(), CgroupError> {
         let asked = Systemd::connect(&self.systemd).and_then(|mut systemd| what(&mut systemd));
-        asked.map_err(CgroupError::io("have systemd see to", Path::new(unit)))
+        asked.map_err(CgroupError::io("configure systemd unit", Path::new(unit)))
     }
 }

@@ -1,7 +1,7 @@
-//! Control groups of v2: their names, their files, and systemd where it owns them.
+//! cgroup v2: names, files, and systemd where it manages them.
 //!
-//! [`Tree`] is the hierarchy as the kernel shows it, below a root that is given. [`Groups`] makes, sets and removes
-//! groups with either driver. Everything here blocks, for microseconds with files and for milliseconds with systemd.
+//! [`Tree`] is the hierarchy below a given root. [`Groups`] creates, updates and removes groups with either driver.
+//! Everything here blocks, for microseconds with files and for milliseconds with systemd.
 
 mod cpuset;
 mod error;
@@ -26,5 +26,5 @@ pub(crate) use values::{
     CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight, is_weight_of, page_size_name,
 };
 
-/// Where the hierarchy is mounted.
+/// The usual mount point.
 pub(crate) const HIERARCHY: &str = "/sys/fs/cgroup";

@@ -1,20 +1,20 @@
-//! How control groups are named, by either driver. Pure.
+//! The names of cgroups with either driver. Pure.
 
 use crate::platform::config::CgroupDriver;
 use crate::types::api::{PodUid, QosClass};
 
-/// A group by the parts of its name, from the root of the hierarchy down; the drivers spell them differently.
+/// A cgroup by the parts of its name, from the root down. The drivers spell it differently.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CgroupName(Vec<String>);
 
 impl CgroupName {
-    /// The group of all pods, below the configured root.
+    /// The cgroup of all pods, below the configured root.
     pub(crate) fn kubepods(root: &str) -> Self {
         let root = root.split('/').filter(|part| !part.is_empty()).map(str::to_owned);
         Self(root.chain([KUBEPODS.to_owned()]).collect())
     }
 
-    /// The group in which the pods of a class are: guaranteed ones have none of their own.
+    /// The parent cgroup of a QoS class's pods. Guaranteed pods are directly below kubepods.
     pub(crate) fn class(root: &str, qos: QosClass) -> Self {
         let mut name = Self::kubepods(root);
         match qos {
@@ -31,14 +31,14 @@ impl CgroupName {
         name
     }
 
-    /// A group that is there already, as a configuration names it: `/system`, or with systemd `/system.slice` or
+    /// An existing cgroup, as the configuration spells it: `/system`, or with systemd `/system.slice` or
     /// `/system-kube.slice`.
     pub(crate) fn configured(text: &str, driver: CgroupDriver) -> Self {
         let mut parts = text.split('/').filter(|part| !part.is_empty());
         match driver {
             CgroupDriver::Cgroupfs => Self(parts.map(str::to_owned).collect()),
             CgroupDriver::Systemd => {
-                // The last slice carries the names of those above it.
+                // The name of a slice contains those of its parents.
                 let last = parts.next_back().unwrap_or_default();
                 let last = last.strip_suffix(SLICE).unwrap_or(last);
                 Self(last.split('-').filter(|part| !part.is_empty()).map(str::to_owned).collect())
@@ -46,7 +46,7 @@ impl CgroupName {
         }
     }
 
-    /// The path below the root of the hierarchy, as a runtime is told it too.
+    /// The path below the hierarchy's root, as passed to the runtime.
     pub(crate) fn path(&self, driver: CgroupDriver) -> String {
         match driver {
             CgroupDriver::Cgroupfs => self.0.iter().flat_map(|part| ["/", part.as_str()]).collect(),
@@ -54,18 +54,18 @@ impl CgroupName {
         }
     }
 
-    /// The group's unit of systemd.
+    /// The name of the group's systemd slice.
     pub(crate) fn unit(&self) -> String {
         self.slice(self.0.len())
     }
 
-    /// The units of the group and of those above it, the uppermost first.
+    /// The slices of the group and its parents with their paths, outermost first.
     pub(crate) fn units(&self) -> impl Iterator<Item = (String, String)> + '_ {
         let path = |depth| (1..=depth).flat_map(|depth| ["/".to_owned(), self.slice(depth)]).collect();
         (1..=self.0.len()).map(move |depth| (self.slice(depth), path(depth)))
     }
 
-    /// A slice carries the names of all slices above it, and a dash of its own would read as one more.
+    /// The name of a slice contains those of its parents; a dash within a part would read as another level.
     fn slice(&self, depth: usize) -> String {
         let parts = self.0.iter().take(depth).map(|part| part.replace('-', "_"));
         let mut slice = parts.collect::<Vec<_>>().join("-");
@@ -74,12 +74,12 @@ impl CgroupName {
     }
 }
 
-/// The last part of a group's path.
+/// The last component of a cgroup's path.
 pub(crate) fn directory(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether a directory in the group `class` is that of a pod.
+/// Whether a directory in the cgroup of `class` belongs to a pod.
 pub(crate) fn is_pod(class: &CgroupName, driver: CgroupDriver, directory: &str) -> bool {
     match driver {
         CgroupDriver::Cgroupfs => directory.strip_prefix(POD).is_some_and(|uid| !uid.is_empty()),
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn a_guaranteed_pod_is_directly_below_kubepods_and_the_others_in_their_class() {
+    fn guaranteed_pods_are_directly_below_kubepods() {
         check(CgroupDriver::Cgroupfs, "", QosClass::Guaranteed, "/kubepods/pod1a-2b");
         check(CgroupDriver::Cgroupfs, "", QosClass::Burstable, "/kubepods/burstable/pod1a-2b");
         check(CgroupDriver::Cgroupfs, "/edge", QosClass::BestEffort, "/edge/kubepods/besteffort/pod1a-2b");
     }
 
     #[test]
-    fn slices_spell_the_path_that_leads_to_them() {
+    fn slice_names_contain_their_parents() {
         let guaranteed = "/kubepods.slice/kubepods-pod1a_2b.slice";
         check(CgroupDriver::Systemd, "", QosClass::Guaranteed, guaranteed);
         let burstable = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice";
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_group_is_where_the_driver_puts_it() {
+    fn configured_groups_follow_the_driver() {
         for (driver, text, path) in [
             (CgroupDriver::Cgroupfs, "/system", "/system"),
             (CgroupDriver::Cgroupfs, "system.slice/", "/system.slice"),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_of_pods_are_told_from_those_of_classes_and_of_others() {
+    fn pod_groups_are_recognized() {
         let all = CgroupName::kubepods("");
         for (driver, directory, expected) in [
             (CgroupDriver::Cgroupfs, "pod1a-2b", true),

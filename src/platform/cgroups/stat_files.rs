@@ -1,7 +1,7 @@
-//! The kernel's files about what a group uses and what has happened in it. Pure.
+//! Parsers of cgroup v2 usage and event files. Pure.
 //!
-//! Admin Guide of the kernel, cgroup-v2. A key that a kernel does not have counts 0; what is not in the file's own form
-//! is passed over, as a later kernel may have written it.
+//! See the kernel's admin guide, cgroup-v2. A missing key counts as 0, and lines in an unknown format, perhaps from a
+//! later kernel, are skipped.
 
 /// `cpu.stat`. Times are in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) struct CpuStat {
     pub(crate) burst_usec: u64,
 }
 
-/// What of `memory.stat` somebody asks for. Bytes, but for the faults.
+/// The fields of `memory.stat` that are used here. In bytes, except for the faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryStat {
     pub(crate) anon: u64,
@@ -81,12 +81,12 @@ pub(crate) fn oom_kills(text: &str) -> Option<u64> {
     flat_keyed(text).find_map(|(key, value)| (key == "oom_kill").then_some(value))
 }
 
-/// How often the group was held to `memory.max`; from the same file.
+/// How often usage was about to exceed `memory.max`, from `memory.events`.
 pub(super) fn memory_hits(text: &str) -> Option<u64> {
     flat_keyed(text).find_map(|(key, value)| (key == "max").then_some(value))
 }
 
-/// What a group may have at most of something.
+/// An upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     At(u64),
@@ -102,7 +102,7 @@ impl Bound {
     }
 }
 
-/// A file that is a bound, such as `memory.max`.
+/// Parses a bound such as `memory.max`.
 pub(super) fn bound(text: &str) -> Option<Bound> {
     match text.trim() {
         "max" => Some(Bound::None),
@@ -110,13 +110,13 @@ pub(super) fn bound(text: &str) -> Option<Bound> {
     }
 }
 
-/// `cpu.max`: how long the group may run in each period, and the period, in microseconds.
+/// Parses `cpu.max`: quota and period in microseconds.
 pub(super) fn cpu_max(text: &str) -> Option<(Bound, u64)> {
     let (quota, period) = text.trim().split_once(' ')?;
     Some((bound(quota)?, period.parse().ok()?))
 }
 
-/// A file that is one number.
+/// Parses a file that contains one number.
 pub(super) fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_whole_and_a_missing_one_is_none() {
+    fn keys_match_whole_words() {
         let text = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
         assert_eq!(oom_kills(text), Some(2));
         assert_eq!(oom_kills("oom_kill x\n"), None);

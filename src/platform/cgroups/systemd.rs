@@ -1,7 +1,7 @@
-//! systemd as the owner of the groups: it is told of each slice and its limits.
+//! systemd as the cgroup manager: slices and their limits.
 //!
-//! What is only written to the files of a slice is undone by systemd when its units are read again, so that it has to
-//! be told. This speaks with it directly, on the socket that `systemctl` uses too: no bus is needed for that.
+//! systemd overwrites the files of its slices when it reloads its units, so limits must be set through it. This uses
+//! systemd's private socket, as `systemctl` does, and so needs no bus.
 
 use std::io;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::platform::rt;
 use crate::protocol::dbus::{Body, Call, Value, Variant};
 
 pub(super) const SOCKET: &str = "/run/systemd/private";
-/// systemd does what is asked here within milliseconds.
+/// For one call, which takes systemd milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For one job to end, however many others do meanwhile.
+/// For one job, including other jobs that systemd runs before it.
 const LONGEST_JOB: Duration = Duration::from_secs(30);
 
-/// A conversation with systemd.
+/// A connection to systemd.
 #[derive(Debug)]
 pub(super) struct Systemd {
     connection: Connection,
@@ -28,12 +28,12 @@ pub(super) struct Systemd {
 impl Systemd {
     pub(super) fn connect(socket: &Path) -> io::Result<Self> {
         let mut systemd = Self { connection: Connection::with_peer(socket, PATIENCE)? };
-        // Without this it does not tell of the ends of jobs.
+        // Without it systemd sends no JobRemoved signals.
         systemd.call("Subscribe", "", &Body::default())?;
         Ok(systemd)
     }
 
-    /// Starts a slice with these limits; one that runs is given them.
+    /// Starts a slice with these limits, or sets them if it runs.
     pub(super) fn start_slice(&mut self, unit: &str, parent: Option<&str>, values: &Values) -> io::Result<()> {
         let parents: Vec<&str> = parent.into_iter().collect();
         let limits = properties(values);
@@ -61,7 +61,7 @@ impl Systemd {
         }
     }
 
-    /// Gives a slice other limits.
+    /// Changes the limits of a slice.
     pub(super) fn set(&mut self, unit: &str, values: &Values) -> io::Result<()> {
         let limits = properties(values);
         if limits.is_empty() {
@@ -69,14 +69,14 @@ impl Systemd {
         }
         let mut body = Body::default();
         body.text(unit);
-        // Until the next start of the machine.
+        // Runtime only: until the next reboot.
         body.bool(true);
         body.properties(&limits);
         self.call("SetUnitProperties", "sba(sv)", &body)?;
         Ok(())
     }
 
-    /// Stops a slice, and with it what is in it; one that it does not know is no error.
+    /// Stops a slice with everything in it. An unknown slice is no error.
     pub(super) fn stop(&mut self, unit: &str) -> io::Result<()> {
         let mut body = Body::default();
         body.text(unit);
@@ -98,13 +98,13 @@ impl Systemd {
                 match result == "done" {
                     _ if ended != job => {}
                     true => return Ok(()),
-                    false => return Err(io::Error::other(format!("systemd's job for {unit} ended as {result:?}"))),
+                    false => return Err(io::Error::other(format!("systemd job for {unit} ended with {result:?}"))),
                 }
             }
         }
     }
 
-    /// The first text of the answer.
+    /// Calls a method and returns the first string of the reply.
     fn call(&mut self, member: &str, signature: &str, body: &Body) -> Result<String, CallError> {
         let call = Call {
             destination: "org.freedesktop.systemd1",
@@ -122,7 +122,7 @@ impl Systemd {
     }
 }
 
-/// The limits that systemd has a property for; the others are the files' alone.
+/// The limits for which systemd has a property; the others are only written to the files.
 fn properties(values: &Values) -> Vec<(&'static str, Variant<'static>)> {
     let number = |limit| match limit {
         Limit::Max => u64::MAX,
@@ -145,7 +145,7 @@ fn properties(values: &Values) -> Vec<(&'static str, Variant<'static>)> {
     all
 }
 
-/// Microseconds of each second. systemd counts in percent: the limit that it makes of it must not be below ours.
+/// Microseconds per second. systemd rounds to whole percents, and its limit must not be below ours.
 fn quota_of_second(quota: Limit, period: u64) -> u64 {
     match quota {
         Limit::Max => u64::MAX,
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_told_in_systemds_units() {
+    fn limits_are_converted_to_systemd_properties() {
         let values = Values {
             cpu_weight: Some(4),
             cpu_max: Some(CpuMax { quota: Limit::At(25_050), period: 100_000 }),

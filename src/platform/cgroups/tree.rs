@@ -1,4 +1,4 @@
-//! The hierarchy of control groups as files: making, setting, emptying and removing groups.
+//! The cgroup hierarchy as files: creates, updates, empties and removes groups.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -15,17 +15,17 @@ use super::values::{CpuMax, Limit, Values};
 
 use crate::platform::rt;
 
-/// A mounted hierarchy of v2. Paths of groups begin with a slash and are below the mount.
+/// A mounted v2 hierarchy. Paths of groups begin with a slash and are relative to the mount point.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
 }
 
-/// The controllers that pods need, where the machine has them.
+/// The controllers that pods need. Those that the machine lacks are skipped.
 const WANTED: [&str; 5] = ["cpu", "cpuset", "memory", "hugetlb", "pids"];
-/// How long processes may take to go that were killed.
+/// How long killed processes may take to exit.
 const DYING: Duration = Duration::from_secs(5);
-/// How often a group that fills again is emptied.
+/// How often to empty a group that fills again.
 const ROUNDS: usize = 3;
 
 impl Tree {
@@ -37,12 +37,12 @@ impl Tree {
         self.at(path).is_dir()
     }
 
-    /// A file of a group, as the kernel has it now.
+    /// Reads a file of a group.
     pub(crate) fn read(&self, path: &str, file: &str) -> io::Result<String> {
         fs::read_to_string(self.at(path).join(file))
     }
 
-    /// Makes the group and those above it that are missing, with the controllers that pods need.
+    /// Creates the group and its missing parents, with the controllers that pods need.
     pub(crate) fn make(&self, path: &str) -> Result<(), CgroupError> {
         let mut group = self.root.clone();
         for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -58,8 +58,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes what is not there already. A file that is not there belongs to a controller that this machine does not
-    /// have.
+    /// Writes the values that differ. A missing file belongs to a controller that the machine lacks, and is skipped.
     pub(crate) fn set(&self, path: &str, values: &Values) -> Result<(), CgroupError> {
         for (file, value) in self.differing(path, values)? {
             write(&self.at(path).join(file), &value)?;
@@ -67,7 +66,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The files of the group that have another value.
+    /// The files of the group whose values differ, with the wanted values.
     pub(super) fn differing(&self, path: &str, values: &Values) -> Result<Vec<(String, String)>, CgroupError> {
         let group = self.at(path);
         fs::metadata(&group).map_err(CgroupError::io("look for", &group))?;
@@ -84,7 +83,7 @@ impl Tree {
         failed.map_or(Ok(files), Err)
     }
 
-    /// The limits that the group has; what cannot be read is not known.
+    /// The limits of the group; those that cannot be read are `None`.
     pub(super) fn limits(&self, path: &str) -> Values {
         let read = |file: &str| self.read(path, file).ok();
         let limit = |file: &str| read(file).and_then(|text| Limit::parse(&text));
@@ -96,7 +95,7 @@ impl Tree {
         }
     }
 
-    /// The directories in a group; none if it is not there.
+    /// The child groups; empty if the group does not exist.
     pub(crate) fn children(&self, path: &str) -> Result<Vec<String>, CgroupError> {
         let group = self.at(path);
         let failed = |error| CgroupError::new("list", &group, error);
@@ -110,7 +109,7 @@ impl Tree {
         }
     }
 
-    /// Removes the group and all below it, with every process that is still in it. Gives how many those were.
+    /// Removes the group and everything below it, killing its processes. Returns how many there were.
     pub(crate) fn remove(&self, path: &str) -> Result<usize, CgroupError> {
         let group = self.at(path);
         let mut killed = 0;
@@ -130,7 +129,7 @@ impl Tree {
     }
 }
 
-/// Lets the groups inside this one have the controllers that pods need.
+/// Enables the controllers that pods need for the children of a group.
 fn enable(group: &Path) -> Result<(), CgroupError> {
     let read = |name: &str| {
         let file = group.join(name);
@@ -146,7 +145,7 @@ fn enable(group: &Path) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// Files of a group are never made: one that is missing is an error.
+/// Never creates a file: a missing one is an error.
 fn write(file: &Path, value: &str) -> Result<(), CgroupError> {
     let written = fs::OpenOptions::new().write(true).open(file).and_then(|mut open| open.write_all(value.as_bytes()));
     written.map_err(CgroupError::io("write", file))
@@ -163,10 +162,10 @@ fn directories(group: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The innermost go first. What has gone by itself meanwhile is no error.
+/// Removes directories from the inside out. Directories that vanish meanwhile are no error.
 fn remove_directories(group: &Path) -> io::Result<()> {
     let gone = |result: io::Result<()>| match result {
-        // A group that has just been removed answers so when it is listed.
+        // ENODEV: the group was removed while it was listed.
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ENODEV as i32) => {
             Ok(())
         }
@@ -176,7 +175,7 @@ fn remove_directories(group: &Path) -> io::Result<()> {
     gone(fs::remove_dir(group))
 }
 
-/// Kills what is in the group and below, and waits until it has gone. Gives how many processes there were.
+/// Kills all processes in the group and below, and waits for their exit. Returns how many there were.
 fn empty(group: &Path) -> Result<usize, CgroupError> {
     let mut pids = Vec::new();
     processes(group, &mut pids);
@@ -184,9 +183,9 @@ fn empty(group: &Path) -> Result<usize, CgroupError> {
     if whole.exists() {
         write(&whole, "1")?;
     } else {
-        // Kernels before 5.14 kill one by one.
+        // cgroup.kill needs Linux 5.14; without it kill one by one.
         for pid in &pids {
-            // It may have ended by itself.
+            // The process may have exited already.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
     }
@@ -196,14 +195,14 @@ fn empty(group: &Path) -> Result<usize, CgroupError> {
 
 fn processes(group: &Path, into: &mut Vec<i32>) {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    // Processes of another pid namespace are shown as 0.
+    // Processes of another PID namespace are listed as 0.
     into.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
     for inner in directories(group).unwrap_or_default() {
         processes(&inner, into);
     }
 }
 
-/// `cgroup.events` tells of each change by POLLPRI.
+/// `cgroup.events` polls POLLPRI on each change.
 fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
     let file = group.join("cgroup.events");
     let failed = |error| CgroupError::new("wait for the processes of", group, error);
@@ -222,7 +221,7 @@ fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
             return Err(failed(io::ErrorKind::TimedOut.into()));
         }
         let timeout = rustix::event::Timespec::try_from(left).ok();
-        // Interrupted or not, the file is read again.
+        // The file is read again in any case.
         let _ = poll(&mut [PollFd::new(&open, PollFlags::PRI)], timeout.as_ref());
     }
 }
@@ -231,7 +230,7 @@ fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
 mod tests {
     use super::*;
 
-    /// A folder that looks like a group with these files.
+    /// A folder that looks like a cgroup with these files.
     fn group(path: &Path, files: &[(&str, &str)]) {
         fs::create_dir_all(path).unwrap();
         files.iter().for_each(|(name, text)| fs::write(path.join(name), text).unwrap());
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written_and_what_the_machine_does_not_have_is_left_out() {
+    fn only_changed_and_existing_files_are_written() {
         let root = scratch("set");
         group(&root.join("a"), &[("cpu.weight", "4\n"), ("memory.max", "max\n")]);
         let values = Values {
@@ -263,13 +262,13 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(differing, [("memory.max".to_owned(), "4096".to_owned())]);
         assert!(set.is_ok());
-        // A plain file keeps what was longer; the kernel's takes each write as a whole.
+        // A plain file keeps the tail of longer content, unlike the kernel's files.
         assert_eq!((text.unwrap().as_str(), weight.unwrap().as_str()), ("4096", "4\n"));
         assert_eq!(missing, Err(format!("look for {}", root.join("b").display())));
     }
 
     #[test]
-    fn missing_controllers_are_enabled_on_the_way_down_and_no_other() {
+    fn missing_controllers_are_enabled_along_the_path() {
         let root = scratch("make");
         group(&root, &[("cgroup.controllers", "cpu io memory pids\n"), ("cgroup.subtree_control", "cpu memory\n")]);
         let tree = Tree::new(&root);
@@ -279,13 +278,13 @@ mod tests {
         let deeper = tree.make("/kubepods/pod1").map_err(|error| error.to_string());
         fs::remove_dir_all(&root).unwrap();
         assert!(made.is_ok() && there && twice.is_ok());
-        // The plain file shows the last write at its beginning.
+        // A plain file shows the last write over the earlier ones.
         assert_eq!(written.unwrap(), "+pidsemory\n");
         assert_eq!(deeper, Err(format!("read {}", root.join("kubepods/cgroup.controllers").display())));
     }
 
     #[test]
-    fn a_group_goes_with_all_below_it_and_one_that_is_gone_is_no_error() {
+    fn a_group_is_removed_with_its_children() {
         let root = scratch("remove");
         fs::create_dir_all(root.join("pod1/a/b")).unwrap();
         fs::create_dir_all(root.join("pod1/c")).unwrap();

@@ -1,8 +1,7 @@
-//! What a group uses: all of its files in one pass, through one buffer.
+//! The resource usage of a cgroup, from all of its files in one pass.
 //!
-//! For who looks at many groups often: a reader is kept, and a look at a group allocates nothing but what the kernel's
-//! text first needs room for. The files are opened from the group's directory, so that the kernel walks the long path to
-//! it once.
+//! For callers that read many groups often: a reader is reused and allocates only for text longer than any before.
+//! Files are opened relative to the group's directory, so that the kernel resolves the long path once.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -14,29 +13,29 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::stat_files::{Bound, CpuStat, MemoryStat, bound, cpu_max, memory_hits, number, oom_kills};
 use crate::platform::host::procfs::Pressure;
 
-/// Reads groups of one hierarchy, one after the other.
+/// Reads the groups of one hierarchy one after the other.
 #[derive(Debug)]
 pub(crate) struct UsageReader {
     root: PathBuf,
-    /// Of the group that is read.
+    /// The path of the current group.
     path: PathBuf,
     text: String,
 }
 
-/// How much of a group is looked at: each file costs.
+/// How many files of a group to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
-    /// Memory, and how many processes and threads there are.
+    /// Memory usage, and the number of processes and threads.
     Memory,
-    /// That, the processor's time and memory's bounds.
+    /// Also CPU time and memory limits.
     CpuAndMemory,
-    /// That, and who waits for what.
+    /// Also pressure stall information.
     Pressure,
-    /// Everything, with what the group may have.
+    /// Everything, including all limits.
     Whole,
 }
 
-/// One look at a group. What this kernel does not tell, or this group does not have, or was not looked at, is `None`.
+/// The usage of a group. Values that the kernel or the group lacks, or that were not read, are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu: Option<CpuStat>,
@@ -49,7 +48,7 @@ pub(crate) struct Usage {
     pub(crate) swap_max: Option<Bound>,
     pub(crate) memory: Option<MemoryStat>,
     pub(crate) oom_kills: Option<u64>,
-    /// How often it was held to its bound.
+    /// How often usage was about to exceed `memory.max`.
     pub(crate) memory_hits: Option<u64>,
     /// Processes and threads.
     pub(crate) pids: Option<u64>,
@@ -62,8 +61,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What cannot be taken back at once: without the file pages that have not been used for some time. It is what
-    /// eviction goes by, and what `kubectl top` shows.
+    /// Memory that cannot be reclaimed at once: usage without inactive file pages. Eviction and `kubectl top` use it.
     pub(crate) fn working_set(&self) -> Option<u64> {
         Some(self.memory_current?.saturating_sub(self.memory.as_ref()?.inactive_file))
     }
@@ -74,7 +72,7 @@ impl UsageReader {
         Self { root: hierarchy.to_owned(), path: PathBuf::new(), text: String::new() }
     }
 
-    /// An error if there is no such group. The root of the hierarchy has fewer files than the others.
+    /// Fails if there is no such group. The root of the hierarchy has fewer files.
     pub(crate) fn read(&mut self, group: &str, depth: Depth) -> io::Result<Usage> {
         let group = self.open(group)?;
         let mut usage = Usage {
@@ -106,8 +104,8 @@ impl UsageReader {
         Ok(usage)
     }
 
-    /// Which of the groups below `group` are those of the containers with these ids, and where each id stands among them:
-    /// a runtime names the group of a container after its id, and puts its own words around it.
+    /// The groups below `group` that belong to the containers with these ids, each with the index of its id. A runtime
+    /// names a container's group by its id, with a prefix and a suffix of its own.
     pub(crate) fn containers<'a>(
         &self,
         group: &str,
@@ -122,7 +120,7 @@ impl UsageReader {
         Ok(names.filter_map(container).collect())
     }
 
-    /// The processes that are in the group itself.
+    /// The processes in the group itself.
     pub(crate) fn processes(&mut self, group: &str) -> Vec<u32> {
         let parse = |text: &str| text.lines().filter_map(|line| line.parse().ok()).collect();
         let read = self.open(group).and_then(|group| self.file(&group, "cgroup.procs", parse));
@@ -141,7 +139,7 @@ impl UsageReader {
         let opened = openat(group, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from);
         match opened.and_then(|file| File::from(file).read_to_string(&mut self.text)) {
             Ok(_) => Ok(Some(parse(&self.text))),
-            // The pressure of a kernel that does not count it is there and cannot be read.
+            // A kernel without PSI accounting has the file, but reading it fails.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) => Ok(None),
             Err(error) => Err(error),
         }
@@ -153,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_look_reads_all_that_a_group_has_and_misses_nothing_that_it_has_not() {
+    fn missing_files_are_none() {
         let root = std::env::temp_dir().join(format!("coracle-usage-{}", std::process::id()));
         let group = root.join("kubepods/pod1");
         std::fs::create_dir_all(&group).unwrap();

@@ -1,24 +1,24 @@
-//! What a group of cgroup v2 is set to, and the formulas that lead there. Pure.
+//! The settings of a cgroup, and the conversions from requests and limits. Pure.
 
-/// The settings of one group; what is `None` is left as it is.
+/// The settings of a group; `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Values {
     pub(crate) cpu_weight: Option<u64>,
     pub(crate) cpu_max: Option<CpuMax>,
     pub(crate) memory_max: Option<Limit>,
     pub(crate) pids_max: Option<Limit>,
-    /// By the size of a page, in bytes.
+    /// Limits by page size in bytes.
     pub(crate) huge_pages: Vec<(u64, Limit)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Limit {
     At(u64),
-    /// More than any number.
+    /// No limit.
     Max,
 }
 
-/// Microseconds of processor time in each period of so many.
+/// CPU time per period, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuMax {
     pub(crate) quota: Limit,
@@ -26,7 +26,7 @@ pub(crate) struct CpuMax {
 }
 
 impl Values {
-    /// Each file and what is to stand in it.
+    /// The files and their values.
     pub(crate) fn files(&self) -> Vec<(String, String)> {
         let mut files = Vec::new();
         let mut push = |file: &str, value: String| files.push((file.to_owned(), value));
@@ -50,7 +50,7 @@ impl Values {
 }
 
 impl Values {
-    /// For each limit the wider one of both: what neither the old nor the new use of the group is too much for.
+    /// The higher of each limit, so that both the old and the new usage fit.
     pub(crate) fn widest(self, other: &Self) -> Self {
         let quota = |max: &CpuMax, period: u64| match max.quota {
             Limit::Max => Limit::Max,
@@ -74,7 +74,7 @@ impl Values {
 }
 
 impl CpuMax {
-    /// As `cpu.max` shows it.
+    /// Parses `cpu.max`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (quota, period) = text.trim().split_once(' ')?;
         Some(Self { quota: Limit::parse(quota)?, period: period.parse().ok()? })
@@ -82,7 +82,7 @@ impl CpuMax {
 }
 
 impl Limit {
-    /// As a file shows it.
+    /// Parses a file with one limit.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text.trim() {
             "max" => Some(Self::Max),
@@ -100,19 +100,19 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// `cpu.shares` of v1, in which the kubelet still counts: 1024 for a processor, within the kernel's bounds.
+/// CPU shares of cgroup v1, which the kubelet still computes with: 1024 per CPU, within the kernel's bounds.
 pub(crate) fn cpu_shares(milli: i64) -> i64 {
     (milli.saturating_mul(1024) / 1000).clamp(LEAST_SHARES, 262_144)
 }
 
-/// `cpu.weight` for so many shares, on a straight line between the bounds of both (`getCPUWeight` in pkg/kubelet/cm).
+/// Converts shares to `cpu.weight` linearly between the bounds (`getCPUWeight` in pkg/kubelet/cm).
 pub(crate) fn cpu_weight(shares: i64) -> u64 {
     let above = shares.clamp(LEAST_SHARES, 262_144) - LEAST_SHARES;
     u64::try_from(1 + above * 9999 / 262_142).unwrap_or(1)
 }
 
-/// Whether a runtime makes `weight` of so many shares: on that line too, or as newer ones do on a curve that leads through
-/// the defaults of both, 1024 and 100 (`ConvertCPUSharesToCgroupV2Value` in opencontainers/cgroups).
+/// Whether a runtime may have made `weight` from these shares: by the linear formula, or as newer runtimes do by a
+/// curve that maps the default 1024 to 100 (`ConvertCPUSharesToCgroupV2Value` in opencontainers/cgroups).
 pub(crate) fn is_weight_of(weight: u64, shares: i64) -> bool {
     let curved = match i32::try_from(shares) {
         Ok(shares @ 3..=262_143) => {
@@ -125,12 +125,12 @@ pub(crate) fn is_weight_of(weight: u64, shares: i64) -> bool {
     close || weight == cpu_weight(shares)
 }
 
-/// Microseconds of each period; 0 is no limit. The kernel takes no less than a millisecond.
+/// The quota in microseconds per period; 0 means no limit. The kernel's minimum is 1 ms.
 pub(crate) fn cpu_quota(milli: i64, period: i64) -> i64 {
     if milli == 0 { 0 } else { (milli.saturating_mul(period) / 1000).max(1000) }
 }
 
-/// As the files of the hugetlb controller spell a size: `64KB`, `2MB`, `1GB`.
+/// A page size as the hugetlb controller's files spell it: `64KB`, `2MB`, `1GB`.
 pub(crate) fn page_size_name(bytes: u64) -> String {
     match bytes {
         bytes if bytes >= 1 << 30 => format!("{}GB", bytes >> 30),
@@ -139,7 +139,7 @@ pub(crate) fn page_size_name(bytes: u64) -> String {
     }
 }
 
-/// The least that the kernel takes.
+/// The kernel's minimum.
 pub(crate) const LEAST_SHARES: i64 = 2;
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_and_quotas_keep_to_what_the_kernel_takes() {
+    fn shares_and_quotas_stay_within_kernel_bounds() {
         for (milli, shares, quota) in
             [(0, 2, 0), (1, 2, 1000), (10, 10, 1000), (100, 102, 10_000), (1500, 1536, 150_000)]
         {
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_is_on_the_line_between_the_bounds() {
+    fn weights_are_linear_between_the_bounds() {
         for (shares, weight) in [(i64::MIN, 1), (2, 1), (102, 4), (1024, 39), (262_144, 10_000), (i64::MAX, 10_000)] {
             assert_eq!(cpu_weight(shares), weight, "{shares}");
         }
     }
 
     #[test]
-    fn a_weight_is_known_by_either_formula() {
+    fn weights_match_either_formula() {
         for (weight, shares, is) in [
             (4, 102, true),
             (17, 102, true),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_shows_is_read_back() {
+    fn kernel_output_is_parsed() {
         let max = CpuMax { quota: Limit::At(25_000), period: 100_000 };
         assert_eq!(CpuMax::parse("25000 100000\n"), Some(max));
         assert_eq!(CpuMax::parse("max 100000\n").map(|max| max.quota), Some(Limit::Max));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_limits_the_wider_one_is_kept() {
+    fn widest_keeps_the_higher_limit() {
         let of = |quota, memory| Values {
             cpu_weight: Some(7),
             cpu_max: Some(CpuMax { quota, period: 100_000 }),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_has_its_file_and_what_is_not_set_has_none() {
+    fn only_set_values_have_files() {
         assert!(Values::default().files().is_empty());
         let values = Values {
             cpu_weight: Some(4),

@@ -1,4 +1,4 @@
-//! Holds a configuration document against the schema. Pure.
+//! Validates a configuration document against the schema. Pure.
 
 use core::net::IpAddr;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::schema::{Field, KUBELET_CONFIGURATION, Kind, Standing};
 use crate::types::api::{Quantity, SysctlNamespace, dotted_sysctl};
 use crate::types::cpu_set::CpuSet;
 
-/// A value that cannot stand, and where it is.
+/// An invalid value and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// As `logging.verbosity` or `clusterDNS[1]`; empty for the document itself.
+    /// Such as `logging.verbosity` or `clusterDNS[1]`; empty for the document itself.
     pub(crate) path: String,
     pub(crate) fault: String,
 }
@@ -35,7 +35,7 @@ pub(super) fn check_document(document: &Value) -> Result<(), Problem> {
     check_document_of(document, "KubeletConfiguration", &["kubelet.config.k8s.io/v1beta1"], KUBELET_CONFIGURATION)
 }
 
-/// Whether `document` is of this kind, in one of these versions, and has only these fields.
+/// Checks that `document` is of this kind, in one of these versions, and has only these fields.
 pub(super) fn check_document_of(
     document: &Value,
     kind: &str,
@@ -54,21 +54,21 @@ pub(super) fn check_document_of(
     walk.object(fields, root)
 }
 
-/// Whether `document` is a mapping of these fields, or empty.
+/// Checks that `document` is empty or a mapping of these fields.
 pub(super) fn check_fields(document: &Value, fields: &[Field]) -> Result<(), Problem> {
     let mut walk = Walk::default();
     if document.is_null() { Ok(()) } else { walk.object(fields, walk.mapping(document)?) }
 }
 
-/// The paths of the fields of a checked document that are set and not in force yet.
+/// The paths of the fields of a checked document that are set but not supported yet.
 pub(super) fn not_yet(fields: &Map<String, Value>) -> Vec<String> {
     let mut walk = Walk::default();
-    // Nothing can be wrong any more.
+    // The document is already checked.
     let _ = walk.object(KUBELET_CONFIGURATION, fields);
     walk.not_yet
 }
 
-/// Whether `value` is one of `kind`; the fault if not. Gives the fields in it that are not in force yet.
+/// Checks `value` against `kind`. Returns the paths in it that are not supported yet.
 pub(super) fn check_value(kind: &Kind, value: &Value) -> Result<Vec<String>, Problem> {
     let mut walk = Walk::default();
     walk.value(kind, value)?;
@@ -122,7 +122,7 @@ impl Walk {
     }
 
     fn value(&mut self, kind: &Kind, value: &Value) -> Result<(), Problem> {
-        // Null is how a drop-in takes a value away, and how Go reads "not set".
+        // A drop-in removes a value by null, and Go reads null as not set.
         if value.is_null() {
             return Ok(());
         }
@@ -181,7 +181,7 @@ impl Walk {
     }
 }
 
-/// Whether a plain value is one of `kind`.
+/// Whether a scalar is one of `kind`.
 fn fits(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Path, Value::String(_)) => true,
@@ -220,12 +220,12 @@ fn either(words: &[&str]) -> String {
     }
 }
 
-/// What to say that was expected.
+/// The expected value, for error messages.
 pub(super) fn wanted(kind: &Kind) -> String {
     match kind {
         Kind::Bool => "true or false".to_owned(),
         Kind::BoolText => "\"true\" or \"false\"".to_owned(),
-        Kind::Cpus => "numbers of processors as 0-1,4".to_owned(),
+        Kind::Cpus => "CPU numbers such as 0-1,4".to_owned(),
         Kind::Int(least, i64::MAX) => format!("a whole number from {least}"),
         Kind::Int(0, most) if *most == i64::from(i32::MAX) => "a whole number from 0".to_owned(),
         Kind::Int(least, most) => format!("a whole number from {least} to {most}"),
@@ -238,13 +238,13 @@ pub(super) fn wanted(kind: &Kind) -> String {
         }
         Kind::Endpoint => "a socket as unix:///run/containerd/containerd.sock".to_owned(),
         Kind::Ip => "an IP address".to_owned(),
-        Kind::Sysctl => "a sysctl of the namespaces of a pod, as net.core.somaxconn or kernel.msg*".to_owned(),
-        Kind::Duration(least, _) if least.is_zero() => "a duration as 1m30s".to_owned(),
+        Kind::Sysctl => "a namespaced sysctl such as net.core.somaxconn or kernel.msg*".to_owned(),
+        Kind::Duration(least, _) if least.is_zero() => "a duration such as 1m30s".to_owned(),
         Kind::Duration(least, most) => format!("a duration from {} to {}", go(*least), go(*most)),
-        Kind::AnyDuration | Kind::LogDuration => "a duration as 1m30s".to_owned(),
-        Kind::Quantity => "a quantity as 10Mi".to_owned(),
-        Kind::Threshold => "a quantity as 10Mi or a percentage as 10%".to_owned(),
-        Kind::Percent => "a percentage as 10%".to_owned(),
+        Kind::AnyDuration | Kind::LogDuration => "a duration such as 1m30s".to_owned(),
+        Kind::Quantity => "a quantity such as 10Mi".to_owned(),
+        Kind::Threshold => "a quantity such as 10Mi or a percentage such as 10%".to_owned(),
+        Kind::Percent => "a percentage such as 10%".to_owned(),
         Kind::List(_) => "a list".to_owned(),
         Kind::Map(_) | Kind::Keys(..) | Kind::Object(_) => "a mapping".to_owned(),
     }
@@ -254,7 +254,7 @@ fn go(size: std::time::Duration) -> duration::Signed {
     duration::Signed { negative: false, size }
 }
 
-/// A value as an error shows it: short, and on one line.
+/// A value as errors show it: short, and on one line.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -269,10 +269,10 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Letters of a wrong value that an error repeats.
+/// How many characters of a wrong value an error repeats.
 const SHOWN: usize = 60;
 
-/// Whether a value asks for nothing beyond what happens without it: nobody needs to hear that it is not in force.
+/// Whether a value equals the default behaviour, so that ignoring it needs no warning.
 pub(super) fn asks_nothing(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (_, Value::Null | Value::Bool(false)) => true,
@@ -289,19 +289,19 @@ pub(super) fn asks_nothing(kind: &Kind, value: &Value) -> bool {
     }
 }
 
-/// The path of `unix:///path`; a bare absolute path is an old way to write the same.
+/// The path of `unix:///path`. A bare absolute path is a deprecated form of the same.
 pub(super) fn socket_path(endpoint: &str) -> Option<&str> {
     let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
     path.starts_with('/').then_some(path)
 }
 
-/// What all pods share with the host is none for a pod to set.
+/// Sysctls that are not namespaced are not for pods to set.
 fn is_sysctl(text: &str) -> bool {
     let name = dotted_sysctl(text.strip_suffix('*').unwrap_or(text));
     !name.contains(['*', ' ']) && SysctlNamespace::of(&name).is_some()
 }
 
-/// As Go reads a string that is true or false.
+/// Parses a boolean as Go's `strconv.ParseBool` does.
 pub(super) fn go_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "True" | "TRUE" => Some(true),

@@ -1,4 +1,4 @@
-//! The configuration in force, as upstream's `/configz` shows it: what was given over the defaults. Pure.
+//! The effective configuration in the form of upstream's `/configz`: the given fields over the defaults. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -6,20 +6,20 @@ use super::cgroups::CgroupDriver;
 use super::duration;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 
-/// What files and flags have said, kept to be shown.
+/// The fields given in files and by flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConfiguredFields(
-    /// Their JSON: short, and read when somebody asks.
+    /// As JSON: compact, and parsed only on request.
     Box<str>,
 );
 
 impl ConfiguredFields {
     pub(super) fn new(fields: &Map<String, Value>) -> Self {
-        // Fails only for maps whose keys are no strings; there are none.
+        // Only fails for maps with keys other than strings.
         Self(serde_json::to_string(fields).unwrap_or_default().into())
     }
 
-    /// `{"kubeletconfig": {...}}`. The driver of the control groups is the runtime's to say. What may be a secret is masked.
+    /// `{"kubeletconfig": {...}}`, with the runtime's cgroup driver and with secrets masked.
     pub(crate) fn page(&self, cgroup_driver: CgroupDriver) -> Vec<u8> {
         let given: Map<String, Value> = serde_json::from_str(&self.0).unwrap_or_default();
         let mut shown: Map<String, Value> = serde_json::from_str(DEFAULTS).unwrap_or_default();
@@ -42,7 +42,7 @@ impl ConfiguredFields {
     }
 }
 
-/// What was given stands in place of what is there, unless it means just that.
+/// Overwrites the shown values by the given ones, except for those that mean the default.
 fn lay_over(shown: &mut Map<String, Value>, given: Map<String, Value>, fields: &[Field]) {
     for (name, value) in given {
         let Some(field) = fields.iter().find(|field| field.name == name) else { continue };
@@ -60,7 +60,7 @@ fn lay_over(shown: &mut Map<String, Value>, given: Map<String, Value>, fields: &
     }
 }
 
-/// Where nothing, or zero, can mean nothing else.
+/// Whether null, zero or an empty value means the default.
 fn means_default(field: &Field, value: &Value) -> bool {
     match (&field.kind, value) {
         (Kind::Duration(..) | Kind::AnyDuration, Value::String(text)) => {
@@ -74,7 +74,7 @@ fn means_default(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// As Go's types write it.
+/// Converts a value to the form in which Go's types are encoded.
 fn as_go(kind: &Kind, value: Value) -> Value {
     match (kind, value) {
         (Kind::Duration(..) | Kind::AnyDuration | Kind::LogDuration, Value::String(text)) => {
@@ -89,9 +89,9 @@ fn as_go(kind: &Kind, value: Value) -> Value {
     }
 }
 
-/// An empty path that takes something away.
+/// Paths that may be set to empty.
 const MAY_BE_NOTHING: &[&str] = &["staticPodPath", "resolvConf"];
-/// Numbers whose zero says something.
+/// Numbers for which zero is not the default.
 const MAY_BE_ZERO: &[&str] = &[
     "eventRecordQPS",
     "healthzPort",
@@ -104,7 +104,7 @@ const MAY_BE_ZERO: &[&str] = &[
     "verbosity",
 ];
 
-/// Upstream's, but for what is otherwise here: where manifests are, and the images in the node's status.
+/// Upstream's defaults, except for Coracle's own: the manifest path and the images in the node status.
 const DEFAULTS: &str = r#"{
 "kind":"KubeletConfiguration","apiVersion":"kubelet.config.k8s.io/v1beta1","enableServer":true,
 "staticPodPath":"/etc/kubernetes/manifests","podLogsDir":"/var/log/pods","syncFrequency":"1m0s",

@@ -1,4 +1,4 @@
-//! The file of `--coracle-config`: what Coracle has settings for and the kubelet has none.
+//! The file of `--coracle-config`: settings of Coracle that the kubelet does not have.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,58 +14,58 @@ use super::file::{one, read_bytes};
 use super::schema::CORACLE_FILE;
 use crate::types::api::yaml;
 
-/// All of it.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CoracleFile {
     pub(crate) sync: SyncSettings,
     pub(crate) devices: Vec<DeviceRule>,
 }
 
-/// When the API server is asked and told, and what that may cost: `sync` of Coracle's own file.
+/// When to communicate with the API server, and how much data that may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SyncSettings {
     pub(crate) mode: SyncMode,
-    /// `None`: what the kubelet's configuration says.
+    /// `None`: as in the kubelet's configuration.
     pub(crate) lease_duration: Option<Duration>,
-    /// `None`: no bound.
+    /// `None`: no limit.
     pub(crate) bytes_per_day: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SyncMode {
-    /// Always.
+    /// Watch all the time.
     #[default]
     Watch,
     Poll {
         every: Duration,
     },
     Windows(SyncWindows),
-    /// Only when somebody on the node says so.
+    /// Only on a command on the node.
     Manual,
 }
 
-/// When all of these hold; there is at least one.
+/// Synchronizes while all of these hold; at least one is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SyncWindows {
-    /// In one of these, if there are any.
+    /// Within one of these, if there are any.
     pub(crate) times: Vec<TimeWindow>,
     /// While this network interface is up.
     pub(crate) interface: Option<String>,
 }
 
-/// From one minute of the day to another, in UTC; over midnight if it ends before it begins.
+/// Minutes of the day in UTC; spans midnight if the end precedes the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeWindow {
     pub(crate) from: u16,
     pub(crate) to: u16,
 }
 
-/// Read if it is there.
+/// Optional, unless given by a flag.
 pub(super) const PLACE: &str = "/etc/coracle/coracle.yaml";
-/// As the API writes it down.
+/// `leaseDurationSeconds` is an int32.
 const LONGEST_LEASE: u64 = i32::MAX as u64;
 
-/// What the file says; without `given` that of the usual place, which need not be there.
+/// Reads the file. Without `given` it is the default file, which may be missing.
 pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let path = given.unwrap_or(Path::new(PLACE));
     let text = match read_bytes(path) {
@@ -76,7 +76,7 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
     let documents = yaml::parse(&text).map_err(unparsed)?;
     if documents.is_empty() {
-        // Nothing but comments.
+        // Only comments.
         return Ok(CoracleFile::default());
     }
     let refused = |problem| Error::Field { path: place.clone(), problem };
@@ -98,12 +98,12 @@ fn settings(document: &Value) -> Result<SyncSettings, Problem> {
     }
     let lease_duration = fields.duration("sync.lease.duration");
     if lease_duration.is_some_and(|duration| duration.subsec_nanos() > 0 || duration.as_secs() > LONGEST_LEASE) {
-        return Err(problem("sync.lease.duration", "expected whole seconds, as 40s or 2h"));
+        return Err(problem("sync.lease.duration", "expected whole seconds such as 40s or 2h"));
     }
     let mode = match mode {
         "poll" => {
             let every = fields.duration("sync.every").ok_or_else(|| problem("sync.every", "required: as 15m"))?;
-            // It is renewed with each poll; one that fails must not make the node look dead.
+            // Each poll renews the lease; one failed poll must not make the node NotReady.
             if lease_duration.is_some_and(|duration| duration < every.saturating_mul(2)) {
                 return Err(problem("sync.lease.duration", "expected at least twice sync.every"));
             }
@@ -133,17 +133,17 @@ fn windows(fields: &Fields<'_>) -> Result<SyncWindows, Problem> {
     for (index, text) in texts.enumerate() {
         let window = text.as_str().and_then(time_window).ok_or_else(|| Problem {
             path: format!("sync.windows[{index}]"),
-            fault: format!("expected two times of the day as \"01:00-03:00\", found {text}"),
+            fault: format!("expected two times of the day such as \"01:00-03:00\", found {text}"),
         });
         times.push(window?);
     }
     let interface = fields.text("sync.whileInterface").map(str::to_owned);
     if interface.as_ref().is_some_and(|name| name.len() > 15 || name.contains(['/', ' ']) || name.starts_with('.')) {
-        let fault = "expected the name of a network interface, as wwan0".to_owned();
+        let fault = "expected the name of a network interface such as wwan0".to_owned();
         return Err(Problem { path: "sync.whileInterface".to_owned(), fault });
     }
     if times.is_empty() && interface.is_none() {
-        let fault = "required: times as \"01:00-03:00\", or sync.whileInterface".to_owned();
+        let fault = "required: times such as \"01:00-03:00\", or sync.whileInterface".to_owned();
         return Err(Problem { path: "sync.windows".to_owned(), fault });
     }
     Ok(SyncWindows { times, interface })
@@ -182,7 +182,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn each_mode_is_read_with_what_belongs_to_it() {
+    fn each_sync_mode_has_its_settings() {
         let of = |mode| Ok(SyncSettings { mode, ..SyncSettings::default() });
         check(json!({}), of(SyncMode::Watch));
         check(json!({"sync": null}), of(SyncMode::Watch));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_the_packages_changes_nothing_and_what_stands_there_as_an_example_is_understood() {
+    fn the_packaged_file_is_valid_with_and_without_examples() {
         let read_text = |text: &str| {
             let path = std::env::temp_dir().join(format!("coracle-sync-{}", std::process::id()));
             std::fs::write(&path, text).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_gets_one_line_with_its_place() {
+    fn errors_name_the_field() {
         let table = [
             (json!({"sinc": {}}), "sinc: unknown field (did you mean sync?)"),
             (json!({"sync": {"mod": "poll"}}), "sync.mod: unknown field (did you mean mode?)"),
@@ -246,11 +246,11 @@ mod tests {
             ),
             (
                 json!({"sync": {"mode": "windows"}}),
-                "sync.windows: required: times as \"01:00-03:00\", or sync.whileInterface",
+                "sync.windows: required: times such as \"01:00-03:00\", or sync.whileInterface",
             ),
             (
                 json!({"sync": {"mode": "windows", "whileInterface": "../x"}}),
-                "sync.whileInterface: expected the name of a network interface, as wwan0",
+                "sync.whileInterface: expected the name of a network interface such as wwan0",
             ),
             (
                 json!({"sync": {"mode": "poll", "every": "1h", "lease": {"duration": "90m"}}}),
@@ -262,7 +262,7 @@ mod tests {
             ),
             (
                 json!({"sync": {"lease": {"duration": "4.5s"}}}),
-                "sync.lease.duration: expected whole seconds, as 40s or 2h",
+                "sync.lease.duration: expected whole seconds such as 40s or 2h",
             ),
             (
                 json!({"sync": {"bytesPerDay": "1k"}}),
@@ -273,7 +273,8 @@ mod tests {
             check(document, Err(line));
         }
         for text in ["1:00-03:00", "01:00", "01:00-01:00", "01:60-02:00", "24:01-03:00", "a", "01:00-03:00-04:00"] {
-            let line = format!("sync.windows[0]: expected two times of the day as \"01:00-03:00\", found \"{text}\"");
+            let line =
+                format!("sync.windows[0]: expected two times of the day such as \"01:00-03:00\", found \"{text}\"");
             check(json!({"sync": {"mode": "windows", "windows": [text]}}), Err(&line));
         }
     }

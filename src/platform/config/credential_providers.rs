@@ -1,4 +1,4 @@
-//! The file of `--image-credential-provider-config`: programs that give credentials for registries.
+//! The file of `--image-credential-provider-config`: exec plugins with registry credentials.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::file::{one, read_bytes};
 use super::schema::{CREDENTIAL_PROVIDER_CONFIG, PROVIDER_VERSIONS};
 use crate::types::api::yaml;
 
-/// A program, and the images that it is asked about.
+/// A plugin, and the images that it has credentials for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CredentialProvider {
-    /// The program's file in the directory of providers.
+    /// The file name of the program in the plugin directory.
     pub(crate) name: String,
-    /// As `*.example.com/team`.
+    /// Such as `*.example.com/team`.
     pub(crate) match_images: Vec<String>,
-    /// For an answer that does not say itself how long it holds.
+    /// For responses without a cache duration.
     pub(crate) default_cache_duration: Duration,
-    /// The version of the question, and of the answer that is expected.
+    /// The version of request and response.
     pub(crate) api_version: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
-    /// It is asked only on behalf of a pod that has a service account.
+    /// Whether to run it only for pods with a service account.
     pub(crate) requires_service_account: bool,
 }
 
-/// The providers of a file, or of every `*.json`, `*.yaml` and `*.yml` in a directory in the order of names.
+/// Reads a file, or every `*.json`, `*.yaml` and `*.yml` in a directory, ordered by name.
 pub(super) fn read(path: &Path) -> Result<Vec<CredentialProvider>, Error> {
     let unread = |source| Error::Read { path: path.to_owned(), source };
     if !std::fs::metadata(path).map_err(unread)?.is_dir() {
@@ -54,7 +54,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<CredentialProvider>, Error> {
     Ok(providers)
 }
 
-/// `names` are those of the files before it, which none may have again.
+/// `names` are the providers of earlier files; names must be unique.
 fn read_one(path: &Path, names: &mut Vec<String>) -> Result<Vec<CredentialProvider>, Error> {
     let unread = |source| Error::Read { path: path.to_owned(), source };
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
@@ -79,7 +79,7 @@ fn providers(document: &Value, names: &mut Vec<String>) -> Result<Vec<Credential
     Ok(all)
 }
 
-/// What is wrong: the field, and why.
+/// The field, and the problem.
 type Fault = (&'static str, String);
 
 fn provider(fields: &Map<String, Value>, names: &mut Vec<String>) -> Result<CredentialProvider, Fault> {
@@ -101,7 +101,7 @@ fn provider(fields: &Map<String, Value>, names: &mut Vec<String>) -> Result<Cred
         return Err(("matchImages", "required: at least one".to_owned()));
     }
     let duration = fields.get("defaultCacheDuration").and_then(Value::as_str).and_then(duration::parse);
-    let duration = duration.ok_or_else(|| ("defaultCacheDuration", "required: a duration as 10m".to_owned()))?;
+    let duration = duration.ok_or_else(|| ("defaultCacheDuration", "required: a duration such as 10m".to_owned()))?;
     let token = fields.get("tokenAttributes").and_then(Value::as_object);
     Ok(CredentialProvider {
         name,
@@ -114,7 +114,7 @@ fn provider(fields: &Map<String, Value>, names: &mut Vec<String>) -> Result<Cred
     })
 }
 
-/// Whether a service account is required.
+/// Returns whether a service account is required.
 fn token_attributes(token: &Map<String, Value>, api_version: &str) -> Result<bool, Fault> {
     let fault = |fault: &str| Err(("tokenAttributes", fault.to_owned()));
     if api_version != NEWEST_PROVIDER_VERSION {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_is_read_with_its_arguments_and_environment() {
+    fn providers_have_arguments_and_environment() {
         let attributes = json!({
             "serviceAccountTokenAudience": "x", "cacheType": "Token", "requireServiceAccount": true,
             "requiredServiceAccountAnnotationKeys": ["a"]
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_path() {
+    fn errors_name_the_path() {
         let name = "providers[0].name: expected the name of a file, without a slash and a blank, found";
         for (change, problem) in [
             (json!({"name": ""}), format!("{name} \"\"")),
@@ -209,11 +209,11 @@ mod tests {
             (json!({"matchImages": "*"}), "providers[0].matchImages: expected a list, found \"*\"".to_owned()),
             (
                 json!({"defaultCacheDuration": null}),
-                "providers[0].defaultCacheDuration: required: a duration as 10m".to_owned(),
+                "providers[0].defaultCacheDuration: required: a duration such as 10m".to_owned(),
             ),
             (
                 json!({"defaultCacheDuration": "-1s"}),
-                "providers[0].defaultCacheDuration: expected a duration as 1m30s, found \"-1s\"".to_owned(),
+                "providers[0].defaultCacheDuration: expected a duration such as 1m30s, found \"-1s\"".to_owned(),
             ),
             (
                 json!({"apiVersion": ""}),

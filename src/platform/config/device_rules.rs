@@ -1,21 +1,21 @@
-//! Devices of the node that containers may have without a plugin: `devices` of `coracle.yaml`. Pure.
+//! Devices that containers may use without a device plugin: `devices` of `coracle.yaml`. Pure.
 
 use serde_json::Value;
 
 use super::check::Problem;
 use crate::types::api::is_extended_resource;
 
-/// Device files that are a resource: each can be given to one container.
+/// Device files that form a resource. Each is allocated to one container at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceRule {
     pub(crate) resource: String,
-    /// With `*` and `?` for parts of a name.
+    /// Patterns with `*` and `?` in file names.
     pub(crate) paths: Vec<String>,
-    /// Of `r`, `w` and `m`.
+    /// A subset of `rwm`.
     pub(crate) permissions: String,
 }
 
-/// What the file says of devices; its fields have been checked.
+/// The device rules of a checked document.
 pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem> {
     let mut rules: Vec<DeviceRule> = Vec::new();
     for (index, value) in document["devices"].as_array().into_iter().flatten().enumerate() {
@@ -23,7 +23,7 @@ pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem>
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let resource = text("resource");
         if !is_extended_resource(&resource) {
-            let fault = format!("expected the name of a resource, as example.com/camera, found {resource:?}");
+            let fault = format!("expected the name of a resource such as example.com/camera, found {resource:?}");
             return Err(problem(".resource", fault));
         }
         if rules.iter().any(|rule| rule.resource == resource) {
@@ -32,13 +32,13 @@ pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem>
         let listed = value["paths"].as_array().into_iter().flatten();
         let paths: Vec<String> = listed.map(|path| path.as_str().unwrap_or_default().to_owned()).collect();
         if paths.is_empty() {
-            return Err(problem(".paths", "required: as [\"/dev/video*\"]".to_owned()));
+            return Err(problem(".paths", "required: a list such as [\"/dev/video*\"]".to_owned()));
         }
         for (place, path) in paths.iter().enumerate() {
             let is_whole = |part: &str| !part.is_empty() && part != "." && part != "..";
             let is_path = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_whole));
             if !is_path || path.contains(['[', ']', '{', '}', '\0']) {
-                let fault = format!("expected a path with * and ? as \"/dev/video*\", found {path:?}");
+                let fault = format!("expected a path with * and ? such as \"/dev/video*\", found {path:?}");
                 return Err(problem(&format!(".paths[{place}]"), fault));
             }
         }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_has_a_resource_and_paths_and_may_have_permissions() {
+    fn a_rule_needs_a_resource_and_paths() {
         let rule = json!({"resource": "example.com/camera", "paths": ["/dev/video*", "/dev/v4l/by-id/x"]});
         let rules = device_rules(&json!({"devices": [rule]})).unwrap();
         let paths = ["/dev/video*", "/dev/v4l/by-id/x"].map(str::to_owned).to_vec();
@@ -75,25 +75,25 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_gets_one_line_with_its_place() {
+    fn errors_name_the_field() {
         let good = || json!({"resource": "a.b/c", "paths": ["/dev/x"]});
         for (field, value, line) in [
             (
                 "resource",
                 json!("cpu"),
-                "devices[1].resource: expected the name of a resource, as example.com/camera, found \"cpu\"",
+                "devices[1].resource: expected the name of a resource such as example.com/camera, found \"cpu\"",
             ),
             ("resource", json!("a.b/c"), "devices[1].resource: a.b/c is there already: it can have several paths"),
-            ("paths", json!([]), "devices[1].paths: required: as [\"/dev/video*\"]"),
+            ("paths", json!([]), "devices[1].paths: required: a list such as [\"/dev/video*\"]"),
             (
                 "paths",
                 json!(["/dev/a", "dev/b"]),
-                "devices[1].paths[1]: expected a path with * and ? as \"/dev/video*\", found \"dev/b\"",
+                "devices[1].paths[1]: expected a path with * and ? such as \"/dev/video*\", found \"dev/b\"",
             ),
             (
                 "paths",
                 json!(["/dev/../etc"]),
-                "devices[1].paths[0]: expected a path with * and ? as \"/dev/video*\", found \"/dev/../etc\"",
+                "devices[1].paths[0]: expected a path with * and ? such as \"/dev/video*\", found \"/dev/../etc\"",
             ),
             ("permissions", json!("rx"), "devices[1].permissions: expected some of r, w and m, found \"rx\""),
             ("permissions", json!("rr"), "devices[1].permissions: expected some of r, w and m, found \"rr\""),

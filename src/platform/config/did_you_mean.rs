@@ -1,8 +1,8 @@
-//! What a mistyped name was probably meant to be. Pure.
+//! Suggests the intended name for a mistyped one. Pure.
 
-/// The candidate that `word` is a slip away from, if there is one.
+/// The candidate within a few typing mistakes of `word`, if there is one.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A short name is easily near another short one by chance.
+    // Short names are easily similar by chance.
     let limit = (word.len() / 4).clamp(1, 3);
     candidates
         .map(|candidate| (distance(&word.to_ascii_lowercase(), &candidate.to_ascii_lowercase()), candidate))
@@ -11,7 +11,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters to insert, delete or replace between the two (Levenshtein).
+/// The Levenshtein distance.
 fn distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.chars().count()).collect();
     for (above, one) in left.chars().enumerate() {
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_is_the_least_number_of_changes() {
+    fn the_distance_counts_edits() {
         for (left, right, changes) in
             [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("", "abc", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)]
         {
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_recognised_and_another_word_is_not() {
+    fn only_similar_names_are_suggested() {
         let known = || ["maxPods", "podsPerCore", "port"].into_iter();
         assert_eq!(nearest("maxPod", known()), Some("maxPods"));
         assert_eq!(nearest("maxpods", known()), Some("maxPods"));

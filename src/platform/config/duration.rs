@@ -1,21 +1,20 @@
-//! Durations as Go writes them: `1m30s`. Pure.
+//! Durations in Go's format: `1m30s`. Pure.
 
 use std::fmt;
 use std::time::Duration;
 
-/// As Go prints it, without what is below a millisecond.
+/// Formats as Go does, truncated to milliseconds.
 pub(crate) fn go_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Signed { negative: false, size: Duration::from_millis(millis) }.to_string()
 }
 
-/// A duration as Go writes it; none that is negative.
+/// Parses a duration that is not negative.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     parse(text).filter(|duration| !duration.negative).map(|duration| duration.size)
 }
 
-/// Reads what Go's `time.ParseDuration` reads; `None` for anything else, and for what does not fit 64 bits of
-/// nanoseconds.
+/// Parses what Go's `time.ParseDuration` accepts; `None` for anything else, and for more than 64 bits of nanoseconds.
 pub(super) fn parse(text: &str) -> Option<Signed> {
     let (negative, rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -26,7 +25,7 @@ pub(super) fn parse(text: &str) -> Option<Signed> {
     Some(Signed { negative: negative && nanos > 0, size: Duration::from_nanos(nanos) })
 }
 
-/// A duration with its sign: a few settings are switched off by a negative one.
+/// A signed duration: a few settings are disabled by a negative one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signed {
     pub(super) negative: bool,
@@ -34,7 +33,7 @@ pub(super) struct Signed {
 }
 
 impl fmt::Display for Signed {
-    /// As Go prints it: hours and minutes where there are any, and the rest in the largest unit that is not a fraction.
+    /// As in Go: hours and minutes if there are any, and the rest in the largest unit that gives at least 1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.negative {
             f.write_str("-")?;
@@ -58,7 +57,7 @@ impl fmt::Display for Signed {
     }
 }
 
-/// `whole.part` without trailing zeros, where `part` has `digits` digits.
+/// `whole.part` without trailing zeros; `part` has `digits` digits.
 fn decimal(f: &mut fmt::Formatter<'_>, whole: u64, part: u64, digits: usize, unit: &str) -> fmt::Result {
     if part == 0 {
         return write!(f, "{whole}{unit}");
@@ -86,12 +85,12 @@ fn nanos(mut rest: &str) -> Option<u64> {
     }
 }
 
-/// What `.fraction` of a unit is; digits below a nanosecond are dropped.
+/// `.fraction` of a unit; drops digits below a nanosecond.
 fn part_of(unit: u64, fraction: &str) -> Option<u64> {
     let mut part = 0;
     let mut scale = unit;
     for digit in fraction.chars() {
-        // `scale` loses less than a nanosecond a digit, and only where the digit is worth less than that.
+        // Truncating `scale` loses less than a nanosecond per digit.
         let digit = u64::from(digit.to_digit(10)?);
         part += digit * scale / 10;
         scale /= 10;
@@ -99,7 +98,7 @@ fn part_of(unit: u64, fraction: &str) -> Option<u64> {
     Some(part)
 }
 
-/// The unit at the front, in nanoseconds, and what follows it.
+/// The leading unit in nanoseconds, and the rest.
 fn unit(text: &str) -> Option<(u64, &str)> {
     let (_, scale, after) = UNITS
         .iter()
@@ -148,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_minus_sign_makes_it_negative_unless_it_is_nothing() {
+    fn a_minus_sign_makes_durations_negative_except_zero() {
         assert_eq!(parse("-1m"), Some(Signed { negative: true, size: Duration::from_secs(60) }));
         assert_eq!(parse("-0s"), Some(Signed { negative: false, size: Duration::ZERO }));
     }
 
     #[test]
-    fn they_are_printed_as_go_prints_them() {
+    fn durations_are_printed_as_in_go() {
         for (text, printed) in [
             ("0", "0s"),
             ("5ns", "5ns"),
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_duration() {
+    fn invalid_durations_are_refused() {
         for text in
             ["", "-", "5", "s", ".s", "1.2.3s", "5 s", "5S", "1d", "5sm", "--5s", "9999999999h", "1e3s", "\u{b5}s"]
         {

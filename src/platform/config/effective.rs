@@ -1,4 +1,4 @@
-//! The values in force, as every other module reads them. Pure.
+//! The effective configuration, as all other modules read it. Pure.
 
 use core::net::IpAddr;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) struct NodeIdentity {
 }
 
 impl Default for Config {
-    /// The kubelet's own defaults, but for the manifest directory.
+    /// The kubelet's defaults, except for the manifest directory, which the kubelet leaves unset.
     fn default() -> Self {
         Self {
             root_dir: PathBuf::from(ROOT_DIR),
@@ -99,7 +99,7 @@ impl Default for Config {
 const ROOT_DIR: &str = "/var/lib/kubelet";
 
 impl Config {
-    /// What the checked `fields` of files and flags come to, and the settings that no field has.
+    /// Combines the checked `fields` of files and flags with the settings that exist only as flags.
     ///
     /// As in the kubelet, a zero or an empty string means "the default" wherever it can mean nothing else.
     pub(super) fn new(given: &FlagValues, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {

@@ -1,4 +1,4 @@
-//! When a node counts as short of something, and how pods are ended for it. Pure.
+//! Eviction thresholds and settings. Pure.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::duration;
 use super::fields::Fields;
 use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity, ResourceList};
 
-/// What a node can run short of.
+/// Eviction signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     MemoryAvailable,
-    /// Of what the group of all pods may have.
+    /// Of the limit of all pods together.
     AllocatableMemoryAvailable,
     NodeFsAvailable,
     NodeFsInodesFree,
@@ -24,38 +24,36 @@ pub(crate) enum Signal {
     PidAvailable,
 }
 
-/// An amount that depends on the node or not.
+/// A threshold's value: absolute, or relative to the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Amount {
     Quantity(Quantity),
-    /// A share of the capacity, from 0 to 1, as exact as upstream has it.
+    /// A fraction of the capacity from 0 to 1, with upstream's precision.
     Share(f32),
 }
 
-/// A node with less than this of something is under pressure.
+/// An eviction threshold: the node is under pressure below it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Threshold {
     pub(crate) signal: Signal,
     pub(crate) value: Amount,
-    /// For so long it may be below before a pod is ended for it; zero: a hard threshold.
+    /// How long the signal must stay below it before pods are evicted; zero for a hard threshold.
     pub(crate) grace: Duration,
-    /// It counts as met until there is so much more.
+    /// The amount above the value at which the threshold is no longer met.
     pub(crate) min_reclaim: Option<Amount>,
 }
 
-/// Eviction: `evictionHard`, `evictionSoft`, `evictionSoftGracePeriod`, `evictionMinimumReclaim`,
-/// `mergeDefaultEvictionSettings`, `evictionMaxPodGracePeriod`, `evictionPressureTransitionPeriod` and
-/// `localStorageCapacityIsolation`; `--evict-static-pods`.
+/// The eviction settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Eviction {
     pub(crate) thresholds: Vec<Threshold>,
-    /// The longest grace period of a pod that a soft threshold evicts.
+    /// Upper bound on the grace period of pods evicted for a soft threshold.
     pub(crate) max_pod_grace: Duration,
-    /// How long a pressure condition stays after it was last observed.
+    /// How long a pressure condition lasts after its signal recovered.
     pub(crate) transition: Duration,
-    /// Limits on local storage are enforced.
+    /// Whether to enforce limits of local ephemeral storage.
     pub(crate) local_storage: bool,
-    /// Static pods may be evicted and refused, too.
+    /// Whether static pods may be evicted and rejected as well.
     pub(crate) static_pods: bool,
 }
 
@@ -88,7 +86,7 @@ impl Signal {
 }
 
 impl Amount {
-    /// `10%`, or a quantity.
+    /// Parses `10%` or a quantity.
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text.strip_suffix('%') {
             Some(percent) => percent.parse::<f32>().ok().map(|percent| Self::Share(percent / 100.0)),
@@ -96,7 +94,7 @@ impl Amount {
         }
     }
 
-    /// How much it is of a capacity; a share is written as upstream writes it.
+    /// The amount for this capacity. A fraction is rounded and formatted as upstream does.
     pub(crate) fn of(self, capacity: u64) -> Quantity {
         match self {
             Self::Quantity(quantity) => quantity,
@@ -105,7 +103,7 @@ impl Amount {
     }
 }
 
-/// Upstream keeps the share in 32 bits, and that shows in its messages.
+/// Upstream computes with a 32-bit float, whose rounding is visible in its messages.
 #[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
 fn part(capacity: u64, share: f32) -> i64 {
     #[expect(clippy::cast_precision_loss, reason = "upstream rounds it as well")]
@@ -119,7 +117,7 @@ impl Threshold {
     }
 }
 
-/// The defaults of a Linux node. `imagefs` counts as `nodefs` where images have no file system of their own.
+/// The defaults on Linux. `imagefs` equals `nodefs` unless images have a file system of their own.
 const HARD_DEFAULTS: &[(&str, &str)] = &[
     ("memory.available", "100Mi"),
     ("nodefs.available", "10%"),
@@ -128,10 +126,10 @@ const HARD_DEFAULTS: &[(&str, &str)] = &[
     ("imagefs.inodesFree", "5%"),
 ];
 
-/// What the fields come to; `enforced` tells whether the group of all pods has a limit.
+/// Reads the settings; `enforced` states whether the pods' cgroup has a limit.
 pub(super) fn read(fields: &Fields<'_>, enforced: bool, static_pods: bool) -> Result<Eviction, Problem> {
     let mut hard = amounts(fields, "evictionHard", Least::AboveZero)?;
-    // Nothing at all is a way to say that no pod shall go.
+    // An empty map disables eviction.
     let is_given = fields.at("evictionHard").is_some_and(Value::is_object);
     if !is_given || fields.bool("mergeDefaultEvictionSettings") == Some(true) {
         let missing = hard_defaults().filter(|(signal, _)| hard.iter().all(|(given, _)| given != signal));
@@ -153,7 +151,7 @@ pub(super) fn read(fields: &Fields<'_>, enforced: bool, static_pods: bool) -> Re
         };
         thresholds.push(threshold(signal, value, grace.size));
     }
-    // As upstream has it, neither nothing nor everything is a threshold.
+    // Upstream ignores thresholds of 0% and 100%.
     thresholds.retain(|threshold| !matches!(threshold.value, Amount::Share(share) if share <= 0.0 || share >= 1.0));
     let mut eviction = Eviction { thresholds, static_pods, ..Eviction::default() };
     if enforced {
@@ -170,7 +168,7 @@ fn hard_defaults() -> impl Iterator<Item = (Signal, Amount)> {
     HARD_DEFAULTS.iter().filter_map(|(name, value)| Some((Signal::named(name)?, Amount::parse(value)?)))
 }
 
-/// What an amount has to be.
+/// The lower bound of an amount.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Least {
     Zero,
@@ -213,7 +211,7 @@ impl Signal {
 }
 
 impl Eviction {
-    /// What hard thresholds keep from pods on a machine with so much memory and disk.
+    /// The memory and storage that hard thresholds reserve on a machine of this size.
     pub(crate) fn kept(&self, memory_bytes: u64, storage_bytes: u64) -> ResourceList {
         let hard = |signal| self.thresholds.iter().find(|t| t.signal == signal && t.is_hard());
         let kept = |(name, signal, capacity)| Some((name, hard(signal)?.value.of(capacity)));
@@ -222,7 +220,7 @@ impl Eviction {
         [memory, storage].into_iter().filter_map(kept).collect()
     }
 
-    /// Where the group of all pods has a limit, the hard threshold of memory holds below that limit, too.
+    /// If the pods' cgroup has a limit, the hard memory threshold also applies below that limit.
     fn watch_allocatable(&mut self) {
         let memory = self.thresholds.iter().find(|t| t.signal == Signal::MemoryAvailable && t.is_hard());
         if let Some(memory) = memory.copied() {
@@ -236,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_a_capacity_is_as_upstream_counts_it() {
+    fn percentages_round_as_upstream() {
         let shown = |text: &str, capacity| Amount::parse(text).unwrap().of(capacity).to_string();
         assert_eq!(shown("100Mi", 1 << 30), "100Mi");
         assert_eq!(shown("50%", 1 << 30), "512Mi");
@@ -246,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hard_thresholds_guard_is_not_for_pods() {
+    fn hard_thresholds_reduce_allocatable() {
         let kept = Eviction::default().kept(1 << 30, 1 << 30);
         let shown = [MEMORY, EPHEMERAL_STORAGE].map(|name| kept.get(name).unwrap().value());
         assert_eq!(shown, [100 << 20, 107_374_184]);
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn every_signal_is_found_by_its_name() {
+    fn signals_round_trip_by_name() {
         for signal in Signal::ALL {
             assert_eq!(Signal::named(signal.as_str()), Some(signal));
         }
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_configuration_the_defaults_of_a_linux_node_hold() {
+    fn defaults_are_those_of_a_linux_node() {
         let names: Vec<&str> = Eviction::default().thresholds.iter().map(|t| t.signal.as_str()).collect();
         let expected = [
             "memory.available",

@@ -1,4 +1,4 @@
-//! A checked document, read by dotted paths. Pure.
+//! Access to a checked document by dotted paths. Pure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::duration;
 use crate::types::api::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
 
-/// A checked document, read by dotted paths.
+/// A checked document.
 pub(super) struct Fields<'a>(pub(super) &'a Map<String, Value>);
 
 impl<'a> Fields<'a> {
@@ -17,7 +17,7 @@ impl<'a> Fields<'a> {
         names.try_fold(first, |value, name| value.get(name))
     }
 
-    /// A string that is not empty.
+    /// A string, unless it is empty.
     pub(super) fn text(&self, path: &str) -> Option<&'a str> {
         self.at(path)?.as_str().filter(|text| !text.is_empty())
     }
@@ -38,18 +38,18 @@ impl<'a> Fields<'a> {
         self.count(path).filter(|count| *count > 0)
     }
 
-    /// A duration that is not zero.
+    /// A duration, unless it is zero or negative.
     pub(super) fn duration(&self, path: &str) -> Option<Duration> {
         let duration = duration::parse(self.at(path)?.as_str()?)?;
         (!duration.negative && !duration.size.is_zero()).then_some(duration.size)
     }
 
-    /// How often something is done, or how long is waited for it: at least a second.
+    /// A period of at least a second.
     pub(super) fn period(&self, path: &str) -> Option<Duration> {
         self.duration(path).map(|period| period.max(LEAST_PERIOD))
     }
 
-    /// Quantities of what can be reserved; a number counts as its text.
+    /// Quantities of reservable resources; numbers are read as their text.
     pub(super) fn reserved(&self, path: &str) -> ResourceList {
         let quantity = |name| {
             let value = self.at(path)?.get(name)?;
@@ -66,5 +66,5 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A shorter period would keep the processor busy.
+/// A shorter period would keep the CPU busy.
 const LEAST_PERIOD: Duration = Duration::from_secs(1);

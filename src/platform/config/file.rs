@@ -1,4 +1,4 @@
-//! Reads configuration files, and lays drop-ins over each other.
+//! Reads configuration files and merges drop-ins.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use super::check::{Problem, check_document};
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 use crate::types::api::yaml::{self, Document};
 
-/// The fields of `--config`, and over them those of every `*.conf` file under `--config-dir`, in the order of paths.
+/// The fields of `--config`, overlaid by those of every `*.conf` file below `--config-dir`, ordered by path.
 pub(super) fn read(config: Option<&Path>, config_dir: Option<&Path>) -> Result<Map<String, Value>, Error> {
     let mut fields = Map::new();
     if let Some(path) = config {
@@ -56,7 +56,7 @@ pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Walks `dir` in the order of names, as Go's `filepath.WalkDir` does: a symbolic link to a directory is not followed.
+/// Walks `dir` by name as Go's `filepath.WalkDir` does: symlinks to directories are not followed.
 fn find_drop_ins(dir: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     let failed = |source| Error::Read { path: dir.to_owned(), source };
     let mut entries = fs::read_dir(dir).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -74,7 +74,7 @@ fn find_drop_ins(dir: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<()
     Ok(())
 }
 
-/// Makes the relative paths of a file relative to the directory that it is in.
+/// Makes relative paths in a file relative to the file's directory.
 fn resolve_paths(fields: &mut Map<String, Value>, schema: &[Field], dir: &Path) {
     for Field { name, kind, .. } in schema {
         match (kind, fields.get_mut(*name)) {
@@ -87,7 +87,7 @@ fn resolve_paths(fields: &mut Map<String, Value>, schema: &[Field], dir: &Path) 
     }
 }
 
-/// Lays `patch` over `fields` (RFC 7396): null takes away, a mapping is merged, anything else replaces.
+/// Merges `patch` into `fields` (RFC 7396): null removes, mappings are merged, anything else replaces.
 pub(super) fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (name, value) in patch {
         match value {
@@ -111,5 +111,5 @@ pub(super) fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) 
 }
 
 const MOST_BYTES: u64 = 1 << 20;
-/// Directories below `--config-dir`; deeper ones are a mistake.
+/// Most levels of directories below `--config-dir`.
 const MOST_LEVELS: u32 = 16;

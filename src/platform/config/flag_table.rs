@@ -1,23 +1,23 @@
-//! Every flag that is accepted, and what it means. Pure.
+//! The table of all flags. Pure.
 
 use super::schema::Kind;
 
-/// What a flag says.
+/// The effect of a flag.
 #[derive(Debug)]
 pub(super) enum Meaning {
-    /// The field of the configuration at this path; the flag wins over every file.
+    /// Sets the configuration field at this path. Overrides every file.
     Field(&'static str),
-    /// Something that no configuration file can say.
+    /// A setting that exists only as a flag.
     Own(Own),
-    /// Reported by name, and without effect for now.
+    /// Accepted and reported, but not supported yet.
     NotYet(Kind),
-    /// Accepted for old command lines, with a warning: there is nothing left that it could change.
+    /// Accepted for old command lines with a warning: the setting no longer exists.
     Gone(Kind, &'static str),
-    /// Going on without it would be worse than not starting.
+    /// Refused, because ignoring it would be worse than not starting.
     Refused(Kind),
 }
 
-/// The settings that only a flag makes.
+/// Settings that exist only as flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     BootstrapKubeconfig,
@@ -93,7 +93,7 @@ impl Own {
     }
 }
 
-/// Every flag, by its name without the dashes.
+/// All flags by name, without the dashes.
 pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("address", Meaning::Field("address")),
     ("allowed-unsafe-sysctls", Meaning::Field("allowedUnsafeSysctls")),
@@ -138,7 +138,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("eviction-pressure-transition-period", Meaning::Field("evictionPressureTransitionPeriod")),
     ("eviction-soft", Meaning::Field("evictionSoft")),
     ("eviction-soft-grace-period", Meaning::Field("evictionSoftGracePeriod")),
-    // A successor that waits for the lock would wait for ever.
+    // A successor that waits for the lock would wait forever.
     ("exit-on-lock-contention", Meaning::Refused(Kind::Bool)),
     ("experimental-allocatable-ignore-eviction", Meaning::NotYet(Kind::Bool)),
     ("experimental-mounter-path", Meaning::NotYet(Kind::Path)),
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_that_a_flag_sets_is_in_the_schema() {
+    fn flags_set_only_fields_of_the_schema() {
         for (flag, meaning) in FLAGS {
             if let Meaning::Field(path) = meaning {
                 assert!(field(path).is_some(), "--{flag} sets {path}");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_in_order_and_once() {
+    fn flags_are_sorted_and_unique() {
         assert!(FLAGS.is_sorted_by(|(left, _), (right, _)| left < right));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a command line as the kubelet does: `--flag value` and `--flag=value`. Pure.
+//! Parses the command line as the kubelet does: `--flag value` and `--flag=value`. Pure.
 
 use core::net::IpAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::schema::{Kind, Standing};
 use super::static_pod_url;
 use super::taints;
 
-/// A command line that cannot stand: one line that names the flag and what was expected.
+/// An error of the command line: one line that names the flag and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BadFlag(pub(super) String);
 
@@ -25,7 +25,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<FlagValues, BadFlag> {
     while let Some(argument) = rest.next() {
         let (flag, inline) = split(argument)?;
         if flag == "v" && inline.is_none() && !argument.starts_with("--") {
-            // A plain -v asks for more; klog's form has a number.
+            // klog's -v has a number; a plain -v means more verbosity.
             let number = rest.next_if(|next| next.parse::<u32>().is_ok());
             given.take("v", number.unwrap_or("4"))?;
             continue;
@@ -50,14 +50,14 @@ fn nothing(flag: &str, kind: &Kind) -> BadFlag {
     BadFlag(format!("--{flag}: expected {wanted}, found nothing"))
 }
 
-/// The name of the flag, as the table has it, and the value where it came in the same argument.
+/// Splits an argument into the flag's name as in the table, and its value if it has one.
 fn split(argument: &str) -> Result<(String, Option<&str>), BadFlag> {
     let Some(body) = argument.strip_prefix('-').filter(|body| !body.is_empty() && *body != "-") else {
         return Err(BadFlag(format!("unexpected argument {argument:?} (coracle --help shows what there is)")));
     };
     let (long, body) = body.strip_prefix('-').map_or((false, body), |body| (true, body));
     let (name, value) = body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
-    // The kubelet takes an underscore for a dash.
+    // The kubelet accepts underscores for dashes.
     let name = name.replace('_', "-");
     match (long, name.as_str()) {
         (true, _) => Ok((name, value)),
@@ -72,7 +72,7 @@ fn split(argument: &str) -> Result<(String, Option<&str>), BadFlag> {
     }
 }
 
-/// Whether there is a flag of this name (without the dashes).
+/// Whether this flag exists (without dashes).
 #[cfg(test)]
 pub(crate) fn is_flag(name: &str) -> bool {
     meaning(name).is_some()
@@ -148,10 +148,10 @@ impl FlagValues {
                 let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
                 more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
             }
-            // Already known to be an address, and a port.
+            // The schema has checked that these are an address and a port.
             Own::PageAddress => self.page_address = text.parse().ok(),
             Own::PagePort => self.page_port = text.parse().unwrap_or_default(),
-            // An empty value says that there is to be no key.
+            // An empty value disables the key.
             Own::OfflineKeyFile => self.offline_key_file = Some(PathBuf::from(text)),
             Own::OfflinePlainSecrets => self.offline_plain_secrets = *value == Value::Bool(true),
             Own::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
@@ -174,7 +174,7 @@ impl FlagValues {
     }
 }
 
-/// One address, or one of each family; already known to be addresses.
+/// One address, or one per family; the schema has checked that they are addresses.
 fn node_ips(text: &str) -> Result<Vec<IpAddr>, BadFlag> {
     let ips: Vec<IpAddr> = parts(text).filter_map(|ip| ip.parse().ok()).collect();
     let one_of_each = match ips.as_slice() {
@@ -186,7 +186,7 @@ fn node_ips(text: &str) -> Result<Vec<IpAddr>, BadFlag> {
     if one_of_each { Ok(ips) } else { Err(BadFlag(format!("--node-ip: {fault}, found {text:?}"))) }
 }
 
-/// The value that `text` stands for; what is no such value stays a string, for the check to refuse.
+/// Converts `text` to a value of `kind`; an invalid value stays a string, which the check refuses.
 fn value(kind: &Kind, text: &str) -> Value {
     let string = || Value::String(text.to_owned());
     match kind {
@@ -197,13 +197,13 @@ fn value(kind: &Kind, text: &str) -> Value {
         Kind::Map(kind) | Kind::Keys(_, kind) => {
             let mut map = Map::new();
             for part in parts(text) {
-                // A threshold is written with the sign that it means: memory.available<100Mi.
+                // Thresholds are written with their comparison: memory.available<100Mi.
                 let (name, text) = part.split_once(['=', '<']).unwrap_or((part, ""));
                 map.insert(name.trim().to_owned(), value(kind, text.trim()));
             }
             Value::Object(map)
         }
-        // Its fields, as --cpu-manager-policy-options has them.
+        // Its fields as in --cpu-manager-policy-options.
         Kind::Object(_) => value(&Kind::Map(&Kind::Text), text),
         Kind::AnyDuration
         | Kind::BoolText
@@ -226,7 +226,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// Puts `value` at a dotted path; a flag that is given again adds to its list or map, and replaces anything else.
+/// Sets the value at a dotted path. A repeated flag adds to lists and maps, and replaces anything else.
 fn set(fields: &mut Map<String, Value>, path: &str, value: Value) {
     let Some((name, rest)) = path.split_once('.') else {
         match (fields.get_mut(path), value) {

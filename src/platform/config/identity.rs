@@ -1,4 +1,4 @@
-//! Who the node is to a cluster: its certificates, and who may ask its own server. Pure.
+//! The node's certificates, and the settings of its server. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -14,21 +14,21 @@ pub(crate) struct Identity {
     pub(crate) cert_dir: PathBuf,
     /// Credentials for requesting the first client certificate.
     pub(crate) bootstrap_kubeconfig: Option<PathBuf>,
-    /// The client certificate is replaced before it expires.
+    /// Whether to renew the client certificate before it expires.
     pub(crate) rotate_certificates: bool,
     pub(crate) serving: ServingIdentity,
-    /// Whose certificates the node's own server believes.
+    /// The CA of client certificates for the node's server.
     pub(crate) client_ca_file: Option<PathBuf>,
     pub(crate) server: ServerSettings,
 }
 
-/// Where the certificate of the node's own server comes from.
+/// The source of the node's serving certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ServingIdentity {
-    /// It signs one itself.
+    /// Self-signed.
     #[default]
     SelfSigned,
-    /// It asks the cluster for one.
+    /// Requested from the cluster by a CSR.
     Cluster,
     Files {
         certificate: PathBuf,
@@ -55,8 +55,8 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> 
         (Some(certificate), Some(key)) => ServingIdentity::Files { certificate, key },
         (None, None) if fields.bool("serverTLSBootstrap") == Some(true) => ServingIdentity::Cluster,
         (None, None) => ServingIdentity::SelfSigned,
-        (Some(_), None) => return Err(conflict("tlsCertFile", "expected tlsPrivateKeyFile beside it".to_owned())),
-        (None, Some(_)) => return Err(conflict("tlsPrivateKeyFile", "expected tlsCertFile beside it".to_owned())),
+        (Some(_), None) => return Err(conflict("tlsCertFile", "requires tlsPrivateKeyFile".to_owned())),
+        (None, Some(_)) => return Err(conflict("tlsPrivateKeyFile", "requires tlsCertFile".to_owned())),
     };
     Ok(Identity {
         cert_dir: given.cert_dir.clone().unwrap_or_else(|| root_dir.join("pki")),

@@ -1,4 +1,4 @@
-//! How images are pulled, which are trusted, and when they are removed. Pure.
+//! Image credentials verification and image garbage collection. Pure.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,27 +36,26 @@ pub(crate) struct ImageSettings {
 /// `imagePullCredentialsVerificationPolicy`: which present images a pod may use without credentials that have pulled them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CredentialsVerification {
-    /// All present images.
+    /// Every image that is present may be used.
     Never,
-    /// Images that this kubelet has not pulled itself.
+    /// Images that this kubelet did not pull may be used.
     #[default]
     NeverForPreloaded,
-    /// Images of these names; `registry.example.com/team/*` is every name with that prefix.
+    /// Images with these names may be used; `registry.example.com/team/*` is a prefix.
     NeverFor(Vec<String>),
     Always,
 }
 
-/// When unused images are removed: `imageGCHighThresholdPercent`, `imageGCLowThresholdPercent`, `imageMinimumGCAge` and
-/// `imageMaximumGCAge`.
+/// When to remove unused images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImageGc {
-    /// In percent of the file system: above it, images are removed.
+    /// Disk usage in percent at which garbage collection starts.
     pub(crate) high: u8,
-    /// In percent: images are removed until usage is below it.
+    /// Disk usage in percent at which garbage collection stops.
     pub(crate) low: u8,
-    /// Younger images are not removed to free space.
+    /// Minimum age of an image that is removed to free space.
     pub(crate) min_age: Duration,
-    /// Images unused for longer are removed; zero: no image is removed for its age.
+    /// Age at which an unused image is removed regardless of space; zero: never.
     pub(crate) max_age: Duration,
 }
 
@@ -128,7 +127,7 @@ fn credentials_verification(fields: &Fields<'_>) -> Result<CredentialsVerificati
         allowlist.into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect();
     let policy = fields.text("imagePullCredentialsVerificationPolicy").unwrap_or("NeverVerifyPreloadedImages");
     if !allowlist.is_empty() && policy != "NeverVerifyAllowlistedImages" {
-        let fault = "expected imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages beside it".to_owned();
+        let fault = "requires imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages".to_owned();
         return Err(conflict("preloadedImagesVerificationAllowlist", fault));
     }
     if let Some((index, pattern)) = allowlist.iter().enumerate().find(|(_, pattern)| !is_image_pattern(pattern)) {

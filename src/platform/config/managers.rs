@@ -1,4 +1,4 @@
-//! Which processors are kept for whom. Pure.
+//! Settings of the CPU, memory and topology managers. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -8,54 +8,53 @@ use super::reserved::Reservations;
 use crate::types::api::{CPU, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
 use crate::types::cpu_set::CpuSet;
 
-/// Resource managers: `cpuManagerPolicy`, `cpuManagerPolicyOptions`, `topologyManagerPolicy`, `topologyManagerScope`,
-/// `topologyManagerPolicyOptions`, `memoryManagerPolicy`, `reservedMemory` and `reservedSystemCPUs`.
+/// The settings of the resource managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Managers {
-    /// `None`: no container has processors for itself.
+    /// `None`: CPU manager policy `none`, without exclusive CPUs.
     pub(crate) static_cpus: Option<CpuOptions>,
-    /// `None`: processors and other resources are not brought together.
+    /// `None`: topology manager policy `none`.
     pub(crate) topology: Option<TopologyManager>,
-    /// Containers of guaranteed pods have their memory from certain NUMA nodes.
+    /// Memory manager policy `Static`: containers of guaranteed pods are bound to NUMA nodes.
     pub(crate) static_memory: bool,
-    /// What the system keeps of it: the node, the kind, and bytes.
+    /// Memory reserved for the system: NUMA node, type, and bytes.
     pub(crate) reserved_memory: Vec<(u32, String, u64)>,
-    /// Those of the system, by their numbers; empty: it has as many as are reserved.
+    /// The CPUs reserved for the system; if empty, their number follows from the reserved amount.
     pub(crate) reserved_cpus: CpuSet,
 }
 
-/// How the static policy chooses.
+/// Options of the static CPU manager policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuOptions {
-    /// Whole cores only.
+    /// Allocate whole physical cores only.
     pub(crate) full_cores: bool,
-    /// What is reserved is not shared by other containers either.
+    /// Keep other containers off the reserved CPUs as well.
     pub(crate) strict_reservation: bool,
-    /// More than one node has is spread evenly.
+    /// Distribute allocations larger than one NUMA node evenly.
     pub(crate) across_nodes: bool,
 }
 
-/// Whether the resources of a container have to be near each other.
+/// The topology manager's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TopologyManager {
     pub(crate) policy: TopologyPolicy,
-    /// Those of all of a pod's containers are brought together, not those of each.
+    /// Align the resources of all containers of a pod together instead of per container.
     pub(crate) pod_scope: bool,
-    /// With more nodes there are too many combinations.
+    /// The policy fails with more NUMA nodes, which have too many combinations.
     pub(crate) most_nodes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TopologyPolicy {
-    /// As near as they can be.
+    /// Prefer the best alignment.
     BestEffort,
-    /// As near as they can ever be on this machine.
+    /// Require an alignment that is the best possible on this machine.
     Restricted,
-    /// In one node.
+    /// Require a single NUMA node.
     SingleNumaNode,
 }
 
-/// Fewer cannot be asked for.
+/// The lowest value allowed.
 const MOST_NODES: usize = 8;
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 const RESERVED: &str = "reservedSystemCPUs";
@@ -67,7 +66,7 @@ pub(super) fn read(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<M
     let is_static = fields.text("cpuManagerPolicy") == Some("static");
     let options = fields.at(OPTIONS).and_then(Value::as_object);
     if !is_static && options.is_some_and(|options| !options.is_empty()) {
-        return Err(conflict(OPTIONS, "expected cpuManagerPolicy static beside it".to_owned()));
+        return Err(conflict(OPTIONS, "requires cpuManagerPolicy static".to_owned()));
     }
     let static_cpus = is_static.then(|| CpuOptions {
         full_cores: is_set("full-pcpus-only"),
@@ -87,7 +86,7 @@ fn reserved_cpus(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<Cpu
     let Some(cpus) = fields.text(RESERVED).and_then(CpuSet::parse) else { return Ok(CpuSet::default()) };
     for (path, group) in reserved.groups() {
         if !group.is_empty() {
-            return Err(conflict(RESERVED, format!("expected no {path} beside it")));
+            return Err(conflict(RESERVED, format!("must not be set with {path}")));
         }
     }
     let count = i64::try_from(cpus.len()).unwrap_or(i64::MAX);
@@ -121,9 +120,9 @@ fn reserved_memory(fields: &Fields<'_>) -> Result<Vec<(u32, String, u64)>, Probl
     Ok(reserved)
 }
 
-/// What `--reserved-memory` says, as the field has it: `0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Gi`.
+/// Converts `--reserved-memory` to the form of the field: `0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Gi`.
 pub(super) fn parse_reserved_memory(text: &str) -> Result<Value, String> {
-    let wanted = || format!("expected NODE:KIND=QUANTITY,... as 0:memory=1Gi, found {text:?}");
+    let wanted = || format!("expected NODE:KIND=QUANTITY,... such as 0:memory=1Gi, found {text:?}");
     let mut all = Vec::new();
     for one in text.split(';') {
         let (node, limits) = one.split_once(':').ok_or_else(wanted)?;

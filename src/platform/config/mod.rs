@@ -1,7 +1,7 @@
-//! Flags and configuration files: what a user may set, and the values that are in force.
+//! Flags, configuration files, and the effective configuration.
 //!
-//! A flag that has a field in `KubeletConfiguration` is laid over the files as one more document, so that every value
-//! goes one way: read, held against the schema, merged, made into a [`Config`].
+//! Flags that have a field in `KubeletConfiguration` are merged over the files as one more document. So every value
+//! takes the same path: parsed, checked against the schema, merged, and converted to a [`Config`].
 
 mod cgroups;
 mod check;
@@ -73,7 +73,7 @@ pub(crate) use shutdown::ShutdownPhase;
 
 use crate::types::api::yaml::ParseError;
 
-/// What a command line asks for.
+/// What the command line requests.
 #[derive(Debug)]
 pub(crate) enum Request {
     Help,
@@ -81,11 +81,11 @@ pub(crate) enum Request {
     Run(Box<Config>, Warnings),
 }
 
-/// What to tell the user at the start: settings that are understood and have no effect.
+/// Warnings to log at startup.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warnings(pub(crate) Vec<String>);
 
-/// Reads the flags (without the program's name) and the files that they name.
+/// Parses the flags (without the program's name) and reads the files that they name.
 pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     let mut given = flags::parse(arguments).map_err(|flags::BadFlag(line)| Error::Flag(line))?;
     if given.help {
@@ -106,8 +106,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     let providers = credential_providers(&given)?;
     let CoracleFile { sync, devices } = coracle_file::read(given.coracle_config.as_deref())?;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
-        let beside = "expected --kubeconfig beside it, which the node's own credentials are written to";
-        return Err(Error::Flag(format!("--bootstrap-kubeconfig: {beside}")));
+        let wanted = "requires --kubeconfig, which the node's own credentials are written to";
+        return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
     }
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(&given, &fields, node_name).map_err(Error::Conflict)?;
@@ -141,7 +141,7 @@ fn credential_providers(given: &flag_values::FlagValues) -> Result<Vec<Credentia
         (config, _) => {
             let (one, other) = ("--image-credential-provider-config", "--image-credential-provider-bin-dir");
             let (one, other) = if config.is_some() { (one, other) } else { (other, one) };
-            Err(Error::Flag(format!("{one}: expected {other} beside it")))
+            Err(Error::Flag(format!("{one}: requires {other}")))
         }
     }
 }
@@ -160,12 +160,12 @@ fn node_name(given: Option<&str>, warnings: &mut Warnings) -> Result<String, Err
     Ok(name)
 }
 
-/// The name of a node that is called so; `None` if it cannot be.
+/// The node name for `--hostname-override`; `None` if it is invalid.
 pub(crate) fn given_node_name(text: &str) -> Option<String> {
     node_name::from_override(text)
 }
 
-/// The node's name where no flag gives one.
+/// The default node name.
 pub(crate) fn host_node_name() -> io::Result<String> {
     hostname().map(|hostname| node_name::from_host(&hostname))
 }
@@ -174,10 +174,10 @@ fn hostname() -> io::Result<String> {
     Ok(nix::unistd::gethostname()?.to_string_lossy().into_owned())
 }
 
-/// Why nothing can start: a mistake in a flag or a file.
+/// Why the program cannot start: a mistake in a flag or a file.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The line names the flag.
+    /// The text names the flag.
     Flag(String),
     Read {
         path: PathBuf,
@@ -191,7 +191,7 @@ pub(crate) enum Error {
         path: PathBuf,
         problem: Problem,
     },
-    /// Settings that cannot stand beside each other, from whichever file or flag they come.
+    /// Settings that conflict, from any file or flag.
     Conflict(Problem),
     Hostname(io::Error),
 }

@@ -1,9 +1,9 @@
-//! The labels of the node that `--node-labels` gives. Pure.
+//! The node labels of `--node-labels`. Pure.
 
 use crate::types::api::Map;
 use crate::types::api::validation::names::{is_label_value, is_qualified_name};
 
-/// Labels of Kubernetes' own that a node may give itself; others would let it claim pods that are not for it.
+/// The Kubernetes labels that a node may set on itself; others could attract pods meant for other nodes.
 const ALLOWED: [&str; 11] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -19,7 +19,7 @@ const ALLOWED: [&str; 11] = [
 ];
 const ALLOWED_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/// `a=b,c=d`; a fault says what was expected.
+/// Parses `a=b,c=d`.
 pub(super) fn parse(text: &str) -> Result<Map<String>, String> {
     let mut labels = Map::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_pairs_of_which_the_later_counts() {
+    fn the_later_of_duplicate_labels_wins() {
         let labels = parse("a=b, example.com/c=,a=d,node.kubernetes.io/e=f,topology.kubernetes.io/zone=g").unwrap();
         let labels: Vec<(&str, &str)> = labels.iter().map(|(key, value)| (key, value.as_str())).collect();
         let expected =
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_or_not_a_nodes_own_is_refused() {
+    fn invalid_and_restricted_labels_are_refused() {
         for (text, fault) in [
             ("a", "expected labels such as key=value,other=value, found \"a\""),
             ("=b", "expected the key and the value of a label, found \"=b\""),

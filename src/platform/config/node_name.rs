@@ -1,13 +1,13 @@
-//! The node's name: the host's name in lower case, or what the user says. Pure.
+//! The node name: the lower-case host name, or `--hostname-override`. Pure.
 
-/// The name that `--hostname-override` gives; `None` if it is no DNS subdomain.
+/// The node name for `--hostname-override`; `None` if it is not a DNS subdomain.
 pub(super) fn from_override(text: &str) -> Option<String> {
     let name = text.trim().to_lowercase();
     is_subdomain(&name).then_some(name)
 }
 
-/// The name of a host that calls itself `hostname`. Any host gets one, for its pods must run: what cannot stand in a
-/// name is left out or replaced.
+/// The node name for a host name. Never fails, because the node's pods must run: removes or replaces invalid
+/// characters.
 pub(super) fn from_host(hostname: &str) -> String {
     let name = hostname.trim().to_lowercase();
     if is_subdomain(&name) {
@@ -20,7 +20,7 @@ pub(super) fn from_host(hostname: &str) -> String {
     if is_subdomain(&name) { name } else { "localhost".to_owned() }
 }
 
-/// An RFC 1123 subdomain, as Kubernetes wants names of nodes.
+/// An RFC 1123 subdomain, as required for node names.
 fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_host_gets_a_name_that_kubernetes_takes() {
+    fn every_host_name_yields_a_valid_node_name() {
         for (host, name) in [
             ("node1", "node1"),
             (" Board-7.Example.ORG\n", "board-7.example.org"),
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn an_override_is_trimmed_and_lowered_but_never_bent() {
+    fn an_override_is_only_trimmed_and_lowered() {
         assert_eq!(from_override(" Node-1 "), Some("node-1".to_owned()));
         assert_eq!(from_override("my_node"), None);
         assert_eq!(from_override("a..b"), None);

@@ -1,4 +1,4 @@
-//! What the node tells an API server of itself, and how often. Pure.
+//! Settings of node registration, node status, lease and events. Pure.
 
 use std::time::Duration;
 
@@ -9,26 +9,24 @@ use super::flag_values::FlagValues;
 use super::taints;
 use crate::types::api::Taint;
 
-/// The Node object, its lease and its events: `registerNode`, `registerWithTaints`, `providerID`,
-/// `nodeStatusReportFrequency`, `nodeStatusMaxImages`, `nodeLeaseDurationSeconds`, `eventRecordQPS` and `eventBurst`;
-/// `--register-schedulable` and `--cloud-provider`.
+/// What the node reports to the API server, and how often.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reporting {
-    /// The node makes its own object where there is none.
+    /// Whether to create the Node object.
     pub(crate) register: bool,
-    /// No pods are to come by themselves to a node that has just registered.
+    /// Whether to register as unschedulable.
     pub(crate) unschedulable: bool,
     pub(crate) taints: Vec<Taint>,
-    /// A cloud's own controller has the last word on addresses, and takes its taint away.
+    /// Whether a cloud controller manager sets the addresses and removes its taint.
     pub(crate) external_cloud: bool,
     pub(crate) provider_id: String,
-    /// Changes are told at once; this is how often the status is told although nothing has changed.
+    /// The interval of node status updates without changes; changes are reported at once.
     pub(crate) status_period: Duration,
     /// Whole seconds.
     pub(crate) lease_duration: Duration,
-    /// Images in the status; `None`: all.
+    /// Most images in the node status; `None`: all.
     pub(crate) max_images: Option<usize>,
-    /// A second; 0: no limit.
+    /// Per second; 0: no limit.
     pub(crate) event_qps: u32,
     pub(crate) event_burst: u32,
 }
@@ -51,8 +49,8 @@ impl Default for Reporting {
 }
 
 impl Reporting {
-    /// A node that speaks rarely says what it has to say all the same, and nothing more often than that. `is_given`: how
-    /// often its status is told.
+    /// Adapts the lease duration and the node status interval to a node that polls. `is_given`: whether the status
+    /// interval is configured.
     pub(super) fn fit(&mut self, sync: &SyncSettings, is_given: bool) {
         if let SyncMode::Poll { every } = sync.mode {
             self.lease_duration = every.saturating_mul(RENEWALS).max(self.lease_duration);
@@ -64,10 +62,9 @@ impl Reporting {
     }
 }
 
-/// Of one duration of a lease.
+/// Renewals per lease duration.
 const RENEWALS: u32 = 4;
-/// The status is told with one poll of so many, if nothing in it has changed: by its lease the cluster knows that the
-/// node is there.
+/// Polls per node status without changes. Between them, the lease shows that the node is alive.
 const POLLS: u32 = 4;
 
 pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Reporting, Problem> {
@@ -96,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_polls_has_a_lease_of_four_polls_and_tells_its_status_with_one_of_four() {
+    fn polling_nodes_get_longer_leases_and_rarer_statuses() {
         let minute = Duration::from_secs(60);
         let fitted = |sync: &SyncSettings, is_given| {
             let mut reporting = Reporting::default();

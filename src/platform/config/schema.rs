@@ -1,4 +1,4 @@
-//! Every field of `kubelet.config.k8s.io/v1beta1`: its type, its bounds, and whether Coracle acts on it. Pure.
+//! The schema of `kubelet.config.k8s.io/v1beta1`: types, bounds, and whether Coracle supports each field. Pure.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) enum Kind {
     Bool,
-    /// The same as a string: `"true"`.
+    /// A boolean as a string: `"true"`.
     BoolText,
-    /// A whole number, with its least and greatest value.
+    /// An integer with its minimum and maximum.
     Int(i64, i64),
     Number(f64, f64),
     Text,
-    /// One of these words, or nothing. The first one asks for nothing that is not there anyway.
+    /// One of these words, or empty. The first one is the default behaviour.
     Word(&'static [&'static str]),
-    /// A file or directory; a relative one is relative to the file that names it.
+    /// A file or directory; relative to the file that names it.
     Path,
     /// The socket of a runtime: `unix:///path`.
     Endpoint,
     Ip,
-    /// Numbers of processors, as `0-1,4`.
+    /// CPU numbers such as `0-1,4`.
     Cpus,
-    /// A kernel parameter that has a value for each namespace, or the beginning of several with a `*` behind it.
+    /// A namespaced sysctl, or a prefix of several followed by `*`.
     Sysctl,
     Duration(Duration, Duration),
-    /// A duration that a negative value switches off.
+    /// A duration that a negative value disables.
     AnyDuration,
     /// A duration, or a number of nanoseconds.
     LogDuration,
@@ -33,9 +33,9 @@ pub(super) enum Kind {
     Threshold,
     Percent,
     List(&'static Kind),
-    /// A mapping of any names.
+    /// A mapping with arbitrary keys.
     Map(&'static Kind),
-    /// A mapping of these names.
+    /// A mapping with these keys.
     Keys(&'static [&'static str], &'static Kind),
     Object(&'static [Field]),
 }
@@ -48,15 +48,15 @@ pub(super) struct Field {
     pub(super) standing: Standing,
 }
 
-/// What becomes of a field's value.
+/// How a field is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     InForce,
-    /// Reported by name, and without effect for now.
+    /// Accepted and reported, but not supported yet.
     NotYet,
-    /// The kubelet itself does nothing with it, or it steers a part that is built otherwise here.
+    /// Without effect in the kubelet too, or about a part that is built differently here.
     Moot,
-    /// Going on as if it had not been said would be worse than not starting.
+    /// Refused, because ignoring it would be worse than not starting.
     Refused,
 }
 
@@ -101,10 +101,10 @@ const SYNC: &[Field] = &[
     used("lease", Kind::Object(&[used("duration", LEASE)])),
     used("bytesPerDay", Kind::Quantity),
 ];
-/// Renewed four times; and as long as the API can write it down.
+/// Renewed four times per duration; an int32 in the API.
 const LEASE: Kind = Kind::Duration(Duration::from_secs(4), Duration::from_secs(i32::MAX.unsigned_abs() as u64));
 
-/// The top level, in the order of the API's own type.
+/// The top level, in the order of the API type.
 pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     moot("kind", Kind::Text),
     moot("apiVersion", Kind::Text),
@@ -236,7 +236,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("userNamespaces", Kind::Object(USER_NAMESPACES)),
 ];
 
-/// The top level of `kubelet.config.k8s.io/v1`, `CredentialProviderConfig`.
+/// The top level of `CredentialProviderConfig` in `kubelet.config.k8s.io/v1`.
 pub(super) const CREDENTIAL_PROVIDER_CONFIG: &[Field] = &[
     moot("kind", Kind::Text),
     moot("apiVersion", Kind::Text),
@@ -261,7 +261,7 @@ const TOKEN_ATTRIBUTES: &[Field] = &[
     later("optionalServiceAccountAnnotationKeys", TEXTS),
 ];
 
-/// Of what is asked of a provider, and of its answer.
+/// The versions of plugin requests and responses.
 pub(super) const PROVIDER_VERSIONS: &[&str] = &[
     "credentialprovider.kubelet.k8s.io/v1",
     "credentialprovider.kubelet.k8s.io/v1beta1",
@@ -284,7 +284,7 @@ const CPU_MANAGER_OPTIONS: &[Field] = &[
     used("strict-cpu-reservation", Kind::BoolText),
     used("distribute-cpus-across-numa", Kind::BoolText),
     later("prefer-align-cpus-by-uncorecache", Kind::BoolText),
-    // Behind gates that are shut upstream.
+    // Behind feature gates that are off upstream.
     refused("align-by-socket", Kind::BoolText),
     refused("distribute-cpus-across-cores", Kind::BoolText),
 ];
@@ -326,7 +326,7 @@ const USER_NAMESPACES: &[Field] = &[used("idsPerPod", Kind::Int(65536, u32::MAX 
 const CREDENTIALS_VERIFICATION: &[&str] =
     &["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
 
-/// What a node can run short of.
+/// Eviction signals.
 const SIGNALS: &[&str] = &[
     "memory.available",
     "allocatableMemory.available",

@@ -1,4 +1,4 @@
-//! The node's own server: where it listens, how TLS is spoken, and who may ask what. Pure.
+//! Settings of the kubelet's server: addresses, TLS, authentication and authorization. Pure.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -7,42 +7,41 @@ use serde_json::Value;
 
 use super::fields::Fields;
 
-/// The server of the kubelet's API: `enableServer`, `address`, `port`, `readOnlyPort`, `tlsMinVersion`, `tlsCipherSuites`,
-/// `tlsCurvePreferences`, `authentication`, `authorization`, `enableSystemLogHandler` and `enableDebuggingHandlers`.
+/// The settings of the kubelet API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     pub(crate) enabled: bool,
     pub(crate) address: SocketAddr,
     pub(crate) tls: TlsSettings,
-    /// Who shows nothing is `system:anonymous`, and not refused outright.
+    /// Whether requests without credentials are those of `system:anonymous` instead of being refused.
     pub(crate) anonymous: bool,
-    /// The cluster is asked whose a token is, and what it says is good for so long. `None`: nobody's.
+    /// How long to cache the result of a TokenReview; `None` disables token authentication.
     pub(crate) token_ttl: Option<Duration>,
     pub(crate) authorization: Authorization,
-    /// Plain HTTP for whoever reaches it, with figures and pods alone; `None`: none.
+    /// The address of the read-only port, with plain HTTP; `None` if it is off.
     pub(crate) read_only: Option<SocketAddr>,
-    /// The files below /var/log are shown.
+    /// Whether to serve the files below /var/log.
     pub(crate) system_logs: bool,
-    /// Whether containers may be looked into: their logs, commands in them, their ports.
+    /// Whether to serve container logs, exec, attach and port forwarding.
     pub(crate) debugging: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsSettings {
-    /// Nothing older than TLS 1.3; else nothing older than 1.2.
+    /// Requires TLS 1.3; otherwise TLS 1.2 is accepted too.
     pub(crate) only_1_3: bool,
-    /// Of TLS 1.2, by their names of the registry; empty: all that are good.
+    /// TLS 1.2 cipher suites by their IANA names; empty: all secure ones.
     pub(crate) cipher_suites: Vec<String>,
-    /// By their numbers of the registry; empty: all that are good.
+    /// Curves by their IANA numbers; empty: all secure ones.
     pub(crate) curves: Vec<u16>,
 }
 
-/// Who may do what, of those who are known.
+/// The authorization of authenticated users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authorization {
-    /// Everybody everything.
+    /// Everything is allowed.
     AlwaysAllow,
-    /// The cluster is asked, and what it says is good for so long.
+    /// By SubjectAccessReview, whose results are cached this long.
     Webhook { allowed_ttl: Duration, refused_ttl: Duration },
 }
 
@@ -68,7 +67,7 @@ impl Default for ServerSettings {
 pub(super) fn read(fields: &Fields<'_>) -> ServerSettings {
     let mut settings = ServerSettings::default();
     fields.replace("enableServer", Fields::bool, &mut settings.enabled);
-    // As in the kubelet, no port means the usual one.
+    // As in the kubelet, port 0 means the default.
     if let Some(port) = fields.int("port").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
         settings.address.set_port(port);
     }

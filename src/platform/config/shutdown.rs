@@ -1,4 +1,4 @@
-//! How long pods have when the node shuts down. Pure.
+//! Settings of graceful node shutdown. Pure.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use super::check::{Problem, conflict};
 use super::fields::Fields;
 use crate::types::api::SYSTEM_CRITICAL_PRIORITY;
 
-/// Pods from this priority on, up to that of the next phase, and how long they have: `shutdownGracePeriod`,
-/// `shutdownGracePeriodCriticalPods` and `shutdownGracePeriodByPodPriority`.
+/// The grace period of pods from this priority up to that of the next phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShutdownPhase {
     pub(crate) priority: i32,
@@ -20,7 +19,7 @@ const TOTAL: &str = "shutdownGracePeriod";
 const CRITICAL: &str = "shutdownGracePeriodCriticalPods";
 const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
 
-/// In the order of their priorities; none at all if the node does nothing when it shuts down.
+/// The phases in order of priority; empty if graceful node shutdown is off.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<ShutdownPhase>, Problem> {
     let [total, critical] = [TOTAL, CRITICAL].map(|path| fields.duration(path).unwrap_or_default());
     for (path, given) in [(TOTAL, total), (CRITICAL, critical)] {
@@ -34,7 +33,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<ShutdownPhase>, Problem> {
     let listed = fields.at(BY_PRIORITY).and_then(Value::as_array).filter(|listed| !listed.is_empty());
     let Some(listed) = listed else { return Ok(of_total(total, critical)) };
     if !total.is_zero() {
-        return Err(conflict(BY_PRIORITY, format!("expected nothing beside {TOTAL}")));
+        return Err(conflict(BY_PRIORITY, format!("must not be set with {TOTAL}")));
     }
     let phase = |one: &Value| {
         let int = |name| one.get(name).and_then(Value::as_i64).unwrap_or_default();
@@ -47,7 +46,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<ShutdownPhase>, Problem> {
     Ok(phases)
 }
 
-/// The last part of all the time is kept for critical pods.
+/// Critical pods get the last part of the total.
 fn of_total(total: Duration, critical: Duration) -> Vec<ShutdownPhase> {
     let whole = |time: Duration| Duration::from_secs(time.as_secs());
     match total.is_zero() {
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn critical_pods_have_the_last_part_of_the_time() {
+    fn critical_pods_get_the_last_part_of_the_total() {
         check(&json!({}), Ok(&[]));
         check(&json!({ TOTAL: "0s", CRITICAL: "0s", BY_PRIORITY: [] }), Ok(&[]));
         check(&json!({ TOTAL: "30s" }), Ok(&[(0, 30), (2_000_000_000, 0)]));
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_in_the_order_of_their_priorities() {
+    fn phases_are_sorted_by_priority() {
         let phase =
             |priority: i32, seconds: u64| json!({ "priority": priority, "shutdownGracePeriodSeconds": seconds });
         let given = json!({ BY_PRIORITY: [phase(1000, 20), phase(-5, 10), {}] });
@@ -92,9 +91,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_beside_each_other_is_refused() {
+    fn conflicting_settings_are_refused() {
         let listed = json!([{ "priority": 1, "shutdownGracePeriodSeconds": 1 }]);
-        let both = "shutdownGracePeriodByPodPriority: expected nothing beside shutdownGracePeriod";
+        let both = "shutdownGracePeriodByPodPriority: must not be set with shutdownGracePeriod";
         check(&json!({ TOTAL: "10s", BY_PRIORITY: listed }), Err(both));
         let short = "shutdownGracePeriod: expected 0 or at least 1s, found 500ms";
         check(&json!({ TOTAL: "500ms" }), Err(short));

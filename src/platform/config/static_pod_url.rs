@@ -1,4 +1,4 @@
-//! Pods from a URL: where they are, whom to believe, and how often it is asked. Pure.
+//! Settings of static pods from a URL. Pure.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use super::check::{Problem, conflict};
 use super::fields::Fields;
 use super::flag_values::FlagValues;
 
-/// Where manifests come from, and who vouches for them.
+/// A URL with manifests, and how to authenticate them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodUrl {
-    /// With `http` or `https`, and a host.
+    /// An http or https URL with a host.
     pub(crate) url: String,
-    /// Names and values, as they are sent.
+    /// Names and values in the order sent.
     pub(crate) headers: Vec<(String, String)>,
-    /// Between two questions.
+    /// The polling interval.
     pub(crate) every: Duration,
-    /// Whose certificates are believed of the server; without it those that the system believes.
+    /// The CAs that the server's certificate must come from; `None`: the system's.
     pub(crate) authorities: Option<PathBuf>,
-    /// With whose signature alone a manifest counts.
+    /// The key that must have signed every manifest; `None`: no signature needed.
     pub(crate) public_key: Option<PathBuf>,
 }
 
@@ -34,10 +34,10 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<Pod
             ("--manifest-url-ca-file", &given.manifest_url_ca_file),
             ("--manifest-public-key", &given.manifest_public_key),
         ];
-        // Who says that there is none takes away one that stands elsewhere, and what goes with it.
+        // An empty URL disables one from another source, together with its other settings.
         let is_taken_away = fields.at(URL).is_some();
         return match alone.iter().find(|(_, path)| path.is_some() && !is_taken_away) {
-            Some((flag, _)) => Err(conflict(flag, format!("expected {URL} or --manifest-url beside it"))),
+            Some((flag, _)) => Err(conflict(flag, format!("requires {URL} or --manifest-url"))),
             None => Ok(None),
         };
     };
@@ -67,7 +67,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<Pod
     }))
 }
 
-/// A server is not asked more often than this.
+/// The minimum polling interval.
 const LEAST: Duration = Duration::from_secs(1);
 
 fn is_header(name: &str, value: &str) -> bool {
@@ -75,7 +75,7 @@ fn is_header(name: &str, value: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_token) && !value.chars().any(char::is_control)
 }
 
-/// Adds what `--manifest-url-header` says: `name:value`, and more of them behind commas.
+/// Adds the headers of `--manifest-url-header`: `name:value`, separated by commas.
 pub(super) fn add_headers(fields: &mut Map<String, Value>, text: &str) -> Result<(), String> {
     let all = fields.entry(HEADERS).or_insert_with(|| json!({}));
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! The taints that a node registers with, from a flag or a file. Pure.
+//! The taints that a node registers with. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::schema::TAINT_EFFECTS;
 use crate::types::api::Taint;
 use crate::types::api::validation::names::{is_label_value, is_qualified_name};
 
-/// As the files name the field.
+/// The field in configuration files.
 pub(super) const PATH: &str = "registerWithTaints";
 
 /// `key=value:effect,key:effect` in the form of a file; what a fault is, the check of the fields finds.
@@ -28,7 +28,7 @@ fn is_taint(key: &str, value: &str, effect: &str) -> bool {
     is_qualified_name(key) && is_label_value(value) && TAINT_EFFECTS.contains(&effect)
 }
 
-/// The taints of the files and flags.
+/// The taints from files and flags.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
     let mut taints: Vec<Taint> = Vec::new();
     let given = fields.at(PATH).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
@@ -51,7 +51,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
     Ok(taints)
 }
 
-/// As a flag has it.
+/// The form of a flag.
 fn written(taint: &Map<String, Value>) -> String {
     let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
     format!("{:?}", format!("{}={}:{}", text("key"), text("value"), text("effect")))
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taint_is_a_key_perhaps_a_value_and_an_effect() {
+    fn taints_have_a_key_an_optional_value_and_an_effect() {
         let parsed = parse("a=b:NoSchedule, example.com/c=:NoExecute,d:PreferNoSchedule").unwrap();
         let expected = json!([
             { "key": "a", "value": "b", "effect": "NoSchedule" },
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_name_no_other_taints_than_a_flag() {
+    fn files_and_flags_accept_the_same_taints() {
         let taint = json!({ "key": "a", "effect": "NoSchedule" });
         assert_eq!(
             refused(json!([taint, taint])),

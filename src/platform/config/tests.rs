@@ -1,4 +1,4 @@
-//! What command lines and files come to, and the one line that a mistake gets.
+//! Configurations from command lines and files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::{
 use crate::types::api::Taint;
 use crate::types::error::ErrorChain;
 
-/// A directory of one test, gone with it.
+/// A temporary directory, removed on drop.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -45,7 +45,7 @@ fn arguments(line: &[&str]) -> Vec<String> {
     line.iter().map(|&argument| argument.to_owned()).collect()
 }
 
-/// The configuration that a command line comes to, on a node called `n`, and its warnings.
+/// The configuration and the warnings for a command line, on a node called `n`.
 #[track_caller]
 fn loaded(line: &[&str]) -> (Config, Vec<String>) {
     let line = [&["--hostname-override=n"], line].concat();
@@ -60,7 +60,7 @@ fn refused(line: &[&str]) -> String {
     ErrorChain(&load(&arguments(line)).unwrap_err()).to_string()
 }
 
-/// A configuration file with these fields, written as JSON.
+/// A configuration file with these fields, as JSON.
 fn document(fields: &str) -> String {
     let comma = if fields.is_empty() { "" } else { "," };
     format!(r#"{{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration"{comma}{fields}}}"#)
@@ -85,7 +85,7 @@ fn defaults_with(set: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-/// Only these thresholds, all of them hard.
+/// Only these thresholds, all hard.
 fn hard_eviction(thresholds: &[(Signal, &str)]) -> Eviction {
     let threshold = |(signal, text): &(Signal, &str)| {
         let value = Amount::parse(text).unwrap();
@@ -101,7 +101,7 @@ mod refusals;
 mod upstream;
 
 #[test]
-fn nothing_said_means_the_defaults() {
+fn an_empty_command_line_gives_the_defaults() {
     assert_eq!(loaded(&[]), (defaults(), vec![]));
     assert_eq!(file_loaded(""), (defaults(), vec![]));
 }
@@ -126,7 +126,7 @@ fn flags_are_written_with_a_space_or_an_equals_sign_and_underscores_count_as_das
 }
 
 #[test]
-fn every_setting_in_force_reaches_the_configuration() {
+fn every_supported_setting_reaches_the_configuration() {
     let (config, warnings) = file_loaded(
         r#""staticPodPath":"/m","podLogsDir":"/l","syncFrequency":"30s","fileCheckFrequency":"5s",
            "registryPullQPS":0,"registryBurst":3,"healthzPort":1,"healthzBindAddress":"::1","oomScoreAdj":-5,
@@ -180,7 +180,7 @@ fn every_setting_in_force_reaches_the_configuration() {
 }
 
 #[test]
-fn what_the_node_tells_of_itself_is_set_by_files_and_flags() {
+fn reporting_is_set_by_files_and_flags() {
     let (config, warnings) = file_loaded(
         r#""registerNode":false,"providerID":"x://y","nodeStatusReportFrequency":"1h","nodeLeaseDurationSeconds":120,
            "nodeStatusMaxImages":-1,"eventRecordQPS":0,"eventBurst":7,"registerWithTaints":[{"key":"a","value":"b",
@@ -209,7 +209,7 @@ fn what_the_node_tells_of_itself_is_set_by_files_and_flags() {
 }
 
 #[test]
-fn bounds_of_logs_and_of_a_shutdown_are_in_force() {
+fn log_limits_and_shutdown_phases_are_read() {
     let (config, warnings) = file_loaded(
         r#""containerLogMaxSize":"1Mi","containerLogMaxFiles":3,"containerLogMaxWorkers":2,
            "containerLogMonitorInterval":"5s","shutdownGracePeriod":"30s",
@@ -227,7 +227,7 @@ fn bounds_of_logs_and_of_a_shutdown_are_in_force() {
 }
 
 #[test]
-fn a_zero_means_the_default_where_it_can_mean_nothing_else() {
+fn zero_means_the_default() {
     let (config, warnings) = file_loaded(
         r#""syncFrequency":"0s","fileCheckFrequency":"0s","runtimeRequestTimeout":"0s","registryBurst":0,"maxPods":0,
            "cgroupDriver":"","healthzBindAddress":"","containerRuntimeEndpoint":"","podPidsLimit":-1"#,
@@ -249,7 +249,7 @@ fn a_period_is_at_least_a_second() {
 }
 
 #[test]
-fn healthz_port_zero_is_off_and_an_empty_manifest_path_is_none() {
+fn zero_healthz_port_and_empty_manifest_path_disable() {
     let (config, _) = file_loaded(r#""healthzPort":0,"staticPodPath":"""#);
     assert_eq!(
         config,
@@ -261,7 +261,7 @@ fn healthz_port_zero_is_off_and_an_empty_manifest_path_is_none() {
 }
 
 #[test]
-fn drop_ins_are_merged_in_the_order_of_their_paths_and_flags_win() {
+fn drop_ins_merge_in_path_order_and_flags_win() {
     let dir = TempDir::new();
     let base = dir.write(
         "config.yaml",
@@ -289,7 +289,7 @@ fn drop_ins_are_merged_in_the_order_of_their_paths_and_flags_win() {
 }
 
 #[test]
-fn relative_paths_belong_to_the_directory_of_their_file() {
+fn relative_paths_start_at_their_file() {
     let dir = TempDir::new();
     let base = dir.write("config.yaml", &document(r#""staticPodPath":"manifests","podLogsDir":"logs""#));
     dir.write("d/x.conf", &document(r#""podLogsDir":"logs""#));
@@ -299,7 +299,7 @@ fn relative_paths_belong_to_the_directory_of_their_file() {
 }
 
 #[test]
-fn places_given_by_flags_are_made_absolute() {
+fn paths_of_flags_become_absolute() {
     let here = std::env::current_dir().unwrap();
     let (config, _) = loaded(&["--root-dir=state"]);
     assert_eq!(config.root_dir, here.join("state"));
@@ -307,7 +307,7 @@ fn places_given_by_flags_are_made_absolute() {
 }
 
 #[test]
-fn help_and_version_are_answered_before_any_file_is_read() {
+fn help_and_version_read_no_files() {
     for (line, help) in [("--help", true), ("-h", true), ("--version", false)] {
         let request = load(&arguments(&["--config=/nowhere", line])).unwrap();
         assert_eq!(matches!(request, Request::Help), help);
@@ -316,9 +316,9 @@ fn help_and_version_are_answered_before_any_file_is_read() {
 }
 
 #[test]
-fn the_configuration_that_is_shipped_shows_the_defaults() {
+fn the_shipped_configuration_shows_the_defaults() {
     let shipped = include_str!("../../../systemd/config.yaml");
-    // A setting is commented out without a space; words are not.
+    // Commented-out settings have no space after the `#`; prose does.
     let uncommented = shipped.lines().map(|line| match line.strip_prefix('#') {
         Some(setting) if !setting.starts_with(' ') => setting,
         _ => line,
@@ -333,7 +333,7 @@ fn the_configuration_that_is_shipped_shows_the_defaults() {
 }
 
 #[test]
-fn labels_of_the_node_and_the_number_of_its_pods_come_from_flags() {
+fn node_labels_and_max_pods_come_from_flags() {
     let (config, warnings) =
         loaded(&["--node-labels=a=b,c=d", "--node-labels", "c=e", "--pods-per-core=3", "--max-pods=7"]);
     assert!(warnings.is_empty(), "{warnings:?}");

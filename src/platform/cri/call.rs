@@ -1,4 +1,4 @@
-//! One call to the runtime: encode, send, decode.
+//! One CRI call: encode, send, decode.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::platform::rt;
 use crate::protocol::protobuf::{DecodeError, Message, decode_into};
 use crate::types::metrics::{self, Count, Timed};
 
-/// Makes the call `path`; the error tells that it was about `subject`.
+/// Calls the method `path`. Errors name `subject`.
 pub(super) async fn call<M: Message + Default>(
     client: &rpc::Client,
     path: &'static str,
@@ -28,7 +28,7 @@ pub(super) async fn call<M: Message + Default>(
     Ok(message)
 }
 
-/// Counts the call under the name that upstream has for it.
+/// Counts the call under upstream's name for it.
 pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
     let method = path.rsplit('/').next().unwrap_or(path);
     let known = OPERATIONS.iter().find(|(name, _)| *name == method);
@@ -40,7 +40,7 @@ pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
     }
 }
 
-/// Upstream's words (`instrumented_services.go`).
+/// Upstream's names (`instrumented_services.go`).
 const OPERATIONS: [(&str, &str); 26] = [
     ("ContainerStats", "container_stats"),
     ("ContainerStatus", "container_status"),
@@ -70,17 +70,17 @@ const OPERATIONS: [(&str, &str); 26] = [
     ("Version", "version"),
 ];
 
-/// Reads an answer to the call `path`.
+/// Decodes the response to the call `path`.
 pub(super) fn read(message: &mut dyn Message, answer: &[u8], path: &'static str, subject: &str) -> Result<(), Error> {
     decode_into(message, answer).map_err(|error: DecodeError| Error::undecodable(path, subject, error))
 }
 
-/// The id that an answer must have.
+/// Requires an id in a response.
 pub(super) fn id(id: String, what: &'static str, path: &'static str, subject: &str) -> Result<String, Error> {
     if id.is_empty() { Err(Error::lacks(path, subject, what)) } else { Ok(id) }
 }
 
-/// Whole seconds for the runtime: never less than asked for, and a wait never becomes none.
+/// Rounds up to whole seconds: never less than asked for, and a timeout never becomes 0, which means none.
 pub(super) fn whole_seconds(duration: Duration) -> i64 {
     let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i64::try_from(seconds).unwrap_or(i64::MAX)

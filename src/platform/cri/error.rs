@@ -1,4 +1,4 @@
-//! Why a call to the runtime failed, and on what.
+//! Errors of CRI calls.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use crate::protocol::grpc::Code;
 use crate::protocol::grpc::Status;
 use crate::protocol::protobuf::DecodeError;
 
-/// A call that did not succeed.
+/// A failed call.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// The path of the method.
+    /// The method's path.
     path: &'static str,
-    /// The id or name that the call was about; empty if it was about nothing in particular.
+    /// The id or name that the call was about; may be empty.
     subject: String,
     cause: Cause,
 }
@@ -20,7 +20,7 @@ pub struct Error {
 #[derive(Clone, Debug)]
 enum Cause {
     Rpc(rpc::Error),
-    /// The answer came, but what it means cannot be known.
+    /// A response arrived that cannot be interpreted.
     Malformed(Malformed),
 }
 
@@ -43,12 +43,12 @@ impl Error {
         Self { path, subject: subject.to_owned(), cause: Cause::Malformed(Malformed::Lacks(what)) }
     }
 
-    /// The name of the call, such as `RunPodSandbox`.
+    /// The name of the method, such as `RunPodSandbox`.
     pub fn call(&self) -> &'static str {
         self.path.rsplit_once('/').map_or(self.path, |(_, name)| name)
     }
 
-    /// The runtime's own word, when it gave one.
+    /// The runtime's status, if it returned one.
     pub fn status(&self) -> Option<&Status> {
         match &self.cause {
             Cause::Rpc(error) => error.status(),
@@ -56,27 +56,27 @@ impl Error {
         }
     }
 
-    /// The runtime does not have what the call was about.
+    /// The runtime does not have the object of the call.
     pub fn is_not_found(&self) -> bool {
         self.has_code(Code::NotFound)
     }
 
-    /// The runtime does not know the call.
+    /// The runtime does not implement the method.
     pub fn is_unimplemented(&self) -> bool {
         self.has_code(Code::Unimplemented)
     }
 
-    /// There is no connection to the runtime, and the last try to make one failed.
+    /// Whether there is no connection to the runtime, and the last attempt to connect failed.
     pub fn is_away(&self) -> bool {
         matches!(self.cause, Cause::Rpc(rpc::Error::Connect { .. }))
     }
 
-    /// The answer is not one that the call can have.
+    /// Whether the response was invalid.
     pub fn is_malformed(&self) -> bool {
         matches!(self.cause, Cause::Malformed(_))
     }
 
-    /// The call had no effect for certain and may be made again as it is.
+    /// Whether the call certainly had no effect and may be repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match &self.cause {
             Cause::Rpc(error) => error.is_retryable(),
@@ -84,11 +84,11 @@ impl Error {
         }
     }
 
-    /// The runtime may have done what was asked, or still be doing it: look before asking again.
+    /// Whether the runtime may have executed the call or still be executing it: check before repeating it.
     pub fn outcome_unknown(&self) -> bool {
         match &self.cause {
             Cause::Rpc(rpc::Error::Status(status)) => match status.code {
-                // The runtime gave up waiting for one of its own parts.
+                // The runtime timed out waiting for one of its own components.
                 Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable => true,
                 _ => false,
             },
@@ -126,7 +126,7 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(error) => write!(f, "{error}"),
-            Self::Lacks(what) => write!(f, "the answer has no {what}"),
+            Self::Lacks(what) => write!(f, "response has no {what}"),
         }
     }
 }

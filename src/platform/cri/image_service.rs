@@ -1,4 +1,4 @@
-//! The calls about images.
+//! The image service.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::v1::*;
 use crate::platform::rpc;
 use crate::protocol::protobuf::{Message, encode, put_message};
 
-/// A handle on the image service, which may have an endpoint of its own; clones share its connection.
+/// A handle on the image service, which may have an endpoint of its own. Clones share its connection.
 #[derive(Clone, Debug)]
 pub struct ImageService {
     client: rpc::Client,
-    /// How long the runtime may take for a call that pulls nothing.
+    /// The timeout of calls other than pulls.
     timeout: Duration,
 }
 
-/// Expands to the path of a method.
+/// Expands to a method's path.
 macro_rules! path {
     ($method:literal) => {
         concat!("/runtime.v1.ImageService/", $method)
@@ -37,7 +37,7 @@ impl ImageService {
         Ok(answer.images)
     }
 
-    /// The image as the runtime has it; `None` if it does not.
+    /// The image; `None` if the runtime does not have it.
     pub async fn image_status(&self, image: &ImageSpec) -> Result<Option<Image>, Error> {
         let path = path!("ImageStatus");
         let request = ImageStatusRequest { image: Some(image.clone()), verbose: false };
@@ -48,7 +48,7 @@ impl ImageService {
         }
     }
 
-    /// Pulls the image within `limit`; its id or digest.
+    /// Pulls the image within `limit`. Returns its id or digest.
     pub async fn pull_image(
         &self,
         image: &ImageSpec,
@@ -69,14 +69,14 @@ impl ImageService {
         require(answer.image_ref, "image reference", path, &image.image)
     }
 
-    /// May be repeated; an absent image is no error.
+    /// Idempotent: a missing image is no error.
     pub async fn remove_image(&self, image: &ImageSpec) -> Result<(), Error> {
         let request = RemoveImageRequest { image: Some(image.clone()) };
         let RemoveImageResponse {} = self.call(path!("RemoveImage"), &image.image, &request).await?;
         Ok(())
     }
 
-    /// What the file systems of images and containers hold.
+    /// The usage of the image and container file systems.
     pub async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, Error> {
         self.call(path!("ImageFsInfo"), "", &ImageFsInfoRequest {}).await
     }

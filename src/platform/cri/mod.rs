@@ -1,8 +1,8 @@
-//! The container runtime interface (runtime.v1): messages and the two services.
+//! The container runtime interface (runtime.v1): messages and both services.
 //!
-//! [`RuntimeService`] and [`ImageService`] have one method for each call. A method ends within its deadline, and
-//! either gives what the runtime answered or an [`Error`] that says which call failed, on what, and what is known of
-//! its effect. No call is repeated here.
+//! [`RuntimeService`] and [`ImageService`] have one method per call. A method returns by its deadline with the
+//! runtime's response, or with an [`Error`] that names the call and its object and states whether it may have had an
+//! effect. No call is retried here.
 
 mod call;
 mod error;

@@ -1,4 +1,4 @@
-//! The calls about sandboxes, containers and the runtime itself.
+//! The runtime service: sandboxes, containers and the runtime itself.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::v1::*;
 use crate::platform::rpc;
 use crate::protocol::protobuf::{Message, encode, put_message, put_str};
 
-/// A handle on the runtime; clones share its connection.
+/// A handle on the runtime service. Clones share its connection.
 #[derive(Clone, Debug)]
 pub struct RuntimeService {
     client: rpc::Client,
-    /// How long the runtime may take for a call that does not wait for anything of its own.
+    /// The timeout of calls that do not wait for something themselves.
     timeout: Duration,
 }
 
-/// Expands to the path of a method.
+/// Expands to a method's path.
 macro_rules! path {
     ($method:literal) => {
         concat!("/runtime.v1.RuntimeService/", $method)
@@ -30,31 +30,31 @@ impl RuntimeService {
         Self { client, timeout }
     }
 
-    /// Sees the connection come and go.
+    /// Watches the connection being made and lost.
     pub fn watch(&self) -> rpc::Watch {
         self.client.watch()
     }
 
     pub async fn version(&self) -> Result<VersionResponse, Error> {
-        // The version of the kubelet's own API, which no runtime looks at.
+        // The version of the kubelet's own API, which runtimes ignore.
         let request = VersionRequest { version: "0.1.0".to_owned() };
         self.call(path!("Version"), "", &request).await
     }
 
-    /// The conditions; with `verbose` also the runtime's configuration as JSON. `status` is always there.
+    /// The conditions; with `verbose` also the runtime's configuration as JSON. `status` is always set.
     pub async fn status(&self, verbose: bool) -> Result<StatusResponse, Error> {
         let path = path!("Status");
         let answer: StatusResponse = self.call(path, "", &StatusRequest { verbose }).await?;
         if answer.status.is_none() { Err(Error::lacks(path, "", "status")) } else { Ok(answer) }
     }
 
-    /// What RuntimeConfig tells: the cgroup driver, if the runtime has one to tell.
+    /// The cgroup driver by RuntimeConfig, if the runtime reports one.
     pub async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, Error> {
         let answer: RuntimeConfigResponse = self.call(path!("RuntimeConfig"), "", &RuntimeConfigRequest {}).await?;
         Ok(answer.linux.map(|linux| linux.cgroup_driver))
     }
 
-    /// Gives the runtime's network its addresses, by UpdateRuntimeConfig.
+    /// Sets the pod CIDR of the runtime's network by UpdateRuntimeConfig.
     pub async fn update_pod_cidr(&self, pod_cidr: &str) -> Result<(), Error> {
         let network_config = Some(NetworkConfig { pod_cidr: pod_cidr.to_owned() });
         let request = UpdateRuntimeConfigRequest { runtime_config: Some(RuntimeConfig { network_config }) };
@@ -62,7 +62,7 @@ impl RuntimeService {
         Ok(())
     }
 
-    /// What happens to containers from now on, by GetContainerEvents. The stream has no deadline: it ends with the connection.
+    /// Subscribes to container events by GetContainerEvents. The stream has no deadline and ends with the connection.
     pub async fn container_events(&self) -> Result<ContainerEvents, Error> {
         let path = path!("GetContainerEvents");
         match self.client.server_streaming(path, encode(&GetEventsRequest {})).await {
@@ -80,7 +80,7 @@ impl RuntimeService {
         call(&self.client, path, subject, encode(request), self.timeout).await
     }
 
-    /// The requests of all lists look alike: a filter, as field 1.
+    /// All list requests have the same shape: a filter as field 1.
     async fn list<M: Message + Default>(&self, path: &'static str, filter: Option<&dyn Message>) -> Result<M, Error> {
         let mut request = Vec::new();
         if let Some(filter) = filter {
@@ -92,7 +92,7 @@ impl RuntimeService {
 
 /// Pod sandboxes.
 impl RuntimeService {
-    /// Creates and starts a sandbox with its network; its id.
+    /// Creates and starts a sandbox with its network. Returns its id.
     pub async fn run_pod_sandbox(&self, config: &PodSandboxConfig, runtime_handler: &str) -> Result<String, Error> {
         let path = path!("RunPodSandbox");
         let mut request = Vec::new();
@@ -102,28 +102,28 @@ impl RuntimeService {
             Some(pod) => format!("{}/{}", pod.namespace, pod.name),
             None => String::new(),
         };
-        // A network plug-in may take its time, and the sandbox's image may have to be pulled.
+        // Twice the timeout: network plug-ins may be slow, and the pause image may have to be pulled.
         let timeout = self.timeout.saturating_mul(2);
         let answer: RunPodSandboxResponse = call(&self.client, path, &subject, request, timeout).await?;
         require(answer.pod_sandbox_id, "sandbox id", path, &subject)
     }
 
-    /// Kills what runs in it and takes its network down. May be repeated. An absent sandbox is no error in CRI, and
-    /// not found in containerd 1.6.
+    /// Kills the processes in the sandbox and tears down its network. Idempotent. A missing sandbox is no error in CRI,
+    /// but NotFound in containerd 1.6.
     pub async fn stop_pod_sandbox(&self, id: &str) -> Result<(), Error> {
         let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         let StopPodSandboxResponse {} = self.call(path!("StopPodSandbox"), id, &request).await?;
         Ok(())
     }
 
-    /// Removes it with its containers. May be repeated; an absent sandbox is no error.
+    /// Removes a sandbox with its containers. Idempotent: a missing sandbox is no error.
     pub async fn remove_pod_sandbox(&self, id: &str) -> Result<(), Error> {
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         let RemovePodSandboxResponse {} = self.call(path!("RemovePodSandbox"), id, &request).await?;
         Ok(())
     }
 
-    /// `status` is always there.
+    /// `status` is always set.
     pub async fn pod_sandbox_status(&self, id: &str, verbose: bool) -> Result<PodSandboxStatusResponse, Error> {
         let path = path!("PodSandboxStatus");
         let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose };
@@ -136,7 +136,7 @@ impl RuntimeService {
         Ok(answer.items)
     }
 
-    /// Tells the runtime what the sandbox's cgroup has been set to.
+    /// Reports the resources that the kubelet has set in the sandbox's cgroup.
     pub async fn update_pod_sandbox_resources(
         &self,
         id: &str,
@@ -171,7 +171,7 @@ impl RuntimeService {
 
 /// Containers.
 impl RuntimeService {
-    /// Makes a container in the sandbox `sandbox_id`; its id.
+    /// Creates a container in the sandbox `sandbox_id`. Returns its id.
     pub async fn create_container(
         &self,
         sandbox_id: &str,
@@ -195,8 +195,8 @@ impl RuntimeService {
         Ok(())
     }
 
-    /// Signals it, waits for `grace`, kills it; a `grace` of zero kills at once. May be repeated. An absent container
-    /// is no error in CRI, and not found in containerd 1.6.
+    /// Signals the container, waits for `grace`, and kills it; a zero `grace` kills at once. Idempotent. A missing
+    /// container is no error in CRI, but NotFound in containerd 1.6.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), Error> {
         let request = StopContainerRequest { container_id: id.to_owned(), timeout: whole_seconds(grace) };
         let timeout = self.timeout.saturating_add(grace);
@@ -205,7 +205,7 @@ impl RuntimeService {
         Ok(())
     }
 
-    /// Removes it, running or not. May be repeated; an absent container is no error.
+    /// Removes a container, running or not. Idempotent: a missing container is no error.
     pub async fn remove_container(&self, id: &str) -> Result<(), Error> {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
         let RemoveContainerResponse {} = self.call(path!("RemoveContainer"), id, &request).await?;
@@ -217,7 +217,7 @@ impl RuntimeService {
         Ok(answer.containers)
     }
 
-    /// `status` is always there; with `verbose` also what [`ContainerStatusResponse::init_pid`] reads.
+    /// `status` is always set; with `verbose` also the info that [`ContainerStatusResponse::init_pid`] reads.
     pub async fn container_status(&self, id: &str, verbose: bool) -> Result<ContainerStatusResponse, Error> {
         let path = path!("ContainerStatus");
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose };
@@ -234,7 +234,7 @@ impl RuntimeService {
         Ok(())
     }
 
-    /// Makes the runtime write to a new log file, after the old one was moved away.
+    /// Makes the runtime open a new log file after the old one was renamed.
     pub async fn reopen_container_log(&self, id: &str) -> Result<(), Error> {
         let request = ReopenContainerLogRequest { container_id: id.to_owned() };
         let ReopenContainerLogResponse {} = self.call(path!("ReopenContainerLog"), id, &request).await?;
@@ -273,30 +273,30 @@ impl RuntimeService {
 
 /// Commands in containers, and the addresses to stream them from.
 impl RuntimeService {
-    /// Runs `cmd` and waits for its end. The runtime kills it after `limit`.
+    /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`.
     pub async fn exec_sync(&self, id: &str, cmd: &[String], limit: Duration) -> Result<ExecSyncResponse, Error> {
-        // Zero would mean to the runtime that there is no limit.
+        // 0 would mean no timeout.
         let timeout = whole_seconds(limit).max(1);
         let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
         let timeout = self.timeout.saturating_add(limit);
         call(&self.client, path!("ExecSync"), id, encode(&request), timeout).await
     }
 
-    /// The URL to speak to.
+    /// The URL to stream from.
     pub async fn exec(&self, request: &ExecRequest) -> Result<String, Error> {
         let (path, id) = (path!("Exec"), &request.container_id);
         let answer: ExecResponse = self.call(path, id, request).await?;
         require(answer.url, "URL", path, id)
     }
 
-    /// The URL to speak to.
+    /// The URL to stream from.
     pub async fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
         let (path, id) = (path!("Attach"), &request.container_id);
         let answer: AttachResponse = self.call(path, id, request).await?;
         require(answer.url, "URL", path, id)
     }
 
-    /// The URL to speak to.
+    /// The URL to stream from.
     pub async fn port_forward(&self, sandbox_id: &str, ports: &[i32]) -> Result<String, Error> {
         let path = path!("PortForward");
         let request = PortForwardRequest { pod_sandbox_id: sandbox_id.to_owned(), port: ports.to_vec() };
@@ -305,7 +305,7 @@ impl RuntimeService {
     }
 }
 
-/// The stream of container events. Dropping it ends it.
+/// The stream of container events. Dropping it cancels the call.
 #[derive(Debug)]
 pub struct ContainerEvents {
     path: &'static str,
@@ -313,7 +313,7 @@ pub struct ContainerEvents {
 }
 
 impl ContainerEvents {
-    /// The next event; `None` once the runtime has ended the stream.
+    /// The next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<ContainerEventResponse>, Error> {
         match self.answers.next().await {
             Ok(Some(answer)) => {

@@ -1,4 +1,4 @@
-//! What runtimes tell in the verbose part of a status, which is theirs to word. Pure.
+//! Parses the verbose part of a status, whose format is up to the runtime. Pure.
 
 use serde::Deserialize;
 
@@ -6,21 +6,21 @@ use super::v1::{ContainerStatusResponse, PodSandboxStatusResponse, StatusRespons
 use crate::types::sorted::SortedMap;
 
 impl ContainerStatusResponse {
-    /// The container's first process, if the status is verbose and the container has one.
+    /// The pid of the container's first process, if the status is verbose and the container runs.
     pub fn init_pid(&self) -> Option<u32> {
         init_pid(&self.info)
     }
 }
 
 impl PodSandboxStatusResponse {
-    /// The sandbox's own process, if the status is verbose and the sandbox has one.
+    /// The pid of the sandbox's own process, if the status is verbose and the sandbox has one.
     pub fn init_pid(&self) -> Option<u32> {
         init_pid(&self.info)
     }
 }
 
 impl StatusResponse {
-    /// What sandboxes are made from, if the status is verbose. containerd before 1.7 does not pin that image; others do.
+    /// The pause image, if the status is verbose. containerd before 1.7 does not pin it, other runtimes do.
     pub fn sandbox_image(&self) -> Option<String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -32,7 +32,7 @@ impl StatusResponse {
     }
 }
 
-/// containerd and CRI-O put a JSON object under `info`; a container that does not run has the pid 0 there.
+/// containerd and CRI-O put a JSON object under `info`; its pid is 0 for a container that does not run.
 fn init_pid(info: &SortedMap<String, String>) -> Option<u32> {
     #[derive(Deserialize)]
     struct Info {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pid_is_found_among_whatever_else_there_is() {
+    fn the_pid_is_found_among_other_fields() {
         check(r#"{"sandboxID":"1f","pid":4711,"removing":false,"config":{"pid":1}}"#, Some(4711));
         check(r#"{"sandboxID":"1f","pid":4711,"runtimeSpec":{"process":{"args":["\u00e9"]}}}"#, Some(4711));
     }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_image_of_sandboxes_is_found_where_the_runtime_tells_it() {
+    fn the_sandbox_image_is_found() {
         let image = |config: &str| {
             let info = SortedMap::from([("config".to_owned(), config.to_owned())]);
             StatusResponse { info, ..StatusResponse::default() }.sandbox_image()
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_words_of_a_runtime_are_no_pid() {
+    fn malformed_info_has_no_pid() {
         for info in [r#"{"pid":-1}"#, r#"{"pid":"7"}"#, r#"{"pid":99999999999}"#, "pid 7", "", r#"{"pid":7"#] {
             check(info, None);
         }

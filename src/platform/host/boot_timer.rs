@@ -1,4 +1,4 @@
-//! Waits by the clock of this boot, which nobody sets and which goes on while the machine is suspended.
+//! A timer on CLOCK_BOOTTIME, which cannot be set and runs on while the machine is suspended.
 
 use std::io;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::platform::rt;
 
 pub(crate) async fn sleep(wait: Duration) {
     if let Err(error) = timer(wait).await {
-        // A kernel or a filter that does not allow it: then a suspended machine is late.
-        log!(debug, "no timer for the clock of this boot", error = error);
+        // The kernel or a seccomp filter does not allow it. A suspended machine is late then.
+        log!(debug, "failed to create boot-time timer", error = error);
         rt::sleep(wait).await;
     }
 }
 
 async fn timer(wait: Duration) -> io::Result<()> {
     let timer = timerfd_create(TimerClock::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-    // Nothing at all would disarm it.
+    // A timer of zero would be disarmed.
     let wait = wait.max(Duration::from_nanos(1));
     let moment =
         Timespec { tv_sec: wait.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: wait.subsec_nanos().into() };
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_waits_for_its_time_and_not_for_more() {
+    fn it_waits_for_the_given_time() {
         let due = |wait, limit| rt::block_on(rt::deadline(Duration::from_millis(limit), timer(wait)));
         for wait in [Duration::ZERO, Duration::from_millis(1)] {
             assert!(matches!(due(wait, 20_000), Ok(Ok(()))), "{wait:?}");

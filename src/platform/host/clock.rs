@@ -1,8 +1,8 @@
-//! The wall clock, for what people read. A board may have it wrong, and it may jump: nothing is decided by it that can
-//! be decided otherwise. And the clocks of this boot, which all of its processes share.
+//! The wall clock, for timestamps, and the clocks since boot. A board's wall clock may be wrong and may jump, so
+//! nothing else depends on it where that can be avoided.
 //!
-//! What is timed goes by `std::time::Instant`, the kernel's monotonic clock, which stands still while the node is
-//! suspended: a board that wakes up is not late for anything.
+//! Timeouts use `std::time::Instant`, the kernel's monotonic clock. It stops while the node is suspended, so nothing is
+//! overdue when a board wakes up.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,15 +15,14 @@ use super::file::read_head;
 use crate::platform::rt;
 use crate::types::api::Time;
 
-/// This second.
+/// The current time in whole seconds.
 pub(crate) fn now() -> Time {
     Time::from_timestamp(timestamp())
 }
 
-/// This moment. A clock beyond the year 9999 says nothing: that is the epoch.
+/// The current time. A clock beyond the year 9999 yields the epoch.
 ///
-/// Not from the standard library: on 32 bits with musl that asks a C function which cannot tell years after 2038, and
-/// panics.
+/// Not from std: on 32-bit musl that calls a C function which cannot express times after 2038, and panics.
 pub(crate) fn timestamp() -> Timestamp {
     #[cfg(test)]
     if let Some(world) = rt::world() {
@@ -35,21 +34,21 @@ pub(crate) fn timestamp() -> Timestamp {
     Timestamp::new(now.tv_sec, nanos).unwrap_or_default()
 }
 
-/// When this program was built, in seconds since 1970, where its builder has said so. Now is later.
+/// The build time in Unix seconds, if the builder set it: a lower bound for the current time.
 pub(crate) fn built() -> Option<i64> {
     // The convention of reproducible builds.
     option_env!("SOURCE_DATE_EPOCH")?.parse().ok()
 }
 
-/// What has gone by since something that still goes on began, by the wall clock in nanoseconds since 1970. Nothing if
-/// that is yet to come, and no more than the machine has been up.
+/// The time since `nanos`, a Unix time in nanoseconds. At least zero and at most the machine's uptime, whatever the
+/// wall clock says.
 pub(crate) fn since(nanos: i64) -> Duration {
     let passed = timestamp().as_nanosecond().saturating_sub(i128::from(nanos)).max(0);
     let passed = u64::try_from(passed).map_or(Duration::MAX, Duration::from_nanos);
     passed.min(uptime())
 }
 
-/// The monotonic clock, as another process of this boot reads it too.
+/// The monotonic clock, comparable between processes of the same boot.
 pub(crate) fn since_boot() -> Duration {
     #[cfg(test)]
     if let Some(world) = rt::world() {
@@ -58,7 +57,7 @@ pub(crate) fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// How long the machine has been up, suspended or not.
+/// The machine's uptime, including suspended time.
 pub(crate) fn uptime() -> Duration {
     #[cfg(test)]
     if let Some(world) = rt::world() {
@@ -67,7 +66,7 @@ pub(crate) fn uptime() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Which boot this is.
+/// The kernel's random id of this boot.
 pub(crate) fn boot_id() -> String {
     #[cfg(test)]
     if let Some(world) = rt::world() {
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_tells_what_the_standard_library_tells() {
+    fn it_agrees_with_the_standard_library() {
         let before = Timestamp::try_from(SystemTime::now()).unwrap();
         let now = timestamp();
         let after = Timestamp::try_from(SystemTime::now()).unwrap();
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_goes_on_is_older_than_the_machine_or_from_the_future() {
+    fn since_is_between_zero_and_the_uptime() {
         for nanos in [i64::MIN, -1, 0, 1] {
             let (before, age, after) = (uptime(), since(nanos), uptime());
             assert!(before <= age && age <= after, "{nanos}: {before:?} {age:?} {after:?}");

@@ -1,4 +1,4 @@
-//! Making directories, also where something else stands in their way.
+//! Creates directories, even if a file is in the way.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 
 use crate::platform::host::remove_tree::remove_tree;
 
-/// Makes `path` and the directories above it that are missing; `mode` is that of the last one, if it is new.
+/// Creates `path` and its missing parents; `mode` applies to the last one if it is new.
 pub(crate) fn make(path: &Path, mode: u32) -> io::Result<()> {
     make_all(path, mode, &|_| Err(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// The same for directories of our own. A file in the place of one is what a broken file system has made of it: it is
-/// set aside.
+/// As [`make`], for the kubelet's own directories. A file in the place of a directory is file system damage: it is
+/// moved aside.
 pub(crate) fn make_own(path: &Path, mode: u32) -> io::Result<()> {
     make_all(path, mode, &set_aside)
 }
 
-/// Moves what stands at `path` to `path.corrupt`; what was set aside there before goes.
+/// Renames `path` to `path.corrupt`, replacing an earlier one.
 pub(crate) fn set_aside(path: &Path) -> io::Result<()> {
     let mut aside = OsString::from(path);
     aside.push(".corrupt");
     let aside = PathBuf::from(aside);
     remove_tree(&aside)?;
     fs::rename(path, &aside)?;
-    log!(warn, "set aside what was damaged", path = path.display(), to = aside.display());
+    log!(warn, "moved corrupt file aside", path = path.display(), to = aside.display());
     Ok(())
 }
 
-/// `clear` makes room where a file is in the way.
+/// Calls `clear` for a file that is in the way.
 fn make_all(path: &Path, mode: u32, clear: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     match make_one(path, mode, clear) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -43,7 +43,7 @@ fn make_all(path: &Path, mode: u32, clear: &dyn Fn(&Path) -> io::Result<()>) -> 
     }
 }
 
-/// Whatever this process's umask is. A directory that is there keeps its mode.
+/// Ignores the umask. An existing directory keeps its mode.
 fn make_one(path: &Path, mode: u32, clear: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     let create = || {
         DirBuilder::new().mode(mode).create(path)?;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_of_our_own_directory_is_set_aside_at_any_depth_and_again() {
+    fn files_in_the_way_of_own_directories_are_moved_aside() {
         let top = scratch("own");
         let (upper, lower) = (top.join("pods"), top.join("pods/u1/volumes"));
         let mut results = Vec::new();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_of_another_directory_stays() {
+    fn files_in_the_way_of_other_directories_stay() {
         let top = scratch("other");
         fs::write(top.join("data"), "kept").expect("our own");
         let results = [make(&top.join("data"), 0o755).is_err(), make(&top.join("data/inner"), 0o755).is_err()];
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_way_is_followed_and_never_set_aside() {
+    fn links_are_followed_and_never_moved_aside() {
         let top = scratch("link");
         fs::create_dir(top.join("elsewhere")).expect("our own");
         std::os::unix::fs::symlink(top.join("elsewhere"), top.join("pods")).expect("our own");

@@ -1,4 +1,4 @@
-//! How much a directory holds on its disk.
+//! The disk usage of a directory.
 
 use crate::platform::rt;
 use crate::types::sorted::SortedSet;
@@ -9,25 +9,25 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What was found below a directory, itself included.
+/// The usage of a directory tree, including its root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// On the disk, which is less than a sparse file seems to hold.
+    /// Allocated bytes, fewer than the size of a sparse file.
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
 }
 
-/// Entries that are looked at in one directory tree. Beyond that the answer is too small, and takes no longer.
+/// Most entries counted in one tree. A larger tree is underestimated, so that counting takes a bounded time.
 const MOST: u64 = 500_000;
 const BLOCK: u64 = 512;
 
-/// Adds up what is below `path` and on the same file system; links are not followed, and what has several names counts
-/// once. What goes while it is looked at is not counted, and a directory that is not there holds nothing.
+/// Sums up everything below `path` on the same file system. Links are not followed, and a file with several names counts
+/// once. Files removed meanwhile are not counted; a missing directory is empty.
 pub(crate) fn disk_usage(path: &Path) -> io::Result<Found> {
     disk_usage_until(path, None)
 }
 
-/// The same, no longer than until then: what was found by that moment.
+/// As [`disk_usage`], but stops at `end` and returns the sum so far.
 pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<Found> {
     let root = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
@@ -40,7 +40,7 @@ pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<
         if end.is_some_and(|end| rt::now() >= end) {
             return Ok(found);
         }
-        // Whoever owns it may have put a link in its place.
+        // The directory's owner may have replaced it by a link.
         let Ok(opened) = open_directory(&directory) else { continue };
         if opened.metadata()?.dev() != root.dev() {
             continue;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_several_names_counts_once_and_links_lead_nowhere() {
+    fn hard_links_count_once_and_symlinks_are_not_followed() {
         let root = std::env::temp_dir().join(format!("coracle-disk-usage-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(root.join("a/b")).unwrap();

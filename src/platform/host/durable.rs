@@ -1,11 +1,11 @@
-//! Files that outlive a power cut, and that tell whether they are whole.
+//! Files that survive a power cut and carry a checksum.
 //!
 //! ```text
 //! # coracle sha256:9f86d081884c7d65...    of every byte after this line
 //! ...
 //! ```
 //!
-//! A text that YAML or a shell reads stays readable: the first line is a comment there.
+//! YAML and shell files stay valid: the first line is a comment in both.
 
 use std::fs;
 use std::io;
@@ -15,35 +15,34 @@ use ring::digest::{SHA256, digest};
 
 use crate::platform::host::file;
 
-/// What stands in a file's place.
+/// What a file contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
-    /// Not what was written there.
+    /// The checksum does not match.
     Damaged,
-    /// Every byte that was written.
+    /// The checksum matches.
     Whole(Vec<u8>),
 }
 
-/// Puts `bytes` at `path`: at every moment the file has all of them or all that it had before. Only this user can read it.
-/// Done when it is on the disk.
+/// Replaces `path` by `bytes` atomically. Only this user may read the file. Returns once it is on the disk.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut sealed = head(bytes).into_bytes();
     sealed.extend_from_slice(bytes);
     file::replace(path, &sealed)
 }
 
-/// The same where the file has other bytes. False if it has them already: then nothing is written.
+/// As [`write()`], unless the file has these bytes already. Returns whether it wrote.
 pub(crate) fn write_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    // What cannot be read, or has more bytes, is something else.
+    // A file that is larger or cannot be read differs.
     if matches!(read(path, limit), Ok(Found::Whole(known)) if known == bytes) {
         return Ok(false);
     }
     write(path, bytes).map(|()| true)
 }
 
-/// What was written at `path`, if it has no more than `limit` bytes. An error says nothing of the file's content.
+/// Reads a file of at most `limit` bytes. An error says nothing about the file's content.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Found> {
     let mut bytes = match file::read_all(path, limit.saturating_add(HEAD)) {
         Ok(bytes) => bytes,
@@ -55,7 +54,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Found> {
     Ok(if bytes == head(&rest).as_bytes() { Found::Whole(rest) } else { Found::Damaged })
 }
 
-/// Removes the file, also for after a power cut. One that is not there is gone already.
+/// Removes the file durably. A missing file is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -70,7 +69,7 @@ fn head(bytes: &[u8]) -> String {
 }
 
 const MARK: &str = "# coracle sha256:";
-/// The first line's bytes.
+/// The length of the first line.
 const HEAD: u64 = 17 + 64 + 1;
 
 #[cfg(test)]
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_and_what_is_gone_stays_gone() {
+    fn files_round_trip_and_removal_is_idempotent() {
         let folder = Folder::new("whole");
         let path = folder.0.join("inner/a.yaml");
         assert_eq!(read(&path, 9).unwrap(), Found::Nothing);
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_lost_or_changed_a_byte_is_damaged() {
+    fn truncated_or_changed_files_are_damaged() {
         let folder = Folder::new("damaged");
         let path = folder.0.join("a");
         write(&path, b"kind: Pod\n").unwrap();
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_changed_is_not_written() {
+    fn unchanged_content_is_not_written() {
         use std::os::unix::fs::MetadataExt;
 
         let folder = Folder::new("same");
@@ -146,7 +145,7 @@ mod tests {
         let folder = Folder::new("crash");
         let path = folder.0.join("a.yaml");
         write(&path, b"old").unwrap();
-        // What a process leaves that ended between the two.
+        // What a process leaves that stopped between write and rename.
         fs::write(folder.0.join("a.new"), b"# coracle sha256:half").unwrap();
         assert_eq!(read(&path, 9).unwrap(), Found::Whole(b"old".to_vec()));
         write(&path, b"new").unwrap();
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_an_error_and_no_damage() {
+    fn a_file_over_the_limit_is_an_error() {
         let folder = Folder::new("limit");
         let path = folder.0.join("a");
         write(&path, b"four").unwrap();

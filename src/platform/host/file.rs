@@ -1,12 +1,12 @@
-//! Reading files with a bound, and writing them whole.
+//! Reads files up to a limit and replaces files atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// The last `limit` bytes of a regular file, and whether there are more before them. A link is not followed: the file
-/// may be a container's to write.
+/// The last `limit` bytes of a regular file, and whether more precede them. Links are not followed, as a container may
+/// control the file.
 pub(crate) fn read_tail(path: &Path, limit: u64) -> io::Result<(Vec<u8>, bool)> {
     let mut file = open_regular(path)?;
     let before = file.metadata()?.len().saturating_sub(limit);
@@ -16,7 +16,7 @@ pub(crate) fn read_tail(path: &Path, limit: u64) -> io::Result<(Vec<u8>, bool)> 
     Ok((bytes, before > 0))
 }
 
-/// The first `limit` bytes of a regular file, read as [`read_tail`] does.
+/// The first `limit` bytes of a regular file, opened as [`read_tail`] does.
 pub(crate) fn read_head(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
@@ -32,7 +32,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// All of a file that is the administrator's to write, unless it has more than `limit` bytes.
+/// The content of a file that only the administrator can write; an error if it has more than `limit` bytes.
 pub(crate) fn read_all(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     #[cfg(test)]
     crate::platform::rt::disk_access()?;
@@ -44,7 +44,7 @@ pub(crate) fn read_all(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts `bytes` at `path`, all of them or none, even when the power goes. Only this user can read them.
+/// Replaces `path` by `bytes` atomically, even across a power cut. Only this user may read the file.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -60,7 +60,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// The names in it last from now on.
+/// Makes the names in `folder` durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     #[cfg(test)]
     crate::platform::rt::disk_access()?;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_as_a_whole_and_its_folder_made() {
+    fn a_file_is_replaced_and_its_folder_created() {
         let dir = std::env::temp_dir().join(format!("coracle-replace-{}", std::process::id()));
         let path = dir.join("inner/state.json");
         let results =

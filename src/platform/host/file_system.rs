@@ -1,17 +1,17 @@
-//! How much room a file system has.
+//! Capacity and free space of file systems.
 
 use std::io;
 use std::path::Path;
 
-/// In bytes, or in files.
+/// Bytes or inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) capacity: u64,
-    /// What is left for those who are not root, as every program counts it.
+    /// What is available to users other than root.
     pub(crate) available: u64,
 }
 
-/// Of the file system that `path` is on. It may take long: a file server may be away.
+/// The space on the file system of `path`. May block for long on a network file system.
 pub(crate) fn room(path: &Path) -> io::Result<Room> {
     let stat = rustix::fs::statvfs(path)?;
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
@@ -19,25 +19,25 @@ pub(crate) fn room(path: &Path) -> io::Result<Room> {
     Ok(Room { capacity, available: bytes(stat.f_bavail).min(capacity) })
 }
 
-/// How many files there can be and how many more there can be, in the same way.
+/// The inodes on the file system of `path`.
 pub(crate) fn inodes(path: &Path) -> io::Result<Room> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(Room { capacity: stat.f_files, available: stat.f_ffree.min(stat.f_files) })
 }
 
-/// All that is known of a file system, in one question.
+/// Space and inodes of a file system, from one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileSystem {
     pub(crate) capacity: u64,
     /// As in [`Room`].
     pub(crate) available: u64,
-    /// What files hold, whoever's.
+    /// Bytes used by all users.
     pub(crate) used: u64,
     pub(crate) inodes: u64,
     pub(crate) inodes_free: u64,
 }
 
-/// The file system that `path` is on. It may take long, as [`room`].
+/// The file system of `path`. May block for long, as [`room`].
 pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
     let stat = rustix::fs::statvfs(path)?;
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_has_room_and_no_more_than_it_holds() {
+    fn available_space_is_at_most_the_capacity() {
         let room = room(&std::env::temp_dir()).expect("there is one");
         assert!(room.capacity > 0 && room.available <= room.capacity, "{room:?}");
         assert!(super::room(Path::new("/nowhere/at/all")).is_err());

@@ -1,4 +1,4 @@
-//! Notices that one of some files may have changed, come or gone.
+//! Watches files for changes, creation and removal.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,13 +11,13 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use crate::platform::rt;
 use crate::types::sorted::SortedSet;
 
-/// A watch on some files. What is looked at after it was made is either as it is now, or told of.
+/// A watch on a set of files. It reports every change after its creation.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
     inotify: rt::Async<Inotify>,
-    /// The names in the watched directories that matter.
+    /// The relevant names in the watched directories.
     names: SortedSet<OsString>,
-    /// Every name matters.
+    /// Whether every name is relevant.
     all: bool,
 }
 
@@ -27,7 +27,7 @@ impl FileWatch {
         let mut names = SortedSet::new();
         for file in files {
             names.insert(watch_nearest(&inotify, file)?.to_owned());
-            // A link's own directory does not tell of the file that it leads to.
+            // The directory of a link has no events for the link's target.
             if let Ok(target) = fs::canonicalize(file) {
                 if target != *file {
                     names.insert(watch_nearest(&inotify, &target)?.to_owned());
@@ -37,7 +37,7 @@ impl FileWatch {
         Ok(Self { inotify: rt::Async::new(inotify)?, names, all: false })
     }
 
-    /// The same for whatever is in a directory; for the directory itself while there is none.
+    /// Watches everything in a directory, or its creation while it does not exist.
     pub(crate) fn of_directory(path: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let mut names = SortedSet::new();
@@ -48,7 +48,7 @@ impl FileWatch {
         Ok(Self { inotify: rt::Async::new(inotify)?, names, all })
     }
 
-    /// What comes to be in these directories or is gone from there; not what is written to it.
+    /// Watches for entries created in or removed from these directories; not for writes.
     pub(crate) fn of_entries(directories: &[PathBuf]) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         for directory in directories {
@@ -57,13 +57,13 @@ impl FileWatch {
         Ok(Self { inotify: rt::Async::new(inotify)?, names: SortedSet::new(), all: true })
     }
 
-    /// Whatever is in this directory matters too; not what is below it.
+    /// Also watches everything directly in this directory.
     pub(crate) fn add_directory(&self, path: &Path) -> io::Result<()> {
         self.inotify.get_ref().add_watch(path, CHANGES)?;
         Ok(())
     }
 
-    /// Returns when something has happened. Only once: what is watched then may be something else.
+    /// Returns when something has changed. A watch must not be reused after that, as the watched paths may differ.
     pub(crate) async fn changed(&self) -> io::Result<()> {
         loop {
             self.inotify.readable().await?;
@@ -75,14 +75,14 @@ impl FileWatch {
         }
     }
 
-    /// Without a name it is the directory itself, or more than the kernel could tell. `..data` is what the kubelet turns
-    /// round when it changes the files of a volume.
+    /// An event without a name is about the directory itself, or the queue has overflowed. The kubelet switches
+    /// `..data` when it updates the files of a volume.
     fn concerns(&self, name: Option<&OsStr>) -> bool {
         self.all || name.is_none_or(|name| name == "..data" || self.names.contains(name))
     }
 }
 
-/// Watches the nearest directory above `path` that exists; the name in it that leads there.
+/// Watches the nearest existing directory above `path`; returns the name in it that leads to `path`.
 fn watch_nearest<'a>(inotify: &Inotify, mut path: &'a Path) -> io::Result<&'a OsStr> {
     while let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
         match inotify.add_watch(parent, CHANGES) {
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Whether a watch on `file`, made before `act`, tells of it within this time.
+    /// Whether a watch on `file`, created before `act`, reports a change within `limit`.
     fn tells(file: &Path, act: impl FnOnce(), limit: Duration) -> bool {
         let watch = FileWatch::new(&[file.to_owned()]).unwrap();
         act();
@@ -137,13 +137,13 @@ mod tests {
         tells(file, act, Duration::from_secs(20))
     }
 
-    /// What the kernel has to tell is there already.
+    /// The kernel queues events synchronously, so a short wait is enough.
     fn is_not_told(file: &Path, act: impl FnOnce()) -> bool {
         !tells(file, act, Duration::from_millis(20))
     }
 
     #[test]
-    fn a_file_that_comes_changes_or_goes_is_told_and_its_neighbours_are_not() {
+    fn creation_change_and_removal_are_reported() {
         let folder = Folder::new("file");
         let (file, other) = (folder.0.join("a"), folder.0.join("b"));
         assert!(is_told(&file, || fs::write(&file, "1").unwrap()));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_in_a_directory_is_told_also_when_the_directory_comes_later() {
+    fn changes_in_a_directory_created_later_are_reported() {
         let folder = Folder::new("directory");
         let (inner, file) = (folder.0.join("inner"), folder.0.join("inner/a"));
         let tells = |act: &dyn Fn()| {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_on_the_way_may_come_and_go() {
+    fn parent_directories_may_come_and_go() {
         let folder = Folder::new("way");
         let file = folder.0.join("x/y/a");
         assert!(is_told(&file, || fs::create_dir_all(folder.0.join("x/y")).unwrap()));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_behind_a_link_is_told_of_also_when_a_volume_turns() {
+    fn changes_behind_links_and_volume_updates_are_reported() {
         let folder = Folder::new("link");
         let (first, second) = (folder.0.join("..1"), folder.0.join("..2"));
         for dir in [&first, &second] {

@@ -1,4 +1,4 @@
-//! What the kernel says from now on, record by record.
+//! Reads new records of the kernel log.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -8,13 +8,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use crate::platform::rt;
 
 const DEVICE: &str = "/dev/kmsg";
-/// The kernel gives each record whole, and has none that is longer.
+/// Each read returns one whole record, and the kernel's records are never longer.
 const LONGEST: usize = 8192;
 
-/// What is read at once: a kernel that writes without end must not keep anybody from other work.
+/// Most records of one call: a kernel that logs without end must not block other work.
 const MOST: usize = 4096;
 
-/// The end of the kernel's log.
+/// A reader at the end of the kernel log.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
     device: rt::Async<File>,
@@ -30,20 +30,20 @@ impl KernelLog {
         Ok(Self { device, record: RefCell::new(vec![0; LONGEST].into_boxed_slice()) })
     }
 
-    /// Waits until there is something to read.
+    /// Waits for new records.
     pub(crate) async fn written(&self) -> io::Result<()> {
         self.device.readable().await
     }
 
-    /// Hands over what has been written since the last time, as the kernel writes it: `priority,number,time,flags;text`
-    /// and a line's end. It never waits.
+    /// Calls `each` for every new record, in the kernel's format `priority,number,time,flags;text` with a newline.
+    /// Never blocks.
     pub(crate) fn read(&self, mut each: impl FnMut(&str)) -> io::Result<()> {
         let mut record = self.record.borrow_mut();
         let mut device = self.device.get_ref();
         for _ in 0..MOST {
             match device.read(&mut record) {
                 Ok(length) => each(&String::from_utf8_lossy(record.get(..length).unwrap_or_default())),
-                // Read by nobody, it has been overwritten: the next one is the oldest that there is.
+                // Records were overwritten before they were read: continue with the oldest one left.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

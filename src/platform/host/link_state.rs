@@ -1,4 +1,4 @@
-//! Whether a network interface is up, and when that may have changed.
+//! The state of network interfaces, and its changes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProto
 use super::file::read_head;
 use crate::platform::rt;
 
-/// Up, and with a carrier as far as its driver knows: that of a modem often says nothing of it.
+/// Whether the interface is up, with a carrier as far as its driver knows: modems often do not report one.
 pub(crate) fn is_up(name: &str) -> bool {
     let read = |file: &str| {
         let bytes = read_head(&Path::new("/sys/class/net").join(name).join(file), 32).unwrap_or_default();
@@ -24,20 +24,20 @@ pub(crate) fn is_up(name: &str) -> bool {
 /// `IFF_UP`.
 const UP: u32 = 1;
 
-/// The kernel's news of interfaces.
+/// Link change events from the kernel.
 pub(crate) struct LinkEvents {
-    /// `None` where the kernel does not tell.
+    /// `None` if netlink is not available.
     socket: Option<rt::Async<OwnedFd>>,
 }
 
 /// `RTMGRP_LINK`.
 const LINKS: u32 = 1;
-/// Without news it is looked at so often.
+/// Polling interval without netlink.
 const LOOK: Duration = Duration::from_secs(10);
 
 impl LinkEvents {
     pub(crate) fn new() -> Self {
-        let socket = listen().inspect_err(|error| log!(debug, "no news of network interfaces", error = error));
+        let socket = listen().inspect_err(|error| log!(debug, "failed to watch network interfaces", error = error));
         Self { socket: socket.ok() }
     }
 
@@ -47,7 +47,7 @@ impl LinkEvents {
         if socket.readable().await.is_err() {
             return rt::sleep(LOOK).await;
         }
-        // What it says is read from sysfs, where it also stands when some of it was lost.
+        // The state is read from sysfs, so the content of the messages, even of lost ones, does not matter.
         let mut buffer = [0; 4096];
         while recv(std::os::fd::AsRawFd::as_raw_fd(socket.get_ref()), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok() {}
     }
@@ -65,17 +65,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_that_is_not_there_is_not_up() {
+    fn a_missing_interface_is_not_up() {
         assert!(!is_up("no-such-link") && !is_up("..") && !is_up(""));
         assert_eq!(is_up("lo"), std::fs::read_to_string("/sys/class/net/lo/flags").unwrap().trim() == "0x9");
     }
 
     #[test]
-    fn the_kernel_is_listened_to_and_silent_while_nothing_changes() {
+    fn waiting_for_link_events_does_not_fail() {
         rt::block_on(async {
             let news = LinkEvents::new();
             assert!(news.socket.is_some());
-            // Another test may change one meanwhile; nothing hangs or fails.
+            // Another test may change an interface meanwhile; the wait only must not fail.
             let _ = rt::deadline(Duration::from_millis(20), news.next()).await;
         });
     }

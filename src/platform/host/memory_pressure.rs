@@ -1,4 +1,4 @@
-//! The kernel's word that processes wait for memory, without asking for it.
+//! Memory pressure stall notifications from the kernel, without polling.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,19 +10,19 @@ use rustix::event::{Timespec, epoll};
 
 use crate::platform::rt;
 
-/// Of the whole machine; the kernel has it since 4.20 where it was built with PSI.
+/// System-wide PSI, available since Linux 4.20 if built in.
 pub(crate) const MEMORY_PRESSURE: &str = "/proc/pressure/memory";
 
-/// Some process has waited for memory for a tenth of two seconds. With a window of two seconds the kernel takes the
-/// wish from everybody.
+/// Fires if some process stalls on memory for 200 ms within 2 s. Unprivileged users may only use windows that are
+/// multiples of 2 s.
 const STALLED: &[u8] = b"some 200000 2000000\0";
 
-/// A wish to be told.
+/// A PSI trigger.
 #[derive(Debug)]
 pub(crate) struct MemoryStalls {
-    /// The kernel calls the file readable at all times: only its urgent word counts, which a set of its own waits for.
+    /// The trigger file always polls readable: only its EPOLLPRI counts, for which it has an epoll instance of its own.
     urgent: rt::Async<OwnedFd>,
-    #[expect(dead_code, reason = "closing it takes the wish back")]
+    #[expect(dead_code, reason = "closing it removes the trigger")]
     trigger: File,
 }
 
@@ -36,10 +36,10 @@ impl MemoryStalls {
         Ok(Self { urgent: rt::Async::new_nonblocking(set)?, trigger })
     }
 
-    /// Waits until it happens.
+    /// Waits for the trigger to fire.
     pub(crate) async fn happened(&self) -> io::Result<()> {
         self.urgent.readable().await?;
-        // Taken out, it can happen again.
+        // Consume the event, so that the next one is noticed.
         let mut events = Vec::with_capacity(1);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         epoll::wait(self.urgent.get_ref(), rustix::buffer::spare_capacity(&mut events), Some(&at_once))?;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_without_such_a_file_is_no_panic() {
+    fn a_missing_psi_file_is_an_error() {
         assert!(MemoryStalls::watch(Path::new("/nowhere/memory")).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The machine: procfs, files, mounts, processes.
+//! The machine: procfs, files, mounts, processes, clocks.
 
 pub(crate) mod boot_timer;
 pub(crate) mod clock;

@@ -1,4 +1,4 @@
-//! What is mounted below a directory, and taking it away.
+//! Finds and unmounts what is mounted below a directory.
 
 use std::fs;
 use std::io;
@@ -10,12 +10,11 @@ use nix::mount::{MntFlags, umount2};
 
 use super::procfs::{Mount, Procfs};
 
-/// Unmounts everything below `directory`: what the kernel shows, not what somebody remembers. Nothing below a
-/// directory that is not there is no error.
+/// Unmounts everything below `directory`, according to the kernel's mount table. A missing directory is no error.
 ///
-/// What is busy is detached: it is out of reach at once, and ends when its last user does.
+/// A busy mount is detached: it is inaccessible at once, and released by its last user.
 pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
-    // The kernel's table has no links in its paths.
+    // The mount table has resolved paths.
     let directory = match fs::canonicalize(directory) {
         Ok(directory) => directory,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
@@ -37,13 +36,13 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
     Err(failure.map_or_else(|| io::Error::from(io::ErrorKind::ResourceBusy), io::Error::from))
 }
 
-/// Whether something is mounted at `path`: another file system than that of the directory around it.
+/// Whether `path` is on another file system than its parent directory.
 pub(crate) fn is_mount_point(path: &Path) -> io::Result<bool> {
     let Some(parent) = path.parent() else { return Ok(true) };
     Ok(fs::symlink_metadata(path)?.dev() != fs::metadata(parent)?.dev())
 }
 
-/// Whether something is mounted exactly at `path`, as the kernel's table has it: the file system is not asked.
+/// Whether the mount table has an entry for exactly `path`. Does not access the file system.
 pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
     let parent = match path.parent().map(fs::canonicalize) {
         Some(Ok(parent)) => parent,
@@ -57,12 +56,12 @@ pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
 
 fn unmount(point: &Path, is_remote: bool) -> Result<(), Errno> {
     let detach = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
-    // A server that is away would keep us waiting for ever.
+    // A network file system whose server is down would block forever.
     if is_remote {
         return umount2(point, detach | MntFlags::MNT_FORCE).or_else(|_| umount2(point, detach));
     }
     match umount2(point, MntFlags::UMOUNT_NOFOLLOW) {
-        // EINVAL: it went with one that lay above it.
+        // EINVAL: already unmounted together with a mount above it.
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
         Err(_) => umount2(point, detach),
     }
@@ -74,7 +73,7 @@ fn mounts_below(directory: &Path) -> io::Result<Vec<Mount>> {
     Ok(Procfs::host().mounts()?.into_iter().filter(is_below).collect())
 }
 
-/// Mounts may lie on mounts; more layers than these are somebody mounting while we unmount.
+/// Mounts may be stacked; with more layers than this, someone keeps mounting while we unmount.
 const ROUNDS: usize = 16;
 
 #[cfg(test)]

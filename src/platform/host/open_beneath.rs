@@ -1,4 +1,4 @@
-//! Opening a path below a directory: whatever the links on the way say, nothing outside of it is reached.
+//! Opens paths below a directory without ever leaving it, whatever links are on the way.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,17 +9,16 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
-/// What a link means that leads out of the directory.
+/// How to treat a link that leads out of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
-    /// The open fails.
+    /// Fail the open.
     Refused,
-    /// The directory stands for the root, as it does in a container.
+    /// Treat the directory as the root, as in a container.
     IsRoot,
 }
 
-/// Opens `path` below `root`. The kernel looks for it in one step; before Linux 5.6 it cannot, and each part is opened
-/// by itself.
+/// Opens `path` below `root`, with openat2(2) if available (Linux 5.6), or else component by component.
 pub(crate) fn open_inside(
     root: BorrowedFd<'_>,
     path: &Path,
@@ -31,14 +30,14 @@ pub(crate) fn open_inside(
         Outside::IsRoot => ResolveFlags::IN_ROOT,
     };
     match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS) {
-        // The latter is the answer of a system call filter that does not know it.
+        // EPERM is what an old seccomp filter returns for an unknown system call.
         Err(Errno::NOSYS | Errno::PERM) => walk(root, path, flags, outside),
         result => result,
     }
 }
 
-/// Opens for reading what `path` leads to below `root`, if it is a file or a directory. Links may name their whole path, and
-/// `root` may be one; the end of the way is looked at where it is open already, so that nobody can change it meanwhile.
+/// Opens the file or directory at `path` below `root` for reading. Links may be absolute, and `root` may be one. The
+/// type is checked on the open descriptor, so that the path cannot be exchanged meanwhile.
 pub(crate) fn open_below(root: &Path, path: &Path) -> Result<File, Errno> {
     let top = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let whole = open_inside(top.as_fd(), root, OFlags::PATH, Outside::IsRoot)?;
@@ -54,14 +53,14 @@ pub(crate) fn open_below(root: &Path, path: &Path) -> Result<File, Errno> {
     }
 }
 
-/// Where an open file is, without any link.
+/// The path of an open file, without links.
 fn place(file: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let target = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
     Ok(PathBuf::from(OsStr::from_bytes(target.to_bytes())))
 }
 
-/// The same without help: no link is followed by the kernel, and `..` goes back to a directory that is held open, so that
-/// nobody who moves directories meanwhile leads the way out.
+/// Resolves the path in user space: the kernel follows no link, and `..` returns to a directory that is held open, so
+/// that moving directories meanwhile cannot lead out.
 fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags, outside: Outside) -> Result<OwnedFd, Errno> {
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT);
@@ -101,7 +100,7 @@ enum Part {
     Down(OsString),
 }
 
-/// The parts of a path become those that come next; the next one is the last.
+/// Pushes the components of a path onto the stack of those to visit; the next one is last.
 fn put_ahead(ahead: &mut Vec<Part>, path: &Path) {
     ahead.extend(path.components().rev().filter_map(|part| match part {
         Component::RootDir => Some(Part::Root),
@@ -111,15 +110,15 @@ fn put_ahead(ahead: &mut Vec<Part>, path: &Path) {
     }));
 }
 
-/// The very file that was found, whatever has its name by now.
+/// Reopens the same file, whatever has its name by now.
 fn reopen(found: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// As many as the kernel follows.
+/// The kernel's limit.
 const MAX_LINKS: usize = 40;
-/// Each level is a file that is held open.
+/// Each level holds a file descriptor.
 const MAX_DEPTH: usize = 128;
 
 #[cfg(test)]
@@ -131,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory `v` with links of all kinds, and beside it what must not be reached.
+    /// A directory `v` with links of all kinds, and files beside it that must not be reached.
     fn volume(name: &str) -> PathBuf {
         let top = std::env::temp_dir().join(format!("coracle-open-inside-{name}-{}", std::process::id()));
         let root = top.join("v");
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_help_of_the_kernel_the_same_is_found_and_the_same_refused() {
+    fn the_fallback_resolves_as_openat2_does() {
         let top = volume("same");
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
         for (outside, resolve) in [(Outside::Refused, ResolveFlags::BENEATH), (Outside::IsRoot, ResolveFlags::IN_ROOT)]
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_the_directory_is_never_reached() {
+    fn files_outside_the_directory_are_never_reached() {
         let top = volume("beside");
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
         let secret = identity(&openat(CWD, top.join("secret"), STEP, Mode::empty()).unwrap());
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_can_be_read_however_large_it_is() {
+    fn opened_files_can_be_read() {
         use std::io::Read as _;
         let top = volume("read");
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_any_depth_takes_a_bounded_number_of_open_files() {
+    fn deep_paths_use_a_bounded_number_of_descriptors() {
         let top = volume("deep");
         let deep = "d/".repeat(MAX_DEPTH + 1);
         fs::create_dir_all(top.join("v").join(&deep)).unwrap();

@@ -1,25 +1,25 @@
-//! What the kernel counts of this process.
+//! Resource usage of this process.
 
 use std::time::Duration;
 
 use super::procfs::{Process, ProcessStat, Procfs};
 use crate::platform::host::clock;
 
-/// What could not be read is `None`.
+/// Fields that cannot be read are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnProcess {
-    /// In milliseconds.
+    /// Milliseconds.
     pub(crate) cpu_ms: Option<u64>,
-    /// Seconds since 1970.
+    /// Unix seconds.
     pub(crate) started_at: Option<i64>,
     pub(crate) open_files: Option<u64>,
     pub(crate) most_files: Option<u64>,
-    /// In bytes.
+    /// Bytes.
     pub(crate) resident: Option<u64>,
     pub(crate) virtual_size: Option<u64>,
-    /// Bytes that went to disks.
+    /// Bytes written to disks.
     pub(crate) written: Option<u64>,
-    /// How often a thread of the process went to sleep by itself, and so was woken.
+    /// Voluntary context switches of all threads, each of which ends in a wake-up.
     pub(crate) wakes: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_a_start_files_and_memory() {
+    fn this_process_has_start_time_files_and_memory() {
         let own = OwnProcess::read();
         let now = clock::timestamp().as_second();
         let age = now - own.started_at.unwrap();

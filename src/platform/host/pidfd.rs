@@ -1,4 +1,4 @@
-//! Waiting for a process that is not a child of ours.
+//! Waits for processes that are not children of this one.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::platform::rt;
 
-/// Returns when the process has ended; at once if there is none of that number.
+/// Returns when the process has exited, or at once if it does not exist.
 pub(crate) async fn exited(pid: u32) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     let fd = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
@@ -14,7 +14,7 @@ pub(crate) async fn exited(pid: u32) -> io::Result<()> {
         Err(rustix::io::Errno::SRCH) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    // Readable means: ended (pidfd_open(2)).
+    // Readable means exited (pidfd_open(2)).
     rt::Async::new_nonblocking(fd)?.readable().await
 }
 
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_process_is_noticed() {
+    fn the_exit_of_a_process_is_noticed() {
         let mut child = Command::new("sleep").arg("100").spawn().expect("sleep is there");
         let pid = child.id();
         rt::block_on(async move {
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_has_ended() {
+    fn a_missing_process_counts_as_exited() {
         let mut child = Command::new("true").spawn().expect("true is there");
         let pid = child.id();
         child.wait().expect("it ends by itself");

@@ -1,16 +1,16 @@
-//! What the kernel knows of a process, and of all of them.
+//! Process information from procfs.
 
 use std::time::Duration;
 
 use super::procfs::Procfs;
 use crate::platform::host::clock;
 
-/// How long a process has run, by a clock that nobody sets. `None`: it has ended, or is in another PID namespace.
+/// How long a process has run, by the boot clock. `None` if it does not exist in this PID namespace.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
     clock::uptime().checked_sub(Procfs::host().process(pid).stat()?.started_after_boot)
 }
 
-/// Number of tasks, threads among them, and the highest number that there can be.
+/// The number of tasks, threads included, and the maximum: the lower of two kernel limits.
 pub(crate) fn tasks() -> Option<(u64, u64)> {
     let procfs = Procfs::host();
     Some((procfs.tasks()?, procfs.most_tasks()?))
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_not_older_than_the_machine_and_not_from_the_future() {
+    fn the_age_is_between_zero_and_the_uptime() {
         let age = age(std::process::id()).expect("procfs is there");
         let up = clock::uptime();
         assert!(age <= up, "{age:?} of {up:?}");

@@ -1,4 +1,4 @@
-//! Running a program of the node to its end: given its input, within a time, with a bound on what it may say.
+//! Runs a program on the node with an input, a timeout and a limit on its output.
 
 use std::fmt;
 use std::fs::File;
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use crate::platform::host::pidfd;
 use crate::platform::rt::{self, AsyncReadExt as _, AsyncWriteExt as _};
 
-/// How a program has ended, and what it said.
+/// The exit status and the output of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
@@ -31,12 +31,12 @@ pub(crate) enum ProgramError {
     Late(Duration),
 }
 
-/// Runs `command` with `input`. When the time is up, or nobody waits any more, everything that it has started is killed.
+/// Runs `command` with `input`. On timeout, or if the future is dropped, kills the program and all its children.
 pub(crate) async fn run(command: Command, input: Vec<u8>, limit: Duration) -> Result<Ended, ProgramError> {
     let give = |stdin: Option<ChildStdin>| -> Part<'static> {
         Box::pin(async move {
             let Some(stdin) = stdin else { return Ok(Vec::new()) };
-            // A program may know enough before it has read all.
+            // A program may exit without reading all of its input.
             match rt::Async::new(stdin)?.write_all(&input).await {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
                 Ok(()) | Err(_) => Ok(Vec::new()),
@@ -46,13 +46,13 @@ pub(crate) async fn run(command: Command, input: Vec<u8>, limit: Duration) -> Re
     run_given(command, Stdio::piped(), Box::new(give), limit).await
 }
 
-/// The same with a file as its input.
+/// As [`run`], with a file as the input.
 pub(crate) async fn run_on(command: Command, input: File, limit: Duration) -> Result<Ended, ProgramError> {
     let nothing = |_| -> Part<'static> { Box::pin(std::future::ready(Ok(Vec::new()))) };
     run_given(command, Stdio::from(input), Box::new(nothing), limit).await
 }
 
-/// The same with an input that `feed` writes, in the slow pool: to its end, or until the program takes no more.
+/// As [`run`], with an input that `feed` writes on the slow pool, until it is done or the program stops reading.
 pub(crate) async fn run_fed(
     command: Command,
     feed: impl FnOnce(ChildStdin) + Send + 'static,
@@ -112,21 +112,21 @@ where
     Ok(bytes)
 }
 
-/// More than any answer needs.
+/// More than any program here needs to write.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A program and what it has started, which share a process group.
+/// A program and its children, which share a process group.
 struct Group(Option<Child>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
-        // Before the wait: after it the number may be another's.
+        // Kill before the wait: after it the pid may be reused.
         if let Ok(pid) = i32::try_from(child.id()) {
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
         }
         if !matches!(child.try_wait(), Ok(Some(_))) {
-            let _ = rt::thread("end of a program", move || drop(child.wait()));
+            let _ = rt::thread("program-reaper", move || drop(child.wait()));
         }
     }
 }
@@ -134,10 +134,10 @@ impl Drop for Group {
 impl fmt::Display for ProgramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Start(_) => f.write_str("start it"),
-            Self::Talk(_) => f.write_str("talk to it"),
-            Self::TooMuch => write!(f, "it said more than {MOST_BYTES} bytes"),
-            Self::Late(limit) => write!(f, "no end within {} s", limit.as_secs()),
+            Self::Start(_) => f.write_str("start the program"),
+            Self::Talk(_) => f.write_str("communicate with the program"),
+            Self::TooMuch => write!(f, "output exceeds {MOST_BYTES} bytes"),
+            Self::Late(limit) => write!(f, "program timed out after {} s", limit.as_secs()),
         }
     }
 }
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_given_its_input_and_its_words_are_kept_apart() {
+    fn input_is_passed_and_output_streams_are_separate() {
         let ended = shell("cat; echo complaint >&2; exit 3", b"question", PATIENCE).unwrap();
         assert_eq!((ended.stdout, ended.stderr), (b"question".to_vec(), b"complaint\n".to_vec()));
         assert_eq!(ended.status.code(), Some(3));
     }
 
     #[test]
-    fn a_program_can_be_fed_more_than_its_pipe_holds() {
+    fn input_may_be_larger_than_the_pipe() {
         let mut command = Command::new("sh");
         command.args(["-c", "wc -c"]);
         let feed = |mut stdin: ChildStdin| {
@@ -183,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_listen_is_no_fault() {
+    fn unread_input_is_no_error() {
         let ended = shell("exec 0<&-; echo enough", &[b'x'; 200_000], PATIENCE).unwrap();
         assert_eq!(ended.stdout, b"enough\n");
     }
 
     #[test]
-    fn a_program_that_does_not_end_is_killed_with_all_that_it_has_started() {
+    fn timeouts_kill_the_whole_process_group() {
         let file = std::env::temp_dir().join(format!("coracle-program-{}", std::process::id()));
         let script = format!("sleep 1000 & echo $! >{0}.new; mv {0}.new {0}; wait", file.display());
-        // Long enough for the shell to start what it starts, on any machine.
+        // Long enough for the shell to start its child on any machine.
         let mut limit = Duration::from_millis(200);
         let pid = loop {
             assert!(matches!(shell(&script, b"", limit), Err(ProgramError::Late(_))));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_says_too_much_or_is_not_there_is_an_error() {
+    fn too_much_output_or_a_missing_program_is_an_error() {
         assert!(matches!(shell("yes", b"", PATIENCE), Err(ProgramError::TooMuch)));
         let missing = rt::block_on(run(Command::new("/nowhere/program"), Vec::new(), PATIENCE));
         assert!(matches!(missing, Err(ProgramError::Start(_))));

@@ -1,4 +1,4 @@
-//! Removing a directory with all that is in it, and nothing beside it.
+//! Removes a directory tree without touching anything outside it.
 
 use std::ffi::CStr;
 use std::io;
@@ -10,18 +10,18 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Removes `path` and everything in it. Links are removed, never followed; a mount is an error, its content is not
-/// touched. That nothing is there is no error.
+/// Removes `path` and everything in it. Links are removed, never followed. A mount is an error and its content stays.
+/// A missing `path` is no error.
 ///
-/// The content may be made by anybody: however deep it is, it takes a bounded number of open files and stack frames.
+/// The content may be hostile: a tree of any depth takes a bounded number of descriptors and stack frames.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     let top = match openat(CWD, path, OPEN, Mode::empty()) {
         Ok(top) => top,
         Err(Errno::NOENT) => return Ok(()),
-        // Not a directory, or a link to one.
+        // Not a directory, or a link.
         Err(Errno::NOTDIR | Errno::LOOP) => {
             return match unlinkat(CWD, path, AtFlags::empty()) {
-                // Nothing can be below a file.
+                // ENOTDIR: a parent is a file, so `path` does not exist.
                 Ok(()) | Err(Errno::NOTDIR) => Ok(()),
                 Err(error) => Err(error.into()),
             };
@@ -45,7 +45,7 @@ struct Removal<'a> {
 
 impl Removal<'_> {
     fn empty(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
-        // A directory that changes while it is read may hide entries: the pass that finds none ends it.
+        // A directory that changes while it is read may hide entries, so repeat until a pass finds none.
         for _ in 0..PASSES {
             let mut found = false;
             for entry in Dir::read_from(directory)? {
@@ -80,7 +80,7 @@ impl Removal<'_> {
         Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// A later pass over the topmost directory will find it there.
+    /// Moves a directory to the top level, where a later pass finds it.
     fn move_up(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
         loop {
             let new = format!(".removed-{}", self.moved);
@@ -92,7 +92,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Opens a directory on the same mount. Kernels before 5.6 can only tell another file system.
+    /// Opens a directory on the same mount. Before Linux 5.6, only another file system is detected.
     fn open(&self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         match openat2(parent, name, OPEN, Mode::empty(), resolve) {
@@ -109,7 +109,7 @@ impl Removal<'_> {
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const DEEPEST: usize = 32;
-/// Each pass that moves directories up leaves work for another one; a tree of n levels takes n / 32.
+/// Bound on the passes. Each one may move directories up; a tree of n levels takes n / 32.
 const PASSES: usize = 1 << 16;
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_removed_and_what_they_lead_to_stays() {
+    fn links_are_removed_and_their_targets_stay() {
         let top = scratch("links");
         fs::create_dir_all(top.join("kept")).unwrap();
         fs::write(top.join("kept/file"), "x").unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_mount_is_never_removed_even_on_the_same_file_system() {
+    fn the_content_of_mounts_is_never_removed() {
         let top = scratch("mount");
         let (kept, gone) = (top.join("kept"), top.join("gone/bound"));
         fs::create_dir_all(&kept).unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_any_depth_and_width_goes() {
+    fn trees_of_any_depth_and_width_are_removed() {
         let top = scratch("deep");
         let mut here = rustix::fs::open(&top, OPEN, Mode::empty()).unwrap();
         for _ in 0..500 {

@@ -1,4 +1,4 @@
-//! The signals that ask this process to end: an event for the executor, and the end of a process that does not hear it.
+//! Termination signals: an event for the executor, and a forced exit if the executor does not react.
 
 use std::fs::File;
 use std::future::Future;
@@ -13,18 +13,18 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::platform::rt;
 
-/// How long an orderly end may take. Service managers and tests wait at least 5 seconds.
+/// How long an orderly shutdown may take. Service managers and tests wait at least 5 seconds.
 const LIMIT: Duration = Duration::from_secs(4);
-/// For a device that resets the board unless it is closed.
+/// For closing the watchdog device, which would reset the board otherwise.
 const CLOSE_LIMIT: Duration = Duration::from_millis(900);
-/// For a line in the log: standard error may be on a disk that hangs.
+/// For a log line: standard error may be on a disk that hangs.
 const LOG_LIMIT: Duration = Duration::from_millis(100);
 
-/// Takes SIGTERM and SIGINT from now on; the future is done when one of them comes. To be called before any thread is
-/// started, as a thread keeps the signals that it was born with.
+/// Handles SIGTERM and SIGINT from now on; the future resolves when one of them arrives. Must be called before any
+/// thread is started, as threads inherit the signal mask.
 ///
-/// A thread of its own takes them, so that a process whose executor hangs or spins ends too: 4 seconds after the signal.
-/// Pods run on either way, and what was not written down is seen again by the next start.
+/// A dedicated thread waits for the signals, so that the process exits 4 seconds later even if its executor hangs or
+/// spins. Pods keep running either way, and the next start reconstructs unsaved state.
 pub(crate) fn termination() -> io::Result<impl Future<Output = ()>> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
@@ -33,13 +33,13 @@ pub(crate) fn termination() -> io::Result<impl Future<Output = ()>> {
     let (sender, receiver) = async_channel::bounded::<()>(1);
     rt::thread("signals", move || {
         if let Err(error) = wait(|| signals.wait()) {
-            // The signals are blocked: without this thread nothing but SIGKILL would end the process.
-            end(1, move || log!(error, "failed to wait for signals, ending now", error = error));
+            // The signals are blocked: without this thread only SIGKILL would end the process.
+            end(1, move || log!(error, "failed to wait for signals, exiting", error = error));
         }
-        // The executor may have ended.
+        // The executor may have finished.
         let _ = sender.try_send(());
         thread::sleep(LIMIT);
-        end(0, || log!(error, "failed to end in time, ending now", seconds = LIMIT.as_secs()));
+        end(0, || log!(error, "failed to shut down in time, exiting", seconds = LIMIT.as_secs()));
     })?;
     Ok(async move {
         if receiver.recv().await.is_err() {
@@ -49,7 +49,7 @@ pub(crate) fn termination() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Waits for a signal through interruptions.
+/// Waits for a signal, and retries on EINTR.
 fn wait(mut next: impl FnMut() -> nix::Result<Signal>) -> nix::Result<Signal> {
     loop {
         match next() {
@@ -59,7 +59,7 @@ fn wait(mut next: impl FnMut() -> nix::Result<Signal>) -> nix::Result<Signal> {
     }
 }
 
-/// Ends the process without the executor, whatever its other threads hold: nothing here waits without a limit.
+/// Exits without the executor, whatever locks other threads hold: every wait here has a timeout.
 fn end(code: i32, log: impl FnOnce() + Send + 'static) -> ! {
     let closed = start(|| LAST_WRITE.write());
     let logged = start(log);
@@ -69,7 +69,7 @@ fn end(code: i32, log: impl FnOnce() + Send + 'static) -> ! {
     process::exit(code)
 }
 
-/// Starts `work` on a thread of its own. The receiver ends when it is done, or cannot be started.
+/// Runs `work` on a thread of its own. The receiver disconnects when it is done or cannot be started.
 fn start(work: impl FnOnce() + Send + 'static) -> Receiver<()> {
     let (sender, receiver) = mpsc::channel();
     // Without a thread there is nothing to wait for.
@@ -80,14 +80,14 @@ fn start(work: impl FnOnce() + Send + 'static) -> Receiver<()> {
     receiver
 }
 
-/// What a forced end still writes to a device: the hardware watchdog would reset the board otherwise.
+/// The last write of a forced exit: it disarms the hardware watchdog, which would reset the board otherwise.
 pub(crate) static LAST_WRITE: LastWrite = LastWrite(Mutex::new(None));
 
 #[derive(Debug)]
 pub(crate) struct LastWrite(Mutex<Option<(Weak<File>, &'static [u8])>>);
 
 impl LastWrite {
-    /// Replaces what was set before. It holds for as long as the file is open.
+    /// Sets the write, which takes effect only while the file is open.
     pub(crate) fn set(&self, file: &Arc<File>, bytes: &'static [u8]) {
         let last = Some((Arc::downgrade(file), bytes));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
@@ -96,7 +96,7 @@ impl LastWrite {
     fn write(&self) {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((file, bytes)) = last.and_then(|(file, bytes)| Some((file.upgrade()?, bytes))) else { return };
-        // The process ends either way.
+        // The process exits either way.
         let _ = (&*file).write_all(bytes);
     }
 }
@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interrupted_wait_goes_on_and_a_failed_one_ends() {
+    fn an_interrupted_wait_is_retried() {
         let mut results = [Err(nix::Error::EINTR), Err(nix::Error::EINTR), Ok(Signal::SIGTERM)].into_iter();
         assert_eq!(wait(|| results.next().unwrap()), Ok(Signal::SIGTERM));
         assert_eq!(wait(|| Err(nix::Error::EINVAL)), Err(nix::Error::EINVAL));
     }
 
     #[test]
-    fn a_last_act_that_hangs_is_not_waited_for() {
+    fn a_hanging_last_write_does_not_block_the_exit() {
         let (release, released) = mpsc::channel::<()>();
         let hangs = start(move || {
             let _ = released.recv();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forced_end_writes_to_a_device_that_is_still_open() {
+    fn a_forced_exit_writes_to_an_open_device() {
         let last = LastWrite(Mutex::new(None));
         last.write();
         let (mut reader, writer) = UnixStream::pair().unwrap();

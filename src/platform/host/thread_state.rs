@@ -1,23 +1,23 @@
-//! What the kernel says of a thread that does not get on.
+//! The kernel's view of a stuck thread.
 
 use serde::{Deserialize, Serialize};
 
 use super::file::read_head;
 use super::procfs::{Process, Procfs};
 
-/// Empty where the kernel does not tell.
+/// Fields are empty if the kernel does not reveal them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ThreadState {
-    /// As `D (disk sleep)`.
+    /// Such as `D (disk sleep)`.
     pub(crate) state: String,
-    /// The kernel function that it waits in.
+    /// The kernel function that the thread waits in.
     pub(crate) wait_channel: String,
-    /// The innermost function first.
+    /// Innermost function first.
     pub(crate) kernel_stack: Vec<String>,
 }
 
-/// Of this process's first thread, by any thread of it.
+/// The state of this process's main thread; may be called from any thread.
 pub(crate) fn of_main_thread() -> ThreadState {
     read(&Procfs::host().this_process().thread(std::process::id()))
 }
@@ -29,13 +29,13 @@ fn read(thread: &Process) -> ThreadState {
     };
     let state = thread.status().map(|status| status.state).unwrap_or_default();
     let wait_channel = text("wchan");
-    // 0: the thread does not wait, or the kernel keeps the place to itself.
+    // 0 means that the thread waits in no function, or that access is denied.
     let wait_channel = if wait_channel.trim() == "0" { String::new() } else { wait_channel.trim().to_owned() };
     let kernel_stack = text("stack").lines().take(DEEPEST).map(function).collect();
     ThreadState { state, wait_channel, kernel_stack }
 }
 
-/// `[<0>] pipe_write+0x12c/0x5b0` without the address.
+/// Strips the address from `[<0>] pipe_write+0x12c/0x5b0`.
 fn function(line: &str) -> String {
     line.split_once("] ").map_or(line, |(_, function)| function).to_owned()
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_can_look_at_itself() {
+    fn the_main_thread_has_a_state() {
         assert!(!of_main_thread().state.is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! Waits for a moment of the wall clock, and notices when somebody sets that clock.
+//! Waits for a time of the wall clock, and notices when that clock is set.
 //!
-//! What is due on a date cannot be timed by a clock that knows no dates: a board begins in 1970 and is told the time
-//! later, and a suspended one sleeps over it. The kernel has a timer that knows of both.
+//! A monotonic timer cannot wait for a date: a board may boot in 1970 and get the time later, and a suspended board
+//! misses time. The kernel's CLOCK_REALTIME timer handles both.
 
 use std::io;
 use std::time::Duration;
@@ -12,12 +12,11 @@ use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerf
 
 use crate::platform::rt;
 
-/// Returns when the clock shows this second since 1970, or another time than it would have by itself. Then it is to be
-/// asked anew whether something is due.
+/// Returns at this Unix second, or when the clock is set. The caller must then check again whether something is due.
 pub(crate) async fn until(second: i64) {
     if let Err(error) = wait(second).await {
-        // A kernel or a filter that does not allow it: the dates here are months apart.
-        log!(debug, "no timer for the wall clock", error = error);
+        // The kernel or a seccomp filter does not allow it. An hourly check is enough: the dates here are months apart.
+        log!(debug, "failed to create wall-clock timer", error = error);
         rt::sleep(Duration::from_secs(3600)).await;
     }
 }
@@ -25,7 +24,7 @@ pub(crate) async fn until(second: i64) {
 async fn wait(second: i64) -> io::Result<()> {
     let timer = timerfd_create(TimerClock::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-    // Nothing at all would disarm it.
+    // A timer of zero would be disarmed.
     let moment = Timespec { tv_sec: second.clamp(0, LATEST), tv_nsec: 1 };
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
     let armed = timerfd_settime(&timer, flags, &Itimerspec { it_interval: never, it_value: moment });
@@ -35,7 +34,7 @@ async fn wait(second: i64) -> io::Result<()> {
     rt::Async::new(timer)?.readable().await
 }
 
-/// False if the clock was set since the timer was made: the kernel arms it then, and reports ECANCELED.
+/// False if the clock was set after the timer was created: the kernel arms it and reports ECANCELED.
 fn is_armed<T>(armed: rustix::io::Result<T>) -> io::Result<bool> {
     match armed {
         Ok(_) => Ok(true),
@@ -53,7 +52,7 @@ mod tests {
     use crate::platform::host::clock;
 
     #[test]
-    fn what_is_past_is_due_at_once_and_what_comes_is_not() {
+    fn past_times_are_due_and_future_ones_are_not() {
         let now = clock::now().unix_seconds();
         let due = |second: i64, limit: u64| rt::block_on(rt::deadline(Duration::from_millis(limit), wait(second)));
         for past in [i64::MIN, 0, now - 60, now] {
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_while_the_timer_is_made_counts_as_set() {
+    fn a_clock_set_while_arming_counts_as_set() {
         assert!(matches!(is_armed::<()>(Err(Errno::CANCELED)), Ok(false)));
         assert!(matches!(is_armed(Ok(())), Ok(true)));
         assert!(is_armed::<()>(Err(Errno::PERM)).is_err());

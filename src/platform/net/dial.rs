@@ -1,4 +1,4 @@
-//! Connections to an address or a name.
+//! Connects to an address or a name.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -14,8 +14,8 @@ use crate::platform::net::DialError;
 use crate::platform::net::tls::Tls;
 use crate::platform::rt::{self, Async, Semaphore, TcpStream};
 
-/// Connects. Names are looked up a few at a time, so that a name server that does not answer does not take every thread.
-/// Clones share that bound, and what TLS needs.
+/// Connects to hosts. Limits concurrent name lookups, so that an unresponsive name server does not occupy every thread.
+/// Clones share that limit and the TLS configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     lookups: Arc<Semaphore>,
@@ -23,7 +23,7 @@ pub(crate) struct Dialer {
 }
 
 const LOOKUPS: usize = 2;
-/// The API server is one name.
+/// The API server has one name.
 const LOOKUPS_OF_API_SERVER: usize = 1;
 
 impl Dialer {
@@ -31,7 +31,7 @@ impl Dialer {
         Self::with_lookups(LOOKUPS)
     }
 
-    /// For the API server alone: the names of pods do not queue ahead of it.
+    /// For the API server only, whose lookups do not queue behind those of pods.
     pub(crate) fn of_api_server() -> Self {
         Self::with_lookups(LOOKUPS_OF_API_SERVER)
     }
@@ -40,12 +40,12 @@ impl Dialer {
         Self { lookups: Arc::new(Semaphore::new(lookups)), tls: Tls::default() }
     }
 
-    /// The same, but that a server has to show this one a certificate that it believes.
+    /// As this one, but verifies servers with `verifier`.
     pub(crate) fn believing(&self, verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, rustls::Error> {
         Ok(Self { lookups: Arc::clone(&self.lookups), tls: Tls::with(verifier)? })
     }
 
-    /// A connection to the first address of `host` that takes one.
+    /// Connects to the first address of `host` that accepts.
     pub(crate) async fn dial(&self, host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
         let end = rt::now() + limit;
         let addresses = match rt::deadline(limit, self.addresses(host, port)).await {
@@ -64,7 +64,7 @@ impl Dialer {
         Err(failure)
     }
 
-    /// The same for who has a time of his own.
+    /// As [`Self::dial`], for a caller with a timeout of its own.
     pub(super) async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
         let mut failure = DialError::NoSuchHost { host: host.to_owned() };
         for address in self.addresses(host, port).await {
@@ -80,7 +80,7 @@ impl Dialer {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return vec![SocketAddr::new(ip, port)];
         }
-        // The lookup keeps it: its thread is busy also when the caller waits no longer.
+        // The lookup holds it, because its thread stays busy even if the caller is gone.
         let turn = self.lookups.acquire_arc().await;
         #[cfg(test)]
         if let Some(world) = rt::world() {
@@ -96,8 +96,8 @@ impl Dialer {
     }
 }
 
-/// A pod of this node has taken the connection by the time that the kernel is asked a second time. Nobody waits for that
-/// then, which would cost two wake-ups, or sets a timer for it, which would cost one.
+/// Calls connect(2) twice: a pod on this node has accepted by the second call, which saves two wake-ups for waiting and
+/// one for a timeout.
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     #[cfg(test)]
     if let Some(stream) = rt::simulated_connection(address).await {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lookup_that_nobody_waits_for_keeps_its_turn() {
+    fn an_abandoned_lookup_keeps_its_slot() {
         let free = rt::simulate(1, |world| async move {
             world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
             let dialer = Dialer::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_names_of_pods_do_not_delay_the_api_server() {
+    fn hanging_pod_lookups_do_not_delay_the_api_server() {
         let found = rt::simulate(1, |world| async move {
             world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
             world.network.add_name("api", IpAddr::from([10, 0, 0, 1]));

@@ -1,4 +1,4 @@
-//! Why nobody could be reached, or did not answer. Pure.
+//! Errors of connections and GET requests. Pure.
 
 use std::fmt;
 use std::io;
@@ -9,10 +9,10 @@ use nix::errno::Errno;
 use crate::platform::net::stream_error::TlsError;
 use crate::protocol::http1::Malformed;
 
-/// No connection came about.
+/// No connection could be made.
 #[derive(Debug)]
 pub(crate) enum DialError {
-    /// The name has no address, or there is nobody to ask for it.
+    /// The name has no address, or no name server responds.
     NoSuchHost {
         host: String,
     },
@@ -25,7 +25,7 @@ pub(crate) enum DialError {
     },
 }
 
-/// A request that came to nothing.
+/// A failed request.
 #[derive(Debug)]
 pub(crate) enum GetError {
     Dial(DialError),
@@ -37,13 +37,13 @@ pub(crate) enum GetError {
         what: &'static str,
         cause: io::Error,
     },
-    /// The connection ended before the answer.
+    /// The connection ended before the response.
     Closed,
     Malformed(Malformed),
     Tls(TlsError),
     TooManyRedirects,
     Timeout,
-    /// The status has come, but not all of the rest.
+    /// The status has arrived, but the rest has not.
     Body(BodyError),
 }
 
@@ -104,7 +104,7 @@ impl std::error::Error for DialError {}
 impl std::error::Error for GetError {}
 impl std::error::Error for BodyError {}
 
-/// What the system says, without its number and in lower case.
+/// The system's error text without its number and in lower case.
 struct Reason<'a>(&'a io::Error);
 
 impl fmt::Display for Reason<'_> {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_read_as_upstreams_do() {
+    fn errors_have_upstreams_text() {
         let address: SocketAddr = "10.88.1.94:81".parse().unwrap();
         let refused = || io::Error::from_raw_os_error(Errno::ECONNREFUSED as i32);
         let dial = DialError::Connect { address, cause: refused() };

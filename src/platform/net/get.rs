@@ -1,4 +1,4 @@
-//! One GET, and the redirects that stay with its host.
+//! HTTP GET with redirects.
 
 use std::io;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::platform::rt::{self, TcpStream};
 use crate::protocol::http1::Response;
 use crate::types::api::UriScheme;
 
-/// What was answered at last.
+/// The final response.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     pub(crate) content_type: Option<String>,
-    /// What tells this content from another one, as the server has it.
+    /// Validators of the content.
     pub(crate) etag: Option<String>,
     pub(crate) last_modified: Option<String>,
-    /// It says how long it is: what is here is all of it.
+    /// Whether its length was given, so that the body is known to be complete.
     pub(crate) is_counted: bool,
 }
 
@@ -39,27 +39,28 @@ impl Answer {
     }
 }
 
-/// How a page is asked for.
+/// Limits of a request.
 #[derive(Clone, Copy)]
 struct How {
-    /// Of the body no more is kept.
+    /// Most bytes of the body to keep.
     most: usize,
-    /// Who was asked over TLS does not send on to where there is none.
+    /// Whether to refuse redirects from HTTPS to HTTP.
     stays_secret: bool,
 }
 
-/// Of an answer's body (kubelet: `maxRespBodyLength`).
+/// Limit of a body (kubelet: `maxRespBodyLength`).
 const BODY: usize = 10 * 1024;
 const REDIRECTS: usize = 10;
 const READ: usize = 4096;
 
 impl Dialer {
-    /// Asks for `url`. A redirect to the same host is followed; one to another host is the answer.
+    /// Sends a GET for `url`. Follows redirects on the same host; a redirect to another host is returned as the
+    /// response.
     pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
         self.get_as(How { most: BODY, stays_secret: false }, url, headers, limit).await
     }
 
-    /// The same for what is to be had as a whole, `most` bytes of it, and from nobody else.
+    /// As [`Self::get`], keeping `most` bytes of the body, and without redirects to plain HTTP.
     pub(crate) async fn fetch(
         &self,
         url: &Url,
@@ -81,7 +82,7 @@ impl Dialer {
             let next = redirect(url, &at, &response)
                 .filter(|(next, _)| !how.stays_secret || at.scheme == UriScheme::Http || next.scheme == at.scheme);
             if let Some((next, is_relative)) = next {
-                // A host that was given goes with a redirect that names none itself.
+                // A given Host header is kept on a relative redirect.
                 keep_host &= is_relative;
                 at = next;
                 let _ = rt::deadline(left(), stream.end()).await;
@@ -94,7 +95,7 @@ impl Dialer {
         Err(GetError::TooManyRedirects)
     }
 
-    /// Sends the request; the answer as far as its head.
+    /// Sends the request and reads the response up to its head.
     async fn ask(
         &self,
         url: &Url,
@@ -118,7 +119,7 @@ impl Dialer {
                 Ok(0) => return Err(GetError::Closed),
                 Ok(len) => {
                     response.receive(buffer.get(..len).unwrap_or_default()).map_err(GetError::Malformed)?;
-                    // A server that always has more bytes must not keep the other tasks, or the deadline, waiting.
+                    // A server that keeps sending must not starve the other tasks or the deadline.
                     rt::yield_now().await;
                 }
                 Err(error) => return Err(broken(stream.tcp(), error)),
@@ -128,7 +129,7 @@ impl Dialer {
     }
 
     async fn shake_hands(&self, tcp: TcpStream, host: &str) -> Result<Stream, GetError> {
-        // A second handle of the same socket, to tell whose it was.
+        // A second handle of the socket, for its address in errors.
         let socket = tcp.clone();
         match rt::deadline(HANDSHAKE, self.tls.connect(tcp, host)).await {
             Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
@@ -156,8 +157,8 @@ async fn read_body(mut stream: Stream, response: &mut Response) -> Result<(), Bo
     Ok(())
 }
 
-/// Where `response` to a request for `at` leads to, and whether it says so without a host of its own; `None`: nowhere
-/// that is followed.
+/// The target of a redirect response to a request for `at`, and whether its location is relative; `None` if it is not a
+/// redirect to follow.
 fn redirect(first: &Url, at: &Url, response: &Response) -> Option<(Url, bool)> {
     if !matches!(response.status(), 301 | 302 | 303 | 307 | 308) {
         return None;

@@ -1,7 +1,6 @@
-//! Out to pods and hosts: TCP connections by address or name, and HTTP GET over them, with TLS or without. And TLS on
-//! connections of other sorts.
+//! Outgoing connections: TCP by address or name, and HTTP and HTTPS GET requests. Also TLS over other streams.
 //!
-//! Errors read as those of the upstream kubelet do: users know them from events, and search for them.
+//! Errors have the upstream kubelet's texts, which users know from events and search for.
 
 mod dial;
 mod error;

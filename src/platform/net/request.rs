@@ -1,30 +1,29 @@
-//! A GET request as the upstream kubelet writes it. Pure.
+//! GET requests as the upstream kubelet writes them. Pure.
 
 use crate::platform::net::{GetError, Url};
 use crate::types::api::HttpHeader;
 
-/// The Kubernetes version that is told to whoever is asked.
+/// The Kubernetes version in the user agent.
 pub(crate) const KUBERNETES: &str = "1.36";
 
-/// Who asks.
+/// The client that the user agent names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Lifecycle,
     Probe,
 }
 
-/// The headers of a request, those that always go with it among them.
+/// The headers of a request, including the usual ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
-    /// Instead of the address that is asked.
+    /// Replaces the host of the URL.
     host: Option<String>,
-    /// Names as they are written; in their order.
+    /// In order, with names in canonical form.
     rest: Vec<(String, String)>,
 }
 
 impl Headers {
-    /// The headers that were asked for. `User-Agent` and `Accept` are there unless those say otherwise, and an empty
-    /// one is not sent.
+    /// The given headers, plus `User-Agent` and `Accept` unless they are given. A given but empty one is not sent.
     pub(crate) fn new(given: &[HttpHeader], purpose: Purpose) -> Self {
         let mut rest: Vec<(String, String)> =
             given.iter().map(|header| (canonical(&header.name), header.value.clone())).collect();
@@ -53,13 +52,13 @@ impl Headers {
         Self { host, rest }
     }
 
-    /// What goes over a line that others can read.
+    /// Removes credentials, for plain HTTP.
     pub(crate) fn without_authorization(mut self) -> Self {
         self.rest.retain(|(name, _)| name != "Authorization");
         self
     }
 
-    /// The bytes of the request. A header that would not stay one line is refused.
+    /// The bytes of the request; an error if a header contains a line break.
     pub(super) fn request(&self, url: &Url, keep_host: bool) -> Result<Vec<u8>, GetError> {
         let own = if keep_host { self.host.clone() } else { None };
         let host = own.unwrap_or_else(|| url.authority());
@@ -77,10 +76,10 @@ impl Headers {
     }
 }
 
-/// What the request has in other ways, or not at all.
+/// Headers that the request sets itself or must not have.
 const NOT_PASSED_ON: [&str; 6] = ["Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding", "User-Agent"];
 
-/// `x-my-header` as `X-My-Header`.
+/// Converts `x-my-header` to `X-My-Header`.
 fn canonical(name: &str) -> String {
     let mut begins = true;
     let letter = |c: char| {
@@ -107,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_says_who_asks() {
+    fn probes_have_a_user_agent() {
         check(&[], &["Host: 10.0.0.1:81", "User-Agent: kube-probe/1.36", "Accept: */*"]);
     }
 
     #[test]
-    fn what_is_given_goes_before_what_is_usual() {
+    fn given_headers_replace_defaults() {
         check(
             &[("x-b", "2"), ("HOST", "example.com"), ("x-a", " 1 "), ("User-Agent", "me"), ("accept", "text/html")],
             &["Host: example.com", "User-Agent: me", "Accept: text/html", "X-A: 1", "X-B: 2"],
@@ -120,19 +119,19 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_header_takes_the_usual_one_away() {
+    fn an_empty_header_removes_the_default() {
         check(&[("Accept", ""), ("User-Agent", "")], &["Host: 10.0.0.1:81"]);
     }
 
     #[test]
-    fn several_values_of_one_name_are_all_sent_in_their_order() {
+    fn repeated_headers_keep_their_order() {
         let usual = ["Host: 10.0.0.1:81", "User-Agent: kube-probe/1.36", "Accept: */*"];
         check(&[("X-A", "2"), ("x-a", "1")], &[&usual[..], &["X-A: 2", "X-A: 1"]].concat());
         check(&[("Content-Length", "7"), ("Transfer-Encoding", "chunked"), ("Connection", "keep-alive")], &usual);
     }
 
     #[test]
-    fn what_authorizes_can_be_left_out() {
+    fn authorization_can_be_removed() {
         let given = [("authorization", "Bearer x"), ("X-A", "1")]
             .map(|(name, value)| HttpHeader { name: name.to_owned(), value: value.to_owned() });
         let made = Headers::new(&given, Purpose::Lifecycle).without_authorization();
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_several_lines_is_refused() {
+    fn multi_line_values_are_refused() {
         let given = [HttpHeader { name: "X-A".to_owned(), value: "1\r\nX-B: 2".to_owned() }];
         let headers = Headers::new(&given, Purpose::Lifecycle);
         let made = headers.request(&Url::new(UriScheme::Http, "h", 80, "/"), true);
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_to_an_address_of_its_own_leaves_the_given_host_behind() {
+    fn absolute_redirects_drop_the_host_header() {
         let given = [HttpHeader { name: "Host".to_owned(), value: "example.com".to_owned() }];
         let made = Headers::new(&given, Purpose::Probe).request(&Url::new(UriScheme::Http, "h", 80, "/"), false);
         assert!(String::from_utf8(made.unwrap()).unwrap().contains("\r\nHost: h:80\r\n"));

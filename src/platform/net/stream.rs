@@ -1,4 +1,4 @@
-//! A connection to a server: bare, or with TLS on it.
+//! A plain or TLS connection to a server.
 
 use crate::platform::net::stream_error::{StreamError, reading, writing};
 use crate::platform::net::tls::TlsStream;
@@ -18,7 +18,7 @@ impl Stream {
         }
     }
 
-    /// 0: there is no more.
+    /// Returns 0 at the end.
     pub(super) async fn read(&mut self, out: &mut [u8]) -> Result<usize, StreamError> {
         match self {
             Self::Plain(tcp) => tcp.read(out).await.map_err(reading),
@@ -26,7 +26,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more will be asked, as far as there is a word for it.
+    /// Announces the end, which only TLS can.
     pub(super) async fn end(self) {
         if let Self::Tls(tls) = self {
             tls.end().await;

@@ -1,7 +1,7 @@
-//! TLS to pods: encrypted, but nobody is asked to prove who he is, as probes and hooks have it.
+//! TLS to pods: encrypted but without verification, as for probes and hooks.
 //!
-//! The configuration is made when the first page over HTTPS is asked for, and is the same one from then on. It keeps
-//! no sessions: each connection is one request.
+//! The configuration is created on the first HTTPS request and then shared. It stores no sessions, as each connection
+//! carries one request.
 
 use std::cell::OnceCell;
 use std::io;
@@ -21,7 +21,7 @@ use crate::platform::host::clock;
 use crate::platform::net::stream_error::{StreamError, TlsError, reading, writing};
 use crate::platform::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
 
-/// What all connections share. Clones are the same one.
+/// The shared configuration. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tls(Rc<OnceCell<Arc<ClientConfig>>>);
 
@@ -34,17 +34,17 @@ pub(super) struct TlsStream {
 
 /// The longest handshake (kubelet: `SetTransportDefaults`).
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
-/// A record's type, version and length.
+/// Type, version and length.
 const RECORD_HEADER: usize = 5;
 const READ: usize = 4096;
 
 impl Tls {
-    /// For servers that this one believes.
+    /// Verifies servers with `verifier`.
     pub(super) fn with(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, rustls::Error> {
         Ok(Self(Rc::new(OnceCell::from(config(verifier)?))))
     }
 
-    /// Shakes hands with `host` over `tcp`.
+    /// Performs the handshake with `host` over `tcp`.
     pub(super) async fn connect(&self, tcp: TcpStream, host: &str) -> Result<TlsStream, StreamError> {
         let config = match self.0.get() {
             Some(config) => config,
@@ -69,7 +69,7 @@ fn config(verifier: Arc<dyn ServerCertVerifier>) -> Result<Arc<ClientConfig>, ru
     Ok(Arc::new(config))
 }
 
-/// Who is asked for. An address is not told to the server, and neither is what cannot be a name.
+/// The SNI name. None is sent for an address or for anything that is not a valid name.
 fn server_name(host: &str) -> ServerName<'static> {
     ServerName::try_from(host.to_owned()).unwrap_or_else(|_| ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()))
 }
@@ -85,7 +85,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// 0: there is no more. Whether the other side has said so is not asked: HTTP has its own ends.
+    /// Returns 0 at the end. A missing close_notify is ignored, as HTTP has its own framing.
     pub(super) async fn read(&mut self, out: &mut [u8]) -> Result<usize, StreamError> {
         loop {
             match io::Read::read(&mut self.tls.reader(), out) {
@@ -97,21 +97,21 @@ impl TlsStream {
                 return Ok(0);
             }
             self.flush().await?;
-            // Records without content may come without end.
+            // The peer may send records without content endlessly.
             rt::yield_now().await;
         }
     }
 
-    /// Servers log a connection that just breaks off.
+    /// Sends close_notify, because servers log connections without it.
     pub(super) async fn end(mut self) {
         self.tls.send_close_notify();
-        // Whoever does not hear it sees the end of the connection.
+        // A peer that does not receive it sees the end of the connection.
         let _ = self.flush().await;
     }
 
     async fn shake_hands(&mut self) -> Result<(), StreamError> {
         self.flush().await?;
-        // Enough to tell what the other side speaks, before anything of it is believed.
+        // Enough to recognize the peer's protocol before any of it is processed.
         let mut least = RECORD_HEADER;
         while self.tls.is_handshaking() {
             if self.receive(least).await? == 0 {
@@ -123,7 +123,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Takes in what has come, at the first time no less than `least` bytes; how many it was.
+    /// Reads and processes data, on the first call at least `least` bytes. Returns the number of bytes read.
     async fn receive(&mut self, least: usize) -> Result<usize, StreamError> {
         let mut buffer = vec![0; READ].into_boxed_slice();
         let mut have = 0;
@@ -141,7 +141,7 @@ impl TlsStream {
         while !bytes.is_empty() {
             self.tls.read_tls(&mut bytes).map_err(reading)?;
             if let Err(error) = self.tls.process_new_packets() {
-                // The other side is told why, if it still listens.
+                // Sends the peer an alert, if it still reads.
                 let _ = self.flush().await;
                 return Err(error.into());
             }
@@ -158,7 +158,7 @@ impl TlsStream {
     }
 }
 
-/// Whether the first bytes of an answer can be TLS: a record of a handshake or an alert, of a version 3.
+/// Whether a response can be TLS: its first record must be a handshake or an alert of version 3.x.
 fn check_first_record(bytes: &[u8]) -> Result<(), TlsError> {
     match bytes {
         [] | [0x15 | 0x16] | [0x15 | 0x16, 3, ..] => Ok(()),
@@ -202,7 +202,7 @@ impl ServerCertVerifier for AnyCertificate {
         Ok(HandshakeSignatureValid::assertion())
     }
 
-    /// Any kind of key that a server may have.
+    /// Every signature scheme that a server may use.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![
             SignatureScheme::ECDSA_NISTP256_SHA256,
@@ -221,13 +221,13 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// The project's own wall clock: the standard library's ends in 2038 on some boards.
+/// This crate's wall clock, because std's ends in 2038 on some boards.
 #[derive(Debug)]
 pub(crate) struct HostClock;
 
 impl TimeProvider for HostClock {
     fn current_time(&self) -> Option<UnixTime> {
-        // Before 1970 nothing is good yet, either.
+        // Before 1970 no certificate is valid.
         let seconds = u64::try_from(clock::timestamp().as_second()).unwrap_or(0);
         Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
     }

@@ -1,4 +1,4 @@
-//! TLS on a connection, of either side: what is written is sealed, what is read is opened.
+//! TLS over any stream, as client or server.
 
 use std::cell::RefCell;
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +13,7 @@ use rustls::server::{ServerConfig, ServerConnection};
 
 use crate::platform::rt::{AsyncRead, AsyncWrite};
 
-/// A connection after its handshake; clones are the same one.
+/// A connection after its handshake. Clones share it.
 #[derive(Debug)]
 pub(crate) struct TlsSocket<S>(Rc<RefCell<Inner<S>>>);
 
@@ -21,16 +21,16 @@ pub(crate) struct TlsSocket<S>(Rc<RefCell<Inner<S>>>);
 struct Inner<S> {
     stream: S,
     tls: rustls::Connection,
-    /// Came and not yet opened: what TLS has opened must be read before it takes more.
+    /// Received but not decrypted: TLS accepts more only after its plaintext was read.
     unopened: Vec<u8>,
-    /// Sealed and not yet taken by the kernel: `unsent[sent..]`.
+    /// Encrypted but not sent: `unsent[sent..]`.
     unsent: Vec<u8>,
     sent: usize,
-    /// What of a write was sealed and is not yet told as written.
+    /// Bytes of the current write that were encrypted but not reported as written.
     sealed: usize,
 }
 
-/// A record, with what TLS adds to it.
+/// The size of a TLS record with its overhead.
 const READ: usize = 17 * 1024;
 
 impl<S> Clone for TlsSocket<S> {
@@ -40,13 +40,13 @@ impl<S> Clone for TlsSocket<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsSocket<S> {
-    /// Shakes hands with a server.
+    /// Performs the handshake with a server.
     pub(crate) async fn connect(stream: S, config: Arc<ClientConfig>, name: ServerName<'static>) -> io::Result<Self> {
         let tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
         Self::shake_hands(stream, tls.into()).await
     }
 
-    /// Shakes hands with a client.
+    /// Performs the handshake with a client.
     pub(crate) async fn accept(stream: S, config: Arc<ServerConfig>) -> io::Result<Self> {
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
         Self::shake_hands(stream, tls.into()).await
@@ -58,12 +58,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSocket<S> {
         Ok(Self(Rc::new(RefCell::new(inner))))
     }
 
-    /// Whether both have chosen this protocol.
+    /// Whether this ALPN protocol was negotiated.
     pub(crate) fn speaks(&self, protocol: &[u8]) -> bool {
         self.0.borrow().tls.alpn_protocol() == Some(protocol)
     }
 
-    /// What the other side has shown: its own certificate first. Whether it is believed is another matter.
+    /// The certificate chain that the peer presented, its own first. Not necessarily verified.
     pub(crate) fn peer_certificates(&self) -> Vec<CertificateDer<'static>> {
         self.0.borrow().tls.peer_certificates().map_or_else(Vec::new, <[_]>::to_vec)
     }
@@ -82,10 +82,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Inner<S> {
         }
     }
 
-    /// Opens some of what has come; 0 at the end.
+    /// Receives and decrypts some data; 0 at the end.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.unopened.is_empty() {
-            // On the stack: a connection that rests keeps no buffer.
+            // On the stack, so that an idle connection has no buffer.
             let mut buffer = [0; READ];
             let len = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
             self.unopened = buffer.get(..len).unwrap_or_default().to_vec();
@@ -93,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Inner<S> {
         let len = self.tls.read_tls(&mut self.unopened.as_slice())?;
         self.unopened.drain(..len);
         if let Err(error) = self.tls.process_new_packets() {
-            // The other side is told why, if it takes it.
+            // Sends the peer an alert, if it still reads.
             let _ = self.poll_flush(context);
             return Poll::Ready(Err(io::Error::other(error)));
         }
@@ -126,12 +126,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsSocket<S> {
         loop {
             match inner.tls.reader().read(out) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Whether the end was said is not asked: HTTP has its own.
+                // A missing close_notify is ignored, as HTTP has its own framing.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(0)),
                 read => return Poll::Ready(read),
             }
             let len = ready!(inner.poll_receive(context))?;
-            // An answer that TLS itself asks for leaves with the next write if it does not leave now.
+            // A response of TLS itself that cannot be sent now is sent with the next write.
             let _ = inner.poll_flush(context)?;
             if len == 0 {
                 return Poll::Ready(Ok(0));
@@ -141,8 +141,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsSocket<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsSocket<S> {
-    /// Ready when the kernel has taken all that was sealed, as nobody flushes. Who calls again after `Pending` must do
-    /// so with the same bytes.
+    /// Ready once the kernel has accepted everything encrypted, as callers do not flush. After `Pending` the caller
+    /// must pass the same bytes again.
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = self.0.borrow_mut();
         if inner.sealed == 0 {

@@ -1,4 +1,4 @@
-//! The address of a page: from a probe's or hook's fields, or from a redirect. Pure.
+//! URLs of probes and hooks, and of redirects. Pure.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -10,19 +10,19 @@ pub(crate) struct Url {
     pub(crate) scheme: UriScheme,
     /// A name or an address, without brackets.
     pub(crate) host: String,
-    /// `None`: the scheme's own.
+    /// `None` for the scheme's default.
     port: Option<u16>,
-    /// Path and query, as they are sent.
+    /// Path and query in the form in which they are sent.
     pub(crate) target: String,
 }
 
 impl Url {
-    /// `path` may have a query; what cannot be sent as it is is escaped.
+    /// `path` may have a query; characters that cannot be sent are escaped.
     pub(crate) fn new(scheme: UriScheme, host: &str, port: u16, path: &str) -> Self {
         Self { scheme, host: host.to_owned(), port: Some(port), target: target(path) }
     }
 
-    /// An address as a user writes it, with scheme and host; `None` for anything else.
+    /// Parses an absolute URL; `None` for anything else.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let nowhere = Self { scheme: UriScheme::Http, host: String::new(), port: None, target: "/".to_owned() };
         nowhere.join(text).filter(|url| !url.host.is_empty())
@@ -35,7 +35,7 @@ impl Url {
         })
     }
 
-    /// Host and port, as in the header `Host`.
+    /// Host and port, as in the `Host` header.
     pub(crate) fn authority(&self) -> String {
         let host = match self.host.parse::<Ipv6Addr>() {
             Ok(_) => format!("[{}]", self.host),
@@ -47,7 +47,7 @@ impl Url {
         }
     }
 
-    /// Where a redirect from here leads to; `None` if it cannot be followed.
+    /// Resolves a redirect's location; `None` if it cannot be followed.
     pub(crate) fn join(&self, location: &str) -> Option<Self> {
         let lower = location.get(..8).unwrap_or(location).to_ascii_lowercase();
         let (scheme, rest) = if lower.starts_with("https://") {
@@ -108,7 +108,7 @@ fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     (!host.is_empty()).then_some((host, port))
 }
 
-/// A path with its query as it is sent: it begins with a slash, has no fragment, and nothing that would end the line.
+/// A path with its query as it is sent: with a leading slash, without fragment, and escaped.
 fn target(path: &str) -> String {
     let path = path.split('#').next().unwrap_or_default();
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
@@ -124,7 +124,7 @@ fn target(path: &str) -> String {
     out
 }
 
-/// An escape that is there already stays.
+/// Existing escapes are kept.
 fn push_escaped(out: &mut String, text: &str, plain: &[u8]) {
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
@@ -138,7 +138,7 @@ fn push_escaped(out: &mut String, text: &str, plain: &[u8]) {
     }
 }
 
-/// Takes `.` and `..` out of the path before the query.
+/// Removes `.` and `..` from the path before the query.
 fn without_dots(reference: &str) -> String {
     let (path, query) =
         reference.find(['?', '#']).and_then(|at| reference.split_at_checked(at)).unwrap_or((reference, ""));
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_sent_as_it_is_as_far_as_that_can_be() {
+    fn paths_are_escaped_only_where_needed() {
         for (path, sent) in [
             ("/", "/"),
             ("", "/"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_written_with_its_port() {
+    fn authorities_contain_the_port() {
         let url = |host: &str| Url::new(UriScheme::Https, host, 8443, "/x").to_string();
         assert_eq!(url("10.0.0.1"), "https://10.0.0.1:8443/x");
         assert_eq!(url("fd00::1"), "https://[fd00::1]:8443/x");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_is_read_from_where_it_was_given() {
+    fn redirects_are_resolved_relative_to_their_url() {
         let here = Url::new(UriScheme::Http, "10.0.0.1", 81, "/a/b?c");
         for (location, there) in [
             ("/login", "http://10.0.0.1:81/login"),

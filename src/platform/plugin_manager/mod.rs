@@ -1,4 +1,4 @@
-//! Plugins that show themselves by a socket in a directory (pluginregistration v1): devices' now, volumes' later.
+//! Plugins that register by a socket in a directory (pluginregistration v1): device plugins, later volume drivers.
 
 mod error;
 
@@ -25,11 +25,11 @@ use error::{CallError, TakeError};
 message! {
     struct InfoRequest {}
 
-    /// What a plugin says of itself.
+    /// A plugin's description of itself.
     pub(crate) struct PluginInfo {
         1 => kind: String,
         2 => name: String,
-        /// Where it is asked for what it does; filled with its own socket if it names none.
+        /// The socket of the plugin's service; its registration socket if it names none.
         3 => endpoint: String,
         4 => supported_versions: Vec<String>,
     }
@@ -42,38 +42,38 @@ message! {
     struct RegistrationStatusResponse {}
 }
 
-/// Who takes plugins of one kind.
+/// A handler for plugins of one type.
 pub(crate) struct Taker {
-    /// As `DevicePlugin`.
+    /// Such as `DevicePlugin`.
     pub(crate) kind: &'static str,
     pub(crate) takes: Takes,
-    /// The socket of a plugin that was taken is gone.
+    /// Called when the socket of a registered plugin is removed.
     pub(crate) leaves: Box<dyn Fn(&PluginInfo)>,
 }
 
 type Takes = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>>;
 
-/// Directories in the directory that are looked into, one in the other.
+/// Depth of nested directories that are searched.
 const DEPTH: usize = 4;
-/// Sockets, whatever they are.
+/// Most sockets, of any type.
 const MOST: usize = 256;
-/// For a plugin to say what it is, and to hear what came of it.
+/// Timeout of each call to a plugin.
 const ANSWER: Duration = Duration::from_secs(10);
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(120);
-/// Between two looks at the directory.
+/// Minimum interval between two scans of the directory.
 const PERIOD: Duration = Duration::from_millis(100);
-/// After a directory could not be watched.
+/// Delay after the directory could not be watched.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// One socket, and what is being done about it.
+/// A socket, and the task that handles it.
 struct Known {
     made: (u64, i64, i64),
-    #[expect(dead_code, reason = "dropping the task ends it, and tells that the plugin has gone")]
+    #[expect(dead_code, reason = "dropping the task ends it and deregisters the plugin")]
     task: rt::Task<()>,
 }
 
-/// Follows what comes and goes in `directory`, for as long as the process lives.
+/// Registers plugins in `directory` as they come and go, until the process exits.
 pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
     let takers = Rc::new(takers);
     let mut known: SortedMap<PathBuf, Known> = SortedMap::new();
@@ -97,11 +97,11 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
     }
 }
 
-/// Waits for a change after the look at `looked`, and for [`PERIOD`]: a directory that changes all the time is not read all the
-/// time.
+/// Waits for a change since the scan at `looked`, but at least for [`PERIOD`], so that a directory that changes all the
+/// time is not scanned all the time.
 async fn next_look(looked: Instant, changed: impl Future<Output = io::Result<()>>, directory: &Path) {
     if let Err(error) = changed.await {
-        log!(error, "plugins cannot be seen to come", directory = directory.display(), error = error);
+        log!(error, "failed to watch plugin directory", directory = directory.display(), error = error);
         rt::sleep(AGAIN).await;
     }
     rt::sleep_until(looked + PERIOD).await;
@@ -112,14 +112,14 @@ fn watch(directory: &Path) -> io::Result<FileWatch> {
     let watch = FileWatch::of_directory(directory)?;
     each_inside(directory, DEPTH, &mut |path, kind| {
         if kind.is_dir() {
-            // One that is gone already was told of above.
+            // A directory that is gone already was reported by its parent.
             let _ = watch.add_directory(path);
         }
     });
     Ok(watch)
 }
 
-/// Each socket, by what tells it from one that is made in its place later.
+/// All sockets, with what distinguishes each from a later one at the same path.
 fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
     let mut found = SortedMap::new();
     each_inside(directory, DEPTH, &mut |path, kind| {
@@ -131,7 +131,7 @@ fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
     found
 }
 
-/// What begins with a dot is not finished.
+/// Names with a leading dot are unfinished.
 fn each_inside(directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::FileType)) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
@@ -145,7 +145,7 @@ fn each_inside(directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::Fi
     }
 }
 
-/// Takes the plugin in, and holds it until the task is dropped.
+/// Registers the plugin, and keeps it registered until the task is dropped.
 async fn see_to(path: PathBuf, takers: Rc<Vec<Taker>>) {
     let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
     let shown = path.display().to_string();
@@ -166,7 +166,7 @@ async fn see_to(path: PathBuf, takers: Rc<Vec<Taker>>) {
     std::future::pending::<()>().await;
 }
 
-/// Tells when the plugin has gone.
+/// Deregisters the plugin when dropped.
 struct Held {
     info: PluginInfo,
     takers: Rc<Vec<Taker>>,
@@ -174,7 +174,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        log!(info, "plugin has gone", kind = self.info.kind, name = self.info.name);
+        log!(info, "plugin deregistered", kind = self.info.kind, name = self.info.name);
         for taker in self.takers.iter().filter(|taker| taker.kind == self.info.kind) {
             (taker.leaves)(&self.info);
         }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_changes_all_the_time_is_read_ten_times_a_second() {
+    fn a_changing_directory_is_scanned_ten_times_a_second() {
         let rounds = rt::simulate(1, |world| async move {
             let mut rounds = 0;
             while world.passed() < Duration::from_secs(1) {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_after_a_while_is_looked_at_at_once() {
+    fn a_change_after_a_pause_is_scanned_at_once() {
         let waited = rt::simulate(1, |world| async move {
             let looked = rt::now();
             rt::sleep(Duration::from_secs(5)).await;

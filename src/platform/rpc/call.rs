@@ -1,4 +1,4 @@
-//! A call of gRPC: its messages, and its status.
+//! A gRPC call: its messages and its status.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::protocol::grpc::{self, Status};
 use crate::protocol::hpack::Field;
 use crate::protocol::http2::Ending;
 
-/// Who calls whom.
+/// The fields that identify client and server.
 #[derive(Debug)]
 pub(super) struct Caller {
     agent: Field,
@@ -23,13 +23,13 @@ pub(super) enum Answers {
     Many,
 }
 
-/// What has come for one call.
+/// What has arrived for one call.
 #[derive(Debug)]
 pub(super) struct Call {
     answers: Answers,
-    /// Content that has not been taken.
+    /// Content that was not taken yet.
     buf: Vec<u8>,
-    /// How much of what arrived the peer has not been given back.
+    /// Received bytes that were not returned to the peer's window.
     held: usize,
 }
 
@@ -45,7 +45,7 @@ impl Exchange for Call {
             return Some(Err(Error::Status(status)));
         }
         if !value(b"content-type").starts_with(grpc::CONTENT_TYPE.as_bytes()) {
-            return Some(Err(Error::Protocol("answer is no gRPC")));
+            return Some(Err(Error::Protocol("response is not gRPC")));
         }
         end.then(|| self.trailers(fields))
     }
@@ -58,27 +58,27 @@ impl Exchange for Call {
             self.buf.extend_from_slice(&data);
         }
         match grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT) {
-            Err(grpc::FramingError::Compressed) => return Some(Err(Error::Protocol("answer is compressed"))),
-            Err(grpc::FramingError::TooLong { .. }) => return Some(Err(Error::Protocol("answer is too long"))),
+            Err(grpc::FramingError::Compressed) => return Some(Err(Error::Protocol("response is compressed"))),
+            Err(grpc::FramingError::TooLong { .. }) => return Some(Err(Error::Protocol("response is too long"))),
             Ok(Some((_, used))) if self.answers == Answers::One && used < self.buf.len() => {
-                return Some(Err(Error::Protocol("more than one answer")));
+                return Some(Err(Error::Protocol("more than one response")));
             }
             Ok(_) => {}
         }
-        // Without trailers nobody knows whether this is all.
-        end.then_some(Err(Error::Protocol("answer ends without a status")))
+        // Without trailers the response may be incomplete.
+        end.then_some(Err(Error::Protocol("response has no status")))
     }
 
     fn trailers(&mut self, fields: &[Field]) -> Result<(), Error> {
         match Status::of_trailers(fields) {
-            None => Err(Error::Protocol("answer ends without a status")),
+            None => Err(Error::Protocol("response has no status")),
             Some(status) if status.code == grpc::Code::Ok => Ok(()),
             Some(status) => Err(Error::Status(status)),
         }
     }
 
-    /// All that came while a message is incomplete or when there is but one, and otherwise nothing before the messages are
-    /// taken. So no more than a window waits for a slow reader.
+    /// Returns the window for everything received, unless a stream has a complete message that is not taken yet: so a
+    /// slow reader buffers at most a window.
     fn give_back(&mut self) -> usize {
         let whole = matches!(grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT), Ok(Some(_)));
         if whole && self.answers == Answers::Many { 0 } else { std::mem::take(&mut self.held) }
@@ -106,7 +106,7 @@ impl Call {
         Self { answers, buf: Vec::new(), held: 0 }
     }
 
-    /// The next whole message, taken out of the buffer.
+    /// Takes the next complete message from the buffer.
     fn take(&mut self) -> Option<Vec<u8>> {
         let (message, used) = grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT).ok().flatten()?;
         if used == self.buf.len() {
@@ -122,7 +122,7 @@ impl Call {
 }
 
 impl Link<Call> {
-    /// Begins a call with a framed request.
+    /// Starts a call with a framed request.
     pub(super) fn call(
         self: std::rc::Rc<Self>,
         method: &'static str,
@@ -136,33 +136,33 @@ impl Link<Call> {
 }
 
 impl Ongoing<Call> {
-    /// The next message; `None` once the peer has ended the call well.
+    /// The next message; `None` once the call has ended successfully.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let message = self.take(Call::take).await?;
         if message.is_none() && self.take(|call| (!call.buf.is_empty()).then_some(())).await?.is_some() {
-            return Err(Error::Protocol("answer ends inside a message"));
+            return Err(Error::Protocol("response ends within a message"));
         }
         Ok(message)
     }
 
-    /// The one message of a call that has one.
+    /// The only message of a unary call.
     pub(super) async fn only(&mut self) -> Result<Vec<u8>, Error> {
-        // The answer counts when the status has come: a call that fails after its message has failed.
-        let message = self.next().await?.ok_or(Error::Protocol("call ended well without an answer"))?;
+        // Wait for the status: a call that fails after its message has failed.
+        let message = self.next().await?.ok_or(Error::Protocol("call succeeded without a response"))?;
         match self.next().await? {
             None => Ok(message),
-            Some(_) => Err(Error::Protocol("more than one answer")),
+            Some(_) => Err(Error::Protocol("more than one response")),
         }
     }
 
-    /// What it means that nobody waits any longer.
+    /// The error for a call that its caller abandons at its deadline.
     pub(super) fn give_up(self) -> Error {
         if self.is_unseen() { Error::NeverSent } else { Error::DeadlineExceeded }
     }
 }
 
 impl Caller {
-    /// This program calls a peer on its machine, which does not ask for its own name.
+    /// For a peer on this machine, which ignores the authority.
     pub(super) fn to_local() -> Self {
         Self {
             agent: Field::fixed("user-agent", concat!("coracle/", env!("CARGO_PKG_VERSION"))),

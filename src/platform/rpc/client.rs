@@ -1,4 +1,4 @@
-//! The client: calls to one Unix socket, over a connection that is made when it is needed.
+//! The client: calls to one Unix socket over a connection that is made on demand.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +16,7 @@ use crate::platform::rt::{self, UnixStream};
 use crate::protocol::grpc;
 use crate::types::time::Backoff;
 
-/// A handle on the connection to one endpoint; clones share it.
+/// A handle on the connection to one endpoint. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Rc<Inner>,
@@ -27,12 +27,12 @@ struct Inner {
     path: PathBuf,
     endpoint: Arc<str>,
     connector: Rc<Connector<Call>>,
-    /// The socket at the last try.
+    /// The socket at the last attempt to connect.
     tried: Rc<Cell<Option<Identity>>>,
 }
 
 impl Client {
-    /// `endpoint` is `unix:///path` or a path. Nothing is connected before the first call.
+    /// `endpoint` is `unix:///path` or a path. Connects on the first call.
     pub fn new(endpoint: &str) -> Self {
         let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
         let inner = Inner {
@@ -44,13 +44,13 @@ impl Client {
         Self { inner: Rc::new(inner) }
     }
 
-    /// One request, one answer. `method` is the path, as `/runtime.v1.RuntimeService/Version`. The call ends within
-    /// `timeout` whatever happens; dropping the future cancels it.
+    /// A unary call. `method` is the path, such as `/runtime.v1.RuntimeService/Version`. The call ends within
+    /// `timeout`; dropping the future cancels it.
     pub async fn unary(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let begun = rt::now();
         match self.unary_once(method, request.clone(), timeout).await {
-            // The peer was leaving as the call began. Its successor gets it, once.
+            // The peer was closing the connection when the call began: try the next connection once.
             Err(Error::NeverSent) => self.unary_once(method, request, timeout.saturating_sub(rt::elapsed(begun))).await,
             outcome => outcome,
         }
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// One request, any number of answers. It returns when the request is on its way.
+    /// A server-streaming call. Returns once the request is queued.
     pub async fn server_streaming(&self, method: &'static str, request: Vec<u8>) -> Result<Streaming, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let link = self.inner.link().await?;
@@ -78,22 +78,22 @@ impl Client {
         Ok(Streaming { ongoing, _client: self.clone() })
     }
 
-    /// Sees the connection come and go from now on.
+    /// Watches the connection being made and lost from now on.
     pub fn watch(&self) -> Watch {
         Watch { client: self.clone(), seen: self.inner.connector.changed.changes() }
     }
 }
 
-/// The answers of a call, one by one. Dropping it cancels the call.
+/// The messages of a server-streaming call. Dropping it cancels the call.
 #[derive(Debug)]
 pub struct Streaming {
     ongoing: Ongoing<Call>,
-    /// The connection lives as long as a client does.
+    /// Keeps the connection open.
     _client: Client,
 }
 
 impl Streaming {
-    /// The next message; `None` once the peer has ended the call well. It waits for as long as the peer is silent.
+    /// The next message; `None` once the call has ended successfully. Has no timeout.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.ongoing.next().await
     }
@@ -103,16 +103,16 @@ impl Streaming {
 #[derive(Debug)]
 pub struct Watch {
     client: Client,
-    /// The changes that were told; each one is, however fast they come.
+    /// Number of changes reported. None is skipped.
     seen: u64,
 }
 
 impl Watch {
-    /// Waits for the next change: `true` when a connection was made, `false` when it was lost.
+    /// Waits for the next change: `true` if the connection was made, `false` if it was lost.
     pub async fn changed(&mut self) -> bool {
         self.client.inner.connector.changed.beyond(self.seen).await;
         self.seen += 1;
-        // Away at first, and each change is to the other state.
+        // Starts disconnected, and each change toggles the state.
         self.seen % 2 == 1
     }
 }
@@ -131,7 +131,7 @@ fn connect_error(endpoint: &Arc<str>, cause: io::Error) -> Error {
     Error::Connect { endpoint: Arc::clone(endpoint), cause: Arc::new(cause) }
 }
 
-/// The life of one connection, from the try to the loss.
+/// The life of one connection, from the attempt to the loss.
 async fn run(
     connector: Weak<Connector<Call>>,
     attempt: Rc<Attempt<Call>>,
@@ -157,7 +157,7 @@ async fn run(
     }
 }
 
-/// Until the moment, or until the socket is made anew.
+/// Waits until `moment`, or until the socket is recreated.
 async fn wait(connector: &Weak<Connector<Call>>, path: &Path, tried: Option<Identity>, moment: Instant) {
     let renewed = async {
         socket_watch::renewed(path, tried).await;
@@ -171,7 +171,7 @@ async fn wait(connector: &Weak<Connector<Call>>, path: &Path, tried: Option<Iden
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MOST: Duration = Duration::from_secs(5);
 
-/// For the socket, and again for the peer's first word.
+/// For connecting the socket, and again for the peer's first bytes.
 const CONNECT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A client that waits for an hour after a failed try, and the folder that its socket is to be in.
+    /// A client with a back-off of an hour, and the folder of its socket.
     fn patient(name: &str) -> (Client, PathBuf) {
         let folder = std::env::temp_dir().join(format!("coracle-client-{name}-{}", std::process::id()));
         let mut client = Client::new(&folder.join("s").to_string_lossy());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_comes_is_found_before_the_back_off_is_over() {
+    fn a_new_socket_ends_the_back_off() {
         let (client, folder) = patient("comes");
         let answer = rt::block_on(async {
             let call = || client.unary("/test/Echo", b"x".to_vec(), HOUR);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_whose_time_is_up_before_the_next_try_tells_why_the_last_one_failed() {
+    fn a_call_during_back_off_reports_the_last_error() {
         let (client, _) = patient("tells");
         rt::block_on(async {
             for _ in 0..2 {

@@ -1,9 +1,9 @@
-//! The one connection of a client: made when somebody needs it, for all who need it meanwhile.
+//! The connection of a client: made on demand and shared by all callers.
 //!
 //! ```text
-//!        somebody asks              the peer's first word
+//!        first caller               the peer's first bytes
 //!   Away ----------> Connecting ------------------------> Connected
-//!    ^                   | failed: the next try waits          |
+//!    ^                   | failed: the next attempt waits      |
 //!    |<------------------'                                     |
 //!    '------------------- lost, or the peer goes away ---------'
 //! ```
@@ -25,15 +25,15 @@ use crate::types::time::{Backoff, jitter};
 pub(crate) struct Connector<X: Exchange> {
     place: RefCell<Place<X>>,
     backoff: RefCell<Backoff>,
-    /// Waits are stretched by up to such a part of themselves: a fleet does not come back as one.
+    /// The part of a delay that jitter may add, so that a fleet does not reconnect all at once.
     spread: f64,
-    /// No try to connect before this moment.
+    /// No attempt before this time.
     not_before: Cell<Option<Instant>>,
-    /// Why the last try failed; nothing once one has not.
+    /// Why the last attempt failed; cleared by a success.
     failure: RefCell<Option<X::Error>>,
-    /// One for each connection that is not closed: those that the peer is leaving still have exchanges to end.
+    /// One per connection that is not closed: those that are shutting down may still have exchanges.
     tasks: RefCell<Vec<Task<()>>>,
-    /// Notified when a connection is made and when it is lost, in turn.
+    /// Notified alternately when a connection is made and when it is lost.
     pub(crate) changed: Signal,
 }
 
@@ -45,9 +45,9 @@ enum Place<X: Exchange> {
 
 type Outcome<X> = Result<Rc<Link<X>>, <X as Exchange>::Error>;
 
-/// A try to connect, for all who wait for it.
+/// An attempt to connect, shared by all callers that wait for it.
 pub(crate) struct Attempt<X: Exchange> {
-    /// Nothing may be tried before.
+    /// The attempt must not start before this time.
     pub(crate) not_before: Option<Instant>,
     outcome: RefCell<Option<Outcome<X>>>,
     done: Signal,
@@ -66,8 +66,8 @@ impl<X: Exchange> Connector<X> {
         }
     }
 
-    /// The connection there is, or the next one that comes about. `connect` begins a try that calls [`live`], or
-    /// [`Connector::failed`], for its attempt.
+    /// The current connection, or the next one made. `connect` starts an attempt, which must call [`live`] or
+    /// [`Connector::failed`].
     pub(crate) async fn link(&self, connect: impl FnOnce(Rc<Attempt<X>>) -> Task<()>) -> Outcome<X> {
         if let Some(link) = self.connected_link() {
             return Ok(link);
@@ -79,7 +79,7 @@ impl<X: Exchange> Connector<X> {
         let attempt = under_way.unwrap_or_else(|| self.connect(connect));
         attempt.done.beyond(0).await;
         let outcome = attempt.outcome.borrow().clone();
-        // `done` comes after the outcome.
+        // `done` is notified after the outcome is set.
         outcome.unwrap_or_else(|| Err(X::never_sent()))
     }
 
@@ -94,7 +94,7 @@ impl<X: Exchange> Connector<X> {
         attempt
     }
 
-    /// One that takes calls.
+    /// The current connection, if it accepts calls.
     pub(crate) fn connected_link(&self) -> Option<Rc<Link<X>>> {
         match &*self.place.borrow() {
             Place::Connected(link) if link.takes_calls() => Some(Rc::clone(link)),
@@ -102,12 +102,12 @@ impl<X: Exchange> Connector<X> {
         }
     }
 
-    /// Why there is no connection, if one was tried.
+    /// Why there is no connection, if an attempt has failed.
     pub(crate) fn failure(&self) -> Option<X::Error> {
         self.failure.borrow().clone()
     }
 
-    /// What failed before says nothing of what is tried next.
+    /// Resets the back-off, because earlier failures say nothing about the new socket.
     pub(crate) fn renewed(&self) {
         self.backoff.borrow_mut().reset();
         self.not_before.set(None);
@@ -128,7 +128,7 @@ impl<X: Exchange> Connector<X> {
         attempt.finish(Err(error));
     }
 
-    /// No connection may be held, and none be tried: it is as if none had been.
+    /// Closes the attempt's connection, or drops the attempt without counting it as a failure.
     pub(crate) fn give_up(&self, attempt: &Attempt<X>, why: X::Error) {
         let link = attempt.outcome.borrow().as_ref().and_then(|outcome| outcome.as_ref().ok().cloned());
         match link {
@@ -143,7 +143,7 @@ impl<X: Exchange> Connector<X> {
         }
     }
 
-    /// Others may already be on their way through another connection.
+    /// Others may already be using a newer connection.
     fn lost(&self, link: &Rc<Link<X>>) {
         let current = matches!(&*self.place.borrow(), Place::Connected(current) if Rc::ptr_eq(current, link));
         if current {
@@ -169,7 +169,7 @@ impl<X: Exchange> fmt::Debug for Connector<X> {
 }
 
 impl<X: Exchange> Attempt<X> {
-    /// Whether there has been a connection.
+    /// Whether the attempt has led to a connection.
     pub(crate) fn came_about(&self) -> bool {
         self.outcome.borrow().as_ref().is_some_and(Result::is_ok)
     }
@@ -180,8 +180,8 @@ impl<X: Exchange> Attempt<X> {
     }
 }
 
-/// The life of a connection, from the socket to the loss. `unreachable` tells of a peer that has not said a first word
-/// within `patience`: it counts as connected when it has answered, and nothing ever leaves to one that has not.
+/// The life of a connection, from the socket to the loss. It counts as connected, and exchanges begin, once the peer
+/// has sent its first bytes; a peer that sends none within `patience` fails with `unreachable`.
 pub(crate) async fn live<X: Exchange>(
     connector: &Weak<Connector<X>>,
     attempt: &Attempt<X>,

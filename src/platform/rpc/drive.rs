@@ -7,25 +7,25 @@ use super::signal::Signal;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::protocol::http2;
 
-/// One end: the protocol's state, and who is interested in it.
+/// One end: the protocol state and its users.
 pub(crate) trait End {
-    /// Takes what the peer sent, and delivers what it means.
+    /// Handles received bytes.
     fn receive(&self, bytes: &[u8], now: Instant) -> Result<(), http2::Error>;
 
-    /// Appends what is to be sent next; nothing if there is nothing.
+    /// Appends the next bytes to send, if any.
     fn transmit(&self, out: &mut Vec<u8>);
 
-    /// So many bytes more have left.
+    /// Records that `len` more bytes were written.
     fn written(&self, len: usize);
 
-    /// How many bytes may leave before the connection is closed; nothing is left to do at 0.
+    /// How many bytes may be written before the connection is closed. At 0 the end is finished.
     fn allowance(&self) -> usize;
 
     /// Notified when there may be something to transmit.
     fn work(&self) -> &Signal;
 }
 
-/// The two directions of a socket, whatever its kind.
+/// The two halves of a socket of any kind.
 pub(crate) type Reader = dyn AsyncRead + Unpin;
 pub(crate) type Writer = dyn AsyncWrite + Unpin;
 
@@ -35,7 +35,7 @@ enum Step {
     Work,
 }
 
-/// Runs until the peer closes the connection, or this end has nothing left to do, or one of them fails.
+/// Runs until the peer closes the connection, this end is finished, or either fails.
 pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn End) -> io::Result<()> {
     let mut input = vec![0; READ].into_boxed_slice();
     let mut out = Vec::new();
@@ -44,12 +44,12 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
     loop {
         turns = turns.wrapping_add(1);
         if turns % TURNS == 0 {
-            // A peer that always has more must not keep the other tasks waiting, however small its parts are.
+            // A peer that keeps sending must not starve the other tasks, however small its pieces are.
             rt::yield_now().await;
         }
         let seen = end.work().changes();
         if sent == out.len() {
-            // Given back, not kept for the next large request.
+            // Free the buffer instead of keeping it for the next large request.
             out = Vec::new();
             sent = 0;
             end.transmit(&mut out);
@@ -99,7 +99,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
     }
 }
 
-/// Takes what a peer that takes nothing more has already said: perhaps the answers to all that it has taken.
+/// Reads what a peer that closed its reading side has already sent, perhaps the responses to all requests.
 async fn hear_out(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
     for _ in 0..LAST_READS {
         let silent = std::future::ready(Ok(0));
@@ -110,19 +110,19 @@ async fn hear_out(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
     }
 }
 
-/// Tells the peer what it did wrong, if it reads at all.
+/// Tells the peer what it did wrong, if it reads.
 async fn farewell(writer: &mut Writer, mut out: Vec<u8>, end: &dyn End) {
     end.transmit(&mut out);
-    // It makes no difference to this side whether the peer learns it.
+    // It does not matter whether the peer receives it.
     let _ = rt::deadline(FAREWELL, writer.write_all(&out)).await;
 }
 
 const READ: usize = 8 * 1024;
-/// Turns between two yields.
+/// Iterations between two yields.
 const TURNS: u32 = 16;
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// More than a socket holds.
+/// More than a socket buffers.
 const LAST_READS: usize = 64;
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::platform::rt::UnixStream;
 
-    /// An end that has always more to say, and keeps what it hears.
+    /// An end that always has something to send, and records what it receives.
     #[derive(Default)]
     struct Talker {
         heard: RefCell<Vec<u8>>,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_of_a_peer_that_has_left_are_heard() {
+    fn data_sent_before_a_close_is_received() {
         rt::block_on(async {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(&[7; 20_000]).await.unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_byte_by_byte_does_not_outlive_a_deadline() {
+    fn a_dripping_peer_does_not_block_deadlines() {
         rt::block_on(async {
             let (mut ours, _theirs) = UnixStream::pair().unwrap();
             let listener = Listener::default();
@@ -198,7 +198,7 @@ mod tests {
         });
     }
 
-    /// An end that has nothing to say.
+    /// An end that has nothing to send.
     #[derive(Default)]
     struct Listener(Signal);
 

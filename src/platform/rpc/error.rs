@@ -1,4 +1,4 @@
-//! Why a call did not succeed, by what is known of its effect.
+//! Errors of calls, by whether the call may have had an effect.
 
 use std::fmt;
 use std::io;
@@ -9,24 +9,24 @@ use crate::protocol::http2::ErrorCode;
 
 #[derive(Clone, Debug)]
 pub enum Error {
-    /// There is no connection and none could be made: nothing was sent.
+    /// No connection could be made: nothing was sent.
     Connect { endpoint: Arc<str>, cause: Arc<io::Error> },
-    /// The peer has not seen the request, or said that it has not acted on it.
+    /// The peer has not seen the request, or states that it has not processed it.
     NeverSent,
-    /// The request left and the connection ended before the answer: the outcome is unknown.
+    /// The connection ended after the request was sent and before the response: the outcome is unknown.
     Lost(Arc<io::Error>),
-    /// The peer gave the call up in the middle: the outcome is unknown.
+    /// The peer reset the call: the outcome is unknown.
     Reset(ErrorCode),
-    /// The time was up before the answer: the outcome is unknown.
+    /// The deadline passed before the response: the outcome is unknown.
     DeadlineExceeded,
-    /// The peer's answer is an error.
+    /// The peer returned an error.
     Status(Status),
-    /// The peer's answer is no gRPC: the outcome is unknown.
+    /// The response is not valid gRPC: the outcome is unknown.
     Protocol(&'static str),
 }
 
 impl Error {
-    /// The call had no effect for certain and may be made again as it is.
+    /// Whether the call certainly had no effect and may be repeated unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connect { .. } | Self::NeverSent => true,
@@ -34,7 +34,7 @@ impl Error {
         }
     }
 
-    /// The peer may have done what was asked: look before asking again.
+    /// Whether the peer may have executed the call: check before repeating it.
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::Lost(_) | Self::Reset(_) | Self::DeadlineExceeded | Self::Protocol(_) => true,
@@ -42,7 +42,7 @@ impl Error {
         }
     }
 
-    /// The peer's own word, when it gave one.
+    /// The peer's status, if it returned one.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
@@ -55,9 +55,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect { endpoint, .. } => write!(f, "connect to {endpoint}"),
-            Self::NeverSent => f.write_str("request not taken"),
-            Self::Lost(_) => f.write_str("connection lost before the answer"),
-            Self::Reset(code) => write!(f, "call given up by the peer ({code})"),
+            Self::NeverSent => f.write_str("request not processed"),
+            Self::Lost(_) => f.write_str("connection lost before the response"),
+            Self::Reset(code) => write!(f, "call reset by peer ({code})"),
             Self::DeadlineExceeded => f.write_str("deadline exceeded"),
             Self::Status(status) => write!(f, "{status}"),
             Self::Protocol(what) => f.write_str(what),

@@ -1,4 +1,4 @@
-//! One connection of a client: the exchanges on it, and what has come for each.
+//! One connection of a client, and the exchanges on it.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,10 +14,10 @@ use super::signal::Signal;
 use crate::protocol::hpack::Field;
 use crate::protocol::http2::{self, Connection, Ending, ErrorCode, Event, StreamId};
 
-/// A request and its answer, as what is spoken over HTTP/2 has it. An outcome ends it.
+/// A request and its response in a protocol over HTTP/2. An outcome ends it.
 pub(crate) trait Exchange {
     type Error: Clone;
-    /// Who calls whom, as the head of each request says.
+    /// The fields that identify the caller in each request.
     type Caller;
 
     fn head(&mut self, fields: &[Field], end: bool) -> Option<Result<(), Self::Error>>;
@@ -26,26 +26,26 @@ pub(crate) trait Exchange {
 
     fn trailers(&mut self, fields: &[Field]) -> Result<(), Self::Error>;
 
-    /// So many bytes of what has come were not given back yet, and the peer may send as many more.
+    /// How many received bytes to return to the peer's window now.
     fn give_back(&mut self) -> usize;
 
-    /// The peer has not seen the request.
+    /// The error if the peer has not seen the request.
     fn never_sent() -> Self::Error;
 
-    /// The peer or the protocol has ended it before its time.
+    /// The error if the peer or a protocol violation has reset the stream.
     fn reset(ending: Ending) -> Self::Error;
 
-    /// The connection has ended before the answer.
+    /// The error if the connection has ended before the response.
     fn lost(cause: &Arc<io::Error>) -> Self::Error;
 }
 
 pub(crate) struct Link<X: Exchange> {
     state: RefCell<State<X>>,
     work: Signal,
-    /// Notified once the peer has shown that it speaks HTTP/2.
+    /// Notified once the peer has proved to speak HTTP/2.
     ready: Signal,
     pub(crate) caller: X::Caller,
-    /// When the last bytes came.
+    /// When bytes last arrived.
     pub(crate) heard: Cell<Instant>,
     pub(crate) made: Instant,
 }
@@ -53,13 +53,13 @@ pub(crate) struct Link<X: Exchange> {
 struct State<X: Exchange> {
     connection: Connection,
     places: Vec<Place<X>>,
-    /// How many bytes have left through the socket.
+    /// Total bytes written to the socket.
     written: u64,
-    /// Why nothing more is heard or said: the socket is closed or about to be.
+    /// Why the connection has ended.
     ended: Option<X::Error>,
 }
 
-/// An exchange that somebody waits for.
+/// An exchange that a caller waits for.
 struct Place<X: Exchange> {
     stream: StreamId,
     exchange: X,
@@ -83,7 +83,7 @@ impl<X: Exchange> Link<X> {
         state.ended.is_none() && !state.connection.is_going_away()
     }
 
-    /// Begins an exchange; dropping the result cancels it.
+    /// Begins an exchange. Dropping the result cancels it.
     pub(crate) fn begin(
         self: Rc<Self>,
         head: Vec<Field>,
@@ -104,7 +104,7 @@ impl<X: Exchange> Link<X> {
         Ok(Ongoing { link: self, stream })
     }
 
-    /// Ends the connection: no exchange on it will hear anything.
+    /// Ends the connection and all of its exchanges.
     pub(crate) fn end(&self, why: X::Error) {
         let mut state = self.state.borrow_mut();
         let State { connection, places, written, ended } = &mut *state;
@@ -147,7 +147,7 @@ impl<X: Exchange> End for Link<X> {
         self.state.borrow_mut().written += u64::try_from(len).unwrap_or(u64::MAX);
     }
 
-    /// A connection that takes no new exchanges is closed after its last one.
+    /// A connection that accepts no new exchanges is closed after its last one.
     fn allowance(&self) -> usize {
         let state = self.state.borrow();
         let through = state.connection.is_going_away() && !state.connection.has_streams();
@@ -160,7 +160,7 @@ impl<X: Exchange> End for Link<X> {
 }
 
 impl<X: Exchange> State<X> {
-    /// Lets an exchange take what came for it.
+    /// Lets an exchange handle what arrived for it.
     fn deliver(&mut self, stream: StreamId, take: impl FnOnce(&mut X) -> Option<Result<(), X::Error>>) {
         let Some(place) = self.places.iter_mut().find(|place| place.stream == stream) else { return };
         if place.outcome.is_some() {
@@ -169,7 +169,7 @@ impl<X: Exchange> State<X> {
         match take(&mut place.exchange) {
             Some(outcome) => {
                 place.finish(outcome);
-                // Whatever the peer or this side still had to say on the stream is of no use now.
+                // The exchange is over: neither side needs the rest of the stream.
                 self.connection.reset(stream, ErrorCode::CANCEL);
             }
             None => {
@@ -194,14 +194,14 @@ impl<X: Exchange> Place<X> {
     }
 }
 
-/// An exchange that was begun. Dropping it cancels the exchange.
+/// A running exchange. Dropping it cancels the exchange.
 pub(crate) struct Ongoing<X: Exchange> {
     pub(crate) link: Rc<Link<X>>,
     stream: StreamId,
 }
 
 impl<X: Exchange> Ongoing<X> {
-    /// Waits for what `take` finds of what has come; `None` once the exchange has ended well without it.
+    /// Waits until `take` returns something; `None` once the exchange has ended successfully before that.
     pub(crate) async fn take<T>(&mut self, mut take: impl FnMut(&mut X) -> Option<T>) -> Result<Option<T>, X::Error> {
         poll_fn(|context| self.poll(context, &mut take)).await
     }
@@ -234,7 +234,7 @@ impl<X: Exchange> Ongoing<X> {
         }
     }
 
-    /// Whether the peer has seen nothing of the request, now that nobody waits any longer.
+    /// Whether the peer cannot have seen the request, as of now.
     pub(crate) fn is_unseen(&self) -> bool {
         let state = self.link.state.borrow();
         state.connection.is_unseen(self.stream, state.written)

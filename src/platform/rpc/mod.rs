@@ -1,10 +1,10 @@
-//! gRPC over a Unix socket: the client, and a server for plugins and for the tests. One call over TCP.
+//! gRPC over Unix sockets: a client, and a server for plugins and tests. Also single calls over TCP.
 //!
-//! A [`Client`] has one connection and many calls on it at once. It connects when the first call needs it, and again
-//! after a loss when the next call does, with a back-off; at rest it has no timer and no buffer worth naming. A call
-//! whose outcome is not known is never repeated here.
+//! A [`Client`] multiplexes its calls over one connection. It connects on the first call, and reconnects on the next
+//! call after a loss, with back-off; an idle client has no timer and no large buffer. A call with an unknown outcome is
+//! never repeated here.
 //!
-//! What is below the calls (a [`Link`], the [`Connector`] that makes it) serves every client of HTTP/2.
+//! The layer below the calls ([`Link`] and the [`Connector`] that makes it) serves every HTTP/2 client.
 
 mod call;
 mod client;

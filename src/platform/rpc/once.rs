@@ -1,4 +1,4 @@
-//! One call on a connection of its own, which is closed after it.
+//! A single call on a connection of its own.
 
 use std::io;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use super::link::{Exchange as _, Link};
 use crate::platform::rt::{self, TcpStream};
 use crate::protocol::grpc;
 
-/// One request, one answer. It waits for as long as the peer is silent: the deadline is the caller's.
+/// A unary call without a timeout: the deadline is up to the caller.
 pub(crate) async fn call_once(
     stream: TcpStream,
     agent: String,
@@ -30,7 +30,7 @@ pub(crate) async fn call_once(
     let lost = async {
         let ended = drive(&mut reader, &mut writer, &*link).await;
         let cause = Arc::new(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
-        // What has come before the end counts.
+        // Let the call handle what arrived before the end.
         link.end(Call::lost(&cause));
         rt::yield_now().await;
         Err(Error::Lost(cause))

@@ -1,4 +1,4 @@
-//! One connection of a server: requests are gathered, handed to the handler, and answered.
+//! One connection of a server: collects requests, calls the handler, and sends its replies.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -14,12 +14,12 @@ use crate::protocol::grpc::{self, Code, Status};
 use crate::protocol::hpack::Field;
 use crate::protocol::http2::{self, ErrorCode, Event, StreamId};
 
-/// Answers the calls of one client until it leaves.
+/// Serves one client until it disconnects.
 pub async fn serve_connection(stream: UnixStream, handler: Handler, limits: ServerLimits) -> io::Result<()> {
     Connection::new(stream, handler, limits).serve().await
 }
 
-/// A client that was accepted.
+/// The connection of an accepted client.
 pub(super) struct Connection {
     stream: UnixStream,
     link: Closing,
@@ -40,7 +40,7 @@ impl Connection {
         Self { stream, link: Closing(link) }
     }
 
-    /// Whether a handler is at work for the client.
+    /// Whether a handler is running for the client.
     pub(super) fn is_busy(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.link.0.is_busy)
     }
@@ -51,7 +51,7 @@ impl Connection {
     }
 }
 
-/// Stops the handlers that are at work when the connection is no more.
+/// Stops the running handlers when the connection is closed.
 struct Closing(Rc<Link>);
 
 impl Drop for Closing {
@@ -65,7 +65,7 @@ struct Link {
     this: Weak<Link>,
     state: RefCell<State>,
     work: Signal,
-    /// Notified when content has left.
+    /// Notified when content was sent.
     drained: Signal,
     handler: Handler,
     limits: ServerLimits,
@@ -79,13 +79,13 @@ struct State {
 }
 
 impl State {
-    /// Bytes of all requests that have no answer yet.
+    /// Bytes of all requests without a reply yet.
     fn received(&self) -> usize {
         self.calls.iter().map(|call| call.received).sum()
     }
 }
 
-/// A call from its head to its answer.
+/// A call from its request head to its reply.
 struct Call {
     stream: StreamId,
     method: String,
@@ -93,7 +93,7 @@ struct Call {
     message: Vec<u8>,
     /// Bytes of the method and the message so far.
     received: usize,
-    /// The handler at work; dropping it stops it.
+    /// The running handler. Dropping it stops the handler.
     task: Option<Task<()>>,
 }
 
@@ -148,7 +148,7 @@ impl Link {
         let received = method.len();
         let call = Call { stream, method, timeout, message: Vec::new(), received, task: None };
         self.state.borrow_mut().calls.push(call);
-        // The method counts against the limits, too.
+        // The method's length counts against the limits too.
         self.on_data(stream, &[], end);
     }
 
@@ -174,7 +174,7 @@ impl Link {
                 drop(state);
                 return self.answer(stream, request);
             }
-            Ok(None) if end => Status::new(Code::Internal, "request ends inside its message"),
+            Ok(None) if end => Status::new(Code::Internal, "request ends within its message"),
             Ok(_) => return,
         };
         state.calls.retain(|call| call.stream != stream);
@@ -192,7 +192,7 @@ impl Link {
         }
     }
 
-    /// The client has given the call up.
+    /// Handles a call that the client has cancelled.
     fn forget(&self, stream: StreamId) {
         let mut state = self.state.borrow_mut();
         state.calls.retain(|call| call.stream != stream);
@@ -210,7 +210,7 @@ impl Link {
     }
 }
 
-/// Sends what the handler answered. The connection may be gone at any time; then there is nobody to tell.
+/// Sends the handler's reply, unless the connection is closed.
 async fn reply(link: Weak<Link>, stream: StreamId, answer: Result<Reply, Status>) {
     let Some(now) = link.upgrade() else { return };
     match answer {
@@ -239,7 +239,7 @@ async fn reply_stream(link: Weak<Link>, stream: StreamId, messages: async_channe
                 break;
             }
         }
-        // The channel's bound is the caller's; here no more than one message waits for a slow client.
+        // The handler bounds the channel. At most one message is queued here for a slow client.
         loop {
             let seen = now.drained.changes();
             let queued = now.state.borrow().connection.queued(stream);
@@ -261,12 +261,12 @@ fn send(http: &mut http2::Connection, stream: StreamId, message: Vec<u8>) {
     }
 }
 
-/// The head of an answer, or all of it when it is an error.
+/// The head of a response; the whole response if it is an error.
 fn answer_head(status: Option<&Status>) -> Vec<Field> {
     let mut head = vec![Field::fixed(":status", "200"), Field::fixed("content-type", grpc::CONTENT_TYPE)];
     head.extend(status.into_iter().flat_map(Status::trailers));
     head
 }
 
-/// The length of what stands before a message.
+/// The length of a message's header.
 const HEAD: usize = 5;

@@ -1,4 +1,4 @@
-//! The server: a Unix socket, and the connections of its clients.
+//! The server: a Unix socket, and the handler of its calls.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -22,12 +22,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Fails when the path is taken: a socket left behind is for the caller to remove.
+    /// Fails if the path exists: the caller must remove a stale socket.
     pub fn bind(path: &Path) -> io::Result<Self> {
         Ok(Self { listener: UnixListener::bind(path)?, limits: ServerLimits::default() })
     }
 
-    /// Binds once `prepare`, which runs on the blocking pool, has made the path free. Tries again until both succeed.
+    /// Binds after `prepare`, which runs on the blocking pool, has removed a stale socket. Retries until both succeed.
     pub(crate) async fn bind_prepared(
         path: &Path,
         prepare: impl Fn() -> io::Result<()> + Clone + Send + 'static,
@@ -36,7 +36,7 @@ impl Server {
         loop {
             match rt::blocking(prepare.clone()).await.and_then(|()| Self::bind(path)) {
                 Ok(server) => return server,
-                Err(error) => log!(error, "failed to bind a socket", socket = path.display(), error = error),
+                Err(error) => log!(error, "failed to bind socket", socket = path.display(), error = error),
             }
             rt::sleep(backoff.next_wait()).await;
         }
@@ -46,19 +46,19 @@ impl Server {
         Self { limits, ..self }
     }
 
-    /// The next connection, as it is: for [`serve_connection`](super::serve_connection), or for anything else.
+    /// Accepts the next connection, for [`serve_connection`](super::serve_connection) or any other use.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         Ok(self.listener.accept().await?.0)
     }
 
-    /// Answers the calls of every client until the future is dropped.
+    /// Serves all clients until the future is dropped.
     pub async fn serve(&self, handler: Handler) -> Infallible {
         serve_accepted(async || self.accept().await, self.limits, handler).await
     }
 }
 
-/// Serves the connections that `accept` gives. A client beyond the limit displaces the oldest one that waits for no
-/// answer; it is turned away where all wait.
+/// Serves the connections that `accept` returns. At the limit, a new client displaces the oldest one without a running
+/// handler, or is refused if there is none.
 pub(super) async fn serve_accepted(
     mut accept: impl AsyncFnMut() -> io::Result<UnixStream>,
     limits: ServerLimits,
@@ -69,8 +69,8 @@ pub(super) async fn serve_accepted(
         let stream = match accept().await {
             Ok(stream) => stream,
             Err(error) => {
-                // The process may have no descriptors left for a while.
-                log!(error, "failed to accept a client", error = error);
+                // The process may be out of file descriptors for a while.
+                log!(error, "failed to accept connection", error = error);
                 rt::sleep(ACCEPT_RETRY).await;
                 continue;
             }
@@ -83,16 +83,16 @@ pub(super) async fn serve_accepted(
         let connection = Connection::new(stream, Rc::clone(&handler), limits);
         let is_busy = connection.is_busy();
         let task = rt::spawn(async move {
-            // A client that fails has only itself to tell.
+            // An error concerns only this client, which is gone.
             let _ = connection.serve().await;
         });
         open.push_back(Open { is_busy, task });
     }
 }
 
-/// A connection that is being served.
+/// A connection being served.
 struct Open {
-    /// A handler is at work for it.
+    /// Whether a handler is running for it.
     is_busy: Rc<Cell<bool>>,
     task: Task<()>,
 }

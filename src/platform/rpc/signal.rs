@@ -1,10 +1,10 @@
-//! Wakes the tasks of this thread that wait for something to have changed.
+//! Wakes tasks of this thread that wait for a change.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-/// A counter of changes that can be waited for.
+/// A counter of changes that tasks can wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     changes: Cell<u64>,
@@ -25,14 +25,14 @@ impl Signal {
         self.changes.get()
     }
 
-    /// Waits until there have been more changes than `seen`.
+    /// Waits until there have been more than `seen` changes.
     pub(crate) async fn beyond(&self, seen: u64) {
         let waiter = Waiter::new(self);
         poll_fn(|context| waiter.poll_beyond(seen, context)).await;
     }
 }
 
-/// An entry in [`Signal::waiting`]. Dropping it removes the entry: a waker keeps its task's memory.
+/// An entry in [`Signal::waiting`], removed on drop, as a waker keeps its task's memory alive.
 struct Waiter<'a> {
     signal: &'a Signal,
     key: u64,
@@ -59,7 +59,7 @@ impl<'a> Waiter<'a> {
             }
         };
         drop(waiting);
-        // The last waker of a task drops the task, which may wait for this signal.
+        // Dropping the last waker of a task drops the task, which may itself wait for this signal.
         drop(before);
         Poll::Pending
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_is_dropped_leaves_no_waker() {
+    fn a_dropped_waiter_removes_its_waker() {
         let signal = Signal::default();
         let task = Arc::new(Nothing);
         let waker = Waker::from(Arc::clone(&task));

@@ -1,4 +1,4 @@
-//! Notices that a socket is made, or made anew: a server that was away is back.
+//! Notices that a socket is created or recreated: its server is back.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +10,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::platform::rt;
 
-/// Tells a socket from the one that is made in its place later.
+/// Distinguishes a socket from a later one at the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -19,15 +19,15 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// `None` when nothing is there.
+    /// `None` if nothing is there.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let found = std::fs::symlink_metadata(path).ok()?;
         Some(Self { device: found.dev(), inode: found.ino(), changed: (found.ctime(), found.ctime_nsec()) })
     }
 }
 
-/// Waits until there is a socket at `path` that is not `old`. For ever where the kernel cannot tell: whoever waits also
-/// tries now and then.
+/// Waits until there is a socket at `path` other than `old`. Waits forever if inotify fails: callers also retry by
+/// time.
 pub(super) async fn renewed(path: &Path, old: Option<Identity>) {
     if watch(path, old).await.is_err() {
         std::future::pending().await
@@ -38,7 +38,7 @@ async fn watch(path: &Path, old: Option<Identity>) -> io::Result<()> {
     loop {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let name = watch_nearest(&inotify, path)?;
-        // From here on nothing is missed; and it may have come before.
+        // The watch misses nothing from here on, but the socket may have been created before.
         let now = Identity::of(path);
         if now.is_some() && now != old {
             return Ok(());
@@ -47,10 +47,10 @@ async fn watch(path: &Path, old: Option<Identity>) -> io::Result<()> {
     }
 }
 
-/// Watches the nearest directory above `path` that exists; the name in it that leads there.
+/// Watches the nearest existing directory above `path`; returns the name in it that leads to `path`.
 fn watch_nearest<'a>(inotify: &Inotify, mut path: &'a Path) -> io::Result<&'a OsStr> {
     while let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-        // The name of a file that is given without a directory.
+        // A relative path without a directory.
         let directory = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         match inotify.add_watch(directory, COMES_AND_GOES) {
             Ok(_) => return Ok(name),
@@ -61,7 +61,7 @@ fn watch_nearest<'a>(inotify: &Inotify, mut path: &'a Path) -> io::Result<&'a Os
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Waits for an event about `name`, or about the directory itself.
+/// Waits for an event about `name` or about the directory itself.
 async fn something_about(inotify: &rt::Async<Inotify>, name: &OsStr) -> io::Result<()> {
     loop {
         inotify.readable().await?;
@@ -106,10 +106,10 @@ mod tests {
         }
     }
 
-    /// Something that happens to the path, and whether the socket is noticed then.
+    /// An action on the path, and whether it must be noticed.
     type Step = (fn(&Path), bool);
 
-    /// The first step is taken before the wait begins.
+    /// Takes the first step before the wait begins.
     #[track_caller]
     fn check(path: &str, steps: &[Step]) {
         let folder = Folder::new();
@@ -124,7 +124,7 @@ mod tests {
             rt::yield_now().await;
             for (step, noticed) in rest {
                 step(&path);
-                // The kernel has told of it; it only has to be taken in.
+                // inotify queues events synchronously; they only have to be read.
                 let until = std::time::Instant::now() + Duration::from_secs(if *noticed { 20 } else { 0 });
                 rt::sleep(Duration::from_millis(20)).await;
                 while !waits.is_finished() && std::time::Instant::now() < until {
@@ -159,24 +159,24 @@ mod tests {
     fn nothing(_: &Path) {}
 
     #[test]
-    fn a_socket_that_comes_is_noticed_and_its_neighbours_are_not() {
+    fn a_new_socket_is_noticed() {
         check("s", &[(nothing, false), (|path| make(&path.with_file_name("other")), false), (make, true)]);
     }
 
     #[test]
-    fn a_socket_that_is_left_over_is_not_taken_for_a_new_one() {
+    fn a_stale_socket_is_not_new() {
         check("s", &[(make, false), (nothing, false), (remove, false), (make, true)]);
         check("s", &[(make, false), (make_another, true)]);
     }
 
     #[test]
-    fn directories_on_the_way_may_come_and_go() {
+    fn parent_directories_may_come_and_go() {
         check("a/b/s", &[(nothing, false), (make_directory, false), (make, true)]);
         check("a/s", &[(make_directory, false), (remove_directory, false), (make_directory, false), (make, true)]);
     }
 
     #[test]
-    fn what_came_before_the_watch_began_is_noticed_at_once() {
+    fn a_socket_created_before_the_watch_is_noticed() {
         let folder = Folder::new();
         let path = folder.0.join("s");
         let old = Identity::of(&path);

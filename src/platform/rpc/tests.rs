@@ -1,4 +1,4 @@
-//! The client and the server against each other, and against peers that break off, lie or say nothing.
+//! Client and server against each other, and against peers that fail, misbehave or stay silent.
 
 mod faults;
 mod reconnect;
@@ -17,7 +17,7 @@ use crate::protocol::grpc::{Code, Status};
 const LONG: Duration = Duration::from_secs(20);
 const ECHO: &str = "/test.Echo/Echo";
 
-/// A socket's path in a directory of its own, which goes away with it.
+/// A socket path in a directory of its own, which is removed on drop.
 struct Socket {
     dir: PathBuf,
 }
@@ -39,7 +39,7 @@ impl Socket {
         Client::new(&format!("unix://{}", self.path().display()))
     }
 
-    /// A server in a task of its own; dropping the task closes its connections, and the path is free again.
+    /// Starts a server in a task. Dropping the task closes its connections and frees the path.
     fn serve(&self, handler: Handler) -> rt::Task<()> {
         let _ = std::fs::remove_file(self.path());
         let server = Server::bind(&self.path()).unwrap().with_limits(ServerLimits::large());
@@ -59,7 +59,7 @@ fn echo() -> Handler {
     handler(|request| async move { Ok(Reply::Message(request.message)) })
 }
 
-/// Runs `test` with a client whose server answers with `handler`.
+/// Runs `test` with a client of a server with this handler.
 fn with_server(handler: Handler, test: impl AsyncFnOnce(Client)) {
     let socket = Socket::new();
     rt::block_on(async {
@@ -70,7 +70,7 @@ fn with_server(handler: Handler, test: impl AsyncFnOnce(Client)) {
     });
 }
 
-/// Tells when it is dropped.
+/// Sends a message when dropped.
 struct Told(async_channel::Sender<()>);
 
 impl Drop for Told {
@@ -79,7 +79,7 @@ impl Drop for Told {
     }
 }
 
-/// A handler that never answers, and a receiver that hears when it was stopped.
+/// A handler that never replies, and a receiver that is notified when it is stopped.
 fn hanging() -> (Handler, async_channel::Receiver<()>) {
     let (sender, receiver) = async_channel::bounded(10);
     let handler = handler(move |_| {
@@ -124,7 +124,7 @@ fn many_calls_at_once_share_one_connection() {
 }
 
 #[test]
-fn a_message_larger_than_every_window_arrives_whole() {
+fn a_message_larger_than_the_windows_arrives() {
     with_server(echo(), async |client: Client| {
         let large: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
         assert!(client.unary(ECHO, large.clone(), LONG).await.unwrap() == large);
@@ -149,7 +149,7 @@ fn a_handler_sees_method_message_and_timeout() {
 }
 
 #[test]
-fn an_error_comes_with_its_code_and_message() {
+fn errors_have_code_and_message() {
     let status = Status::new(Code::NotFound, "no such container: \u{e9} 100%");
     let answered = status.clone();
     let handler = handler(move |_| std::future::ready(Err(answered.clone())));
@@ -161,7 +161,7 @@ fn an_error_comes_with_its_code_and_message() {
 }
 
 #[test]
-fn a_stream_of_answers_comes_in_order_and_ends() {
+fn streamed_messages_arrive_in_order() {
     let handler = handler(|_| async {
         let (sender, receiver) = async_channel::bounded(200);
         for n in 0..100_u32 {
@@ -180,7 +180,7 @@ fn a_stream_of_answers_comes_in_order_and_ends() {
 }
 
 #[test]
-fn an_error_in_a_stream_comes_after_the_messages_before_it() {
+fn a_stream_error_follows_earlier_messages() {
     let handler = handler(|_| async {
         let (sender, receiver) = async_channel::bounded(2);
         sender.try_send(Ok(b"one".to_vec())).unwrap();
@@ -198,7 +198,7 @@ fn an_error_in_a_stream_comes_after_the_messages_before_it() {
 }
 
 #[test]
-fn a_slow_reader_of_a_stream_holds_its_sender_up_and_nobody_else() {
+fn a_slow_stream_reader_blocks_only_its_sender() {
     let sent = Rc::new(Cell::new(0));
     let count = Rc::clone(&sent);
     let sending = Rc::new(RefCell::new(None));
@@ -220,7 +220,7 @@ fn a_slow_reader_of_a_stream_holds_its_sender_up_and_nobody_else() {
         for _ in 0..50 {
             client.unary(ECHO, vec![1; 50_000], LONG).await.unwrap();
         }
-        // A window, the channel, and what is in between.
+        // One window, the channel, and messages in between.
         assert!(sent.get() < 15, "{} messages are kept for a reader that does not read", sent.get());
         for _ in 0..100 {
             assert!(stream.next().await.unwrap().is_some());
@@ -230,7 +230,7 @@ fn a_slow_reader_of_a_stream_holds_its_sender_up_and_nobody_else() {
 }
 
 #[test]
-fn a_call_that_is_not_answered_ends_by_its_deadline_and_stops_its_handler() {
+fn a_timed_out_call_stops_its_handler() {
     let (handler, stopped) = hanging();
     with_server(handler, async |client: Client| {
         let begun = Instant::now();
@@ -243,7 +243,7 @@ fn a_call_that_is_not_answered_ends_by_its_deadline_and_stops_its_handler() {
 }
 
 #[test]
-fn a_call_that_is_dropped_stops_its_handler_and_no_other() {
+fn a_dropped_call_stops_only_its_handler() {
     let (hang, stopped) = hanging();
     let handler = handler(move |request| {
         let hang = hang.clone();
@@ -263,7 +263,7 @@ fn a_call_that_is_dropped_stops_its_handler_and_no_other() {
 }
 
 #[test]
-fn a_stream_that_is_dropped_stops_its_sender() {
+fn a_dropped_stream_stops_its_sender() {
     let (told, stopped) = async_channel::bounded::<()>(1);
     let sending = Rc::new(RefCell::new(None));
     let handler = handler(move |_| {

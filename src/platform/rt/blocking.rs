@@ -1,5 +1,5 @@
-//! The pools of threads for what blocks: [`blocking`] for work of the node itself, [`slow`] and [`slow_for`] for what may
-//! hang, as a file server, a disk, a name server, another daemon. Threads end when they have been idle for a while.
+//! Thread pools for blocking work: [`blocking`] for local work, [`slow`] and [`slow_for`] for what may hang, such as
+//! file servers, disks, name servers and other daemons. Idle threads exit after a while.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::job_queue::{JobQueue, Owner};
 
 const IDLE: Duration = Duration::from_secs(2);
-/// A job that waits longer for a slow thread is reported.
+/// Jobs that wait longer than this for a thread of the slow pool are logged.
 const OVERDUE: Duration = Duration::from_secs(30);
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// Which pool.
+/// The pool of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     Quick,
@@ -53,19 +53,19 @@ struct State {
     reported: bool,
 }
 
-/// Runs `work` on the blocking pool. The work goes on when the future is dropped; only its result is lost.
+/// Runs `work` on the blocking pool. Dropping the future does not cancel the work, only its result is lost.
 ///
-/// The queue grows with the callers only: each task of the executor waits for at most one piece of work at a time.
+/// The queue is bounded by the callers: each task of the executor waits for at most one job at a time.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
     run(Pace::Quick, None, work)
 }
 
-/// The same for work that may hang for long: it runs on the slow pool.
+/// Runs work that may hang on the slow pool.
 pub fn slow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
     run(Pace::Slow, None, work)
 }
 
-/// The same for work of one pod, by its uid: the slow pool runs a bounded number of jobs of each at a time.
+/// As [`slow`], for work of the pod with uid `owner`: the pool runs a bounded number of jobs of each pod at a time.
 pub fn slow_for<T, W>(owner: &str, work: W) -> impl Future<Output = T> + use<T, W>
 where
     T: Send + 'static,
@@ -83,7 +83,7 @@ fn run<T: Send + 'static>(
     let job = Box::new(move || {
         // A panic aborts in release; in tests it must reach the caller instead of ending a pool thread.
         let result = std::panic::catch_unwind(AssertUnwindSafe(work));
-        // The caller may have gone; then nobody waits for the result.
+        // The caller may have dropped the future.
         let _ = sender.try_send(result);
     });
     submit(pace, owner, job);
@@ -113,7 +113,7 @@ fn submit(pace: Pace, owner: Owner, job: Job) {
     pace.pool().submit(owner, job);
 }
 
-/// Logs that a job has waited for too long, once until no job does.
+/// Logs overdue jobs of a pool, once until there are none.
 fn report(pace: Pace) {
     #[cfg(test)]
     if super::world().is_some() {
@@ -137,7 +137,7 @@ impl Pool {
         state.jobs.push(owner, job, super::now());
         let ready = state.jobs.ready();
         if ready == 0 {
-            // The end of a job of the same owner makes it ready.
+            // It becomes ready when a job of the same owner ends.
         } else if state.idle >= ready {
             self.wake.notify_one();
         } else if state.threads < self.threads {
@@ -149,7 +149,7 @@ impl Pool {
         }
     }
 
-    /// No thread could be started: the others take the job, or this one does it now.
+    /// Handles a failure to start a thread: another thread takes the job, or the caller runs it now.
     fn without_thread(&self) {
         let mut state = self.lock();
         state.threads -= 1;
@@ -200,14 +200,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_runs_on_another_thread_and_its_result_comes_back() {
+    fn work_runs_on_another_thread() {
         let here = std::thread::current().id();
         let there = block_on(blocking(|| std::thread::current().id()));
         assert_ne!(here, there);
     }
 
     #[test]
-    fn more_work_than_threads_is_all_done() {
+    fn more_jobs_than_threads_all_run() {
         let work: Vec<_> = (0..100).map(|n| blocking(move || n)).collect();
         let sum: u32 = block_on(async {
             let mut sum = 0;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_one_owner_that_hang_leave_threads_to_others() {
+    fn hanging_jobs_of_one_owner_do_not_block_others() {
         let (release, hangs) = async_channel::bounded::<()>(1);
         let hung: Vec<_> = (0..10)
             .map(|_| {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_on_the_slow_pool_leave_the_blocking_pool_alone() {
+    fn hanging_slow_jobs_do_not_block_the_blocking_pool() {
         let took = simulate(1, |world| async move {
             world.disk.set(Duration::from_secs(1));
             let slow: Vec<_> = (0..100).map(|_| slow(|| ())).collect();

@@ -1,13 +1,13 @@
-//! The queue of a pool of threads: jobs in order, but that no owner has all of the threads. Pure.
+//! The job queue of a thread pool: first come, first served, without letting one owner occupy all threads. Pure.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Whose job it is, as the uid of a pod. `None`: the node's own.
+/// The owner of a job, such as a pod uid; `None` for the node itself.
 pub(super) type Owner = Option<Arc<str>>;
 
-/// Jobs that wait for a thread, and the owners of those that run.
+/// Waiting jobs, and the owners of running ones.
 pub(super) struct JobQueue<T> {
     threads: usize,
     waiting: VecDeque<Waiting<T>>,
@@ -20,7 +20,7 @@ struct Waiting<T> {
     job: T,
 }
 
-/// Running jobs of one owner.
+/// Most running jobs of one owner.
 pub(super) const OF_ONE_OWNER: usize = 2;
 
 impl<T> JobQueue<T> {
@@ -32,7 +32,7 @@ impl<T> JobQueue<T> {
         self.waiting.push_back(Waiting { owner, since: now, job });
     }
 
-    /// The next job to run, with its owner for [`JobQueue::ended`]: the first one of the owners with the fewest running jobs.
+    /// The next job with its owner for [`JobQueue::ended`]: the first job of the owners with the fewest running jobs.
     pub(super) fn take(&mut self) -> Option<(Owner, T)> {
         let allowed = self.waiting.iter().enumerate().filter(|(_, waiting)| self.allows(&self.running, &waiting.owner));
         let (place, _) = allowed.min_by_key(|(_, waiting)| of(&self.running, &waiting.owner))?;
@@ -41,13 +41,13 @@ impl<T> JobQueue<T> {
         Some((owner, job))
     }
 
-    /// A job of this owner has ended.
+    /// Must be called when a job of this owner has ended.
     pub(super) fn ended(&mut self, owner: &Owner) {
         let place = self.running.iter().position(|running| Some(running) == owner.as_ref());
         place.map(|place| self.running.swap_remove(place));
     }
 
-    /// Number of jobs that would run now if there were a thread for each.
+    /// Number of jobs that would run now with unlimited threads.
     pub(super) fn ready(&self) -> usize {
         let mut running = self.running.clone();
         let mut ready = 0;
@@ -60,7 +60,7 @@ impl<T> JobQueue<T> {
         ready
     }
 
-    /// How long the first job has waited, and how many wait.
+    /// How long the oldest job has waited, and how many jobs wait.
     pub(super) fn oldest(&self, now: Instant) -> Option<(Duration, usize)> {
         let first = self.waiting.front()?;
         Some((now.saturating_duration_since(first.since), self.waiting.len()))
@@ -71,7 +71,7 @@ impl<T> JobQueue<T> {
         self.waiting.len()
     }
 
-    /// One thread is left to jobs without an owner, also when the jobs of several owners hang.
+    /// Reserves one thread for jobs without an owner, even if jobs of several owners hang.
     fn allows(&self, running: &[Arc<str>], owner: &Owner) -> bool {
         owner.is_none() || running.len() < self.threads.saturating_sub(1) && of(running, owner) < OF_ONE_OWNER
     }
@@ -85,7 +85,7 @@ fn of(running: &[Arc<str>], owner: &Owner) -> usize {
 mod tests {
     use super::*;
 
-    /// The jobs that a pool of four threads starts one after the other; none of them ends.
+    /// The jobs that a pool of four threads starts, in order, if none of them ends.
     fn started(jobs: &[(&str, u32)]) -> Vec<u32> {
         let mut queue = JobQueue::new(4);
         for (owner, job) in jobs {
@@ -98,22 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn one_owner_has_at_most_two_running_jobs() {
+    fn an_owner_has_at_most_two_running_jobs() {
         assert_eq!(started(&[("a", 1), ("a", 2), ("a", 3), ("b", 4)]), [1, 4, 2]);
     }
 
     #[test]
-    fn jobs_of_owners_leave_a_thread_to_the_node() {
+    fn owned_jobs_leave_a_thread_for_the_node() {
         assert_eq!(started(&[("a", 1), ("b", 2), ("c", 3), ("d", 4), ("", 5)]), [1, 2, 3, 5]);
     }
 
     #[test]
-    fn jobs_without_an_owner_run_in_their_order() {
+    fn jobs_without_an_owner_run_in_order() {
         assert_eq!(started(&[("", 1), ("", 2), ("", 3), ("", 4), ("", 5)]), [1, 2, 3, 4, 5]);
     }
 
     #[test]
-    fn an_owner_of_many_jobs_does_not_run_before_one_of_a_single_job() {
+    fn owners_with_fewer_running_jobs_come_first() {
         let (mut queue, now) = (JobQueue::new(4), Instant::now());
         let a: Owner = Some("a".into());
         (0..10).for_each(|job| queue.push(a.clone(), job, now));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_job_counts_from_its_arrival() {
+    fn the_oldest_job_waits_since_its_arrival() {
         let (mut queue, now) = (JobQueue::new(4), Instant::now());
         assert_eq!(queue.oldest(now), None);
         queue.push(None, 1, now);

@@ -1,7 +1,7 @@
 //! The executor, tasks, timers, the bounded blocking pool: the only module that names smol.
 //!
-//! One thread runs every future. What blocks goes to [`blocking`], what may hang to [`slow`]; what waits for ever has a
-//! [`thread`].
+//! One thread runs all futures. Blocking work goes to [`blocking`], work that may hang to [`slow`], and a wait without
+//! end gets a [`thread`].
 
 mod blocking;
 mod job_queue;
@@ -32,7 +32,7 @@ pub use smol::net::unix::{UnixListener, UnixStream};
 pub use smol::net::{TcpListener, TcpStream};
 pub use smol::stream::StreamExt;
 
-// In tests a simulation may stand in for the kernel.
+// In tests a simulation may replace the kernel.
 #[cfg(test)]
 pub(crate) use network::{Line, Resolver, simulated_lookup};
 #[cfg(test)]
@@ -52,11 +52,11 @@ thread_local! {
     static EXECUTOR: smol::LocalExecutor<'static> = const { smol::LocalExecutor::new() };
 }
 
-/// Runs `future` to its end on this thread, and every spawned task beside it.
+/// Runs `future` to completion on this thread, together with all spawned tasks.
 ///
-/// The reactor's own thread waits for sockets and wakes this one. `smol::block_on` would wait for them here, but then the
-/// reactor's thread looks in again and again after each event: six times as many wake-ups at rest. Timers are not the
-/// reactor's, which wakes its thread whenever one is set.
+/// smol's reactor thread polls sockets and wakes this one. `smol::block_on` would poll them here, but the reactor
+/// thread would still look in after each event: six times as many wake-ups when idle. Timers are our own, because
+/// setting one of the reactor's wakes its thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     EXECUTOR.with(|executor| timers::block_on(executor.run(future)))
 }
@@ -94,7 +94,7 @@ pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     EXECUTOR.with(|executor| Task(executor.spawn(future)))
 }
 
-/// Starts a thread for what waits for ever; its name shows in `ps -L`.
+/// Starts a thread for a wait without end. Its name shows in `ps -L`.
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     #[cfg(test)]
     if world().is_some() {
@@ -103,15 +103,15 @@ pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Resu
     std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK).spawn(work).map(drop)
 }
 
-/// Enough for file work and YAML; the default of 2 MiB would count against a small board's address space.
+/// Enough for file work and YAML; the default of 2 MiB would use up a small board's address space.
 const THREAD_STACK: usize = 256 * 1024;
 
-/// The kernel's monotonic clock. It stands still while the machine is suspended.
+/// The monotonic clock, which stops while the machine is suspended.
 pub fn now() -> Instant {
     timers::now()
 }
 
-/// Time since `moment`; zero if it is yet to come.
+/// Time since `moment`; zero if it is in the future.
 pub fn elapsed(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }
@@ -124,7 +124,7 @@ pub async fn sleep_until(moment: Instant) {
     Timer::at(moment).await;
 }
 
-/// The time was up before the future was done.
+/// The deadline passed before the future was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -136,10 +136,10 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-// What follows are no async functions: one keeps its arguments beside the future that it makes of them, and the state of
-// who awaits it, which lives for as long as a pod is worked on, grows to twice its size.
+// The following are not async functions: an async function stores its arguments beside the future that it builds from
+// them, which doubles the size of the caller's state for as long as a pod is worked on.
 
-/// What `future` gives within `limit`; it is dropped when the time is up.
+/// The output of `future`, which is dropped if it takes longer than `limit`.
 pub fn deadline<F: Future>(limit: Duration, future: F) -> impl Future<Output = Result<F::Output, Elapsed>> {
     Deadline { future, limit, timer: None }
 }
@@ -149,7 +149,7 @@ pin_project! {
         #[pin]
         future: F,
         limit: Duration,
-        // From the first look at it on.
+        // Started by the first poll.
         timer: Option<Timer>,
     }
 }
@@ -167,12 +167,12 @@ impl<F: Future> Future for Deadline<F> {
     }
 }
 
-/// What the first of two futures gives; the other is dropped. A tie goes to the left one.
+/// The output of the first future to complete; the other is dropped. `left` wins a tie.
 pub fn either<T>(left: impl Future<Output = T>, right: impl Future<Output = T>) -> impl Future<Output = T> {
     left.or(right)
 }
 
-/// What each of the futures gives, in their order. They go on beside each other.
+/// Runs the futures concurrently and returns their outputs in order.
 pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let mut running: Vec<_> = futures.into_iter().map(Some).collect();
     let mut given: Vec<Option<T>> = running.iter().map(|_| None).collect();
@@ -190,7 +190,7 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
     given.into_iter().flatten().collect()
 }
 
-/// Any number, evenly spread: for jitter, never for secrets.
+/// A uniformly distributed number, for jitter. Not for secrets.
 pub fn random() -> u32 {
     use std::hash::{BuildHasher, RandomState};
 
@@ -198,12 +198,12 @@ pub fn random() -> u32 {
     if let Some(world) = world() {
         return u32::try_from(world.below(1 << 32)).unwrap_or(u32::MAX);
     }
-    // Each state has keys of its own, seeded by the kernel.
+    // Each RandomState has keys of its own, derived from a random seed of the kernel.
     let number = RandomState::new().hash_one(0u8);
     u32::try_from(number >> 32).unwrap_or(u32::MAX)
 }
 
-/// Lets the other tasks of this thread run once.
+/// Lets every other task of this thread run once.
 pub async fn yield_now() {
     smol::future::yield_now().await;
 }
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_task_never_runs_again() {
+    fn a_dropped_task_is_cancelled() {
         let (sender, receiver) = async_channel::bounded::<()>(1);
         block_on(async {
             let task = spawn(async move {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn all_go_on_beside_each_other_and_give_in_their_order() {
+    fn all_runs_concurrently_and_keeps_the_order() {
         let (sender, receiver) = async_channel::bounded::<u8>(1);
         let waits = Box::pin(async { receiver.recv().await.unwrap() }) as Pin<Box<dyn Future<Output = u8>>>;
         let sends = Box::pin(async {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_is_not_done_in_time_gives_elapsed() {
+    fn a_late_future_is_elapsed() {
         let never = std::future::pending::<()>();
         assert_eq!(block_on(deadline(Duration::from_millis(1), never)), Err(Elapsed));
         assert_eq!(block_on(deadline(Duration::from_secs(5), async { 7 })), Ok(7));

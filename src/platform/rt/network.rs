@@ -1,4 +1,4 @@
-//! The network of a simulation: connections in memory that carry the real bytes, with delay, partition and loss.
+//! The simulated network: in-memory connections that carry real bytes, with delay, partition and loss.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use super::timers::Timer;
 use super::virtual_time::{World, world};
 use super::{AsyncRead, AsyncWrite, SemaphoreGuardArc};
 
-/// Who listens, by address: a path, or `IP:PORT`.
+/// The hosts by address: a path, or `IP:PORT`.
 #[derive(Default)]
 pub(crate) struct Network {
     hosts: RefCell<Vec<Rc<Host>>>,
@@ -26,21 +26,21 @@ pub(crate) struct Network {
     pub(crate) resolver: Cell<Resolver>,
 }
 
-/// How the name server answers.
+/// The behaviour of the simulated name server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolver {
-    /// Longest time that a lookup takes; a thread of the slow pool waits for it.
+    /// Longest duration of a lookup, which occupies a thread of the slow pool.
     pub(crate) slow: Duration,
-    /// How many lookups fail, in parts per thousand.
+    /// Share of failing lookups, in parts per thousand.
     pub(crate) failing: u32,
 }
 
-/// An address, and the line that leads there.
+/// An address, and the link to it.
 pub(crate) struct Host {
     address: String,
     listener: RefCell<Option<async_channel::Sender<Pipe>>>,
     line: Cell<Line>,
-    /// Longest time that bytes are on their way.
+    /// Longest delay of bytes in transit.
     pub(crate) delay: Cell<Duration>,
     ends: RefCell<Vec<Weak<End>>>,
     bytes: Cell<u64>,
@@ -49,12 +49,12 @@ pub(crate) struct Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Up,
-    /// Nothing gets through, and nothing says so.
+    /// Bytes are dropped silently.
     BlackHole,
 }
 
 impl Network {
-    /// The address, whether anybody listens there or not.
+    /// The host at the address, whether it listens or not.
     pub(crate) fn host(&self, address: &str) -> Rc<Host> {
         let mut hosts = self.hosts.borrow_mut();
         if let Some(host) = hosts.iter().find(|host| host.address == address) {
@@ -76,12 +76,12 @@ impl Network {
         self.names.borrow_mut().push((name.to_owned(), address));
     }
 
-    /// Bytes that were sent to and from the address since the simulation began.
+    /// Bytes sent to and from the address since the simulation began.
     pub(crate) fn bytes(&self, address: &str) -> u64 {
         self.host(address).bytes.get()
     }
 
-    /// A connection to `address`.
+    /// Connects to `address`.
     pub(super) async fn connect(&self, address: &str) -> io::Result<Pipe> {
         let host = self.host(address);
         let world = world().ok_or(io::ErrorKind::Unsupported)?;
@@ -98,18 +98,18 @@ impl Network {
     }
 }
 
-/// The addresses of `name` as the simulated name server answers. The lookup keeps `turn` until it is done, also when nobody
-/// waits for it any longer.
+/// Resolves `name` as the simulated name server does. The lookup holds `turn` until it is done, even if its caller is
+/// gone.
 pub(crate) async fn simulated_lookup(world: Rc<World>, name: &str, turn: SemaphoreGuardArc) -> Vec<IpAddr> {
     let Resolver { slow, failing } = world.network.resolver.get();
     let (sender, receiver) = async_channel::bounded(1);
     let answer = Box::new(move || {
         drop(turn);
-        // The one who asks may be gone.
+        // The caller may be gone.
         let _ = sender.try_send(());
     });
     super::virtual_time::work_for(&world, Pace::Slow, None, world.duration_below(slow), answer);
-    // The job is lost with its program.
+    // The job was lost with its program.
     if receiver.recv().await.is_err() {
         return std::future::pending().await;
     }
@@ -121,14 +121,14 @@ pub(crate) async fn simulated_lookup(world: Rc<World>, name: &str, turn: Semapho
 }
 
 impl Host {
-    /// Listens: the connections as they come, until the next call or [`Host::close`].
+    /// Accepts connections until the next call or [`Host::close`].
     pub(crate) fn listen(&self) -> async_channel::Receiver<Pipe> {
         let (sender, receiver) = async_channel::unbounded();
         self.listener.replace(Some(sender));
         receiver
     }
 
-    /// Nobody listens any longer, and every connection is cut.
+    /// Stops listening and resets every connection.
     pub(crate) fn close(&self) {
         self.listener.replace(None);
         self.cut();
@@ -153,7 +153,7 @@ impl Host {
     }
 }
 
-/// One end of a connection; clones are the same end. The last clone closes it.
+/// One end of a connection. Clones share it, and dropping the last one closes it.
 #[derive(Clone)]
 pub struct Pipe(Rc<End>);
 
@@ -186,7 +186,7 @@ enum State {
     Reset,
 }
 
-/// What a socket's buffers hold.
+/// The size of a socket's buffers.
 const BUFFER: usize = 128 * 1024;
 
 impl Pipe {
@@ -224,7 +224,7 @@ impl Direction {
         self.wake();
     }
 
-    /// The last end is gone, or says that it writes nothing more.
+    /// Closes the direction: its writer was dropped or shut down.
     fn close(&self) {
         if self.state.get() == State::Open {
             self.state.set(State::Closed);
@@ -236,7 +236,7 @@ impl Direction {
         self.chunks.borrow().iter().map(|chunk| chunk.bytes.len()).sum()
     }
 
-    /// The first bytes that have arrived; a part of them now and then, as sockets do.
+    /// The first bytes that have arrived; sometimes only a part of them, as with sockets.
     fn take(&self, world: &World, out: &mut [u8]) -> Option<usize> {
         let mut chunks = self.chunks.borrow_mut();
         let first = chunks.front_mut()?;
@@ -255,7 +255,7 @@ impl Direction {
 impl Drop for End {
     fn drop(&mut self) {
         self.outgoing.close();
-        // Who writes to an end that is gone is told.
+        // A writer to an end that is gone gets an error.
         if self.incoming.state.get() == State::Open {
             self.incoming.state.set(State::Reset);
         }
@@ -283,7 +283,7 @@ impl AsyncRead for Pipe {
             }
             Some(_) => {
                 let len = incoming.take(&world, out).unwrap_or_default();
-                // The other end may have waited for room.
+                // The other end may be waiting for room.
                 incoming.wake();
                 Poll::Ready(Ok(len))
             }
@@ -343,7 +343,7 @@ mod tests {
     use super::super::{AsyncReadExt as _, AsyncWriteExt as _, UnixStream, deadline, simulate, spawn};
     use super::*;
 
-    /// What comes back of `bytes` from a host that returns everything.
+    /// What a host that echoes everything returns for `bytes`.
     async fn echoed(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut stream = UnixStream::connect("/echo").await?;
         stream.write_all(bytes).await?;
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_whole_and_in_order_however_they_are_split() {
+    fn bytes_arrive_in_order() {
         for seed in 0..20 {
             let echoed = simulate(seed, |world| async move {
                 let host = world.network.host("/echo");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_listener_refuses_and_a_cut_connection_is_reset() {
+    fn missing_listeners_refuse_and_cut_connections_reset() {
         let kinds = simulate(3, |world| async move {
             let host = world.network.host("/echo");
             let refused = echoed(b"x").await.unwrap_err().kind();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_says_nothing_until_it_is_over() {
+    fn a_black_hole_is_silent_until_it_ends() {
         let back = simulate(4, |world| async move {
             let host = world.network.host("/echo");
             let _serving = serve(&host);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_end_is_the_end_of_what_its_peer_reads() {
+    fn dropping_an_end_is_eof_for_its_peer() {
         let read = simulate(5, |world| async move {
             let connections = world.network.host("/one").listen();
             let mut stream = UnixStream::connect("/one").await.unwrap();

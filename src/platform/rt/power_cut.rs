@@ -1,4 +1,4 @@
-//! What a power cut leaves of files, in a simulation: what was synced is there, and of the rest some.
+//! Simulated power cuts: synced data survives, other data only partly.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ use super::virtual_time::{World, world};
 /// What is known to be on the disk.
 #[derive(Default)]
 pub(crate) struct Disk {
-    /// By inode: what it had when it was synced.
+    /// File content at its last sync, by inode.
     content: RefCell<BTreeMap<u64, Vec<u8>>>,
-    /// The folders that were synced, and what their names meant then.
+    /// The names and inodes in each folder at its last sync.
     folders: RefCell<BTreeMap<PathBuf, BTreeMap<PathBuf, u64>>>,
-    /// How many reads, writes and syncs fail, in parts per thousand.
+    /// Share of failing reads, writes and syncs, in parts per thousand.
     pub(crate) failing: Cell<u32>,
-    /// Files that were synced since the simulation began.
+    /// Number of file syncs since the simulation began.
     pub(crate) syncs: Cell<u64>,
 }
 
-/// A read, write or sync that the disk may fail with EIO.
+/// A read, write or sync, which may fail with EIO.
 pub(crate) fn disk_access() -> io::Result<()> {
     match world() {
         Some(world) if world.chance(world.files.failing.get()) => Err(Errno::EIO.into()),
@@ -32,7 +32,7 @@ pub(crate) fn disk_access() -> io::Result<()> {
     }
 }
 
-/// What the file has is on the disk from now on.
+/// Records that the file's content is on the disk.
 pub(crate) fn synced_file(path: &Path) {
     let Some(world) = world() else { return };
     world.files.syncs.set(world.files.syncs.get() + 1);
@@ -41,7 +41,7 @@ pub(crate) fn synced_file(path: &Path) {
     }
 }
 
-/// The names in the folder are on the disk from now on.
+/// Records that the names in the folder are on the disk.
 pub(crate) fn synced_folder(path: &Path) {
     let Some(world) = world() else { return };
     if let Ok(names) = names(path) {
@@ -61,15 +61,15 @@ fn names(folder: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
 }
 
 impl World {
-    /// The power goes. In the folders that were ever synced, names and content that were not may be lost, each by itself;
-    /// of what was appended a part may be there.
+    /// Cuts the power. In folders that were ever synced, unsynced names and content may be lost independently; appended
+    /// data may survive in part.
     pub(crate) fn cut_power(&self) -> io::Result<()> {
         let folders = self.files.folders.take();
         for (folder, synced) in folders {
             let Ok(now) = names(&folder) else { continue };
             let kept =
                 |path: &Path| -> BTreeMap<PathBuf, u64> { if path.exists() { now.clone() } else { BTreeMap::new() } };
-            // The names are written in one go, or not.
+            // The names are written all together or not at all.
             let names = if synced == now || self.chance(500) { kept(&folder) } else { synced };
             let contents: Vec<(PathBuf, Vec<u8>)> = names
                 .iter()
@@ -98,7 +98,7 @@ impl World {
         let synced = self.files.content.borrow().get(&inode).cloned().unwrap_or_default();
         let Some(current) = current.filter(|current| *current != synced) else { return synced };
         match current.strip_prefix(&*synced) {
-            // Some of what was appended.
+            // Part of the appended data.
             Some(rest) => {
                 let length = usize::try_from(self.below(rest.len() as u64 + 1)).unwrap_or_default();
                 [&*synced, rest.get(..length).unwrap_or_default()].concat()
@@ -114,7 +114,7 @@ mod tests {
     use super::super::simulate;
     use super::*;
 
-    /// What a power cut leaves of a folder with a file that was written, synced and appended to.
+    /// What a power cut leaves of a file that was written, synced and appended to.
     fn left(seed: u64) -> String {
         let folder = std::env::temp_dir().join(format!("coracle-power-cut-{}-{seed}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_is_there_and_of_the_rest_some() {
+    fn synced_data_survives_a_power_cut() {
         let left: Vec<String> = (0..30).map(left).collect();
         assert!(left.iter().all(|text| "synced, and more".starts_with(text.as_str()) && text.starts_with("synced")));
         assert!(left.iter().any(|text| text != &left[0]), "{left:?}");

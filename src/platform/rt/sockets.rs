@@ -1,4 +1,4 @@
-//! Sockets and descriptors as tests have them: the kernel's, or those of the simulation on this thread.
+//! Sockets and descriptors: the kernel's, or in tests those of this thread's simulation.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -125,7 +125,7 @@ impl UnixStream {
     }
 }
 
-/// A connection to `address` of the simulation, if there is one on this thread.
+/// A simulated connection to `address`, if a simulation runs on this thread.
 pub(crate) async fn simulated_connection(address: SocketAddr) -> Option<io::Result<TcpStream>> {
     let world = world()?;
     Some(world.network.connect(&address.to_string()).await.map(TcpStream::Simulated))
@@ -135,7 +135,7 @@ pub(crate) async fn simulated_connection(address: SocketAddr) -> Option<io::Resu
 pub struct TcpListener(smol::net::TcpListener);
 
 impl TcpListener {
-    /// In a simulation nobody comes from outside.
+    /// Never completes in a simulation, which has no clients from outside.
     pub async fn bind(address: impl smol::net::AsyncToSocketAddrs) -> io::Result<Self> {
         match world() {
             Some(_) => std::future::pending().await,
@@ -160,7 +160,7 @@ impl UnixListener {
         smol::net::unix::UnixListener::bind(path).map(Self)
     }
 
-    /// In a simulation nobody comes from outside.
+    /// Never completes in a simulation, which has no clients from outside.
     pub async fn accept(&self) -> io::Result<(UnixStream, smol::net::unix::SocketAddr)> {
         if world().is_some() {
             return std::future::pending().await;
@@ -169,7 +169,7 @@ impl UnixListener {
     }
 }
 
-/// A descriptor of the kernel. In a simulation there is none: whoever waits for the kernel's word goes by its timers.
+/// A kernel descriptor. A simulation has none, so its callers rely on their timers.
 #[derive(Debug)]
 pub struct Async<T>(smol::Async<T>);
 

@@ -1,5 +1,5 @@
-//! The timers of a thread that runs futures. It sleeps until the first of them is due: no other thread wakes for a timer, and
-//! setting one that is not the first costs no call to the kernel.
+//! Timers local to the executor's thread. The thread sleeps until the first one is due: timers wake no other thread,
+//! and setting one that is not the first takes no system call.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,19 +15,19 @@ thread_local! {
 }
 
 struct Timers {
-    /// The first one due is the last here.
+    /// Sorted, with the next timer last.
     set: Vec<Set>,
     count: u64,
 }
 
 struct Set {
-    /// The moment, and a number of its own.
+    /// The due time, and a unique number.
     key: (Instant, u64),
     waker: Waker,
 }
 
 impl Timers {
-    /// Where it is, or belongs.
+    /// The index of the timer, or where it belongs.
     fn place(&self, key: (Instant, u64)) -> Result<usize, usize> {
         self.set.binary_search_by(|other| key.cmp(&other.key))
     }
@@ -42,10 +42,10 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Ready from a moment on. It is set for the thread that polls it.
+/// A future that is ready at a given time. It is registered with the thread that polls it.
 #[derive(Debug)]
 pub(super) struct Timer {
-    /// `None`: beyond all time.
+    /// `None`: never.
     at: Option<Instant>,
     number: Option<u64>,
 }
@@ -85,7 +85,7 @@ impl Future for Timer {
                 }
             }
         });
-        // Who is woken by it may go with it, and has timers perhaps.
+        // Dropping a waker may drop its task, and with it other timers.
         drop(before);
         Poll::Pending
     }
@@ -94,17 +94,17 @@ impl Future for Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         let (Some(at), Some(number)) = (self.at, self.number) else { return };
-        // At the end of a thread they may be gone before what they were set for.
+        // When a thread ends, its timers may be destroyed before the futures that hold them.
         let removed = TIMERS.try_with(|timers| {
             let mut timers = timers.borrow_mut();
             timers.place((at, number)).ok().map(|place| timers.set.remove(place))
         });
-        // As above.
+        // Dropped outside the borrow, as above.
         drop(removed);
     }
 }
 
-/// Runs `future` to its end on this thread.
+/// Runs `future` to completion on this thread.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let bell = Arc::new(Bell { thread: thread::current(), rung: AtomicBool::new(false) });
@@ -118,10 +118,10 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Ends the sleep of the thread.
+/// Wakes the thread.
 struct Bell {
     thread: Thread,
-    /// Beside the thread's own mark, which somebody else who waits on this thread may have taken.
+    /// Needed beside the thread's park token, which other code that parks this thread may have consumed.
     rung: AtomicBool,
 }
 
@@ -138,7 +138,7 @@ impl Wake for Bell {
 }
 
 impl Bell {
-    /// Until it is rung, by a timer or by anybody else.
+    /// Waits until a timer or another thread rings the bell.
     fn wait(&self) {
         loop {
             let next = ring_due();
@@ -153,7 +153,7 @@ impl Bell {
     }
 }
 
-/// Wakes all whose moment has come; the moment of the next one.
+/// Wakes all timers that are due. Returns when the next one is due.
 pub(super) fn ring_due() -> Option<Instant> {
     let (due, next) = TIMERS.with_borrow_mut(|timers| {
         let next = timers.set.last().map(|set| set.key.0)?;
@@ -169,7 +169,7 @@ pub(super) fn ring_due() -> Option<Instant> {
     next
 }
 
-/// The moment of the first timer that is set.
+/// When the next timer is due.
 #[cfg(test)]
 pub(super) fn next() -> Option<Instant> {
     TIMERS.with_borrow(|timers| timers.set.last().map(|set| set.key.0))
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_come_in_the_order_of_their_moments_however_they_were_set() {
+    fn timers_fire_in_order_of_their_times() {
         let (sender, receiver) = async_channel::unbounded();
         super::super::block_on(async {
             let begin = Instant::now();
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(set(), 0);
     }
 
-    /// Writes its name down when it is woken. It may have timers of its own.
+    /// A waker that records its name. It may own timers.
     struct Writes(char, Arc<std::sync::Mutex<String>>);
 
     impl Wake for Writes {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn all_whose_moment_has_come_are_woken_in_order_and_the_next_one_is_told() {
+    fn due_timers_are_woken_in_order() {
         let written = Arc::default();
         let now = Instant::now();
         let later = now + Duration::from_secs(3600);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_nobody_waits_for_any_longer_is_not_kept() {
+    fn a_dropped_timer_is_removed() {
         block_on(async {
             for _ in 0..3 {
                 let long = async { Timer::after(Duration::from_secs(3600)).await };
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_beyond_all_time_never_comes_and_one_of_the_past_is_there() {
+    fn past_timers_are_ready_and_overflowing_ones_never_fire() {
         block_on(either(
             async {
                 Timer::after(Duration::MAX).await;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_ends_the_sleep_also_before_a_timer_and_without_any() {
+    fn another_thread_can_wake_the_sleep() {
         for limit in [Duration::from_secs(3600), Duration::MAX] {
             let (sender, receiver) = async_channel::bounded::<u8>(1);
             let other = thread::spawn(move || sender.send_blocking(1).unwrap());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_always_has_something_to_do_hears_its_timers() {
+    fn timers_fire_on_a_busy_thread() {
         super::super::block_on(async {
             let busy = spawn(async {
                 loop {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_else_waits_on_the_thread_takes_no_wake_away() {
+    fn other_parking_on_the_thread_loses_no_wake() {
         let (sender, receiver) = async_channel::bounded::<u8>(1);
         let mut first = true;
         let heard = block_on(async {

@@ -1,5 +1,5 @@
-//! A world of its own for a simulation: a clock that jumps to the next timer when every task waits, randomness from one
-//! seed, and tasks that run in an order chosen by it. One simulation per thread.
+//! Simulations: a clock that jumps to the next timer when every task waits, seeded randomness, and a task order chosen
+//! by the seed. One simulation per thread.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -21,24 +21,24 @@ thread_local! {
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
 
-/// What the simulation on this thread shares with everything that asks `rt`.
+/// The state of this thread's simulation.
 pub(crate) struct World {
-    /// The moment at which the virtual clock began.
+    /// The start of the virtual clock.
     base: Instant,
     passed: Cell<Duration>,
-    /// The wall clock is this much ahead of the virtual one.
+    /// Offset of the wall clock from the virtual clock.
     wall: Cell<Duration>,
-    /// When the machine was switched on, in virtual time, and how often.
+    /// Virtual time of the last boot, and the number of boots.
     booted: Cell<Duration>,
     boots: Cell<u32>,
     random: Cell<u64>,
-    /// Counts the lives of the program under test: work that an earlier life left on the blocking pool is lost.
+    /// Counts starts of the program under test: jobs that an earlier run left on a pool are lost.
     life: Cell<u32>,
-    /// Tasks are passed over with this probability, in parts per thousand, when it is their turn.
+    /// Probability that a task's turn is skipped, in parts per thousand.
     pub(crate) shuffle: Cell<u32>,
-    /// Longest time that a turn of a task takes.
+    /// Longest duration of a task's turn.
     pub(crate) turn: Cell<Duration>,
-    /// Longest time that a job of a pool takes.
+    /// Longest duration of a pool job.
     pub(crate) disk: Cell<Duration>,
     quick: RefCell<Pool>,
     slow: RefCell<Pool>,
@@ -46,10 +46,10 @@ pub(crate) struct World {
     pub(crate) files: Disk,
 }
 
-/// How a simulation ends before its future does.
+/// Why a simulation ended before its future completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stuck {
-    /// Tasks ran this often without time passing.
+    /// Tasks ran too many steps without time passing.
     Spins { at: Duration },
     /// Every task waits, and no timer is set.
     Waits { at: Duration },
@@ -65,25 +65,25 @@ impl Stuck {
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spins { at } => write!(f, "a task spins at {at:?}: {STEPS} steps without time passing"),
-            Self::Waits { at } => write!(f, "every task waits for ever at {at:?}"),
+            Self::Spins { at } => write!(f, "tasks spin at {at:?}: {STEPS} steps without time passing"),
+            Self::Waits { at } => write!(f, "deadlock at {at:?}: every task waits and no timer is set"),
         }
     }
 }
 
-/// Steps of all tasks between two moments; a node that starts with a hundred pods takes some ten thousand.
+/// Steps of all tasks between two times; starting a node with a hundred pods takes some ten thousand.
 const STEPS: u32 = 300_000;
 
 /// 2026-01-01T00:00:00Z.
 const WALL_CLOCK: Duration = Duration::from_secs(1_767_225_600);
 
-/// Runs `make`'s future in a world of its own until it is done. `seed` decides everything that is random.
+/// Runs `make`'s future to completion in a simulation of its own. `seed` determines all randomness.
 pub(crate) fn simulate<T, F>(seed: u64, make: impl FnOnce(Rc<World>) -> F + Send) -> Result<T, Stuck>
 where
     T: Send + 'static,
     F: Future<Output = T> + 'static,
 {
-    // A thread of its own: executor, timers and metrics of a thread begin empty.
+    // A new thread, so that its executor, timers and metrics start empty.
     std::thread::scope(|scope| {
         let run_all = || {
             let world = Rc::new(World::new(seed));
@@ -125,7 +125,7 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
     }
 }
 
-/// The world of this thread, if a simulation runs here.
+/// The simulation on this thread, if any.
 pub(crate) fn world() -> Option<Rc<World>> {
     WORLD.with_borrow(Clone::clone)
 }
@@ -159,35 +159,35 @@ impl World {
         self.passed.get()
     }
 
-    /// What the wall clock shows, since 1970.
+    /// The wall clock, as time since 1970.
     pub(crate) fn wall_clock(&self) -> Duration {
         self.wall.get() + self.passed()
     }
 
-    /// Somebody sets the wall clock: `seconds` on, or back.
+    /// Sets the wall clock forward or back.
     pub(crate) fn step_wall_clock(&self, seconds: i64) {
         let (wall, step) = (self.wall.get(), Duration::from_secs(seconds.unsigned_abs()));
         self.wall.set(if seconds < 0 { wall.saturating_sub(step) } else { wall + step });
     }
 
-    /// Time since the machine was switched on.
+    /// Time since the machine was booted.
     pub(crate) fn uptime(&self) -> Duration {
         // A machine is up for a while before its services start.
         self.passed().saturating_sub(self.booted.get()) + Duration::from_secs(10)
     }
 
-    /// The machine is switched off and on.
+    /// Reboots the machine.
     pub(crate) fn reboot(&self) {
         self.booted.set(self.passed());
         self.boots.set(self.boots.get() + 1);
     }
 
-    /// Which boot this is.
+    /// The id of the current boot.
     pub(crate) fn boot_id(&self) -> String {
         format!("00000000-0000-4000-8000-{:012}", self.boots.get())
     }
 
-    /// The program ended, however: nothing of what it began goes on.
+    /// Ends the program under test and drops its pool jobs.
     pub(crate) fn end_life(&self) {
         self.life.set(self.life.get() + 1);
         for pace in [Pace::Quick, Pace::Slow] {
@@ -208,12 +208,12 @@ impl World {
         pool.running + pool.waiting.len()
     }
 
-    /// Number of jobs that the slow pool has begun in this life.
+    /// Number of jobs that the slow pool has started since the program's start.
     pub(crate) fn slow_jobs_begun(&self) -> usize {
         self.slow.borrow().begun
     }
 
-    /// Any number (SplitMix64).
+    /// A random number (SplitMix64).
     pub(crate) fn random(&self) -> u64 {
         let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random.set(state);
@@ -222,7 +222,7 @@ impl World {
         mixed ^ (mixed >> 31)
     }
 
-    /// Any number below `end`; 0 if that is 0.
+    /// A random number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&self, end: u64) -> u64 {
         if end == 0 { 0 } else { self.random() % end }
     }
@@ -237,7 +237,7 @@ impl World {
     }
 }
 
-/// A pool of a simulation: as many jobs at a time as the real one has threads.
+/// A simulated pool, with as many threads as the real one.
 struct Pool {
     threads: usize,
     running: usize,
@@ -250,7 +250,7 @@ impl Pool {
         Self { threads: pace.threads(), running: 0, begun: 0, waiting: JobQueue::new(pace.threads()) }
     }
 
-    /// The next job, if there is a thread for it.
+    /// The next job, if a thread is free.
     fn take(&mut self) -> Option<(Owner, (Duration, Job))> {
         if self.running >= self.threads {
             return None;
@@ -262,7 +262,7 @@ impl Pool {
     }
 }
 
-/// Runs `job` on the simulated pool. It takes a random time, and is lost if the program ends before.
+/// Runs `job` on the simulated pool for a random time. The job is lost if the program ends before.
 pub(super) fn work_later(world: &Rc<World>, pace: Pace, owner: Owner, job: Job) {
     let takes = world.duration_below(world.disk.get());
     work_for(world, pace, owner, takes, job);
@@ -296,12 +296,12 @@ fn start_job(world: &Rc<World>, pace: Pace, owner: Owner, takes: Duration, job: 
         drop(pool);
         start_jobs(&world, pace);
     });
-    // It goes on without its caller.
+    // The job continues without its caller.
     task.0.detach();
 }
 
 pin_project! {
-    /// Passes its turn now and then, so that tasks that are ready together run in any order.
+    /// Skips its turn now and then, so that ready tasks run in any order.
     pub(super) struct Shuffled<F> {
         #[pin]
         pub(super) future: F,
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_hour_passes_at_once_when_every_task_waits() {
+    fn time_jumps_when_every_task_waits() {
         let passed = simulate(1, |world| async move {
             sleep(Duration::from_secs(3600)).await;
             world.passed()
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_never_waits_is_found() {
+    fn a_spinning_task_is_detected() {
         let ended = simulate(1, |_| async {
             sleep(Duration::from_secs(5)).await;
             loop {
@@ -346,11 +346,11 @@ mod tests {
     }
 
     #[test]
-    fn a_world_that_waits_for_ever_is_found() {
+    fn a_deadlock_is_detected() {
         assert_eq!(simulate(1, |_| std::future::pending::<()>()), Err(Stuck::Waits { at: Duration::ZERO }));
     }
 
-    /// The order in which ten tasks that are ready at once run.
+    /// The order in which ten ready tasks run.
     fn order(seed: u64) -> Vec<u8> {
         let run = simulate(seed, |_| async {
             let (sender, receiver) = async_channel::unbounded();
@@ -369,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_the_order_of_tasks() {
+    fn the_seed_determines_the_task_order() {
         let orders: Vec<_> = (0..20).map(order).collect();
         assert_eq!(orders, (0..20).map(order).collect::<Vec<_>>());
         assert!(orders.iter().any(|other| *other != orders[0]));
     }
 
     #[test]
-    fn blocking_work_of_an_ended_life_is_lost() {
+    fn pool_jobs_of_an_ended_program_are_lost() {
         let done = simulate(7, |world| async move {
             let (sender, receiver) = async_channel::bounded(1);
             let work = spawn(super::super::blocking(move || sender.try_send(()).unwrap()));
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(done, Ok(false));
     }
 
-    /// When one job more than the pool has threads end, each after ten seconds.
+    /// The end times of one more job than the pool has threads, each taking ten seconds.
     fn ends(pace: Pace) -> Vec<u64> {
         let jobs = pace.threads() + 1;
         let ends = simulate(8, |world| async move {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulated_pools_have_as_many_threads_as_the_real_ones() {
+    fn simulated_pools_have_the_real_number_of_threads() {
         for pace in [Pace::Quick, Pace::Slow] {
             assert_eq!(ends(pace), [vec![10; pace.threads()], vec![20]].concat(), "{pace:?}");
         }

@@ -1,13 +1,13 @@
-//! Messages in a stream of bytes: a flag, a length, the payload. Pure.
+//! The framing of messages: flag, length, payload. Pure.
 
 use std::fmt;
 
-/// The longest message that is taken when nobody asks for another limit: the kubelet's own limit for a CRI answer.
+/// The default limit of a message, which is the kubelet's for CRI responses.
 pub const MESSAGE_LIMIT: u32 = 16 * 1024 * 1024;
 
-/// Takes one whole message off the front of `buf`: its payload, and how many bytes to drop.
+/// Takes one whole message off the front of `buf`. Returns its payload and the number of bytes to drop.
 ///
-/// `Ok(None)` means: come back with more bytes. Nothing is consumed then.
+/// `Ok(None)` means that more bytes are needed; nothing is consumed.
 pub fn take_message(buf: &[u8], limit: u32) -> Result<Option<(&[u8], usize)>, FramingError> {
     let Some((head, rest)) = buf.split_first_chunk::<5>() else { return Ok(None) };
     let [flag, len @ ..] = *head;
@@ -22,7 +22,7 @@ pub fn take_message(buf: &[u8], limit: u32) -> Result<Option<(&[u8], usize)>, Fr
     Ok(rest.get(..len).map(|payload| (payload, head.len() + len)))
 }
 
-/// Puts the head of an uncompressed message before `payload`.
+/// Prepends the header of an uncompressed message to `payload`.
 pub fn frame_message(mut payload: Vec<u8>) -> Result<Vec<u8>, FramingError> {
     let too_long = FramingError::TooLong { len: u32::MAX, limit: u32::MAX };
     let [a, b, c, d] = u32::try_from(payload.len()).map_err(|_| too_long)?.to_be_bytes();
@@ -32,7 +32,7 @@ pub fn frame_message(mut payload: Vec<u8>) -> Result<Vec<u8>, FramingError> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramingError {
-    /// No compression was offered, so none may be used.
+    /// Compression was never offered, so the peer must not use it.
     Compressed,
     TooLong {
         len: u32,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_framed_message_is_taken_once_its_last_byte_is_there() {
+    fn a_message_is_taken_once_complete() {
         let mut framed = frame_message(b"hello".to_vec()).unwrap();
         framed.extend(b"next");
         for end in 0..10 {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_over_the_limit_is_refused_before_it_is_there() {
+    fn a_message_over_the_limit_is_refused_early() {
         assert_eq!(take_message(&[0, 0, 0, 0, 9], 9), Ok(None));
         assert_eq!(take_message(&[0, 0, 0, 0, 10], 9), Err(FramingError::TooLong { len: 10, limit: 9 }));
     }

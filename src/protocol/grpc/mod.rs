@@ -9,5 +9,5 @@ pub use message::{FramingError, MESSAGE_LIMIT, frame_message, take_message};
 pub use status::{Code, Status};
 pub use timeout::{read_timeout, write_timeout};
 
-/// The content type of requests and answers.
+/// The content type of requests and responses.
 pub const CONTENT_TYPE: &str = "application/grpc";

@@ -1,6 +1,6 @@
-//! The percent-encoding of grpc-message. Pure.
+//! Percent-encoding of grpc-message. Pure.
 
-/// Decodes what it can; a malformed escape stays as it is, and what is no UTF-8 is replaced.
+/// Leaves malformed escapes as they are, and replaces invalid UTF-8.
 pub(super) fn decode(coded: &[u8]) -> String {
     let mut plain = Vec::with_capacity(coded.len());
     let mut rest = coded;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_text_survives_the_encoding() {
+    fn any_text_round_trips() {
         let all: String = ('\0'..='\u{2ff}').collect();
         let coded = encode(&all);
         assert!(coded.iter().all(|byte| matches!(byte, b' '..=b'~')));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_case_digits_are_read() {
+    fn lower_case_digits_are_accepted() {
         assert_eq!(decode(b"a%c3%A9b"), "a\u{e9}b");
     }
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf_8_is_replaced() {
+    fn invalid_utf_8_is_replaced() {
         assert_eq!(decode(b"a%FFb"), "a\u{fffd}b");
     }
 }

@@ -1,4 +1,4 @@
-//! How a call ended: the code and the message, from trailers or from what HTTP says instead. Pure.
+//! The status of a call, from trailers or from the HTTP status. Pure.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,7 @@ pub enum Code {
     Unauthenticated,
 }
 
-/// The codes in the order of their numbers, with the names that gRPC gives them.
+/// The codes, ordered by number, with gRPC's names.
 const CODES: [(Code, &str, &str); 17] = [
     (Code::Ok, "0", "OK"),
     (Code::Cancelled, "1", "Canceled"),
@@ -81,14 +81,14 @@ impl Status {
         Self::new(Code::Ok, String::new())
     }
 
-    /// What trailers (or the only header list of an answer) say; `None` when they have no grpc-status.
+    /// The status in trailers (or in a trailers-only response); `None` without grpc-status.
     pub fn of_trailers(fields: &[Field]) -> Option<Self> {
         let value = |name: &[u8]| fields.iter().find(|field| field.name == name).map(|field| &*field.value);
         let code = Code::of_number(value(b"grpc-status")?);
         Some(Self { code, message: percent::decode(value(b"grpc-message").unwrap_or_default()) })
     }
 
-    /// What an answer without grpc-status means by its `:status`, as gRPC maps it.
+    /// Maps the `:status` of a response without grpc-status, by gRPC's table.
     pub fn of_http(status: &[u8]) -> Self {
         let code = match status {
             b"400" => Code::Internal,
@@ -101,7 +101,7 @@ impl Status {
         Self::new(code, format!("answered HTTP status {} without a gRPC status", status.escape_ascii()))
     }
 
-    /// The trailers that say this.
+    /// The trailers for this status.
     pub fn trailers(&self) -> Vec<Field> {
         let mut fields = vec![Field::fixed("grpc-status", self.code.texts().0)];
         if !self.message.is_empty() {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_survives_its_trailers() {
+    fn every_code_round_trips_through_trailers() {
         for (code, ..) in CODES {
             let status = Status::new(code, "no such pod: \u{e9} 100%\n");
             assert_eq!(Status::of_trailers(&status.trailers()), Some(status));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_the_numbers_of_their_order() {
+    fn codes_are_ordered_by_number() {
         for (number, (code, text, _)) in CODES.into_iter().enumerate() {
             assert_eq!(number.to_string(), text);
             assert_eq!(code as usize, number);
@@ -145,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn trailers_without_grpc_status_say_nothing() {
+    fn trailers_without_grpc_status_have_no_status() {
         assert_eq!(Status::of_trailers(&[Field::fixed("grpc-message", "x")]), None);
     }
 
     #[test]
-    fn a_code_that_nobody_knows_is_unknown() {
+    fn an_undefined_code_is_unknown() {
         for number in ["17", "", "-1", "x", "00"] {
             let fields = [Field::new("grpc-status", number)];
             assert_eq!(Status::of_trailers(&fields), Some(Status::new(Code::Unknown, "")));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn http_answers_without_grpc_status_are_mapped_as_grpc_says() {
+    fn http_statuses_map_to_grpc_codes() {
         for (status, code) in [
             ("400", Code::Internal),
             ("401", Code::Unauthenticated),

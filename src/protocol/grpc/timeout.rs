@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-/// `timeout` in the finest unit of milliseconds and above that holds it, rounded up.
+/// Writes `timeout` in the finest unit, from milliseconds up, that fits into eight digits, rounded up.
 pub fn write_timeout(timeout: Duration) -> String {
     let millis = timeout.as_nanos().div_ceil(1_000_000);
     let units = [(1, 'm'), (1_000, 'S'), (3_600_000, 'H')];
     let fitting = units.into_iter().map(|(length, unit)| (millis.div_ceil(length), unit));
     match fitting.into_iter().find(|(count, _)| *count <= MOST) {
         Some((count, unit)) => format!("{count}{unit}"),
-        // Eleven thousand years: as good as for ever.
+        // Eleven thousand years: effectively no timeout.
         None => format!("{MOST}H"),
     }
 }
 
-/// `None` when the header does not have the form it must have.
+/// `None` if the header is malformed.
 pub fn read_timeout(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if !matches!(digits.len(), 1..=8) || !digits.iter().all(u8::is_ascii_digit) {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_written_in_eight_digits_and_never_shortened() {
+    fn timeouts_have_eight_digits_and_never_shrink() {
         written(Duration::ZERO, "0m");
         written(Duration::from_nanos(1), "1m");
         written(Duration::from_secs(2), "2000m");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_is_read() {
+    fn every_unit_is_parsed() {
         let read = |text: &str| read_timeout(text.as_bytes());
         assert_eq!(read("1H"), Some(Duration::from_secs(3600)));
         assert_eq!(read("2M"), Some(Duration::from_secs(120)));

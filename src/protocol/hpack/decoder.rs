@@ -1,4 +1,4 @@
-//! Header blocks to header lists (RFC 7541 sections 3 and 6). Pure.
+//! Decodes header blocks (RFC 7541 sections 3 and 6). Pure.
 
 use std::borrow::Cow;
 
@@ -10,27 +10,27 @@ use super::table::{self, DynamicTable};
 #[derive(Debug)]
 pub struct Decoder {
     pub(super) table: DynamicTable,
-    /// The largest table that this side announced.
+    /// The maximum table size that this side announced.
     table_limit: usize,
     list_limit: usize,
 }
 
-/// What a header block says.
+/// A decoded header block.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded {
     pub fields: Vec<Field>,
-    /// The list was longer than the limit; `fields` is its beginning. The tables are still in step.
+    /// Whether the list was over the limit and `fields` is only its beginning. The tables are still in step.
     pub cut: bool,
 }
 
 impl Decoder {
-    /// `table_limit` is the SETTINGS_HEADER_TABLE_SIZE that was announced; a decoded list never counts more than
-    /// `list_limit` bytes by the measure of RFC 7541 section 4.1.
+    /// `table_limit` is the announced SETTINGS_HEADER_TABLE_SIZE; `list_limit` bounds a decoded list, measured as in
+    /// RFC 7541 section 4.1.
     pub fn new(table_limit: usize, list_limit: usize) -> Self {
         Self { table: DynamicTable::new(table_limit), table_limit, list_limit }
     }
 
-    /// Decodes one whole header block.
+    /// Decodes one complete header block.
     pub fn decode(&mut self, block: &[u8]) -> Result<Decoded, Error> {
         let mut reader = Reader::new(block);
         let mut list = List { decoded: Decoded { fields: Vec::new(), cut: false }, room: self.list_limit };
@@ -73,13 +73,13 @@ impl Decoder {
     }
 }
 
-/// The representations, told apart by their first bits.
+/// Field representations, distinguished by their first bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Indexed,
     LiteralIndexed,
     TableSize,
-    /// Not indexed or never indexed: only one who passes the field on must tell them apart.
+    /// Not indexed or never indexed, a difference that matters only to an intermediary.
     Literal,
 }
 
@@ -100,7 +100,7 @@ struct List {
 }
 
 impl List {
-    /// What no longer fits is not even copied: a short block can name a long field very often.
+    /// Fields beyond the limit are not copied: a short block can repeat a long field many times.
     fn push(&mut self, field: Cow<'_, Field>) {
         match self.room.checked_sub(field.size()) {
             Some(room) if !self.decoded.cut => {

@@ -1,29 +1,29 @@
-//! Header lists to header blocks (RFC 7541 section 6). Pure.
+//! Encodes header lists (RFC 7541 section 6). Pure.
 
 use super::Field;
 use super::primitive::{write_integer, write_string};
 use super::table::{self, DynamicTable, Place};
 
-/// Remembers what repeats from call to call; the rest is written out.
+/// Indexes only the fields that repeat from call to call.
 #[derive(Debug)]
 pub struct Encoder {
     pub(super) table: DynamicTable,
-    /// The smallest size since the last block, when the size has changed: the decoder must see that one too
+    /// The smallest table size since the last block, if the size has changed: the decoder must be told of it as well
     /// (section 4.2).
     smallest: Option<usize>,
     most: usize,
 }
 
 impl Encoder {
-    /// The dynamic table never grows over `most`, whatever the peer would allow.
+    /// Caps the dynamic table at `most`, even if the peer allows more.
     pub fn new(most: usize) -> Self {
-        // Both sides begin with the default of SETTINGS_HEADER_TABLE_SIZE.
+        // Both sides start with the default SETTINGS_HEADER_TABLE_SIZE.
         let mut encoder = Self { table: DynamicTable::new(DEFAULT_TABLE), smallest: None, most };
         encoder.peer_allows(DEFAULT_TABLE);
         encoder
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE.
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE.
     pub fn peer_allows(&mut self, size: usize) {
         let size = size.min(self.most);
         if size != self.table.limit() {
@@ -66,7 +66,7 @@ impl Encoder {
     }
 }
 
-/// Whether the value of a field is worth a place in the table.
+/// Whether indexing a field pays off.
 enum Habit {
     Repeats,
     Varies,

@@ -1,11 +1,11 @@
 //! The Huffman code of RFC 7541 appendix B. Pure.
 //!
-//! The code is canonical: codes of one length follow each other in the order of their symbols, and each length goes on
-//! where the shorter one ended. So the lengths alone give the code, and one comparison for each bit decodes it.
+//! The code is canonical: codes of one length are consecutive in symbol order, and each length continues where the
+//! shorter one ended. The lengths alone define the code, and decoding takes one comparison per bit.
 
 use super::Error;
 
-/// Appends what `coded` means to `out`.
+/// Appends the decoded bytes to `out`.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     let mut code = 0_u32;
     let mut length = 0_usize;
@@ -13,7 +13,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         for shift in (0..8).rev() {
             code = code << 1 | u32::from(byte >> shift & 1);
             length += 1;
-            // Nothing is longer than this but the end-of-string symbol, which must not appear.
+            // Only the end-of-string symbol is longer, and it must not appear.
             let group = CODE.groups.get(length).ok_or(Error::Huffman)?;
             if let Some(symbol) = group.symbol(code) {
                 out.push(symbol);
@@ -22,23 +22,23 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
             }
         }
     }
-    // The rest is padding: less than a byte of the end-of-string symbol, which is all ones.
+    // The rest is padding: fewer than 8 bits, all ones as in the end-of-string symbol.
     if length < 8 && code == (1 << length) - 1 { Ok(()) } else { Err(Error::Huffman) }
 }
 
-/// How many bytes `plain` takes when coded.
+/// The encoded length of `plain` in bytes.
 pub(super) fn encoded_len(plain: &[u8]) -> usize {
     let bits: usize = plain.iter().map(|&symbol| usize::from(length_of(symbol))).sum();
     bits.div_ceil(8)
 }
 
-/// Appends the code of `plain` to `out`.
+/// Appends the encoded bytes to `out`.
 pub(super) fn encode(plain: &[u8], out: &mut Vec<u8>) {
     let mut bits = 0_u64;
     let mut filled = 0;
     for &symbol in plain {
         let length = length_of(symbol);
-        // At most 7 bits wait here, and no code has more than 30.
+        // At most 7 bits are pending, and no code has more than 30.
         bits = bits << length | u64::from(code_of(symbol));
         filled += u32::from(length);
         while filled >= 8 {
@@ -70,7 +70,7 @@ fn code_of(symbol: u8) -> u32 {
 struct Group {
     first: u32,
     count: u32,
-    /// Where the group's symbols begin in `SYMBOLS`.
+    /// Index of the group's first symbol in `SYMBOLS`.
     start: usize,
 }
 
@@ -85,7 +85,7 @@ const LONGEST: usize = 30;
 
 struct Code {
     codes: [u32; 256],
-    /// All symbols in the order of their codes.
+    /// All symbols in code order.
     symbols: [u8; 256],
     groups: [Group; LONGEST + 1],
 }
@@ -121,7 +121,7 @@ static CODE: Code = {
     code
 };
 
-/// The length in bits of each byte's code.
+/// The code length of each byte, in bits.
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, // 0x00
     28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28, // 0x10

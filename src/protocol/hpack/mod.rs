@@ -1,7 +1,7 @@
 //! HPACK (RFC 7541): header compression with both tables and Huffman coding. Pure.
 //!
-//! The caller hands over whole header blocks, so nothing here waits for more bytes. What a peer can make this side
-//! remember is bounded: the dynamic table by the size that was announced, a decoded list by the decoder's limit.
+//! The caller passes complete header blocks, so nothing here waits for more bytes. Memory is bounded: the dynamic table
+//! by the announced size, a decoded list by the decoder's limit.
 
 mod decoder;
 mod encoder;
@@ -17,7 +17,7 @@ use std::fmt;
 pub use decoder::{Decoded, Decoder};
 pub use encoder::Encoder;
 
-/// One line of a header list. Names are lower case; a pseudo-header's name begins with a colon.
+/// One header field. Names are lower case; those of pseudo-headers begin with a colon.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Field {
     pub name: Cow<'static, [u8]>,
@@ -25,7 +25,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field whose name and value are known when the program is built.
+    /// A field with a constant name and value.
     pub const fn fixed(name: &'static str, value: &'static str) -> Self {
         Self { name: Cow::Borrowed(name.as_bytes()), value: Cow::Borrowed(value.as_bytes()) }
     }
@@ -34,7 +34,7 @@ impl Field {
         Self { name: Cow::Borrowed(name.as_bytes()), value: Cow::Owned(value.into()) }
     }
 
-    /// What the field counts in a table and in a header list (RFC 7541 section 4.1).
+    /// The size that the field counts in a table and in a header list (RFC 7541 section 4.1).
     pub fn size(&self) -> usize {
         self.name.len() + self.value.len() + FIELD_OVERHEAD
     }
@@ -48,16 +48,16 @@ impl fmt::Debug for Field {
 
 const FIELD_OVERHEAD: usize = 32;
 
-/// Why a header block cannot be read. The tables of both sides differ from then on: the connection is lost.
+/// Why a header block cannot be decoded. The tables are out of step after it, so the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The block ends inside a field.
+    /// The block ends within a field.
     Truncated,
     IntegerTooLarge,
-    /// An index that neither table has.
+    /// An index beyond both tables.
     UnknownIndex,
     Huffman,
-    /// A table size above the one announced, or not at the block's beginning.
+    /// A table size above the announced one, or not at the start of the block.
     TableSize,
 }
 

@@ -3,7 +3,7 @@
 use super::Error;
 use super::huffman;
 
-/// The bytes of a header block that are not read yet.
+/// The unread bytes of a header block.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -20,8 +20,8 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// The integer whose prefix is the low `bits` of `first`. Nothing in HPACK needs more than 28 bits beyond the
-    /// prefix, and no integer is longer than that.
+    /// Reads an integer whose prefix is the low `bits` of `first`. Limited to 28 bits beyond the prefix, more than
+    /// HPACK needs.
     pub(super) fn integer(&mut self, first: u8, bits: u32) -> Result<usize, Error> {
         let mask = prefix_mask(bits);
         let mut value = usize::from(first & mask);
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes `value` with a prefix of `bits`; `pattern` fills the bits above the prefix.
+/// Writes `value` with a prefix of `bits`; `pattern` sets the bits above the prefix.
 pub(super) fn write_integer(value: usize, bits: u32, pattern: u8, out: &mut Vec<u8>) {
     let mask = prefix_mask(bits);
     let mut rest = match u8::try_from(value) {
@@ -70,7 +70,7 @@ pub(super) fn write_integer(value: usize, bits: u32, pattern: u8, out: &mut Vec<
     }
 }
 
-/// Writes `text` as it is or coded, whichever is shorter.
+/// Writes `text` plain or Huffman-coded, whichever is shorter.
 pub(super) fn write_string(text: &[u8], out: &mut Vec<u8>) {
     let coded = huffman::encoded_len(text);
     if coded < text.len() {

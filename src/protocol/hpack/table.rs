@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::Field;
 
-/// The fields that were seen, newest first, never more than `limit` in size.
+/// Recent fields, newest first, never more than `limit` in size.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
     fields: VecDeque<Field>,
@@ -18,7 +18,7 @@ impl DynamicTable {
         Self { fields: VecDeque::new(), size: 0, limit }
     }
 
-    /// A field larger than the whole table empties it and is not kept (section 4.4).
+    /// A field larger than the whole table empties it and is not added (section 4.4).
     pub(super) fn insert(&mut self, field: Field) {
         let size = field.size();
         self.evict(self.limit.saturating_sub(size));
@@ -55,7 +55,7 @@ impl DynamicTable {
     }
 }
 
-/// The field at `index` of both tables as one; the first has index 1.
+/// The field at `index` of the combined tables; the first index is 1.
 pub(super) fn field_at(index: usize, dynamic: &DynamicTable) -> Option<Cow<'_, Field>> {
     let index = index.checked_sub(1)?;
     match STATIC.get(index) {
@@ -64,7 +64,7 @@ pub(super) fn field_at(index: usize, dynamic: &DynamicTable) -> Option<Cow<'_, F
     }
 }
 
-/// Where a field stands in the tables.
+/// The position of a field in the tables.
 pub(super) enum Place {
     Whole(usize),
     Name(usize),

@@ -42,7 +42,7 @@ fn rfc_7541_c_1_integers() {
 }
 
 #[test]
-fn integers_at_the_edges_of_their_prefix_come_back() {
+fn integers_at_prefix_boundaries_round_trip() {
     integer(30, 5, "1e");
     integer(31, 5, "1f00");
     integer(32, 5, "1f01");
@@ -189,7 +189,7 @@ fn rfc_7541_c_6_responses_with_huffman() {
 }
 
 #[test]
-fn every_byte_survives_huffman_coding() {
+fn every_byte_round_trips_through_huffman() {
     let all: Vec<u8> = (0..=255).collect();
     for text in all.chunks(1).chain(all.chunks(7)).chain([&all[..]]) {
         let mut coded = Vec::new();
@@ -208,7 +208,7 @@ fn huffman_refuses(coded: &[u8]) {
 
 #[test]
 fn huffman_padding_is_less_than_a_byte_of_ones() {
-    // "0" is five zeros; three ones of padding are right.
+    // "0" is five zeros, followed by three ones of padding.
     assert_eq!(huffman::decode(&[0b0000_0111], &mut Vec::new()), Ok(()));
     huffman_refuses(&[0b0000_0110]);
     huffman_refuses(&[0b0000_0111, 0xff]);
@@ -226,7 +226,7 @@ fn refuses(block: &[u8], error: Error) {
 }
 
 #[test]
-fn a_block_cut_inside_a_field_is_refused() {
+fn a_truncated_block_is_refused() {
     let block = bytes("828684418cf1e3c2e5f23a6ba0ab90f4ff");
     for end in 4..block.len() {
         refuses(&block[..end], Error::Truncated);
@@ -234,7 +234,7 @@ fn a_block_cut_inside_a_field_is_refused() {
 }
 
 #[test]
-fn an_index_that_no_table_has_is_refused() {
+fn an_index_beyond_both_tables_is_refused() {
     refuses(&[0x80], Error::UnknownIndex);
     refuses(&[0x80 | 62], Error::UnknownIndex);
     refuses(&[0x40 | 62, 1, b'x'], Error::UnknownIndex);
@@ -248,7 +248,7 @@ fn an_integer_that_never_ends_is_refused() {
 
 #[test]
 fn a_table_size_above_the_announced_one_is_refused() {
-    // 4097 with a prefix of five bits.
+    // 4097 with a five-bit prefix.
     refuses(&[0x3f, 0xe2, 0x1f], Error::TableSize);
 }
 
@@ -258,10 +258,10 @@ fn a_table_size_after_the_first_field_is_refused() {
 }
 
 #[test]
-fn a_smaller_table_forgets_the_oldest_fields() {
+fn shrinking_the_table_evicts_the_oldest_fields() {
     let mut decoder = Decoder::new(4096, 65536);
     decodes(&mut decoder, "4001610162 4001630164", &["a: b", "c: d"], &["c: d", "a: b"], 68);
-    // To 34 bytes, and then any size up to the announced one.
+    // To 34 bytes, then back to the announced size.
     decodes(&mut decoder, "3f03 3fe11f be", &["c: d"], &["c: d"], 34);
 }
 
@@ -281,7 +281,7 @@ fn a_list_over_its_limit_is_cut_and_the_tables_stay_in_step() {
 }
 
 #[test]
-fn the_encoder_writes_what_rfc_7541_c_4_1_shows() {
+fn the_encoder_matches_rfc_7541_c_4_1() {
     let mut encoder = Encoder::new(4096);
     let list = fields(&[":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"]);
     let mut block = Vec::new();
@@ -290,7 +290,7 @@ fn the_encoder_writes_what_rfc_7541_c_4_1_shows() {
 }
 
 #[test]
-fn a_repeated_request_is_a_byte_for_each_field() {
+fn a_repeated_request_takes_one_byte_per_field() {
     let mut encoder = Encoder::new(4096);
     let list = fields(&[":method: POST", ":path: /a.b/C", "content-type: application/grpc", "te: trailers"]);
     let mut block = Vec::new();
@@ -301,17 +301,17 @@ fn a_repeated_request_is_a_byte_for_each_field() {
 }
 
 #[test]
-fn a_secret_is_never_indexed_by_anyone() {
+fn secrets_are_encoded_as_never_indexed() {
     let mut encoder = Encoder::new(4096);
     let mut block = Vec::new();
     encoder.encode(&fields(&["authorization: Bearer x"]), &mut block);
-    // Never indexed, with the name at 23 of the static table.
+    // Never indexed, with the name at index 23 of the static table.
     assert_eq!(block[..2], [0x1f, 23 - 15]);
     assert_eq!(encoder.table.size(), 0);
 }
 
 #[test]
-fn what_the_encoder_writes_comes_back_through_any_change_of_table_size() {
+fn lists_round_trip_across_table_size_changes() {
     let mut encoder = Encoder::new(4096);
     let mut decoder = Decoder::new(4096, 65536);
     let sizes = [4096, 0, 100, 50, 8192, 35, 4096, 70];

@@ -1,4 +1,4 @@
-//! HTTP/1.1: responses, as far as a client needs them that makes one GET a connection, and the heads of requests. Pure.
+//! HTTP/1.1: responses to a client that sends one GET per connection, and request heads for a server. Pure.
 
 mod request;
 mod response;

@@ -1,58 +1,58 @@
-//! The head of a request, out of the bytes that a server has read so far. Pure.
+//! Parses request heads from the bytes that a server has read. Pure.
 //!
-//! Strict where two readers could understand two things (RFC 9112, section 11.2): lines end in CRLF, a header has one
-//! line, its name no space behind it; one Host, one length, and no other way to tell where a request ends.
+//! Rejects what two parsers could interpret differently (RFC 9112, section 11.2): lines must end in CRLF, headers may
+//! not be folded nor have a space before the colon; one Host, one Content-Length, no other framing of the body.
 
 use std::fmt::Write as _;
 
-/// What is known of a request before its body.
+/// The head of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
-    /// Without its escapes; it begins with a slash.
+    /// Unescaped; it begins with a slash.
     pub path: String,
-    /// As it came.
+    /// Still escaped.
     pub query: String,
     headers: Vec<(String, String)>,
-    /// Bytes that follow.
+    /// The length of the body that follows.
     pub body: u64,
-    /// What they are where they are a form, for who has read them; as it came.
+    /// The body of a form, still escaped; set by the connection that read it.
     pub form: String,
-    /// Those of them that whoever answers has wanted: all or none.
+    /// The body that the handler asked for: complete or empty; set by the connection that read it.
     pub content: Vec<u8>,
-    /// The client wants to ask more on this connection.
+    /// Whether the client wants to keep the connection.
     pub keeps: bool,
 }
 
-/// Why there is no request.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No HTTP/1, or none that is understood by everybody alike.
+    /// Not HTTP/1, or ambiguous.
     Malformed,
-    /// More than [`MOST_HEAD`] bytes, or too many lines.
+    /// More than [`MOST_HEAD`] bytes, or too many headers.
     TooLong,
-    /// A body that does not say how long it is before it comes.
+    /// A body without a Content-Length.
     Encoded,
 }
 
-/// A token may have some kilobytes.
+/// A bearer token may take several kilobytes.
 pub const MOST_HEAD: usize = 16 * 1024;
 const MOST_HEADERS: usize = 100;
-/// Where a client of WebSocket names what it can speak.
+/// Lists the subprotocols that a WebSocket client supports.
 pub const PROTOCOLS: &str = "sec-websocket-protocol";
-/// A browser cannot send a header of its own, so its token stands among the protocols behind these words, in base64url.
+/// Browsers cannot set headers on a WebSocket: the subprotocol with this prefix holds the token in base64url.
 pub const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 impl Request {
-    /// Takes a head off the front of `bytes`: it, and how many bytes it had. `Ok(None)` means: come back with more.
+    /// Takes a head off the front of `bytes`. Returns it and its length; `Ok(None)` means that more bytes are needed.
     pub fn take(bytes: &[u8]) -> Result<Option<(Self, usize)>, Refusal> {
-        // Between two requests there may be an empty line (section 2.2).
+        // An empty line may precede a request (RFC 9112, section 2.2).
         let blank = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
         let rest = bytes.get(blank..).unwrap_or_default();
         let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") else {
-            // What can be no request is told before its end, which may never come.
+            // Reject what cannot be a request at once: its end may never arrive.
             let is_text = rest.first().is_none_or(u8::is_ascii_uppercase);
-            // Three bytes of the four may be there.
+            // Three of the four bytes of the end may have arrived.
             return match rest.len() >= MOST_HEAD + 3 {
                 true => Err(Refusal::TooLong),
                 false if is_text || rest == b"\r" => Ok(None),
@@ -78,7 +78,7 @@ impl Request {
         Ok(Some((request, blank + end + 4)))
     }
 
-    /// The first line; whether it is of HTTP/1.1 and not of 1.0.
+    /// Parses the request line. Returns true for HTTP/1.1, false for 1.0.
     fn of_line(line: &[u8]) -> Option<(Self, bool)> {
         let line = std::str::from_utf8(line).ok()?;
         let mut words = line.split(' ');
@@ -112,7 +112,7 @@ impl Request {
         let length = self.header("content-length").map_or(Ok(0), |length| {
             match length.bytes().all(|byte| byte.is_ascii_digit()) {
                 true => length.parse().map_err(|_| Refusal::Malformed),
-                // A sign would be read too.
+                // `parse` would accept a sign.
                 false => Err(Refusal::Malformed),
             }
         })?;
@@ -122,7 +122,7 @@ impl Request {
         Ok(())
     }
 
-    /// The first header of a name, which is to be in small letters.
+    /// The first header with this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -131,24 +131,24 @@ impl Request {
         self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// What a header lists, in all of its lines.
+    /// The elements of a list header, over all of its lines.
     pub fn words<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
         self.all(name).flat_map(|value| value.split(',')).map(str::trim)
     }
 
-    /// Whether a form follows, as browsers and `curl -d` send it.
+    /// Whether the body is a form as browsers and `curl -d` send it.
     pub fn has_form(&self) -> bool {
         let kind = self.header("content-type").unwrap_or_default();
         self.body > 0 && kind.split(';').next().is_some_and(|kind| kind.trim() == "application/x-www-form-urlencoded")
     }
 
-    /// Whether the client wants to speak in WebSocket from here on.
+    /// Whether the client wants to upgrade to WebSocket.
     pub fn is_web_socket(&self) -> bool {
         self.words("connection").any(|word| word.eq_ignore_ascii_case("upgrade"))
             && self.header("upgrade").is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
     }
 
-    /// The same request to another server: what it says of this connection alone (its host, who asks, a body) stays here.
+    /// The head for another server, without the fields of this connection: host, credentials, body.
     pub fn head_for(&self, target: &str, host: &str) -> Vec<u8> {
         let mut head = format!("{} {target} HTTP/1.1\r\nHost: {host}\r\n", self.method);
         let own = ["host", "authorization", "content-length", "expect"];
@@ -167,17 +167,17 @@ impl Request {
         head.into_bytes()
     }
 
-    /// The value of the query's key, without its escapes; empty for one that stands alone.
+    /// The first value of a query parameter, unescaped; empty if it has none.
     pub fn asks(&self, key: &str) -> Option<String> {
         self.all_asks(key).into_iter().next()
     }
 
-    /// The same for a key that may stand more than once.
+    /// All values of a query parameter.
     pub fn all_asks(&self, key: &str) -> Vec<String> {
         values(&self.query, key)
     }
 
-    /// The value of a key of the form, or else of the query (net/http: `FormValue`).
+    /// The value of a form field, or else of the query parameter (net/http: `FormValue`).
     pub fn form_asks(&self, key: &str) -> Option<String> {
         values(&self.form, key).into_iter().next().or_else(|| self.asks(key))
     }
@@ -207,7 +207,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// `text` as it stands in a path or a query: RFC 3986, what is not unreserved.
+/// Escapes `text` for a path or a query: everything but RFC 3986's unreserved characters.
 pub fn push_escaped(out: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {
@@ -217,7 +217,7 @@ pub fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// RFC 3986, section 2.1; `None` if an escape is none, or what comes out is no text.
+/// RFC 3986, section 2.1; `None` for a malformed escape or if the result is not UTF-8.
 fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -240,7 +240,7 @@ mod tests {
     const WHOLE: &[u8] = b"GET /healthz?verbose HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n";
 
     #[test]
-    fn a_request_is_partial_until_its_empty_line_wherever_it_is_cut() {
+    fn a_request_is_partial_until_its_empty_line() {
         for cut in 0..WHOLE.len() {
             assert_eq!(Request::take(&WHOLE[..cut]), Ok(None), "{cut}");
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn malformed_requests_are_refused() {
         for line in [
             "GET /x",
             "GET /x HTTP/2.0",
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_readers_could_understand_differently_is_refused() {
+    fn ambiguous_requests_are_refused() {
         for headers in [
             "Content-Length: 1\r\nContent-Length: 2",
             "Content-Length: 1\r\nContent-Length: 1",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_end_is_refused_at_its_bound() {
+    fn an_endless_request_is_refused_at_the_limit() {
         assert_eq!(Request::take(&vec![b'X'; MOST_HEAD + 2]), Ok(None));
         assert_eq!(Request::take(&vec![b'X'; MOST_HEAD + 3]), Err(Refusal::TooLong));
         let headers = "A: b\r\n".repeat(MOST_HEADERS);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_kept_as_the_client_wants_it() {
+    fn keep_alive_follows_the_client() {
         for (version, header, keeps) in [
             ("1.1", "A: b", true),
             ("1.1", "Connection: close", false),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_handed_on_without_what_is_for_this_server_alone() {
+    fn forwarded_heads_lack_host_and_credentials() {
         let text = "POST /exec/a?b HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer secret\r\nContent-Length: 0\r\n\
                     Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-A: 1\r\nX-A: 2\r\n\r\n";
         let (request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_among_the_protocols_is_not_handed_on() {
+    fn websocket_tokens_are_not_forwarded() {
         let text = "GET /exec/a HTTP/1.1\r\nHost: node\r\nSec-WebSocket-Protocol: \
                     base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io,v4.channel.k8s.io\r\n\
                     Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VjcmV0\r\n\r\n";
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_goes_before_the_query() {
+    fn form_values_precede_query_values() {
         let text = "POST /run?cmd=a&b=c HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\
                     Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n\r\n";
         let (mut request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_taken_out_of_paths_and_of_what_a_query_asks() {
+    fn paths_and_query_values_are_unescaped() {
         let (request, _) =
             Request::take(b"GET /a%2Fb/%2e%2E?x=1%202&y=+&z&w=%zz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().unwrap();
         assert_eq!(request.path, "/a/b/..");

@@ -1,21 +1,21 @@
-//! A response out of a stream of bytes, read no further than anybody wants to know. Pure.
+//! Parses a response from a byte stream, no further than needed. Pure.
 
 use std::fmt;
 
-/// A response as it arrives.
+/// A response being received.
 #[derive(Debug)]
 pub struct Response {
     status: u16,
-    /// Of [`KEPT`].
+    /// Only those in [`KEPT`].
     headers: Vec<(&'static str, String)>,
-    /// It says how long it is, so that a part of it is known from all of it.
+    /// Whether its length is known, so that a truncated response is recognized.
     is_counted: bool,
     body: Vec<u8>,
-    /// The most of the body that is kept; there is no more to read then.
+    /// The most bytes of the body to keep. The response is done when it is reached.
     limit: usize,
-    /// Bytes of heads, interim ones included, and of trailers so far.
+    /// Bytes of all heads, interim ones included, and of trailers so far.
     overhead: usize,
-    /// Bytes that have arrived and mean nothing yet.
+    /// Received bytes that are not parsed yet.
     unread: Vec<u8>,
     state: State,
 }
@@ -23,9 +23,9 @@ pub struct Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Head,
-    /// So many bytes of the body are left: more, perhaps, than this machine can count in memory.
+    /// Remaining bytes of the body; may be more than `usize` holds.
     Counted(u64),
-    /// The body ends with the connection.
+    /// The body ends when the connection closes.
     UntilEnd,
     Chunk(Chunk),
     Done,
@@ -35,15 +35,15 @@ enum State {
 enum Chunk {
     Size,
     Data(u64),
-    /// The line that ends a chunk's data.
+    /// The line end after a chunk's data.
     DataEnd,
     Trailers,
 }
 
-/// What came is no response of HTTP/1.
+/// Not an HTTP/1 response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Its first line, or the beginning of what came instead of one.
+    /// The status line, or what came instead of it.
     Line(String),
     StatusCode(String),
     Header,
@@ -51,22 +51,22 @@ pub enum Malformed {
     Chunk,
 }
 
-/// The headers that somebody asks for.
+/// The headers that callers use.
 const KEPT: [&str; 4] = ["content-type", "etag", "last-modified", "location"];
-/// Most bytes of all heads and of the trailers together.
+/// Limit of all heads and trailers together, in bytes.
 const HEAD: usize = 64 * 1024;
-/// A chunk's size with what may stand behind it.
+/// Limit of a chunk size line with its extensions.
 const LINE: usize = 1024;
 
 impl Response {
-    /// Of the body no more than `limit` bytes are kept.
+    /// Keeps at most `limit` bytes of the body.
     pub fn new(limit: usize) -> Self {
         let (unread, body) = (Vec::new(), Vec::new());
         let state = State::Head;
         Self { status: 0, headers: Vec::new(), is_counted: true, body, limit, overhead: 0, unread, state }
     }
 
-    /// 0 before the head has come.
+    /// 0 before the head is complete.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -75,12 +75,12 @@ impl Response {
         self.header("location")
     }
 
-    /// The header of this name, if it is one of those that somebody asks for.
+    /// The header with this name, which must be in [`KEPT`].
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether its end could be told from the end of its connection.
+    /// Whether the length is known other than by the end of the connection.
     pub fn is_counted(&self) -> bool {
         self.is_counted
     }
@@ -89,17 +89,17 @@ impl Response {
         self.body
     }
 
-    /// The status and the headers are known.
+    /// Whether the status and the headers are known.
     pub fn has_head(&self) -> bool {
         self.state != State::Head
     }
 
-    /// Nothing of what may still come is wanted.
+    /// Whether nothing more needs to be read.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// The connection has ended. True if that was the end of the response.
+    /// Handles the end of the connection. Returns whether the response is complete.
     pub fn end(&mut self) -> bool {
         let complete = matches!(self.state, State::UntilEnd | State::Done);
         self.state = State::Done;
@@ -115,7 +115,7 @@ impl Response {
         Ok(())
     }
 
-    /// Takes the next part out of what has arrived; false when it is not there as a whole.
+    /// Parses the next element of the input; false if it is not complete.
     fn step(&mut self) -> Result<bool, Malformed> {
         match self.state {
             State::Head => return self.take_head(),
@@ -157,7 +157,7 @@ impl Response {
         Ok(true)
     }
 
-    /// A line without its end, once it is whole.
+    /// Takes a line without its line end, once it is complete.
     fn take_line(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
         let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
             return if self.unread.len() > LINE { Err(Malformed::TooLong) } else { Ok(None) };
@@ -173,7 +173,7 @@ impl Response {
         Ok(Some(line))
     }
 
-    /// Moves up to `most` bytes into the body, as far as that takes any; how many bytes of the body they were.
+    /// Moves up to `most` bytes into the body, dropping those beyond the limit. Returns the number of bytes consumed.
     fn take_body(&mut self, most: u64) -> u64 {
         let taken = self.unread.len().min(usize::try_from(most).unwrap_or(usize::MAX));
         let room = self.limit.saturating_sub(self.body.len());
@@ -191,7 +191,7 @@ impl Response {
     }
 
     fn take_head(&mut self) -> Result<bool, Malformed> {
-        // What does not begin like a response is told at once: it may never have an end.
+        // Reject what does not begin like a response at once: its end may never arrive.
         if !b"HTTP/".starts_with(self.unread.get(..5).unwrap_or(&self.unread)) {
             return Err(Malformed::Line(first_line(&self.unread)));
         }
@@ -205,7 +205,7 @@ impl Response {
         let mut lines = head.lines();
         let status = status_of(lines.next().unwrap_or_default())?;
         if (100..200).contains(&status) {
-            // An interim answer: the real one follows.
+            // An interim response: the final one follows.
             return Ok(true);
         }
         self.status = status;
@@ -221,7 +221,7 @@ impl Response {
         if self.overhead > HEAD { Err(Malformed::TooLong) } else { Ok(()) }
     }
 
-    /// Keeps what is wanted of the headers; how the body comes.
+    /// Keeps the wanted headers. Returns the framing of the body.
     fn read_headers<'a>(&mut self, lines: impl Iterator<Item = &'a str>) -> Result<State, Malformed> {
         let (mut length, mut chunked) = (None, false);
         for line in lines {
@@ -248,7 +248,7 @@ impl Response {
     }
 }
 
-/// Where the head ends and where the body begins. Lines may end without a carriage return.
+/// The end of the head and the start of the body. Lines may end without a carriage return.
 fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut from = 0;
     while let Some(newline) = bytes.get(from..)?.iter().position(|byte| *byte == b'\n') {
@@ -282,17 +282,17 @@ fn first_line(bytes: &[u8]) -> String {
     String::from_utf8_lossy(line).trim_end().to_owned()
 }
 
-/// Of what is no response.
+/// How much of a malformed response an error shows.
 const MOST_SHOWN: usize = 100;
 
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(line).ok()?;
     let size = text.split(';').next()?.trim();
-    // A sign would be read too.
+    // `from_str_radix` would accept a sign.
     if size.starts_with('+') { None } else { u64::from_str_radix(size, 16).ok() }
 }
 
-/// In the words of the upstream kubelet, which users know from events.
+/// The upstream kubelet's messages, which users know from events.
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

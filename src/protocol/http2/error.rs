@@ -1,4 +1,4 @@
-//! Error codes, and what they end: the connection or one stream. Pure.
+//! Error codes, and connection and stream errors. Pure.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// What the peer did that ends the connection.
+/// A connection error: what the peer did wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     pub code: ErrorCode,
@@ -67,7 +67,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a frame can be wrong with, by how far the harm goes.
+/// A protocol violation, by its scope.
 #[derive(Debug)]
 pub(super) enum Fault {
     Stream(StreamId, ErrorCode, &'static str),

@@ -1,4 +1,4 @@
-//! What a peer's frames mean to the one who uses the connection. Pure.
+//! Events of a connection. Pure.
 
 use super::error::ErrorCode;
 use super::stream_id::StreamId;
@@ -6,26 +6,26 @@ use crate::protocol::hpack::Field;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The peer speaks HTTP/2: its first SETTINGS are here.
+    /// The peer's first SETTINGS have arrived.
     Ready,
-    /// A request (as server) or the final response (as client); informational responses are dropped.
+    /// A request (server) or the final response (client). Informational responses are dropped.
     Head { stream: StreamId, fields: Vec<Field>, end: bool },
-    /// Content. Its length counts against the stream's window until it is given back with `consume`.
+    /// Content. Its length counts against the stream's window until it is returned with `consume`.
     Data { stream: StreamId, data: Vec<u8>, end: bool },
-    /// The fields after the content; nothing comes after them.
+    /// Trailers; they end the stream.
     Trailers { stream: StreamId, fields: Vec<Field> },
-    /// The stream is no more, in both directions.
+    /// The stream is closed in both directions.
     Reset { stream: StreamId, ending: Ending },
-    /// The peer takes no new streams. Those that it will still answer go on.
+    /// The peer accepts no new streams. Streams that it will still answer continue.
     GoAway { code: ErrorCode },
 }
 
-/// Why a stream ended early.
+/// Why a stream was reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The peer said that it has not acted on the request, and will not.
+    /// The peer states that it has not processed the request and will not.
     NotProcessed,
     ByPeer(ErrorCode),
-    /// The peer broke a rule on this stream; it has been told.
+    /// The peer violated the protocol on this stream; this side has reset it.
     Violation(&'static str),
 }

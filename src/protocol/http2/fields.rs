@@ -1,4 +1,4 @@
-//! What a header list must look like (RFC 9113 section 8). Pure.
+//! Validates header lists (RFC 9113 section 8). Pure.
 
 use crate::protocol::hpack::Field;
 
@@ -9,7 +9,7 @@ pub(super) enum Place {
     Trailers,
 }
 
-/// Fails with what is wrong with the list.
+/// Returns the first problem of the list.
 pub(super) fn check(fields: &[Field], place: Place) -> Result<(), &'static str> {
     let mut pseudo = Pseudo::default();
     let mut regular = false;
@@ -27,11 +27,11 @@ pub(super) fn check(fields: &[Field], place: Place) -> Result<(), &'static str> 
     pseudo.check(place)
 }
 
-/// The content-length, if the list has one.
+/// The value of content-length, if present.
 pub(super) fn content_length(fields: &[Field]) -> Result<Option<u64>, &'static str> {
     let Some(field) = fields.iter().find(|field| &*field.name == b"content-length") else { return Ok(None) };
     let text = std::str::from_utf8(&field.value).map_err(|_| BAD_LENGTH)?;
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(BAD_LENGTH);
     }
@@ -42,7 +42,7 @@ pub(super) fn is_informational(fields: &[Field]) -> bool {
     fields.iter().any(|field| &*field.name == b":status" && field.value.starts_with(b"1"))
 }
 
-/// How often each pseudo-header field was seen.
+/// How often each pseudo-header field occurs.
 #[derive(Default, PartialEq, Eq)]
 struct Pseudo {
     method: u8,
@@ -69,12 +69,12 @@ impl Pseudo {
     fn check(&self, place: Place) -> Result<(), &'static str> {
         let nothing = Self::default();
         let wanted = match place {
-            // CONNECT has fewer, and is not spoken here.
+            // CONNECT has fewer, and is not supported.
             Place::Request => Self { method: 1, scheme: 1, path: 1, authority: self.authority.min(1), ..nothing },
             Place::Response => Self { status: 1, ..nothing },
             Place::Trailers => nothing,
         };
-        if *self == wanted { Ok(()) } else { Err("pseudo-header fields missing, twice or out of place") }
+        if *self == wanted { Ok(()) } else { Err("missing, repeated or misplaced pseudo-header field") }
     }
 }
 
@@ -93,8 +93,8 @@ fn check_regular(field: &Field) -> Result<(), &'static str> {
     }
 }
 
-/// Spaces at either end are let through against section 8.2.1: gRPC peers leave them in grpc-message, and a status is
-/// worth more than the rule.
+/// Allows leading and trailing spaces, against section 8.2.1: gRPC peers leave them in grpc-message, and rejecting them
+/// would lose the status.
 fn check_value(value: &[u8]) -> Result<(), &'static str> {
     if value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
         Err("bad character in a field value")

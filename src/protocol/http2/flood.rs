@@ -1,4 +1,4 @@
-//! Notices a peer that keeps this side busy for nothing. Pure: the moment is an argument.
+//! Detects a peer that floods this side with useless frames. Pure: the time is an argument.
 
 use std::time::Instant;
 
@@ -12,27 +12,23 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// A frame came that brings nothing to anyone.
+    /// Counts a frame without effect.
     pub(super) fn idle_frame(&mut self, now: Instant) -> Result<(), Error> {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) > limits::IDLE_FRAMES_PER {
             *self = Self { since: Some(now), count: 0 };
         }
         self.count += 1;
-        if self.count > limits::IDLE_FRAMES {
-            Err(error::too_much("flood of frames that bring nothing"))
-        } else {
-            Ok(())
-        }
+        if self.count > limits::IDLE_FRAMES { Err(error::too_much("flood of useless frames")) } else { Ok(()) }
     }
 
-    /// A stream has come to its end on both sides. One that was reset does not count: opening and resetting streams
+    /// Credits a stream that both sides have completed. A reset stream earns no credit: opening and resetting streams
     /// is a flood as well.
     pub(super) fn stream_completed(&mut self) {
         self.count = self.count.saturating_sub(limits::FORGIVEN_FOR_STREAM);
     }
 
-    /// Content was sent, which the peer answers with window updates, and perhaps a PING to measure the way.
+    /// Credits sent content, which the peer answers with window updates and perhaps a PING.
     pub(super) fn content_sent(&mut self) {
         self.count = self.count.saturating_sub(limits::FORGIVEN_FOR_CONTENT);
     }

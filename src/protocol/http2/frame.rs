@@ -1,4 +1,4 @@
-//! The frame's head, which all frames have, and padding (RFC 9113 sections 4.1 and 6.1). Pure.
+//! Frame headers and padding (RFC 9113 sections 4.1 and 6.1). Pure.
 
 use super::error::{self, Error};
 use super::limits;
@@ -20,7 +20,7 @@ impl Kind {
     pub(super) const CONTINUATION: Self = Self(0x9);
 }
 
-/// The flags of any frame; what a bit means depends on the frame's kind.
+/// Frame flags; the meaning of a bit depends on the frame type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags(pub(super) u8);
 
@@ -49,9 +49,9 @@ pub(super) struct Frame<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Takes one whole frame off the front of `buf`, and says what is left.
+/// Takes one complete frame off the front of `buf`. Returns it and the rest.
 ///
-/// `Ok(None)` means: come back with more bytes. A frame that is too long is refused when its head is there.
+/// `Ok(None)` means that more bytes are needed. A frame that is too long is refused once its header is complete.
 pub(super) fn take_frame(buf: &[u8]) -> Result<Option<(Frame<'_>, &[u8])>, Error> {
     let Some((head, rest)) = buf.split_first_chunk::<HEAD>() else { return Ok(None) };
     let [a, b, c, kind, flags, s, t, u, v] = *head;
@@ -63,7 +63,7 @@ pub(super) fn take_frame(buf: &[u8]) -> Result<Option<(Frame<'_>, &[u8])>, Error
     Ok(rest.split_at_checked(len).map(|(payload, rest)| (Frame { kind, flags, stream, payload }, rest)))
 }
 
-/// Writes a frame; `payload` is never longer than 24 bits can say.
+/// Writes a frame; the length of `payload` must fit into 24 bits.
 pub(super) fn write_frame(kind: Kind, flags: Flags, stream: StreamId, payload: &[u8], out: &mut Vec<u8>) {
     let [.., a, b, c] = payload.len().to_be_bytes();
     out.extend([a, b, c, kind.0, flags.0]);

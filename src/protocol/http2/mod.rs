@@ -1,11 +1,11 @@
-//! HTTP/2 (RFC 9113) without I/O, both roles: bytes in, events out; calls in, bytes out. Pure.
+//! HTTP/2 (RFC 9113) without I/O, client and server: bytes in, events out; calls in, bytes out. Pure.
 //!
-//! [`Connection`] is the whole of it. What arrives goes to `receive`, which tells what it means as [`Event`]s; what
-//! has to leave is fetched with `transmit`. A violation by the peer is an [`Error`] when the connection cannot go on,
-//! and an [`Event::Reset`] when only one stream cannot.
+//! [`Connection`] is the entry point. Received bytes go to `receive`, which returns [`Event`]s; `transmit` returns the
+//! bytes to send. A violation by the peer is an [`Error`] if it ends the connection, and an [`Event::Reset`] if it ends
+//! one stream.
 //!
-//! Everything that the peer can make this side remember or answer has a limit; they stand in `limits.rs`. Priorities
-//! and push are not done: nothing here needs them, and a peer can be told so.
+//! Everything that the peer can make this side store or answer has a limit in `limits.rs`. Priorities and server push
+//! are not implemented: nothing here needs them, and peers must accept that.
 
 mod connection;
 mod error;

@@ -1,4 +1,4 @@
-//! SETTINGS: what the peer announces, and what this side does (RFC 9113 section 6.5). Pure.
+//! Reads and writes SETTINGS (RFC 9113 section 6.5). Pure.
 
 use super::error::{self, Error};
 use super::frame::{Flags, Kind, write_frame};
@@ -6,7 +6,7 @@ use super::limits;
 use super::stream_id::StreamId;
 use super::window::SendWindow;
 
-/// One announced value that matters here.
+/// A setting that this side uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setting {
     HeaderTableSize(u32),
@@ -15,11 +15,11 @@ pub(super) enum Setting {
     MaxFrameSize(u32),
 }
 
-/// The values in the order of the frame, which is the order in which they take effect.
+/// The settings in frame order, in which they take effect.
 pub(super) fn read_settings(payload: &[u8], by_server: bool) -> Result<Vec<Setting>, Error> {
     let pairs = payload.chunks_exact(6);
     if !pairs.remainder().is_empty() {
-        return Err(error::frame_size("SETTINGS length no multiple of 6"));
+        return Err(error::frame_size("SETTINGS length is not a multiple of 6"));
     }
     let mut settings = Vec::new();
     for pair in pairs {
@@ -27,7 +27,7 @@ pub(super) fn read_settings(payload: &[u8], by_server: bool) -> Result<Vec<Setti
         let value = u32::from_be_bytes([c, d, e, f]);
         settings.push(match u16::from_be_bytes([a, b]) {
             HEADER_TABLE_SIZE => Setting::HeaderTableSize(value),
-            // A server that offers push to a client breaks the same rule as one that sends neither 0 nor 1.
+            // A server must not send ENABLE_PUSH=1.
             ENABLE_PUSH if value > 1 || (by_server && value == 1) => {
                 return Err(error::protocol("bad SETTINGS_ENABLE_PUSH"));
             }
@@ -46,7 +46,7 @@ pub(super) fn read_settings(payload: &[u8], by_server: bool) -> Result<Vec<Setti
     Ok(settings)
 }
 
-/// What this side announces.
+/// Writes this side's settings.
 pub(super) fn write_settings(by_server: bool, out: &mut Vec<u8>) {
     let role = if by_server { (MAX_CONCURRENT_STREAMS, limits::STREAMS) } else { (ENABLE_PUSH, 0) };
     let mut payload = Vec::new();

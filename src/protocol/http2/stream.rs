@@ -1,4 +1,4 @@
-//! One stream: its state (RFC 9113 section 5.1), windows, and what waits to be sent. Pure.
+//! One stream: its state (RFC 9113 section 5.1), its windows and its queued output. Pure.
 //!
 //! ```text
 //!            HeadSent
@@ -13,8 +13,8 @@
 //!                       Closed
 //! ```
 //!
-//! A reset, by either side, goes to `Closed` from anywhere. A closed stream is forgotten at once: what still arrives
-//! for it is known by its number alone.
+//! A reset by either side leads to `Closed` from every state. A closed stream is removed at once; late frames are
+//! recognized by its id.
 
 use super::fields;
 use super::stream_id::StreamId;
@@ -23,15 +23,15 @@ use crate::protocol::hpack::Field;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Opened here; the peer's limit on streams keeps it from being sent. `transmit` acts on it.
+    /// Opened here, and held back by the peer's limit on streams. `transmit` sends it.
     Waiting,
     /// Both sides may send.
     Open,
-    /// This side has ended; the answer is awaited.
+    /// This side has ended; the peer may send.
     HalfClosedLocal,
     /// The peer has ended; this side may send.
     HalfClosedRemote,
-    /// Nothing more either way. `Connection` drops it.
+    /// Both sides have ended. `Connection` removes it.
     Closed,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Input {
 }
 
 impl State {
-    /// The state after `input`. An input that means nothing here leaves the state as it is.
+    /// The state after `input`. An input that does not apply leaves the state unchanged.
     pub(super) fn next(self, input: Input) -> Self {
         match (self, input) {
             (Self::Waiting, Input::HeadSent) => Self::Open,
@@ -68,26 +68,26 @@ impl State {
 pub(super) struct Stream {
     pub(super) id: StreamId,
     pub(super) state: State,
-    /// The peer's head (request or final response) is here.
+    /// Whether the peer's head (request or final response) has arrived.
     pub(super) head_received: bool,
-    /// What is missing to the content-length that the peer announced.
+    /// The bytes missing from the content-length that the peer announced.
     content_left: Option<u64>,
     pub(super) send_window: SendWindow,
     pub(super) receive_window: ReceiveWindow,
     pub(super) outgoing: Outgoing,
-    /// Where among the bytes of `transmit` the stream begins; `None` while it waits.
+    /// The offset of the stream's first byte in the output of `transmit`; `None` while it waits.
     pub(super) sent_from: Option<u64>,
 }
 
-/// What the user of the stream has handed over and `transmit` has not sent.
+/// Output that the user has queued and `transmit` has not sent.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     pub(super) head: Option<Vec<Field>>,
     data: Vec<u8>,
-    /// How much of `data` is sent.
+    /// How many bytes of `data` are sent.
     sent: usize,
     pub(super) trailers: Option<Vec<Field>>,
-    /// Nothing comes after what is here.
+    /// Whether the output ends with what is queued.
     pub(super) end: bool,
 }
 
@@ -130,14 +130,14 @@ impl Stream {
         }
     }
 
-    /// The peer's head, already checked, has come; `end` says that there is no content.
+    /// Handles the peer's head, already validated; `end` means that there is no content.
     pub(super) fn receive_head(&mut self, head: &[Field], end: bool) -> Result<(), &'static str> {
         self.head_received = true;
         self.content_left = fields::content_length(head)?;
         self.receive_content(0, end)
     }
 
-    /// Content of `len` bytes has come; with `end` it was the last (RFC 9113 section 8.1.1).
+    /// Handles `len` bytes of content; `end` marks the last (RFC 9113 section 8.1.1).
     pub(super) fn receive_content(&mut self, len: usize, end: bool) -> Result<(), &'static str> {
         if let Some(left) = &mut self.content_left {
             let len = u64::try_from(len).unwrap_or(u64::MAX);
@@ -150,7 +150,7 @@ impl Stream {
     }
 }
 
-const WRONG_LENGTH: &str = "content not as long as its content-length";
+const WRONG_LENGTH: &str = "content does not match content-length";
 
 #[cfg(test)]
 mod tests {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sequence_of_inputs_leads_a_stream_back() {
+    fn no_input_sequence_reverts_a_stream() {
         let inputs = [Input::HeadSent, Input::EndSent, Input::EndReceived];
         for sequence in 0..3_usize.pow(5) {
             let mut state = State::Waiting;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_closed_once_both_sides_have_ended() {
+    fn a_stream_closes_once_both_sides_have_ended() {
         let ended = |first, second| State::Open.next(first).next(second);
         assert_eq!(ended(Input::EndSent, Input::EndReceived), State::Closed);
         assert_eq!(ended(Input::EndReceived, Input::EndSent), State::Closed);

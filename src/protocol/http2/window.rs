@@ -2,11 +2,11 @@
 
 use super::limits;
 
-/// How much may be sent. A change of the peer's settings can make it negative.
+/// How much may be sent. Negative after the peer has lowered its initial window below what was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendWindow(i64);
 
-/// The window's new size would be larger than any window may be.
+/// The window would exceed 2^31-1.
 #[derive(Debug)]
 pub(super) struct Overflow;
 
@@ -35,7 +35,7 @@ impl SendWindow {
     }
 }
 
-/// How much may still arrive, and how much of what arrived the peer does not know to be consumed.
+/// How much may still arrive, and how much was consumed without a WINDOW_UPDATE yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiveWindow {
     open: u32,
@@ -52,9 +52,9 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Gives back what was taken. The increment to tell the peer, once it is worth a frame.
+    /// Returns consumed bytes to the window. Returns the increment for a WINDOW_UPDATE once it is worth a frame.
     pub(super) fn consume(&mut self, len: u32) -> Option<u32> {
-        // Never more than was taken, whatever the caller says.
+        // Never more than was received, whatever the caller says.
         let missing = limits::WINDOW - self.open;
         self.consumed = self.consumed.saturating_add(len).min(missing);
         if self.consumed < limits::WINDOW / 2 {

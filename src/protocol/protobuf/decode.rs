@@ -1,4 +1,4 @@
-//! Bytes to messages. Pure.
+//! Decodes messages. Pure.
 
 use std::error::Error;
 use std::fmt;
@@ -6,40 +6,40 @@ use std::fmt;
 use super::encode::wire_type;
 use super::{Message, Slot};
 
-/// The message that `bytes` hold. Unknown fields are skipped.
+/// Decodes a message. Unknown fields are skipped.
 ///
-/// A field that comes again replaces the earlier value, or is merged with it if it is a message.
+/// A repeated occurrence of a singular field replaces the earlier value, or is merged with it if it is a message.
 pub fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, DecodeError> {
     let mut message = M::default();
     decode_into(&mut message, bytes)?;
     Ok(message)
 }
 
-/// Reads `bytes` into `message`, which is new. After an error it holds what was read so far.
+/// Decodes into `message`, which must be new. After an error it holds the fields decoded so far.
 pub fn decode_into(message: &mut dyn Message, bytes: &[u8]) -> Result<(), DecodeError> {
     Decoder { memory: MEMORY_LIMIT }.message(message, bytes, DEPTH_LIMIT)
 }
 
-/// Why bytes are not a message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The bytes end inside a field.
+    /// The bytes end within a field.
     Truncated,
-    /// A number is longer than 64 bits.
+    /// A varint has more than 64 bits.
     VarintTooLong,
-    /// A field has the number 0, a number beyond 2^29-1 or a wire type that does not exist.
+    /// A field has the number 0, a number above 2^29-1, or an undefined wire type.
     BadKey,
-    /// A field's wire type is not that of its type.
+    /// The wire type does not match the field's type.
     WrongWireType {
         field: u32,
     },
     NotUtf8 {
         field: u32,
     },
-    /// A group ends that has not begun, or begins and has no end.
+    /// An end of a group without its start, or the reverse.
     UnpairedGroup,
     TooDeep,
-    /// Few bytes would become much memory.
+    /// The decoded message would take too much memory.
     TooLarge,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for DecodeError {
             Self::BadKey => f.write_str("protobuf field has an impossible key"),
             Self::WrongWireType { field } => write!(f, "protobuf field {field} has the wrong wire type"),
             Self::NotUtf8 { field } => write!(f, "protobuf field {field} is not UTF-8"),
-            Self::UnpairedGroup => f.write_str("protobuf group without begin or end"),
+            Self::UnpairedGroup => f.write_str("unpaired protobuf group"),
             Self::TooDeep => f.write_str("protobuf message is nested too deeply"),
             Self::TooLarge => f.write_str("protobuf message takes too much memory"),
         }
@@ -60,14 +60,14 @@ impl fmt::Display for DecodeError {
 
 impl Error for DecodeError {}
 
-/// Messages and groups inside each other. CRI needs eight.
+/// Nesting of messages and groups. CRI needs eight.
 const DEPTH_LIMIT: u32 = 32;
 
-/// What one decoded message may take. An empty message in a list is two bytes on the wire and hundreds in memory.
+/// Memory of one decoded message. An empty message in a list takes two bytes on the wire and hundreds in memory.
 const MEMORY_LIMIT: usize = 64 << 20;
 
 struct Decoder {
-    /// What may still be taken.
+    /// The bytes still available.
     memory: usize,
 }
 
@@ -132,7 +132,7 @@ impl Decoder {
             Slot::Message(place) => self.message(place, content, depth)?,
             Slot::WrappedI64(place) => *place = signed(self.wrapped(unsigned(*place), content, depth)?),
             Slot::WrappedU64(place) => *place = self.wrapped(*place, content, depth)?,
-            // A sender may pack a list of numbers or not.
+            // Repeated numbers may be packed or not.
             Slot::I32s(place) => {
                 while !content.is_empty() {
                     self.number(Slot::I32s(place), key, take_varint(&mut content)?)?;
@@ -171,13 +171,13 @@ super::message! {
         2 => value: String,
     }
 
-    /// `Int64Value` and `UInt64Value` look the same on the wire.
+    /// `Int64Value` and `UInt64Value` have the same encoding.
     struct Wrapper {
         1 => value: u64,
     }
 }
 
-/// The number and wire type that stand before each value.
+/// The key of a field: number and wire type.
 #[derive(Clone, Copy)]
 struct Key {
     field: u32,
@@ -193,7 +193,7 @@ fn take_key(bytes: &mut &[u8]) -> Result<Key, DecodeError> {
     }
 }
 
-/// Passes over the value of a field that is not known.
+/// Skips the value of an unknown field.
 fn skip(key: Key, bytes: &mut &[u8], depth: u32) -> Result<(), DecodeError> {
     match key.wire_type {
         wire_type::VARINT => take_varint(bytes).map(drop),
@@ -227,7 +227,7 @@ fn take_varint(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
     let mut value = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let [byte] = take_array(bytes)?;
-        // The tenth byte has room for one bit only.
+        // The tenth byte holds only one bit.
         if shift == 63 && byte > 1 {
             return Err(DecodeError::VarintTooLong);
         }
@@ -252,7 +252,7 @@ fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], DecodeError>
     Ok(*array)
 }
 
-/// A 32-bit field keeps the low bits of a longer number, as every implementation does.
+/// A 32-bit field keeps the low bits of a longer number, as in every implementation.
 fn low_u32(value: u64) -> u32 {
     let [a, b, c, d, ..] = value.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])

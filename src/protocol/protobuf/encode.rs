@@ -1,15 +1,15 @@
-//! Messages to bytes, in one pass: the length of a nested message is filled in when its end is known. Pure.
+//! Encodes messages in one pass: the length of a nested message is filled in when its end is known. Pure.
 
 use super::Message;
 
-/// The bytes of `message`.
+/// Encodes `message`.
 pub fn encode(message: &dyn Message) -> Vec<u8> {
     let mut out = Vec::new();
     message.put_fields(&mut out);
     out
 }
 
-/// Appends `message` as field `number`, even when it is empty: a present message is not an absent one.
+/// Appends `message` as field `number`, even if it is empty: an empty message is present.
 pub fn put_message(number: u32, message: &dyn Message, out: &mut Vec<u8>) {
     put_nested(number, out, &|out| message.put_fields(out));
 }
@@ -43,27 +43,27 @@ pub(super) fn put_signed(number: u32, value: i64, out: &mut Vec<u8>) {
 }
 
 pub(super) fn put_double(number: u32, value: f64, out: &mut Vec<u8>) {
-    // By its bits: minus zero is not the default.
+    // Compares bits: minus zero is not the default.
     if value.to_bits() != 0 {
         put_key(number, wire_type::FIXED64, out);
         out.extend_from_slice(&value.to_le_bytes());
     }
 }
 
-/// Appends `bytes` as field `number`, even when there are none, as an entry of a list must be.
+/// Appends `bytes` as field `number`, even if empty, as list entries need.
 pub(super) fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     put_key(number, wire_type::LENGTH, out);
     put_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// Appends field `number` with what `body` appends as its content.
+/// Appends field `number` with the content that `body` appends.
 pub(super) fn put_nested(number: u32, out: &mut Vec<u8>, body: &dyn Fn(&mut Vec<u8>)) {
     put_key(number, wire_type::LENGTH, out);
     let mut at = out.len();
     out.push(0);
     body(out);
-    // Most content is shorter than 128 bytes: its length fits the byte kept for it. Longer content moves up.
+    // Most content is shorter than 128 bytes and fits the one reserved length byte; longer content is moved.
     let mut length = (out.len() - at - 1) as u64;
     if let Some(first) = out.get_mut(at) {
         *first = next_varint_byte(&mut length);
@@ -75,7 +75,7 @@ pub(super) fn put_nested(number: u32, out: &mut Vec<u8>, body: &dyn Fn(&mut Vec<
     }
 }
 
-/// A varint; negative numbers take ten bytes.
+/// A varint of a signed number; a negative one takes ten bytes.
 pub(super) fn put_sign_extended(value: i64, out: &mut Vec<u8>) {
     put_varint(u64::from_le_bytes(value.to_le_bytes()), out);
 }
@@ -93,7 +93,7 @@ fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the low seven bits off `value`; the top bit of the result says that more follow.
+/// Takes the low seven bits off `value`; the top bit of the result means that more follow.
 fn next_varint_byte(value: &mut u64) -> u8 {
     let [low, ..] = value.to_le_bytes();
     *value >>= 7;

@@ -1,4 +1,4 @@
-//! How each Rust type of a field is put, and where it is read to. Pure.
+//! Encoding and decoding of each Rust type that a field may have. Pure.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use crate::types::sorted::SortedMap;
 
 /// A Rust type that can be a field of a message.
 pub trait Field {
-    /// Appends the field, unless it has its default.
+    /// Appends the field, unless it has its default value.
     fn put(&self, number: u32, out: &mut Vec<u8>);
 
-    /// The place to read the field's next value to. Always `Some`: the type is that of [`Message::slot`].
+    /// The slot that receives the field's next value. Always `Some`: the type is that of [`Message::slot`].
     fn slot(&mut self) -> Option<Slot<'_>>;
 
-    /// The value as Go's `json` package would show it; `None` for a default.
+    /// The value as Go's `json` package shows it; `None` for a default.
     #[cfg(test)]
     fn json(&self) -> Option<serde_json::Value>;
 }
 
-/// Where a value is read to, by its type.
+/// A destination for a decoded value, by type.
 pub enum Slot<'a> {
     Bool(&'a mut bool),
     I32(&'a mut i32),
@@ -44,7 +44,7 @@ impl fmt::Debug for Slot<'_> {
     }
 }
 
-/// The fields that are one number on the wire.
+/// Fields that are one number on the wire.
 macro_rules! scalar {
     ($($type:ty, $slot:ident, $put:ident;)*) => { $(
         impl Field for $type {
@@ -122,7 +122,7 @@ impl<M: Message + Default> Field for Option<M> {
     }
 }
 
-/// The wrapper messages: a number that may be absent.
+/// The wrapper messages: optional numbers.
 macro_rules! wrapped {
     ($($type:ty, $slot:ident, $put:ident;)*) => { $(
         impl Field for Option<$type> {
@@ -186,7 +186,7 @@ impl Field for Vec<String> {
     }
 }
 
-/// Repeated numbers are put packed.
+/// Repeated numbers are written packed.
 macro_rules! packed {
     ($($type:ty, $slot:ident;)*) => { $(
         impl Field for Vec<$type> {

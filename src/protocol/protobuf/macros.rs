@@ -1,6 +1,6 @@
-//! The tables that messages and enums are written as.
+//! Macros that declare messages and enums as tables.
 
-/// Structs that are protobuf messages: `number => field: Type`.
+/// Declares structs that are protobuf messages: `number => field: Type`.
 ///
 /// ```ignore
 /// message! {
@@ -27,7 +27,7 @@ macro_rules! message {
         impl $crate::protocol::protobuf::Message for $name {
             fn put_fields(&self, out: &mut Vec<u8>) {
                 $( $crate::protocol::protobuf::Field::put(&self.$field, $number, out); )*
-                // A message without fields puts nothing.
+                // A message without fields writes nothing.
                 let _ = out;
             }
 
@@ -54,9 +54,9 @@ macro_rules! message {
     )* };
 }
 
-/// Enums whose unknown numbers are kept: `Name = number`. The first one is the default and has the number 0.
+/// Declares enums that keep unknown numbers: `Name = number`. The first variant is the default and must be 0.
 ///
-/// A variant `Unrecognized` is added for the numbers without a name.
+/// Adds a variant `Unrecognized` for the numbers without a name.
 macro_rules! open_enum {
     ($(
         $(#[$about:meta])*
@@ -72,7 +72,7 @@ macro_rules! open_enum {
             #[default]
             $first,
             $( $(#[$about_variant])* $variant, )*
-            /// A number that has no name here; never one of the numbers above.
+            /// A number without a name here; never one of the numbers above.
             Unrecognized(i32),
         }
 

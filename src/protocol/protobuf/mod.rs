@@ -1,8 +1,8 @@
 //! Protocol buffers, proto3 wire format. Pure.
 //!
-//! A message is a plain struct with a table of its fields, written with [`message!`]. The table becomes two short
-//! functions: one that puts each field, one that finds the place of a field by its number. All else is shared by
-//! every message, so a further message costs little code.
+//! A message is a plain struct declared with a table of its fields by [`message!`]. The macro generates two short
+//! functions, one that writes the fields and one that finds the slot of a field number. All other code is shared by
+//! all messages, so each message costs little code.
 //!
 //! | proto3 | Rust |
 //! |---|---|
@@ -28,17 +28,17 @@ pub use encode::{encode, put_message, put_str};
 pub use field::{Field, Slot};
 pub(crate) use macros::{message, open_enum};
 
-/// A struct that [`message!`] has made.
+/// A struct declared with [`message!`].
 pub trait Message {
     /// Appends every field that differs from its default.
     fn put_fields(&self, out: &mut Vec<u8>);
 
-    /// The place where field `number` is to be read to; `None` if this message has no such field.
+    /// The slot for the next value of field `number`; `None` if the message has no such field.
     ///
-    /// A place in a list of strings or messages is a new one at its end.
+    /// For a list of strings or messages, appends an entry and returns its slot.
     fn slot(&mut self, number: u32) -> Option<Slot<'_>>;
 
-    /// The fields that differ from their defaults, as Go's `json` package would show them; enums are numbers.
+    /// The fields that differ from their defaults, as Go's `json` package shows them; enums are numbers.
     #[cfg(test)]
     fn json(&self) -> serde_json::Value;
 
@@ -47,7 +47,7 @@ pub trait Message {
     fn fields(&self) -> &'static [(u32, &'static str)];
 }
 
-/// An enum that [`open_enum!`] has made: every number has a value.
+/// An enum declared with [`open_enum!`]: every number has a value.
 pub trait OpenEnum {
     fn number(&self) -> i32;
     fn set_number(&mut self, number: i32);

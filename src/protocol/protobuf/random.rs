@@ -1,8 +1,8 @@
-//! Messages with random content, for the tests.
+//! Random messages for tests.
 
 use super::{Message, OpenEnum, Slot};
 
-/// A small generator (splitmix64): the same seed gives the same messages on every machine.
+/// A splitmix64 generator: the same seed gives the same messages on every machine.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -18,7 +18,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Numbers of every length, negative ones too.
+    /// A number of random bit length, possibly negative.
     fn number(&mut self) -> i64 {
         let bits = self.below(65);
         let value = if bits == 0 { 0 } else { self.next() >> (64 - bits) };
@@ -36,10 +36,10 @@ impl Random {
         (0..length).filter_map(|_| "aZ0/\"\\\né語🛶".chars().nth(self.below(10).try_into().unwrap())).collect()
     }
 
-    /// Gives each field of `message` a value, or leaves it.
+    /// Sets a random selection of the fields of `message`.
     pub(crate) fn fill(&mut self, message: &mut dyn Message, depth: u32) {
         for (number, _) in message.fields() {
-            // Lists get up to three entries; for the other fields the last value counts.
+            // Lists get up to three entries; in other fields the last value wins.
             for _ in 0..self.below(4) {
                 self.fill_slot(message.slot(*number).unwrap(), depth);
             }
@@ -65,7 +65,7 @@ impl Random {
         }
     }
 
-    /// Mostly the numbers that have names.
+    /// Mostly numbers that have names.
     fn fill_enum(&mut self, place: &mut dyn OpenEnum) {
         let number = if self.below(8) == 0 { self.short_number() } else { self.below(4).try_into().unwrap() };
         place.set_number(number);

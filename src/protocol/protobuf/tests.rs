@@ -41,7 +41,7 @@ message! {
         2 => children: Vec<Node>,
     }
 
-    /// As large in memory as its empty self is small on the wire.
+    /// Small on the wire when empty, and large in memory.
     struct Wide {
         1 => a: Everything,
         2 => rows: Vec<Wide>,
@@ -66,7 +66,7 @@ fn read(bytes: &[u8]) -> Result<Everything, DecodeError> {
     decode(bytes)
 }
 
-/// `bytes` are what `message` is encoded to, and decode to it.
+/// Asserts that `message` encodes to `bytes` and back.
 #[track_caller]
 fn vector(message: &Everything, bytes: &[u8]) {
     assert_eq!(encode(message), bytes);
@@ -74,7 +74,7 @@ fn vector(message: &Everything, bytes: &[u8]) {
 }
 
 #[test]
-fn the_examples_of_the_encoding_guide_hold() {
+fn examples_of_the_encoding_guide() {
     vector(&Everything { small: 150, ..Everything::default() }, &[0x08, 0x96, 0x01]);
     vector(&Everything { text: "testing".to_owned(), ..Everything::default() }, b"\x12\x07testing");
     let inner = Inner { small: 150, text: String::new() };
@@ -84,7 +84,7 @@ fn the_examples_of_the_encoding_guide_hold() {
 }
 
 #[test]
-fn nothing_is_put_for_defaults_but_presence_is_kept() {
+fn defaults_are_omitted_and_presence_is_kept() {
     vector(&Everything::default(), &[]);
     let present = Everything { inner: Some(Inner::default()), wrapped: Some(0), ..Everything::default() };
     vector(&present, &[0x1a, 0x00, 0x42, 0x00]);
@@ -95,38 +95,38 @@ fn nothing_is_put_for_defaults_but_presence_is_kept() {
 fn negative_numbers_take_ten_bytes() {
     let minus_one = b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     vector(&Everything { small: -1, ..Everything::default() }, minus_one);
-    // Some senders cut a negative int32 to 32 bits.
+    // Some senders truncate a negative int32 to 32 bits.
     assert_eq!(read(b"\x08\xff\xff\xff\xff\x0f").unwrap().small, -1);
     // A 32-bit field keeps the low bits of a longer number.
     assert_eq!(read(b"\x08\x81\x80\x80\x80\x10").unwrap().small, 1);
 }
 
 #[test]
-fn a_minus_zero_is_not_a_default() {
+fn minus_zero_is_not_a_default() {
     vector(&Everything { fraction: -0.0, ..Everything::default() }, b"\x61\0\0\0\0\0\0\0\x80");
 }
 
 #[test]
-fn lists_of_numbers_are_read_packed_unpacked_and_mixed() {
+fn packed_unpacked_and_mixed_lists_decode() {
     let mixed = read(b"\x20\x01\x22\x02\x02\x03\x20\x04\x28\x05\x2a\x01\x06").unwrap();
     assert_eq!((mixed.numbers, mixed.long_numbers), (vec![1, 2, 3, 4], vec![5, 6]));
 }
 
 #[test]
-fn the_last_value_of_a_field_counts() {
+fn the_last_value_of_a_field_wins() {
     let message = read(b"\x08\x01\x12\x01a\x08\x02\x12\x00\x38\x02\x38\x01").unwrap();
     assert_eq!((message.small, message.text.as_str(), message.colour), (2, "", Colour::Green));
 }
 
 #[test]
-fn a_message_that_comes_in_parts_is_merged() {
+fn repeated_occurrences_of_a_message_are_merged() {
     let message = read(b"\x1a\x02\x08\x07\x1a\x03\x12\x01x\x42\x02\x08\x05\x42\x00").unwrap();
     assert_eq!(message.inner, Some(Inner { small: 7, text: "x".to_owned() }));
     assert_eq!(message.wrapped, Some(5));
 }
 
 #[test]
-fn the_last_entry_of_a_key_counts_and_absent_parts_are_empty() {
+fn the_last_map_entry_of_a_key_wins() {
     let message = read(b"\x32\x06\x0a\x01k\x12\x01a\x32\x06\x12\x01b\x0a\x01k\x32\x00\x32\x03\x0a\x01n").unwrap();
     let entries: Vec<_> = message.map.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(entries, [("", ""), ("k", "b"), ("n", "")]);
@@ -135,7 +135,7 @@ fn the_last_entry_of_a_key_counts_and_absent_parts_are_empty() {
 }
 
 #[test]
-fn a_number_without_a_name_is_kept() {
+fn unnamed_enum_numbers_are_kept() {
     vector(&Everything { colour: Colour::Unrecognized(9), ..Everything::default() }, &[0x38, 0x09]);
     assert_eq!(read(&[0x38, 0x02]).unwrap().colour, Colour::Blue);
 }
@@ -158,13 +158,13 @@ fn unknown_fields_of_every_wire_type_are_skipped() {
 }
 
 #[test]
-fn content_of_every_length_keeps_its_place() {
+fn nested_content_of_every_length_round_trips() {
     for length in [0, 1, 126, 127, 128, 129, 16_381, 16_382, 16_383, 16_384, 16_385, 2_097_152] {
         let inner = Inner { small: 1, text: "x".repeat(length) };
         let message = Everything { inner: Some(inner.clone()), long: 5, list: vec![inner], ..Everything::default() };
         assert!(read(&encode(&message)) == Ok(message), "{length}");
     }
-    // Lengths that grow inside lengths that grow.
+    // Nested lengths that all need more than one byte.
     let mut tree = Node::default();
     for number in 0..20 {
         tree = Node { number: number << 40, children: vec![tree.clone(), Node::default()] };
@@ -173,7 +173,7 @@ fn content_of_every_length_keeps_its_place() {
 }
 
 #[test]
-fn what_is_not_a_message_gives_an_error() {
+fn invalid_messages_are_refused() {
     let table: &[(&[u8], DecodeError)] = &[
         (b"\x08", DecodeError::Truncated),
         (b"\x08\x80", DecodeError::Truncated),
@@ -206,7 +206,7 @@ fn what_is_not_a_message_gives_an_error() {
 }
 
 #[test]
-fn a_message_that_is_cut_anywhere_gives_an_error() {
+fn truncated_messages_are_refused() {
     for seed in 0..20 {
         let mut message = Everything::default();
         Random(seed).fill(&mut message, 3);
@@ -231,7 +231,7 @@ fn damaged_bytes_never_panic() {
             let [damage, ..] = random.next().to_le_bytes();
             bytes.insert(at.try_into().unwrap(), damage);
         }
-        // Whatever can be read is a message like any other.
+        // Whatever decodes must round-trip.
         if let Ok(read) = read(&bytes) {
             assert_eq!(encode(&decode::<Everything>(&encode(&read)).unwrap()), encode(&read));
         }
@@ -256,7 +256,7 @@ fn nesting_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn few_bytes_cannot_become_much_memory() {
+fn decoded_memory_is_bounded() {
     let rows = (64 << 20) / size_of::<Wide>() + 1;
     assert!(decode::<Wide>(&b"\x12\x00".repeat(rows / 2)).is_ok());
     assert_eq!(decode::<Wide>(&b"\x12\x00".repeat(rows)), Err(DecodeError::TooLarge));

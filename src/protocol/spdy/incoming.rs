@@ -1,33 +1,33 @@
-//! Frames out of the bytes that have come. Pure.
+//! Parses frames from received bytes. Pure.
 
 use std::fmt;
 
 use super::{CONTROL, FLAG_FIN, StreamId, VERSION, kind};
 
-/// What has come.
+/// A received event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The server has taken the stream up.
+    /// The server has accepted the stream.
     Accepted(StreamId),
-    /// Some of what the stream carries; never empty.
+    /// Part of a stream's data; never empty.
     Data { stream: StreamId, bytes: &'a [u8] },
-    /// The stream carries no more.
+    /// The server sends no more data on the stream.
     End(StreamId),
-    /// The stream is over, both ways.
+    /// The stream is closed in both directions.
     Reset(StreamId),
-    /// To be sent back.
+    /// To be echoed.
     Ping(u32),
-    /// No further stream will be taken up.
+    /// The server accepts no further streams.
     GoAway,
-    /// What a client need not know.
+    /// Nothing that a client needs.
     Other,
 }
 
-/// What came is not SPDY/3.
+/// Not SPDY/3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     Version(u16),
-    /// A control frame of this kind is shorter than what belongs in it.
+    /// A control frame of this type is too short.
     Short(u16),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Where in the stream of frames the next byte stands. Nothing of a frame is kept but this.
+/// The position in the stream of frames. Frames are not buffered.
 #[derive(Debug, Default)]
 pub struct Incoming {
     within: Within,
@@ -55,7 +55,7 @@ enum Within {
         left: usize,
         fin: bool,
     },
-    /// The end of a frame that was told of already, or is nothing to this side.
+    /// The rest of a frame that is already reported or ignored.
     Rest {
         left: usize,
         end_of: Option<StreamId>,
@@ -63,8 +63,8 @@ enum Within {
 }
 
 impl Incoming {
-    /// Takes one event off the front of `bytes`: it, and how many bytes it had, which may be none. `Ok(None)` means: come back
-    /// with more. No more than [`LONGEST`] bytes are ever asked for at once.
+    /// Takes one event off the front of `bytes`. Returns it and the number of bytes consumed, possibly none. `Ok(None)`
+    /// means that more bytes are needed, never more than [`LONGEST`] in total.
     pub fn take<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Event<'a>, usize)>, Malformed> {
         match self.within {
             Within::Nothing => self.take_head(bytes),
@@ -82,7 +82,7 @@ impl Incoming {
         }
     }
 
-    /// A frame is over.
+    /// Handles the end of a frame.
     fn end<'a>(&mut self) -> Event<'a> {
         let ended = match std::mem::take(&mut self.within) {
             Within::Data { stream, fin: true, .. } => Some(stream),
@@ -129,14 +129,14 @@ impl Incoming {
     }
 }
 
-/// The longest head of a frame with what has to be known of its body.
+/// The longest frame header, with the part of the body that must be known.
 pub const LONGEST: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Everything but what says nothing, out of bytes that come so many at a time.
+    /// All events but `Other`, from bytes that arrive in pieces of `step`.
     fn events(bytes: &[u8], step: usize) -> Result<Vec<String>, Malformed> {
         let (mut incoming, mut unread, mut told) = (Incoming::default(), Vec::new(), Vec::new());
         for part in bytes.chunks(step) {
@@ -144,7 +144,7 @@ mod tests {
             while let Some((event, used)) = incoming.take(&unread)? {
                 match event {
                     Event::Other => {}
-                    // Data comes in as many parts as it is cut into.
+                    // Data is split where the input is split.
                     Event::Data { stream, bytes } => {
                         bytes.iter().for_each(|byte| told.push(format!("{stream} {byte}")))
                     }
@@ -160,14 +160,14 @@ mod tests {
     const TALK: &[&[u8]] = &[
         // SYN_REPLY of stream 1 with four bytes of headers.
         &[0x80, 3, 0, 2, 0, 0, 0, 8, 0, 0, 0, 1, 0xde, 0xad, 0xbe, 0xef],
-        // SETTINGS: nothing to a client.
+        // SETTINGS, which a client ignores.
         &[0x80, 3, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0],
         &[0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9],
         &[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 2],
-        // Data without any, and then the end.
+        // An empty data frame, then the last one.
         &[0, 0, 0, 1, 0, 0, 0, 0],
         &[0, 0, 0, 1, 1, 0, 0, 1, 10],
-        // A reply with the end of its stream.
+        // SYN_REPLY with FIN.
         &[0x80, 3, 0, 2, 1, 0, 0, 5, 0, 0, 0, 3, 0],
         &[0x80, 3, 0, 3, 0, 0, 0, 8, 0, 0, 0, 5, 0, 0, 0, 5],
         &[0x80, 3, 0, 7, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -175,7 +175,7 @@ mod tests {
     ];
 
     #[test]
-    fn frames_are_the_same_wherever_they_are_cut() {
+    fn events_do_not_depend_on_splits() {
         let talk = TALK.concat();
         let told = [
             "Accepted(1)",
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_spdy_3_is_told() {
+    fn other_versions_are_refused() {
         assert_eq!(events(&[0x80, 2, 0, 6, 0, 0, 0, 4, 0, 0, 0, 2], 100), Err(Malformed::Version(2)));
         assert_eq!(events(&[0x80, 3, 0, 3, 0, 0, 0, 4, 0, 0, 0, 2], 100), Err(Malformed::Short(3)));
         assert_eq!(events(b"HTTP/1.1", 100), Ok(vec![]));
     }
 
     #[test]
-    fn a_frame_of_any_size_is_passed_on_in_parts() {
+    fn large_frames_are_passed_on_in_parts() {
         let mut incoming = Incoming::default();
         let head = [0, 0, 0, 1, 0, 0xff, 0xff, 0xff];
         assert_eq!(incoming.take(&head), Ok(Some((Event::Other, 8))));

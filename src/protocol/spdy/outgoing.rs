@@ -1,8 +1,8 @@
-//! Frames as the bytes that are sent. Pure.
+//! Writes frames. Pure.
 
 use super::{CONTROL, FLAG_FIN, StreamId, VERSION, kind};
 
-/// What is said on one connection: its streams are numbered, and its headers are one stream of deflate.
+/// The sending side of a connection: numbers its streams, and keeps its headers in one deflate stream.
 #[derive(Debug)]
 pub struct Outgoing {
     next: StreamId,
@@ -16,19 +16,19 @@ impl Default for Outgoing {
 }
 
 impl Outgoing {
-    /// Opens a stream. Names of headers are to be in small letters.
+    /// Opens a stream. Header names must be in lower case.
     pub fn open(&mut self, headers: &[(&str, &str)], out: &mut Vec<u8>) -> StreamId {
         let stream = self.next;
         self.next = self.next.wrapping_add(2);
         let mut body = stream.to_be_bytes().to_vec();
-        // No other stream that it belongs to, the highest priority, no slot for credentials.
+        // No associated stream, highest priority, no credential slot.
         body.extend_from_slice(&[0; 6]);
         self.headers(headers, &mut body);
         control(kind::SYN_STREAM, &body, out);
         stream
     }
 
-    /// Headers in blocks that are stored as they are, and an empty one, upon which a reader gives what it has.
+    /// Writes headers in stored blocks, followed by an empty block, which flushes the decompressor.
     fn headers(&mut self, headers: &[(&str, &str)], out: &mut Vec<u8>) {
         let mut block = count(headers.len()).to_vec();
         for text in headers.iter().flat_map(|(name, value)| [name, value]) {
@@ -40,7 +40,7 @@ impl Outgoing {
         }
         for part in block.chunks(MOST_STORED).chain([&[][..]]) {
             let length = u16::try_from(part.len()).unwrap_or_default();
-            // Not the last block, stored; the next byte begins anew.
+            // A stored block, not the last. Its length starts at the next byte boundary.
             out.push(0);
             out.extend_from_slice(&length.to_le_bytes());
             out.extend_from_slice(&(!length).to_le_bytes());
@@ -49,17 +49,17 @@ impl Outgoing {
     }
 }
 
-/// `bytes` on a stream, which are to be no more than 16 MiB.
+/// Sends `bytes` on a stream; they must be shorter than 16 MiB.
 pub fn data(stream: StreamId, bytes: &[u8], out: &mut Vec<u8>) {
     frame(stream.to_be_bytes(), 0, bytes, out);
 }
 
-/// Nothing more comes on the stream from this side.
+/// Ends this side of the stream.
 pub fn end(stream: StreamId, out: &mut Vec<u8>) {
     frame(stream.to_be_bytes(), FLAG_FIN, &[], out);
 }
 
-/// A ping, or the answer to one.
+/// A ping, or its echo.
 pub fn ping(id: u32, out: &mut Vec<u8>) {
     control(kind::PING, &id.to_be_bytes(), out);
 }
@@ -81,7 +81,7 @@ fn count(length: usize) -> [u8; 4] {
     u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
 }
 
-/// RFC 1950: deflate, and a dictionary that both sides know, by its Adler-32.
+/// RFC 1950: deflate with a preset dictionary, identified by its Adler-32.
 const ZLIB_HEAD: [u8; 6] = [0x78, 0xbb, 0xe3, 0xc6, 0xa7, 0xc2];
 const MOST_STORED: usize = 0xffff;
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_opened_with_headers_in_one_stream_of_stored_blocks() {
+    fn headers_form_one_deflate_stream() {
         let (mut outgoing, mut out) = (Outgoing::default(), Vec::new());
         assert_eq!(outgoing.open(&[("streamtype", "error")], &mut out), 1);
         let mut block = vec![0, 0, 0, 1, 0, 0, 0, 10];
@@ -101,7 +101,7 @@ mod tests {
         expected.extend_from_slice(&block);
         expected.extend_from_slice(&[0, 0, 0, 255, 255]);
         assert_eq!(out, expected);
-        // The stream of deflate goes on.
+        // The deflate stream continues.
         out.clear();
         assert_eq!(outgoing.open(&[("streamtype", "error")], &mut out), 3);
         assert_eq!(out[7], 10 + 5 + 27 + 5);
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_what_inflating_gives() {
+    fn stored_headers_inflate() {
         let (mut outgoing, mut out) = (Outgoing::default(), Vec::new());
         let long = "x".repeat(70_000);
         outgoing.open(&[("a", &long)], &mut out);
         let mut inflate = flate2::Decompress::new(false);
         let mut plain = vec![0; 80_000];
-        // Behind the frame's head, what comes before the headers, and zlib's head, which names a dictionary.
+        // Skips the frame header, the SYN_STREAM fields and the zlib header, which names a dictionary.
         inflate.decompress(&out[8 + 10 + 6..], &mut plain, flate2::FlushDecompress::Sync).unwrap();
         let read = usize::try_from(inflate.total_out()).unwrap();
         assert_eq!(read, 4 + 4 + 1 + 4 + 70_000);
@@ -129,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn zlibs_head_is_one() {
+    fn the_zlib_header_is_valid() {
         assert_eq!(u16::from_be_bytes([ZLIB_HEAD[0], ZLIB_HEAD[1]]) % 31, 0);
         assert_eq!(ZLIB_HEAD[1] & 0x20, 0x20, "a dictionary is named");
     }
 
     #[test]
-    fn data_its_end_and_control_have_their_frames() {
+    fn data_fin_and_control_frames() {
         let mut out = Vec::new();
         data(3, b"ab", &mut out);
         end(3, &mut out);

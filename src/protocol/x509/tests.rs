@@ -12,7 +12,7 @@ const CA: &[u8] = include_bytes!("../../../tests/data/certificates/ca.crt");
 const LEAF: &[u8] = include_bytes!("../../../tests/data/certificates/leaf.crt");
 
 #[test]
-fn a_certificate_says_for_whom_and_until_when_it_is() {
+fn certificates_have_subject_and_validity() {
     let leaf = Certificate::read(&der(LEAF)).unwrap();
     assert_eq!(leaf.common_name, "system:node:board-1");
     assert_eq!(leaf.organizations, ["system:nodes", "more"]);
@@ -25,7 +25,7 @@ fn a_certificate_says_for_whom_and_until_when_it_is() {
 }
 
 #[test]
-fn any_beginning_of_a_certificate_and_any_that_goes_on_is_refused() {
+fn truncated_and_extended_certificates_are_refused() {
     let whole = der(LEAF);
     for end in 0..whole.len() {
         assert!(Certificate::read(&whole[..end]).is_err(), "{end}");
@@ -34,7 +34,7 @@ fn any_beginning_of_a_certificate_and_any_that_goes_on_is_refused() {
 }
 
 #[test]
-fn no_changed_byte_makes_the_reader_panic() {
+fn damaged_certificates_never_panic() {
     let whole = der(LEAF);
     for at in 0..whole.len() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
@@ -52,7 +52,7 @@ fn check_time(kind: u8, text: &str, seconds: Result<i64, Malformed>) {
 }
 
 #[test]
-fn moments_are_read_in_the_two_forms_that_certificates_have() {
+fn both_time_formats_are_parsed() {
     check_time(tag::UTC_TIME, "700101000000Z", Ok(0));
     check_time(tag::UTC_TIME, "500301000000Z", Ok(-626_054_400));
     check_time(tag::UTC_TIME, "491231235959Z", Ok(2_524_607_999));
@@ -66,7 +66,7 @@ fn moments_are_read_in_the_two_forms_that_certificates_have() {
 }
 
 #[test]
-fn moments_are_written_in_the_form_that_their_year_asks_for() {
+fn the_time_format_depends_on_the_year() {
     for (text, form, written) in [
         ("2049-12-31T23:59:59Z", tag::UTC_TIME, "491231235959Z"),
         ("2050-01-01T00:00:00Z", tag::GENERALIZED_TIME, "20500101000000Z"),

@@ -1,4 +1,4 @@
-//! Which nodes a pod may be on, by their labels and names. Pure.
+//! Node selectors and label selectors. Pure.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ object! {
 }
 
 object! {
-    /// Nodes that one of the terms selects.
+    /// Selects a node that matches at least one term.
     pub struct NodeSelector {
         @always {
             node_selector_terms: Vec<NodeSelectorTerm>,
@@ -29,7 +29,7 @@ object! {
 }
 
 object! {
-    /// Nodes that meet all of the requirements; a term without any selects none.
+    /// Matches a node that meets every requirement; a term without requirements matches no node.
     pub struct NodeSelectorTerm {
         match_expressions: Vec<NodeSelectorRequirement>,
         match_fields: Vec<NodeSelectorRequirement>,
@@ -56,7 +56,7 @@ words! {
 }
 
 object! {
-    /// Objects whose labels are as all of it says; an empty one selects every object.
+    /// Every entry must match; an empty selector selects every object.
     pub struct LabelSelector {
         match_labels: Map<String>,
         match_expressions: Vec<NodeSelectorRequirement>,
@@ -70,7 +70,7 @@ impl LabelSelector {
     }
 }
 
-/// The only field of a node that a term may be about.
+/// The only field that `matchFields` may name.
 pub const NODE_NAME_FIELD: &str = "metadata.name";
 
 impl NodeSelector {
@@ -104,7 +104,7 @@ impl NodeSelectorRequirement {
         }
     }
 
-    /// As whole numbers; what is none compares to nothing.
+    /// Compares both values as integers; false if either is not an integer.
     fn compares(&self, found: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
         let [value] = self.values.as_slice() else { return false };
         let found = found.and_then(|found| found.parse().ok());
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operator_looks_at_the_label_in_its_own_way() {
+    fn each_operator_compares_the_label() {
         for (key, operator, values, expected) in [
             ("zone", "In", &["b", "a"][..], true),
             ("zone", "In", &["b"], false),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_is_enough_and_all_of_it_must_hold() {
+    fn one_term_with_all_requirements_met_selects() {
         check(json!([]), false);
         check(json!([{}]), false);
         let (yes, no) = (json!({"key": "zone", "operator": "Exists"}), json!({"key": "none", "operator": "Exists"}));
@@ -169,7 +169,7 @@ mod tests {
         check(json!([{"matchFields": [name("In", "node1")]}]), true);
         check(json!([{"matchFields": [name("NotIn", "node1")]}]), false);
         check(json!([{"matchFields": [name("In", "node1")], "matchExpressions": [no]}]), false);
-        // Of fields and of labels with the same name each is its own.
+        // A label with the name of a field is not that field.
         check(json!([{"matchFields": [{"key": "name", "operator": "In", "values": ["x"]}]}]), false);
     }
 }

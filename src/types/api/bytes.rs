@@ -1,4 +1,4 @@
-//! Bytes, which JSON holds as base64 (RFC 4648, with padding). Pure.
+//! Byte strings, which JSON holds as base64 (RFC 4648, with padding). Pure.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::encode::{Encode, Json};
 pub struct Bytes(pub Vec<u8>);
 
 impl Bytes {
-    /// `None` for what is no base64 with padding.
+    /// `None` if `text` is not base64 with padding.
     pub fn from_base64(text: &str) -> Option<Self> {
         from_base64(text).map(Self)
     }
@@ -37,7 +37,7 @@ impl Encode for Bytes {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Line breaks are skipped, as Go does. The bits that padding leaves over are not looked at.
+/// Skips line breaks and ignores the unused bits before padding, as Go does.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let mut group = 0_u32;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vectors_of_the_rfc_are_read_and_written() {
+    fn rfc_vectors_round_trip() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn invalid_base64_is_refused() {
         for text in ["Z", "Zg", "Zg=", "Zg===", "Zm8", "=", "====", "Zg==Zg==", "Zm9v=", "Zm 9v", "Zm9_", "Zé=="] {
             assert_eq!(from_base64(text), None, "{text}");
         }

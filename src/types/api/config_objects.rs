@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets: named data that pods mount and take variables from. Pure.
+//! ConfigMaps and Secrets. Pure.
 
 use super::bytes::Bytes;
 use super::map::Map;
@@ -34,7 +34,7 @@ object! {
             metadata: ObjectMeta,
         }
         data: Map<Bytes>,
-        /// Goes over `data`, and is for writing only: whoever reads a Secret finds it there.
+        /// Write-only: the API server merges it into `data`, over keys already there.
         string_data: Map<String>,
         secret_type: String = "type",
         immutable: bool,
@@ -50,7 +50,7 @@ words! {
 }
 
 impl Secret {
-    /// Puts `stringData` where the API server puts it.
+    /// Merges `stringData` into `data`, as the API server does.
     pub fn merge_string_data(&mut self) {
         let text = std::mem::take(&mut self.string_data).into_iter();
         let text = text.map(|(key, text)| (key, Bytes(text.into_bytes())));

@@ -1,4 +1,4 @@
-//! A container and what it is given: ports, environment, mounts, hooks. Pure.
+//! A container: its ports, environment, mounts and hooks. Pure.
 
 use super::pod::RestartPolicy;
 use super::probe::{Lifecycle, Probe};
@@ -35,7 +35,7 @@ object! {
         stdin: bool,
         stdin_once: bool,
         tty: bool,
-        /// Of an ephemeral container only: the container whose processes it sees.
+        /// Ephemeral containers only: the container whose process namespace it joins.
         target_container_name: String,
     }
 }
@@ -87,7 +87,7 @@ object! {
     }
 }
 
-/// Where the value of a variable comes from.
+/// The source of an environment variable's value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueFrom {
     pub source: EnvVarSource,
@@ -106,7 +106,7 @@ one_of! {
 one_of_object!(ValueFrom { @one source: EnvVarSource, default None });
 
 object! {
-    /// A key of a ConfigMap or a Secret.
+    /// Selects one key of a ConfigMap or a Secret.
     pub struct KeySelector {
         name: String,
         key: String,
@@ -138,7 +138,7 @@ object! {
     }
 }
 
-/// Every key of a ConfigMap or a Secret as a variable.
+/// Makes every key of a ConfigMap or a Secret an environment variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvFromSource {
     pub prefix: String,
@@ -244,20 +244,20 @@ words! {
     }
 }
 
-/// What becomes of a container that has ended.
+/// What the kubelet does with a container that exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterExit {
-    /// It is started again.
+    /// Restart the container.
     Restart,
-    /// Everything in its pod begins anew.
+    /// Restart every container of the pod.
     RestartAll,
-    /// It has ended for good.
+    /// Leave it exited.
     Stay,
 }
 
 impl AfterExit {
-    /// `own` and `rules` are the container's, `pod` is what holds where it has no policy of its own. Rules are the
-    /// exceptions to a policy of its own, the first that fits counts (kubelet: `ContainerShouldRestart`).
+    /// `own` and `rules` belong to the container, `pod` is the pod's policy. The rules apply only to a container with a
+    /// policy of its own, and the first rule that matches decides (kubelet: `ContainerShouldRestart`).
     pub fn of(own: Option<RestartPolicy>, rules: &[ContainerRestartRule], pod: RestartPolicy, code: i32) -> Self {
         let fitting = rules.iter().filter(|_| own.is_some()).find(|rule| rule.fits(code));
         let restarts = match (fitting.map(|rule| rule.action), own.unwrap_or(pod)) {
@@ -280,18 +280,18 @@ impl ContainerRestartRule {
 }
 
 impl Container {
-    /// What becomes of it when it has ended with `code`, in a pod with this policy.
+    /// What the kubelet does after the container exits with `code`, in a pod with restart policy `pod`.
     pub fn after_exit(&self, pod: RestartPolicy, code: i32) -> AfterExit {
         AfterExit::of(self.restart_policy, &self.restart_policy_rules, pod, code)
     }
 
-    /// Whether it mounts the volume, or has it as a device.
+    /// Whether the container mounts the volume, or has it as a block device.
     pub fn uses(&self, volume: &str) -> bool {
         self.volume_mounts.iter().any(|mount| mount.name == volume)
             || self.volume_devices.iter().any(|device| device.name == volume)
     }
 
-    /// An init container that goes on running beside the main containers.
+    /// An init container that keeps running beside the main containers.
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy == Some(RestartPolicy::Always)
     }

@@ -1,10 +1,10 @@
-//! The hash by which a running container is known to be of today's spec, as upstream writes it into labels. Pure.
+//! The hash of a container's spec, which upstream writes into the runtime's annotations. Pure.
 
 use std::fmt::Write as _;
 
 use super::container::Container;
 
-/// Covers image and name only: a changed hash means that the container is replaced.
+/// Covers image and name only. The kubelet replaces a running container whose hash differs.
 ///
 /// FNV-32a over Go's dump of the bytes of `{"image":…,"name":…}` (`HashContainer` in pkg/kubelet/container/helpers.go).
 pub fn container_hash(container: &Container) -> u32 {
@@ -26,12 +26,12 @@ pub fn container_hash(container: &Container) -> u32 {
     hash.0
 }
 
-/// The hash as it stands in the annotation `io.kubernetes.container.hash`.
+/// The hash as the annotation `io.kubernetes.container.hash` holds it.
 pub fn container_hash_text(container: &Container) -> String {
     format!("{:x}", container_hash(container))
 }
 
-/// A string as Go's encoding/json writes it, with HTML's signs and the two line separators escaped.
+/// Writes a string as Go's encoding/json does: with `<`, `>`, `&`, U+2028 and U+2029 escaped.
 fn push_go_string(json: &mut String, text: &str) {
     json.push('"');
     for c in text.chars() {
@@ -52,7 +52,7 @@ fn push_go_string(json: &mut String, text: &str) {
     json.push('"');
 }
 
-/// FNV-32a, by which upstream also knows whether a file of its state is whole.
+/// FNV-32a, which upstream also uses as the checksum of its checkpoint files.
 pub fn fnv_32a(bytes: &[u8]) -> u32 {
     let mut hash = Fnv32a::new();
     hash.write(bytes);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_those_of_the_go_kubelet() {
+    fn hashes_match_the_go_kubelet() {
         check("main", "busybox", "b34e1a14");
         check("web", "registry.k8s.io/pause:3.10", "4f3b3ba7");
         check("a", "localhost/x:1", "9215cca");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_beside_name_and_image_do_not_count() {
+    fn only_name_and_image_change_the_hash() {
         let mut container = Container { name: "main".to_owned(), image: "busybox".to_owned(), ..Container::default() };
         container.command.push("sleep".to_owned());
         container.stdin = true;

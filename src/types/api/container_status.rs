@@ -1,4 +1,4 @@
-//! What is reported of a container. Pure.
+//! The status of a container. Pure.
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ object! {
     }
 }
 
-/// Where a container is in its life; in JSON an object with one of the keys, or with none for `None`.
+/// In JSON an object with one of three keys, or with none for `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ContainerState {
     Waiting(ContainerStateWaiting),
@@ -80,14 +80,14 @@ object! {
 
 impl Decode for ContainerState {
     fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
-        // Upstream's reading of an object without a key.
+        // Upstream reads an object without a key as waiting.
         let waiting = || Self::Waiting(ContainerStateWaiting::default());
         Self::decode_option(value, place).map(|state| state.unwrap_or_else(waiting))
     }
 
     fn decode_option(value: Value, place: Place<'_>) -> Result<Option<Self>, DecodeError> {
         let AnyState { waiting, running, terminated } = AnyState::decode(value, place)?;
-        // An object that has more than one is out of order; what is furthest in life counts.
+        // If an object has more than one state, the latest in the life cycle wins.
         let terminated = terminated.map(Self::Terminated);
         Ok(terminated.or(running.map(Self::Running)).or(waiting.map(Self::Waiting)))
     }

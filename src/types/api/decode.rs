@@ -1,7 +1,7 @@
-//! From a JSON value to a type: by the rules of the API, with the path of what is wrong or unknown. Pure.
+//! Decodes a JSON value into a type by the rules of the API; reports the path of errors and unknown fields. Pure.
 //!
-//! Not by serde: for the eighty types of a pod its derived code is five times as large, and it does not read `null` as
-//! the API does, which is "not given".
+//! Not serde: for the eighty types of a pod its derived code is five times as large, and it does not read `null` as
+//! "absent", as the API does.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// A value of a type, and the fields of the input that the type does not have.
+/// A decoded value, and the fields of the input that its type does not have.
 #[derive(Clone, Debug)]
 pub struct Decoded<T> {
     pub value: T,
@@ -17,27 +17,27 @@ pub struct Decoded<T> {
     pub unknown: Vec<String>,
 }
 
-/// A type that is read from JSON.
+/// A type that can be decoded from JSON.
 pub trait Decode: Sized {
     fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError>;
 
-    /// Where it may be absent, `null` says that it is.
+    /// Decodes an optional field, where `null` means absent.
     fn decode_option(value: Value, place: Place<'_>) -> Result<Option<Self>, DecodeError> {
         if value.is_null() { Ok(None) } else { Self::decode(value, place).map(Some) }
     }
 }
 
-/// Reads `value` as a `T`; unknown fields are told, not refused.
+/// Decodes `value` as a `T`. Unknown fields are collected and cause no error.
 pub fn decode<T: Decode>(value: Value) -> Result<Decoded<T>, DecodeError> {
     let unknown = RefCell::new(Vec::new());
     let value = T::decode(value, Place { path: Path::Root, unknown: &unknown })?;
     Ok(Decoded { value, unknown: unknown.into_inner() })
 }
 
-/// More unknown fields than these say nothing new.
+/// The cap on the list of unknown fields.
 pub const UNKNOWN_LIMIT: usize = 64;
 
-/// A value that does not fit its type: where, and what was expected.
+/// A value that does not fit its type: its path, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     path: Option<String>,
@@ -53,7 +53,7 @@ impl DecodeError {
         Self::new(format_args!("expected {expected}, found {}", kind(found)))
     }
 
-    /// The innermost place counts: it is the first to be told.
+    /// Sets the path, unless an inner value has already set it.
     fn at(mut self, path: &Path<'_>) -> Self {
         self.path.get_or_insert_with(|| path.to_string());
         self
@@ -87,7 +87,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Where a value stands. Lives on the stack: it is written out only for an error or an unknown field.
+/// The path of a value. It lives on the stack, and becomes text only for an error or an unknown field.
 #[derive(Clone, Copy)]
 pub(super) enum Path<'a> {
     Root,
@@ -101,7 +101,7 @@ impl fmt::Display for Path<'_> {
             Self::Root => Ok(()),
             Self::Key(parent, key) => {
                 parent.fmt(f)?;
-                // A key with dots in it (a label, an annotation) would read as several.
+                // A key that contains dots (a label, an annotation) would read as several keys.
                 if key.is_empty() || key.contains(['.', '[', ']', ' ']) {
                     write!(f, "[{key:?}]")
                 } else if matches!(parent, Self::Root) {
@@ -115,7 +115,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// The place of a value in its document, and the list of what is unknown in it.
+/// The path of a value, and the list that collects the document's unknown fields.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     path: Path<'a>,
@@ -128,12 +128,12 @@ impl fmt::Debug for Place<'_> {
     }
 }
 
-/// A struct that takes in its entries one by one.
+/// A struct that is decoded entry by entry.
 pub(super) trait Object {
     fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError>;
 }
 
-/// One entry of an object: the key, the value, and where it stands.
+/// One entry of an object: key, value and path.
 pub(super) struct Entry<'a> {
     key: &'a str,
     value: Value,
@@ -145,7 +145,7 @@ impl<'a> Entry<'a> {
         self.key
     }
 
-    /// Whether its key is `name`, or what `name` is in camelCase: `host_network` is `hostNetwork`.
+    /// Whether the key is `name`, or `name` in camelCase: `host_network` matches `hostNetwork`.
     pub(super) fn is(&self, name: &str) -> bool {
         let mut key = self.key.bytes();
         let mut upper = false;
@@ -179,7 +179,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// An error of the object that the entry stands in.
+    /// An error with the path of the enclosing object.
     pub(super) fn object_error(&self, problem: fmt::Arguments<'_>) -> DecodeError {
         let error = DecodeError::new(problem);
         match self.place.path {
@@ -189,7 +189,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads the entries of an object into `object`. A `null` is a field that is not given.
+/// Passes each entry to `object`. An entry that is `null` counts as absent.
 pub(super) fn read_object(object: &mut dyn Object, value: Value, place: Place<'_>) -> Result<(), DecodeError> {
     for (key, value) in entries(value)? {
         if !value.is_null() {

@@ -1,7 +1,7 @@
-//! What the API fills in where a pod says nothing. Pure.
+//! The API's defaults for fields that a pod leaves out. Pure.
 //!
-//! The rules are those of `pkg/apis/core/v1/defaults.go` and of the `+default` marks on the types. What a type has as
-//! its default (restart policy, protocol, scheme) needs no line here.
+//! The rules are those of `pkg/apis/core/v1/defaults.go` and of the `+default` marks on the types. Defaults that a type
+//! has as its `Default` (restart policy, protocol, scheme) are not repeated here.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::{
     container_limits, container_requests,
 };
 
-/// Fills in what `pod` leaves out. What it fills in once it leaves alone the second time.
+/// Sets the defaults in `pod`. Idempotent.
 pub fn apply(pod: &mut Pod) {
     let spec = &mut pod.spec;
     for container in spec.init_containers.iter_mut().chain(&mut spec.containers) {
@@ -41,7 +41,7 @@ pub fn apply(pod: &mut Pod) {
     }
 }
 
-/// An annotation says it where the field of the container does not; it goes before the pod's own field.
+/// Takes the profile from the annotation if the container has no field for it. It precedes the pod's field.
 fn app_armor(container: &mut Container, annotations: &Map<String>) {
     let value = annotations.get(&[APP_ARMOR_PREFIX, &container.name].concat());
     let Some(profile) = value.and_then(|value| SecurityProfile::of_annotation(value)) else { return };
@@ -67,14 +67,14 @@ fn add_missing<'a>(list: &mut ResourceList, from: impl Iterator<Item = (&'a str,
     }
 }
 
-/// On the host's network a port of the container is one of the host.
+/// In the host's network namespace, a container port is also a host port.
 fn host_ports(container: &mut Container) {
     for port in container.ports.iter_mut().filter(|port| port.host_port == 0) {
         port.host_port = port.container_port;
     }
 }
 
-/// What a pod with resources of its own leaves out follows from its containers, or else from its own limits.
+/// Fills in the pod-level requests and limits from the containers' sums, then requests from the pod's own limits.
 fn pod_level_resources(spec: &mut PodSpec) {
     let Some(mut pod) = spec.resources.take() else { return };
     if !pod.limits.is_empty() || !pod.requests.is_empty() {
@@ -84,7 +84,7 @@ fn pod_level_resources(spec: &mut PodSpec) {
     }
     if !pod.limits.is_empty() {
         let sum = container_requests(spec);
-        // Huge pages cannot be overcommitted: their request is their limit.
+        // Huge pages cannot be overcommitted: their request equals their limit.
         add_missing(&mut pod.requests, sum.iter().filter(|(resource, _)| [CPU, MEMORY].contains(resource)));
         let limits = pod.limits.iter().filter(|(resource, _)| is_pod_level(resource));
         add_missing(&mut pod.requests, limits);
@@ -105,7 +105,7 @@ fn round_up_all(resources: &mut ResourceRequirements) {
     round_up(&mut resources.requests);
 }
 
-/// Resources are counted in thousandths; what is finer is rounded up.
+/// Rounds every quantity up to thousandths, the finest that the API stores.
 fn round_up(list: &mut ResourceList) {
     let finer: Vec<Box<str>> = list
         .iter()
@@ -148,7 +148,7 @@ fn apply_to_volume(volume: &mut Volume) {
         VolumeSource::ScaleIo(source) => {
             fill_keys(source, &[("storageMode", json!("ThinProvisioned")), ("fsType", json!("xfs"))]);
         }
-        // The others have no default, or one by type.
+        // The others have no default, or get it from their type.
         _ => {}
     }
 }
@@ -183,7 +183,7 @@ fn apply_to_field(field: &mut ObjectFieldSelector) {
     fill(&mut field.api_version, "v1");
 }
 
-/// Sets the keys that the object does not have, or has as an empty text.
+/// Sets the keys that are missing or empty strings.
 fn fill_keys(object: &mut Value, defaults: &[(&str, Value)]) {
     let Some(object) = object.as_object_mut() else { return };
     for (key, default) in defaults {
@@ -247,13 +247,13 @@ fn apply_to_request(request: &mut HttpGetAction) {
     fill(&mut request.path, "/");
 }
 
-/// A tag that moves is pulled anew each time; no tag and no digest mean `latest`.
+/// `latest`, or neither tag nor digest, means Always; anything else IfNotPresent.
 fn pull_policy(image: &str) -> PullPolicy {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
         None => (image, None),
     };
-    // A colon left of the last slash is that of a registry's port.
+    // A colon before the last slash belongs to the registry's port.
     let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
     match (last.split_once(':'), digest) {
         (Some((_, "latest")), _) => PullPolicy::Always,

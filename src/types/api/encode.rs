@@ -1,22 +1,22 @@
-//! From a type to JSON, the fields in the order in which they are declared. Pure.
+//! Encodes a type as JSON, with the fields in the order of their declaration. Pure.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
-/// A type that is written as JSON.
+/// A type that can be encoded as JSON.
 pub trait Encode {
     fn write(&self, json: &mut Json);
 
-    /// Whether a field with this value is left out, as Go's `omitempty` does.
+    /// Whether to leave out a field with this value, as Go's `omitempty` does.
     ///
-    /// A struct that is no pointer is always written, as `{}` at least.
+    /// Like a Go struct that is not a pointer, a struct is always written, at least as `{}`.
     fn omit(&self) -> bool {
         false
     }
 
-    /// Its absence, where it must be written.
+    /// Writes the value of a required field that is `None`.
     fn write_none(json: &mut Json)
     where
         Self: Sized,
@@ -27,7 +27,7 @@ pub trait Encode {
 
 /// `object` as a JSON value.
 pub fn encode(object: &dyn Encode) -> Value {
-    // What is written here is JSON.
+    // `encode_text` writes valid JSON, so this cannot fail.
     serde_json::from_str(&encode_text(object)).unwrap_or_default()
 }
 
@@ -38,7 +38,7 @@ pub fn encode_text(object: &dyn Encode) -> String {
     json.text
 }
 
-/// JSON text in the making.
+/// JSON text being written.
 #[derive(Debug)]
 pub struct Json {
     text: String,
@@ -57,7 +57,7 @@ impl Json {
         self.first = false;
     }
 
-    /// A field, left out if it can be. Its name is turned from `snake_case` to `camelCase`.
+    /// Writes a field unless it may be omitted. Converts its name from `snake_case` to `camelCase`.
     pub(super) fn field(&mut self, name: &str, value: &dyn Encode) {
         if !value.omit() {
             self.always(name, value);
@@ -103,7 +103,7 @@ impl Json {
         self.text.push('"');
     }
 
-    /// What shows as JSON by itself.
+    /// Writes a value whose `Display` is valid JSON.
     pub(super) fn raw(&mut self, json: impl fmt::Display) {
         let _ = write!(self.text, "{json}");
     }
@@ -226,7 +226,7 @@ mod tests {
     use crate::types::api::{ContainerPort, Map};
 
     #[test]
-    fn fields_come_in_their_order_and_empty_ones_not_at_all() {
+    fn fields_keep_their_order_and_empty_ones_are_omitted() {
         let ports = vec![
             ContainerPort { name: "http".to_owned(), container_port: 80, ..ContainerPort::default() },
             ContainerPort { host_port: 1, host_ip: "127.0.0.1".to_owned(), ..ContainerPort::default() },
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_written_so_that_it_is_read_again() {
+    fn any_string_round_trips() {
         let text: String = (0..0x300).filter_map(char::from_u32).chain(['\u{2028}', '😀']).collect();
         let map: Map<String> = [(text.as_str(), text.clone()), ("a_b", String::new())].into_iter().collect();
         assert_eq!(encode(&map), json!({text.as_str(): text, "a_b": ""}));

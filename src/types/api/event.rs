@@ -1,4 +1,4 @@
-//! v1.Event: what has happened to an object, and how often. Pure.
+//! v1.Event. Pure.
 
 use super::metadata::{ObjectMeta, PodUid};
 use super::pod::V1;
@@ -33,7 +33,7 @@ object! {
         uid: PodUid,
         api_version: Option<V1>,
         resource_version: String,
-        /// The part of it, such as `spec.containers{main}`.
+        /// A part of the object, such as `spec.containers{main}`.
         field_path: String,
     }
 }
@@ -55,7 +55,7 @@ words! {
 }
 
 words! {
-    /// The kinds that a node's events are about, and their own.
+    /// The kinds of object that this kubelet writes events about, and `Event` itself.
     #[derive(Default)]
     pub enum ObjectKind {
         #[default]

@@ -1,18 +1,18 @@
-//! `$(VAR)` in commands, arguments and values. Pure.
+//! Expands `$(VAR)` in commands, arguments and environment values. Pure.
 
-/// `text` with each `$(NAME)` replaced by its value; a name without a value stays as it is written.
+/// Replaces each `$(NAME)` by its value; a name without a value is left as written.
 ///
-/// `$$` is a dollar sign, so `$$(NAME)` is never replaced.
+/// `$$` is an escaped dollar sign: `$$(NAME)` is never expanded.
 pub fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
     let expanded = expand_bytes(text, |name| value(name).map(str::as_bytes));
     String::from_utf8(expanded).unwrap_or_default()
 }
 
-/// The longest string that the kernel gives to a program (`MAX_ARG_STRLEN`), its end included. Variables that refer to
-/// each other twice would double with each: what has become longer than this is not expanded any further.
+/// The longest argument or variable that exec(2) accepts (`MAX_ARG_STRLEN`), with its terminating NUL. Variables that
+/// refer to each other twice would double in size at each step: a longer result is not expanded further.
 pub const LONGEST_STRING: usize = 128 << 10;
 
-/// The same with values that need not be text.
+/// [`expand`] for values that may not be UTF-8.
 pub fn expand_bytes<'a>(text: &str, mut value: impl FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_is_replaced_once_and_an_unknown_one_is_left() {
+    fn references_expand_once_and_unknown_ones_stay() {
         check("$(A)", "1");
         check("x$(A)y$(A)", "x1y1");
         check("$(A)-$(UNSET)-$$(A)", "1-$(UNSET)-$(A)");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn two_dollar_signs_are_one_and_what_is_no_reference_is_left() {
+    fn dollar_signs_escape_and_other_text_stays() {
         check("$$", "$");
         check("$$$$(A)", "$$(A)");
         check("$$$(A)", "$1");

@@ -1,4 +1,4 @@
-//! Every field that the API's types know, found by walking the types. For tests.
+//! Lists every field of the API types by walking the types. For tests.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use super::{
     IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, Time,
 };
 
-/// What a field takes.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Whatever is given.
+    /// Any JSON value.
     Any,
     Bool,
     Int32,
     Int64,
     IntOrText,
     List,
-    /// An object with keys of one's own.
+    /// An object with arbitrary keys.
     Map,
     Object,
     Quantity,
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Words(&'static [&'static str]),
 }
 
-/// One step of the way to a field.
+/// One step of the path to a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(String),
@@ -42,19 +42,19 @@ pub(crate) struct Field {
     pub(crate) kind: Kind,
 }
 
-/// A type whose fields can be told.
+/// A type whose fields can be listed.
 pub(crate) trait Known {
     fn visit(fields: &mut Fields);
 }
 
-/// The fields found so far, and the way to where the walk is.
+/// The fields found so far, and the path of the walk.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     path: Vec<Step>,
     found: Vec<Field>,
 }
 
-/// All of them, the object itself first.
+/// All fields of `T`, starting with the object itself.
 pub(crate) fn fields_of<T: Known>() -> Vec<Field> {
     let mut fields = Fields::default();
     T::visit(&mut fields);
@@ -66,7 +66,7 @@ impl Fields {
         self.found.push(Field { path: self.path.clone(), kind });
     }
 
-    /// `name` is the key, or the name of a field that is its key in camelCase.
+    /// `name` is the key, or a field name in snake_case.
     pub(crate) fn under(&mut self, name: &str, visit: impl FnOnce(&mut Self)) {
         self.step(Step::Key(camel_case(name)), visit);
     }
@@ -79,7 +79,7 @@ impl Fields {
 }
 
 impl Field {
-    /// As errors have it: `spec.containers[0].name`.
+    /// The path as errors show it: `spec.containers[0].name`.
     pub(crate) fn written(&self) -> String {
         let mut path = String::new();
         for step in &self.path {
@@ -172,7 +172,7 @@ mod tests {
     use crate::types::api::Pod;
 
     #[test]
-    fn a_pod_is_walked_to_its_last_field() {
+    fn the_walk_reaches_the_last_field_of_a_pod() {
         let fields = fields_of::<Pod>();
         let kind = |path: &str| fields.iter().find(|field| field.written() == path).map(|field| field.kind);
         assert_eq!(kind("spec.containers"), Some(Kind::List));

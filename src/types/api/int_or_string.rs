@@ -1,4 +1,4 @@
-//! A number or a name: the port of a probe. Pure.
+//! `IntOrString`: a number or a name, such as the port of a probe. Pure.
 
 use std::fmt;
 

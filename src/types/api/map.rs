@@ -32,7 +32,7 @@ impl<V> Map<V> {
         self.0.contains_key(key)
     }
 
-    /// Sets `key` to `value`; the value it had before is given back.
+    /// Sets `key` to `value` and returns the previous value.
     pub fn insert(&mut self, key: &str, value: V) -> Option<V> {
         self.0.insert(key.into(), value)
     }
@@ -69,7 +69,7 @@ impl<V: fmt::Debug> fmt::Debug for Map<V> {
 }
 
 impl<K: Into<Box<str>>, V> FromIterator<(K, V)> for Map<V> {
-    /// Of two entries with the same key the later one stays.
+    /// If a key occurs twice, the later entry wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         Self(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
@@ -80,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_in_the_order_of_their_keys_and_the_later_of_two_stays() {
+    fn entries_are_sorted_and_later_duplicates_win() {
         let map: Map<i32> = [("b", 1), ("a", 2), ("b", 3), ("b", 4)].into_iter().collect();
         assert_eq!(map.iter().collect::<Vec<_>>(), [("a", &2), ("b", &4)]);
     }
 
     #[test]
-    fn what_is_inserted_is_found_until_it_is_removed() {
+    fn an_inserted_entry_stays_until_removed() {
         let mut map = Map::new();
         assert_eq!(map.insert("x", 1), None);
         assert_eq!(map.insert("x", 2), Some(1));

@@ -1,4 +1,4 @@
-//! What every object has: its name, its labels, its uid. Pure.
+//! Object metadata: name, labels, uid. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ object! {
         annotations: Map<String>,
         owner_references: Vec<OwnerReference>,
         finalizers: Vec<String>,
-        /// Half of an object from an API server, and of no use on a node.
+        /// About half of an object's size as the API server sends it, and unused on a node.
         managed_fields: Dropped,
         self_link: Dropped,
     }
@@ -42,7 +42,7 @@ object! {
     }
 }
 
-/// The uid of a pod: what the books, the runtime's labels and the directories go by. Cheap to clone.
+/// The uid of a pod, the key of every pod map, runtime label and pod directory. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodUid(Arc<str>);
 
@@ -51,7 +51,7 @@ impl PodUid {
         &self.0
     }
 
-    /// Nobody has given the pod a uid yet.
+    /// Whether no source has given the pod a uid yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -103,7 +103,7 @@ impl Encode for PodUid {
     }
 }
 
-/// A field that is known and not kept.
+/// A known field whose value is not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped;
 

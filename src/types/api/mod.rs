@@ -1,7 +1,7 @@
-//! Kubernetes nouns: the pod and its parts, quantities, reasons. Pure.
+//! API types: the pod and its parts, quantities, reasons. Pure.
 //!
-//! The types are those of v1.Pod by name and JSON. Text becomes a [`serde_json::Value`] first, then a type, through
-//! [`decode`]; a type becomes text through [`encode_text`], or a value through [`encode`].
+//! Names and JSON are those of `v1.Pod`. [`decode`] reads a type from a [`serde_json::Value`]; [`encode_text`] writes
+//! one as text, [`encode`] as a value.
 
 #[macro_use]
 mod object;
@@ -74,7 +74,7 @@ pub use validation::is_extended_resource;
 pub use volume::*;
 pub use yaml_out::to_yaml;
 
-/// The version of the upstream kubelet that this one behaves like, for programs that ask a `kubelet`.
+/// The upstream kubelet version that this one is compatible with, reported to clients that ask.
 pub const KUBERNETES_VERSION: &str = "v1.36.2";
 
 #[cfg(test)]

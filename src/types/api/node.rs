@@ -1,6 +1,6 @@
-//! The node's own object, and what it tells of the node. Pure.
+//! The Node object. Pure.
 //!
-//! What others write into it is read leniently: a word that is not known must not make the rest unreadable.
+//! Fields that others write are decoded leniently: an unknown word must not make the rest unreadable.
 
 use std::borrow::Cow;
 
@@ -116,7 +116,7 @@ object! {
             os_image: String,
             container_runtime_version: String,
             kubelet_version: String,
-            /// Always empty now, and always written.
+            /// Deprecated upstream: always empty, always written.
             kube_proxy_version: String,
             operating_system: Cow<'static, str>,
             architecture: Cow<'static, str>,
@@ -144,7 +144,7 @@ object! {
 object! {
     pub struct NodeRuntimeHandler {
         @always {
-            /// Empty for the one that pods have that name none.
+            /// Empty for the default handler.
             name: String,
         }
         features: Option<NodeRuntimeHandlerFeatures>,

@@ -1,8 +1,8 @@
-//! How an API object is written down: the macros that keep one field to one line. Pure.
+//! Macros that declare API objects with one line a field. Pure.
 //!
-//! `object!` makes a struct whose JSON is the one of the Go type of the same name: camelCase keys, every field may be
-//! absent, and an absent, empty or zero field is left out again. A field in `@always` is written even then. A field
-//! whose key is not its name in camelCase has the key behind it: `host_ip: String = "hostIP"`.
+//! `object!` declares a struct with the JSON of the Go type of the same name: keys are camelCase, every field may be
+//! absent, and a zero or empty field is omitted. Fields in `@always` are always written. A field whose key is not its
+//! name in camelCase gives the key after the type: `host_ip: String = "hostIP"`.
 
 use std::fmt;
 
@@ -75,7 +75,7 @@ macro_rules! object {
     };
 }
 
-/// The key of a field: as given, or the field's name, which `Entry::is` and `Json::field` read as camelCase.
+/// The key of a field: as given, or the field's name, which `Entry::is` and `Json::field` convert to camelCase.
 macro_rules! key {
     ($field:ident) => {
         stringify!($field)
@@ -85,7 +85,7 @@ macro_rules! key {
     };
 }
 
-/// An enum whose variants are words of the API: `Variant = "Word"`; the one marked `#[default]` stands for absence.
+/// An enum of API strings: `Variant = "Word"`. The variant marked `#[default]` stands for an absent field.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -139,7 +139,7 @@ macro_rules! words {
     };
 }
 
-/// An enum of objects of which exactly one key may be given: `Variant(Type) = "key"`.
+/// An enum of objects, exactly one of whose keys may be given: `Variant(Type) = "key"`.
 macro_rules! one_of {
     (
         $(#[$meta:meta])*
@@ -152,12 +152,12 @@ macro_rules! one_of {
         impl $name {
             pub const KEYS: &'static [&'static str] = &[$($key),*];
 
-            /// The key under which it stands in its object.
+            /// The key of this variant in its object.
             pub const fn key(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $key,)* }
             }
 
-            /// Reads an entry into `one`, which must be empty, if its key is one of these.
+            /// Decodes an entry into `one`, which must be `None`, if its key belongs to a variant.
             pub(super) fn read(
                 one: &mut Option<Self>,
                 entry: $crate::types::api::decode::Entry<'_>,
@@ -190,7 +190,7 @@ macro_rules! one_of {
     };
 }
 
-/// An object that is a `one_of!` beside plain fields.
+/// An object that holds a `one_of!` beside plain fields.
 macro_rules! one_of_object {
     ($name:ident { $($field:ident: $type:ty,)* @one $one:ident: $one_type:ty, default $default:expr }) => {
         impl $crate::types::api::decode::Decode for $name {
@@ -250,17 +250,17 @@ pub(super) use key;
 use super::DecodeError;
 use super::decode::Entry;
 
-/// A word that is none of the known ones.
+/// The error for a string that is not one of `words`.
 pub(super) fn unexpected(word: &str, words: &[&str]) -> DecodeError {
     DecodeError::new(format_args!("expected {}, found {word:?}", List { words, quoted: true }))
 }
 
-/// Two keys of which only one may be given: a fault of the object, not of the second key.
+/// The error for two keys that exclude each other. Its path is that of the object, not of the second key.
 pub(super) fn two_of(one: &str, other: &Entry<'_>) -> DecodeError {
     other.object_error(format_args!("only one of {one} and {} may be given", other.key()))
 }
 
-/// None of the keys of which one must be given.
+/// The error for an object without any of `keys`, one of which is required.
 pub(super) fn none_of(keys: &[&str]) -> DecodeError {
     DecodeError::new(format_args!("one of {} is required", List { words: keys, quoted: false }))
 }

@@ -1,4 +1,4 @@
-//! The pod, and what it wants of the node as a whole. Pure.
+//! The pod and its spec. Pure.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ object! {
         node_name: String,
         node_selector: Map<String>,
         service_account_name: String,
-        /// The old name of `serviceAccountName`.
+        /// Deprecated alias of `serviceAccountName`.
         service_account: String,
         automount_service_account_token: Option<bool>,
         host_network: bool,
@@ -96,7 +96,7 @@ object! {
 }
 
 words! {
-    /// What happens when a container ends; also of one container (`Always` makes an init container a sidecar).
+    /// Also used for single containers: `Always` makes an init container a sidecar.
     #[derive(Default)]
     pub enum RestartPolicy {
         #[default]
@@ -187,8 +187,8 @@ words! {
 }
 
 impl Toleration {
-    /// Whether it lets the pod be where the node has this taint. Numbers are not compared, as upstream does not unless
-    /// it is asked to.
+    /// Whether it tolerates a taint. `Gt` and `Lt` never match, as upstream while TaintTolerationComparisonOperators is
+    /// off.
     pub fn tolerates(&self, key: &str, value: &str, effect: &str) -> bool {
         self.effect.is_none_or(|tolerated| tolerated.as_str() == effect)
             && (self.key.is_empty() || self.key == key)
@@ -201,29 +201,29 @@ impl Toleration {
 }
 
 impl PodSpec {
-    /// What the containers are given to stop; where nothing was said, the API's default.
+    /// `terminationGracePeriodSeconds`, or the API's default.
     pub fn termination_grace(&self) -> Duration {
         self.termination_grace_period_seconds.and_then(grace_of_seconds).unwrap_or(Duration::from_secs(30))
     }
 
-    /// Every container in the order in which they may start: init, main, ephemeral.
+    /// Every container: init, main, ephemeral.
     pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
         self.init_containers.iter().chain(&self.containers).chain(&self.ephemeral_containers)
     }
 }
 
-/// A time to stop, as a spec gives it; `None` for what is none. A lifetime is enough, and no clock runs over.
+/// A grace period from a spec; `None` if negative. Capped, so that adding it to a clock cannot overflow.
 pub fn grace_of_seconds(seconds: i64) -> Option<Duration> {
     u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds.min(i32::MAX.unsigned_abs().into())))
 }
 
-/// The full name of a pod, as the kubelet's books and logs have it.
+/// `name_namespace`, upstream's full name of a pod.
 pub fn full_name(name: &str, namespace: &str) -> String {
     [name, "_", namespace].concat()
 }
 
 impl Pod {
-    /// The grace period of a deleted pod: that of the deletion, else that of its spec.
+    /// The grace period of a deleted pod: that of the deletion, or else that of its spec.
     pub fn deletion_grace(&self) -> Duration {
         let seconds = self.metadata.deletion_grace_period_seconds;
         seconds.and_then(grace_of_seconds).unwrap_or_else(|| self.spec.termination_grace())
@@ -237,33 +237,33 @@ impl Pod {
         self.metadata.annotations.get(key).map(String::as_str)
     }
 
-    /// It comes from an API server.
+    /// Whether the pod comes from an API server.
     pub fn is_of_cluster(&self) -> bool {
         self.annotation(annotations::CONFIG_SOURCE).is_some_and(|source| source == "api")
     }
 
-    /// A static pod comes from anywhere but the API server.
+    /// Whether the pod is a static pod: from any source but the API server.
     pub fn is_static(&self) -> bool {
         self.annotation(annotations::CONFIG_SOURCE).is_some_and(|source| source != "api")
     }
 
-    /// A mirror pod stands in the API server for a static pod.
+    /// Whether the pod is a mirror pod, which represents a static pod in the API server.
     pub fn is_mirror(&self) -> bool {
         self.metadata.annotations.contains_key(annotations::CONFIG_MIRROR)
     }
 
-    /// A pod that may displace others, and that eviction leaves alone.
+    /// Whether the pod may preempt others and is exempt from eviction.
     pub fn is_critical(&self) -> bool {
         self.is_static() || self.is_mirror() || self.has_critical_priority()
     }
 
-    /// Whether the node leaves it alone when it ends or refuses pods for want of something. Upstream spares every static
-    /// pod; here they may count as any other pod does.
+    /// Whether eviction and admission spare the pod. Upstream spares every static pod; with `static_pods_count` only
+    /// the priority of a static pod counts.
     pub fn is_spared(&self, static_pods_count: bool) -> bool {
         if static_pods_count && self.is_static() { self.has_critical_priority() } else { self.is_critical() }
     }
 
-    /// Its priority is that of the system's own pods.
+    /// Whether its priority is that of the system's own pods.
     pub fn has_critical_priority(&self) -> bool {
         self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
     }
@@ -272,37 +272,37 @@ impl Pod {
 /// The lowest priority of the classes `system-cluster-critical` and `system-node-critical`.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// The names of the annotations that a kubelet reads or writes.
+/// Annotations that the kubelet reads or writes.
 pub mod annotations {
-    /// The source that the pod came from: `file`, `http`, `api`.
+    /// The source of the pod: `file`, `http`, `api`.
     pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
     /// When the source first saw the pod.
     pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
-    /// The hash of a static pod's content: its uid as given by this node.
+    /// The hash of a static pod's manifest, from which the kubelet derives its uid.
     pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-    /// The AppArmor profile of a container whose name follows, where no field has one; from before there was a field.
+    /// Prefix of a container name: its AppArmor profile, from before the API had a field for it.
     pub const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
-    /// In a mirror pod: the hash of the static pod that it stands for.
+    /// In a mirror pod: the hash of its static pod.
     pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
-    /// So soon a new version of a manifest has to be ready, else the one before comes back.
+    /// How long a new version of a manifest may take to become ready before the kubelet rolls it back.
     pub const READY_WITHIN: &str = "coracle.dev/ready-within";
-    /// So many versions of a manifest are kept.
+    /// How many versions of a manifest to keep.
     pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
-    /// On containers: the devices that it has been given, and what comes with them.
+    /// In the runtime's container annotations: the devices allocated to the container, and their options.
     pub const DEVICES: &str = "coracle.dev/devices";
 
-    /// As `90s`, `5m` or `1h`, up to a day.
+    /// Parses [`READY_WITHIN`]: `90s`, `5m` or `1h`, up to a day.
     pub fn ready_within(text: &str) -> Option<std::time::Duration> {
         let (number, seconds) = [("s", 1), ("m", 60), ("h", 3600)]
             .into_iter()
             .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
-        // A sign is none of its digits.
+        // `parse` would accept a sign.
         let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u64>().ok()).flatten()?;
         let seconds = number.checked_mul(seconds)?;
         (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
     }
 
-    /// From 1 to 10.
+    /// Parses [`KEEP_VERSIONS`]: 1 to 10.
     pub fn keep_versions(text: &str) -> Option<usize> {
         text.parse().ok().filter(|count| (1..=10).contains(count))
     }

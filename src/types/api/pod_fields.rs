@@ -1,4 +1,4 @@
-//! What a pod may be told of itself, in variables and files: its metadata, and the resources of its containers. Pure.
+//! The downward API: a pod's metadata and its containers' resources, for environment variables and files. Pure.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::pod::Pod;
 use super::quantity::Quantity;
 use super::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, ResourceList};
 
-/// A field that cannot be told. The words are upstream's.
+/// A field that the downward API does not have. The messages are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldProblem {
     NoSuchContainer { name: String },
@@ -16,7 +16,7 @@ pub enum FieldProblem {
     NoSuchResource { resource: String },
 }
 
-/// A field of the metadata: a map as lines `key="value"`, or one value of it (`metadata.labels['app']`).
+/// A field of the metadata: a map as lines `key="value"`, or one value (`metadata.labels['app']`).
 pub fn metadata_field(pod: &Pod, path: &str) -> Result<String, FieldProblem> {
     let no_such = || FieldProblem::NoSuchField { path: path.to_owned() };
     let meta = &pod.metadata;
@@ -36,8 +36,8 @@ pub fn metadata_field(pod: &Pod, path: &str) -> Result<String, FieldProblem> {
     }
 }
 
-/// A request or limit of a container, in units of the divisor, rounded up. `own` is the container that asks, if one
-/// does; a container without a limit is told what its pod may use, or else what pods may use of the node.
+/// A container's request or limit in units of the divisor, rounded up. `own` is the container of a variable; a volume
+/// file names its container instead. A missing limit falls back to the pod's limit, then to the node's allocatable.
 pub fn resource_field(
     pod: &Pod,
     own: Option<&Container>,
@@ -79,7 +79,7 @@ fn lines(map: &Map<String>) -> String {
     lines.join("\n")
 }
 
-/// As Go quotes a string (`%q`).
+/// Quotes a string as Go's `%q` does.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -104,8 +104,8 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// What Rust escapes in a string is what Go does not print. A mark that joins the letter before it is escaped only where
-/// there is none.
+/// Rust escapes the characters that Go does not print. The leading letter keeps a combining mark, which Go does print,
+/// from being escaped.
 fn is_printable(c: char) -> bool {
     let text = String::from_iter(['a', c]);
     text.escape_debug().count() == 2
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_told_line_by_line_as_go_quotes_it() {
+    fn a_map_is_one_line_a_key_quoted_as_in_go() {
         let field = |path| metadata_field(&pod(), path).unwrap();
         assert_eq!(field("metadata.labels"), "app=\"golden\"\ncase=\"13\"");
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_names_the_container_whose_resources_it_tells() {
+    fn a_file_names_its_container() {
         let field = |container: &str| {
             let field = json!({"containerName": container, "resource": "limits.memory", "divisor": "1Mi"});
             resource_field(&pod(), None, &decode(field).unwrap().value, &ResourceList::new())

@@ -1,4 +1,4 @@
-//! What is reported of a pod. Pure.
+//! The status of a pod. Pure.
 
 use std::borrow::Cow;
 
@@ -49,7 +49,7 @@ words! {
 }
 
 impl PodPhase {
-    /// No container of the pod will run again.
+    /// Whether no container of the pod will run again.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
@@ -74,7 +74,7 @@ object! {
         @always {
             kind: Cow<'static, str> = "type",
             status: ConditionStatus,
-            /// Never set, and always written, as `null`.
+            /// Never set; always written, as `null`.
             last_probe_time: Option<Time>,
             last_transition_time: Option<Time>,
         }
@@ -94,7 +94,7 @@ words! {
     }
 }
 
-/// The types of the conditions that a kubelet writes.
+/// The condition types that the kubelet writes.
 pub mod conditions {
     pub const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
     pub const CONTAINERS_READY: &str = "ContainersReady";

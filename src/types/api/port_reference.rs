@@ -1,11 +1,11 @@
-//! The port that a probe or a hook names: by its number, or as one of the container's ports. Pure.
+//! Resolves the port that a probe or a hook names: a number, or the name of a container port. Pure.
 
 use std::fmt;
 
 use super::container::Container;
 use super::int_or_string::IntOrString;
 
-/// A reference to a port that leads nowhere.
+/// A port reference that cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortError {
     NoSuchPort(String),
@@ -13,7 +13,7 @@ pub enum PortError {
 }
 
 impl Container {
-    /// The number that `reference` means. A name that none of the ports has may be a number in quotes.
+    /// The number of `reference`. A string that names no port of the container may be a number in quotes.
     pub fn port(&self, reference: &IntOrString) -> Result<u16, PortError> {
         let number = match reference {
             IntOrString::Int(number) => i64::from(*number),
@@ -26,7 +26,7 @@ impl Container {
     }
 }
 
-/// In the words of the upstream kubelet, which users know from events.
+/// The upstream kubelet's messages, which users know from events.
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -44,7 +44,7 @@ mod tests {
     use crate::types::api::ContainerPort;
 
     #[test]
-    fn a_name_goes_before_a_number_in_quotes() {
+    fn a_port_name_precedes_a_number_in_quotes() {
         let port = |name: &str, container_port| ContainerPort {
             name: name.to_owned(),
             container_port,

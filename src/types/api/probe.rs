@@ -1,4 +1,4 @@
-//! Probes and hooks: what is asked of a running container. Pure.
+//! Probes and lifecycle hooks. Pure.
 
 use super::int_or_string::IntOrString;
 
@@ -50,7 +50,7 @@ one_of! {
         Exec(ExecAction) = "exec",
         HttpGet(HttpGetAction) = "httpGet",
         Sleep(SleepAction) = "sleep",
-        /// Accepted and refused when it is due, as ever.
+        /// Accepted by the API for compatibility; fails when the hook runs, as upstream.
         TcpSocket(TcpSocketAction) = "tcpSocket",
     }
 }

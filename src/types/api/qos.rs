@@ -1,10 +1,10 @@
-//! The quality of service class: how much of what it uses a pod has asked for. Pure.
+//! The quality of service class of a pod. Pure.
 
 use super::pod::Pod;
 use super::pod_status::QosClass;
 use super::resources::{CPU, MEMORY, ResourceList};
 
-/// The class of `pod`; one that its status already tells stays.
+/// The class in the pod's status if it has one, or else computed from its spec.
 pub fn qos_class(pod: &Pod) -> QosClass {
     pod.status.qos_class.unwrap_or_else(|| compute(pod))
 }
@@ -12,7 +12,7 @@ pub fn qos_class(pod: &Pod) -> QosClass {
 fn compute(pod: &Pod) -> QosClass {
     let mut requests = Sum::default();
     let mut limits = Sum::default();
-    // Guaranteed is only who limits both everywhere.
+    // Guaranteed requires both limits on every container.
     let mut all_limited = true;
     if let Some(resources) = &pod.spec.resources {
         requests.add(&resources.requests);
@@ -32,7 +32,7 @@ fn compute(pod: &Pod) -> QosClass {
     }
 }
 
-/// CPU and memory added up; 0 means that nobody named it, and no positive quantity is 0.
+/// Sums of CPU and memory. 0 means not given, as only positive quantities count.
 #[derive(Default, PartialEq, Eq)]
 struct Sum {
     cpu: i128,
@@ -40,7 +40,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Adds a list; whether it had both resources.
+    /// Adds a list and returns whether it names both resources.
     fn add(&mut self, list: &ResourceList) -> bool {
         let positive = |resource| list.get(resource).map(|quantity| quantity.nanos()).filter(|nanos| *nanos > 0);
         let (cpu, memory) = (positive(CPU), positive(MEMORY));

@@ -1,4 +1,4 @@
-//! Quantities of resources: `100m`, `1.5Gi`, `1e3`. Exact down to a billionth. Pure.
+//! Resource quantities: `100m`, `1.5Gi`, `1e3`. Exact to a billionth. Pure.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::encode::{Encode, Json};
 
 /// A quantity: at most 2^63-1 in magnitude, rounded away from zero to a billionth.
 ///
-/// It compares by its amount alone; the format says how it is written.
+/// Comparison ignores the format.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -51,7 +51,7 @@ impl Quantity {
         divide_up(self.nanos, NANOS)
     }
 
-    /// The amount in thousandths, rounded away from zero; what does not fit is the most that does.
+    /// The amount in thousandths, rounded away from zero and clamped to `i64`.
     pub fn milli_value(self) -> i64 {
         divide_up(self.nanos, NANOS_PER_MILLI)
     }
@@ -73,14 +73,14 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// The sum, written as `self` is (as `other`, if `self` is zero).
+    /// The sum, in the format of `self` (of `other`, if `self` is zero).
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nanos: (self.nanos + other.nanos).clamp(-MOST, MOST), format }
     }
 
-    /// The difference, written as `self` is (as `other`, if `self` is zero).
+    /// The difference, in the format of `self` (of `other`, if `self` is zero).
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         self.plus(Self { nanos: -other.nanos, format: other.format })
@@ -113,7 +113,7 @@ impl Ord for Quantity {
     }
 }
 
-/// A text that is no quantity.
+/// The error of parsing a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
     Number,
@@ -152,7 +152,7 @@ impl FromStr for Quantity {
             Scale::Ten(exponent) => scaled(whole, fraction, exponent, 0),
             Scale::Two(shift) => scaled(whole, fraction, 0, shift),
         };
-        // A part of one has no power of 1024 to be written with.
+        // The binary suffixes cannot express an amount below one.
         if format == Format::BinarySi && nanos > 0 && nanos < NANOS {
             format = Format::DecimalSi;
         }
@@ -198,7 +198,7 @@ fn scaled(whole: &str, fraction: &str, exponent: i32, shift: u32) -> i128 {
     const CAP: u128 = i64::MAX.unsigned_abs() as u128;
     let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(i64::from(exponent));
     let mut left = 0_u128;
-    // The first 20 digits right of the point: exact also when multiplied by 2^60.
+    // The first 20 digits after the point: still exact when multiplied by 2^60.
     let mut right = 0_u128;
     let mut more = false;
     let mut place = point;
@@ -212,7 +212,7 @@ fn scaled(whole: &str, fraction: &str, exponent: i32, shift: u32) -> i128 {
         }
         place -= 1;
     }
-    // The zeros that the exponent stands for.
+    // Trailing zeros from the exponent.
     while place > 0 && left != 0 && left < CAP {
         left = (left * 10).min(CAP);
         place -= 1;
@@ -242,7 +242,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// `number` divided by `base` as often as it goes, and the suffix for that.
+/// Divides `number` by `base` while that is exact; returns the quotient and its suffix.
 fn reduced<'a>(mut number: i128, base: i128, suffixes: &[&'a str]) -> (i128, &'a str) {
     let mut suffix = "";
     for (index, next) in suffixes.iter().enumerate() {
@@ -259,7 +259,7 @@ impl Decode for Quantity {
     fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
         let text = match value {
             Value::String(text) => text,
-            // A number is read as if it were quoted.
+            // A bare number reads like the same number in quotes.
             Value::Number(number) => number.to_string(),
             Value::Null => return Ok(Self::ZERO),
             other => return Err(DecodeError::expected("a quantity", &other)),

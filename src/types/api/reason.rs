@@ -1,4 +1,4 @@
-//! The reasons that Kubernetes shows: one place for every such word. Pure.
+//! The reasons of conditions, container states and events. Pure.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::decode::{Decode, DecodeError, Place, text};
 use super::encode::{Encode, Json};
 
-/// Why something is as it is, in one word. Runtimes and other controllers have words of their own.
+/// A CamelCase reason. Runtimes and other controllers use reasons that are not listed here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reason(Cow<'static, str>);
 
@@ -27,13 +27,13 @@ macro_rules! reasons {
         impl Reason {
             $($(#[$meta])* pub const $name: Self = Self(Cow::Borrowed($word));)*
 
-            /// The words above; a reason read from outside needs no memory when it is one of them.
+            /// The words above: a decoded reason that is one of them needs no allocation.
             const KNOWN: &'static [&'static str] = &[$($word),*];
         }
     };
 }
 
-// Of a container that waits.
+// Waiting containers.
 reasons! {
     CONTAINER_CREATING = "ContainerCreating";
     CRASH_LOOP_BACK_OFF = "CrashLoopBackOff";
@@ -52,14 +52,14 @@ reasons! {
     RUN_CONTAINER_ERROR = "RunContainerError";
     SIGNATURE_VALIDATION_FAILED = "SignatureValidationFailed";
 
-    // Of a container that has ended.
+    // Terminated containers.
     COMPLETED = "Completed";
     CONTAINER_CANNOT_RUN = "ContainerCannotRun";
     CONTAINER_STATUS_UNKNOWN = "ContainerStatusUnknown";
     ERROR = "Error";
     OOM_KILLED = "OOMKilled";
 
-    // Of a pod's conditions.
+    // Pod conditions.
     CONTAINERS_NOT_INITIALIZED = "ContainersNotInitialized";
     CONTAINERS_NOT_READY = "ContainersNotReady";
     POD_COMPLETED = "PodCompleted";
@@ -69,7 +69,7 @@ reasons! {
     TERMINATION_BY_KUBELET = "TerminationByKubelet";
     UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses";
 
-    // Of a pod that the node does not take, or ends.
+    // Pods that the node rejects or terminates.
     APP_ARMOR = "AppArmor";
     DEFERRED = "Deferred";
     INFEASIBLE = "Infeasible";
@@ -96,7 +96,7 @@ reasons! {
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError";
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded";
 
-    // Of events.
+    // Events.
     ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume";
     BACK_OFF = "BackOff";
     CERTIFICATE_EXPIRED = "CertificateExpired";

@@ -1,4 +1,4 @@
-//! Requests and limits, of a container and of a pod as a whole. Pure.
+//! Requests and limits of containers and of whole pods. Pure.
 
 use super::container::Container;
 use super::map::Map;
@@ -8,9 +8,9 @@ use super::quantity::Quantity;
 pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// As many pods as a node takes.
+/// The number of pods that a node accepts.
 pub const PODS: &str = "pods";
-/// The beginning of the names of huge page resources; the page size follows.
+/// Prefix of the huge page resources, followed by the page size.
 pub const HUGE_PAGES_PREFIX: &str = "hugepages-";
 
 pub type ResourceList = Map<Quantity>;
@@ -30,7 +30,7 @@ object! {
     }
 }
 
-/// The bytes of huge pages of this size, in bytes, that a list names; `None` if it names none of them.
+/// The bytes of huge pages of `page_size` bytes in the list; `None` if it does not name that size.
 pub fn huge_pages(list: &ResourceList, page_size: u64) -> Option<u64> {
     list.iter().find_map(|(resource, quantity)| {
         let size: Quantity = resource.strip_prefix(HUGE_PAGES_PREFIX)?.parse().ok()?;
@@ -48,7 +48,7 @@ impl ResourceRequirements {
     }
 }
 
-/// What the pod as a whole asks for: what the scheduler and the node count.
+/// The requests of the pod, as the scheduler counts them.
 pub fn pod_requests(spec: &PodSpec) -> ResourceList {
     let mut total = container_requests(spec);
     if let Some(pod) = &spec.resources {
@@ -60,14 +60,14 @@ pub fn pod_requests(spec: &PodSpec) -> ResourceList {
     total
 }
 
-/// What the pod as a whole may use at most; a resource that no container limits has no entry.
+/// The limits of the pod; a resource that no container limits has no entry.
 pub fn pod_limits(spec: &PodSpec) -> ResourceList {
     let mut total = container_limits(spec);
     if let Some(pod) = &spec.resources {
         replace(&mut total, &pod.limits);
     }
     for (resource, overhead) in spec.overhead.iter() {
-        // A limit that is not there does not come into being for the overhead's sake.
+        // Overhead raises existing limits but sets no new ones.
         if total.contains_key(resource) {
             add(&mut total, resource, *overhead);
         }
@@ -75,23 +75,23 @@ pub fn pod_limits(spec: &PodSpec) -> ResourceList {
     total
 }
 
-/// What all containers together ask for, whatever the pod says of itself.
+/// The combined requests of the containers, without pod-level resources and overhead.
 pub fn container_requests(spec: &PodSpec) -> ResourceList {
     total(spec, |container| &container.resources.requests)
 }
 
-/// What all containers together may use at most, whatever the pod says of itself.
+/// The combined limits of the containers, without pod-level resources and overhead.
 pub fn container_limits(spec: &PodSpec) -> ResourceList {
     total(spec, |container| &container.resources.limits)
 }
 
-/// The most that the pod uses at any time: while an init container runs, it and the sidecars before it; then all main
-/// containers and all sidecars.
+/// The peak over the pod's life: each init container with the sidecars before it, then all main containers with all
+/// sidecars.
 fn total(spec: &PodSpec, list: fn(&Container) -> &ResourceList) -> ResourceList {
     let mut sidecars = ResourceList::new();
     let mut highest = ResourceList::new();
     for container in &spec.init_containers {
-        // Of what the container does not name, the sidecars use no more now than in the end.
+        // Resources that this container does not name need no look: the final sum of the sidecars covers them.
         for (resource, quantity) in list(container).iter() {
             let before = sidecars.get(resource).copied().unwrap_or_default();
             raise(&mut highest, resource, before.plus(*quantity));
@@ -130,7 +130,7 @@ fn raise(total: &mut ResourceList, resource: &str, quantity: Quantity) {
     }
 }
 
-/// Pod-level resources stand in place of the containers' sum, where a pod may have them.
+/// Pod-level CPU, memory and huge pages replace the containers' sum.
 fn replace(total: &mut ResourceList, pod_level: &ResourceList) {
     for (resource, quantity) in pod_level.iter() {
         if resource == CPU || resource == MEMORY || resource.starts_with(HUGE_PAGES_PREFIX) {

@@ -1,4 +1,4 @@
-//! Users, capabilities and confinement of pods and containers. Pure.
+//! Security contexts of pods and containers. Pure.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ object! {
 object! {
     /// A seccomp or an AppArmor profile.
     pub struct SecurityProfile {
-        /// Required: what is not said is not taken for "unconfined".
+        /// Required: an absent type must not mean "unconfined".
         kind: Option<SecurityProfileType> = "type",
         localhost_profile: Option<String>,
     }
@@ -105,7 +105,7 @@ object! {
 }
 
 impl SecurityProfile {
-    /// The AppArmor profile that the value of an old annotation names; `None` for a value that is none.
+    /// Parses the value of the deprecated AppArmor annotation; `None` if it is invalid.
     pub fn of_annotation(value: &str) -> Option<Self> {
         let (kind, name) = match value {
             "runtime/default" => (SecurityProfileType::RuntimeDefault, None),

@@ -1,4 +1,4 @@
-//! What an emptyDir lies on. Pure.
+//! The storage medium of an emptyDir. Pure.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub enum StorageMedium {
     Disk,
     /// A tmpfs.
     Memory,
-    /// A hugetlbfs; without a size, of the only page size that the pod asks for.
+    /// A hugetlbfs; without a size, of the only page size that the pod requests.
     HugePages { page_size: Option<Quantity> },
 }
 

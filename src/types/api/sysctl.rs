@@ -1,6 +1,6 @@
-//! Kernel parameters by name: how they are written, whose they are, and which of them harm nobody else. Pure.
+//! Sysctls: their names, their kernel namespaces, and which of them are safe. Pure.
 
-/// The name with dots between its parts. Where slashes part it, a dot is part of a name and becomes a slash.
+/// The name with dots as separators. In a name with slashes as separators, dots become slashes.
 pub fn dotted_sysctl(name: &str) -> String {
     if name.find(['.', '/']).is_none_or(|first| name.get(first..).is_some_and(|rest| rest.starts_with('.'))) {
         return name.to_owned();
@@ -13,7 +13,7 @@ pub fn dotted_sysctl(name: &str) -> String {
     name.chars().map(swap).collect()
 }
 
-/// The namespace of the kernel in which a parameter has a value of its own.
+/// The kernel namespace that isolates a sysctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SysctlNamespace {
     Ipc,
@@ -21,7 +21,7 @@ pub enum SysctlNamespace {
 }
 
 impl SysctlNamespace {
-    /// Of a name with dots, or of the common beginning of several; `None` where all share one value.
+    /// Takes a dotted name or a prefix of names; `None` if the sysctl is not namespaced.
     pub fn of(name: &str) -> Option<Self> {
         let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
         if name == "kernel.sem" || begins(&["kernel.shm", "kernel.msg", "fs.mqueue."]) {
@@ -41,17 +41,17 @@ impl SysctlNamespace {
     }
 }
 
-/// Major and minor number of a kernel.
+/// Major and minor version of a kernel.
 pub type KernelVersion = (u32, u32);
 
-/// `6.1.0-18-amd64` is 6.1; what cannot be read is older than everything.
+/// `6.1.0-18-amd64` is 6.1; an unreadable number is 0.
 pub fn kernel_version(release: &str) -> KernelVersion {
     let mut numbers = release.trim().split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Whether a pod may set it without being asked: nothing outside of the pod is touched by it. That holds only from the
-/// kernel on that gave it a value for each namespace.
+/// Whether every pod may set the sysctl: it affects nothing outside the pod, from the kernel version on that
+/// namespaced it.
 pub fn is_safe_sysctl(name: &str, kernel: KernelVersion) -> bool {
     SAFE.iter().any(|(safe, since)| *safe == name && kernel >= *since)
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_written_with_dots() {
+    fn sysctl_names_use_dots() {
         for (name, expected) in [
             ("net.ipv4.ip_forward", "net.ipv4.ip_forward"),
             ("net/ipv4/ip_forward", "net.ipv4.ip_forward"),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_has_the_namespace_that_the_kernel_gave_it() {
+    fn each_sysctl_has_its_kernel_namespace() {
         for (name, expected) in [
             ("kernel.shmmax", Some(SysctlNamespace::Ipc)),
             ("kernel.msg", Some(SysctlNamespace::Ipc)),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_safe_is_so_from_some_kernel_on() {
+    fn a_safe_sysctl_needs_a_minimum_kernel() {
         assert_eq!(kernel_version("6.1.0-18-amd64\n"), (6, 1));
         assert_eq!(kernel_version("4.14-rc1"), (4, 14));
         assert_eq!(kernel_version(""), (0, 0));

@@ -1,4 +1,4 @@
-//! Pods as the upstream kubelet and API server write them, read and written again.
+//! Round trips of pods that the upstream kubelet and API server wrote.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn recorded_pods() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn a_recorded_pod_comes_out_as_it_went_in() {
+fn recorded_pods_round_trip() {
     let pods = recorded_pods();
     assert_eq!(pods.len(), 27);
     for (name, value) in pods {
@@ -30,7 +30,7 @@ fn a_recorded_pod_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn the_computed_quality_of_service_is_the_recorded_one() {
+fn computed_qos_matches_recorded_status() {
     for (name, value) in recorded_pods() {
         let mut pod = decode::<Pod>(value).unwrap().value;
         let recorded = pod.status.qos_class.take();
@@ -39,16 +39,16 @@ fn the_computed_quality_of_service_is_the_recorded_one() {
 }
 
 #[test]
-fn the_computed_totals_are_the_recorded_ones() {
+fn computed_totals_match_recorded_status() {
     for (name, value) in recorded_pods() {
         let pod = decode::<Pod>(value).unwrap().value;
         let recorded = pod.status.resources.clone().unwrap_or_default();
         let mut requests = pod_requests(&pod.spec);
-        // The status tells CPU and memory only.
+        // The status has only CPU and memory.
         requests.remove(EPHEMERAL_STORAGE);
         let mut limits = pod_limits(&pod.spec);
         limits.remove(EPHEMERAL_STORAGE);
-        // The limits in a status come from running containers.
+        // The limits in a status are those of running containers.
         if pod.status.phase.is_terminal() {
             limits = recorded.limits.clone();
         }
@@ -57,7 +57,7 @@ fn the_computed_totals_are_the_recorded_ones() {
 }
 
 #[test]
-fn a_static_pod_is_one_that_did_not_come_from_the_api_server() {
+fn static_pods_come_from_any_source_but_the_api_server() {
     let mut pod = Pod::default();
     assert!(!pod.is_static());
     pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, "api".to_owned());
@@ -74,19 +74,19 @@ fn a_static_pod_is_one_that_did_not_come_from_the_api_server() {
 
 #[test]
 fn a_pod_stays_small_in_memory() {
-    // Thirty pods shall not be felt: a promise counts kilobytes for each.
+    // A promise bounds the memory per pod at thirty pods.
     assert!(size_of::<Pod>() <= 1400, "{}", size_of::<Pod>());
     assert!(size_of::<Container>() <= 480, "{}", size_of::<Container>());
     assert!(size_of::<ContainerStatus>() <= 320, "{}", size_of::<ContainerStatus>());
     assert!(size_of::<Volume>() <= 40, "{}", size_of::<Volume>());
 }
 
-/// A spec from JSON: `{"containers": [...], ...}`.
+/// Decodes a pod spec: `{"containers": [...], ...}`.
 fn spec(value: Value) -> PodSpec {
     decode::<Pod>(json!({"spec": value})).unwrap().value.spec
 }
 
-/// A container that asks for `cpu` and may use `limit` of it.
+/// A container with a CPU request and limit.
 fn cpu(cpu: &str, limit: &str) -> Value {
     json!({"resources": {"requests": {"cpu": cpu}, "limits": {"cpu": limit}}})
 }
@@ -98,7 +98,7 @@ fn check_totals(value: Value, requests: Value, limits: Value) {
 }
 
 #[test]
-fn a_pod_needs_the_most_that_runs_at_any_time() {
+fn pod_totals_are_the_peak_over_its_life() {
     let sidecar = |text: &str| {
         let mut container = cpu(text, text);
         container["restartPolicy"] = json!("Always");
@@ -106,7 +106,7 @@ fn a_pod_needs_the_most_that_runs_at_any_time() {
     };
     let main = json!([cpu("100m", "200m"), cpu("300m", "1")]);
     check_totals(json!({"containers": main}), json!({"cpu": "400m"}), json!({"cpu": "1200m"}));
-    // Init containers run one at a time and before the others.
+    // Init containers run one at a time, before the main containers.
     check_totals(
         json!({"containers": main, "initContainers": [cpu("350m", "1"), cpu("100m", "2")]}),
         json!({"cpu": "400m"}),
@@ -126,7 +126,7 @@ fn a_pod_needs_the_most_that_runs_at_any_time() {
 }
 
 #[test]
-fn overhead_is_added_to_requests_and_to_the_limits_that_are_there() {
+fn overhead_raises_requests_and_existing_limits() {
     check_totals(
         json!({"containers": [cpu("100m", "200m")], "overhead": {"cpu": "10m", "memory": "16Mi"}}),
         json!({"cpu": "110m", "memory": "16Mi"}),
@@ -135,7 +135,7 @@ fn overhead_is_added_to_requests_and_to_the_limits_that_are_there() {
 }
 
 #[test]
-fn pod_level_resources_stand_in_place_of_the_sum() {
+fn pod_level_resources_replace_the_sum() {
     check_totals(
         json!({
             "containers": [cpu("100m", "200m")],
@@ -154,7 +154,7 @@ fn check_qos(value: Value, expected: QosClass) {
 }
 
 #[test]
-fn only_who_limits_everything_to_what_it_asks_for_is_guaranteed() {
+fn guaranteed_needs_limits_equal_to_requests() {
     let full = |cpu: &str, memory: &str| {
         let list = json!({"cpu": cpu, "memory": memory});
         json!({"resources": {"requests": list, "limits": list}})
@@ -188,7 +188,7 @@ fn only_who_limits_everything_to_what_it_asks_for_is_guaranteed() {
 }
 
 #[test]
-fn a_known_reason_is_itself_again_after_a_round_trip() {
+fn reasons_round_trip() {
     let reason: Reason = decode(json!("CrashLoopBackOff")).unwrap().value;
     assert_eq!(reason, Reason::CRASH_LOOP_BACK_OFF);
     let reason: Reason = decode(json!("SomethingElse")).unwrap().value;

@@ -1,4 +1,4 @@
-//! Moments as the API writes them: RFC 3339, whole seconds, UTC. Pure.
+//! Times as the API writes them: RFC 3339, whole seconds, UTC. Pure.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use serde_json::Value;
 use super::decode::{Decode, DecodeError, Place, text};
 use super::encode::{Encode, Json};
 
-/// A moment with the precision of the API: one second.
+/// A time with the API's precision of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(Timestamp);
 
 impl Time {
-    /// The second in which `moment` lies.
+    /// Truncates to the second.
     pub fn from_timestamp(moment: Timestamp) -> Self {
         Self::from_unix_seconds(moment.as_nanosecond().div_euclid(1_000_000_000))
     }
 
-    /// As the CRI gives moments. 0 stands for "not yet" there: ask before.
+    /// Converts a CRI time. The CRI's 0 means "not yet": check for it before.
     pub fn from_unix_nanos(nanos: i64) -> Self {
         Self::from_unix_seconds(i128::from(nanos.div_euclid(1_000_000_000)))
     }
 
     fn from_unix_seconds(seconds: i128) -> Self {
-        // A moment before the year -9999 or after 9999 becomes the epoch: such a clock says nothing.
+        // Times outside the years -9999 to 9999 become the epoch.
         Self(i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_default())
     }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_cut_to_its_second_also_before_the_epoch() {
+    fn times_truncate_to_seconds_before_the_epoch_too() {
         assert_eq!(Time::from_unix_nanos(1_700_000_000_999_999_999).to_string(), "2023-11-14T22:13:20Z");
         assert_eq!(Time::from_unix_nanos(-1).to_string(), "1969-12-31T23:59:59Z");
         assert_eq!(Time::from_timestamp(Timestamp::MAX).to_string(), "9999-12-30T22:00:00Z");

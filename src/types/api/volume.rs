@@ -1,4 +1,4 @@
-//! Volumes and where their content comes from. Pure.
+//! Volumes and their sources. Pure.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ one_of! {
     }
 }
 
-// A volume that names no source is an emptyDir: so the API fills it in.
+// The API makes a volume without a source an emptyDir.
 one_of_object!(Volume {
     name: String,
     @one source: VolumeSource, default Some(VolumeSource::EmptyDir(Box::default()))
@@ -75,7 +75,7 @@ object! {
 words! {
     #[derive(Default)]
     pub enum HostPathType {
-        /// Nothing is checked before the mount.
+        /// No check before the mount.
         #[default]
         Unset = "",
         BlockDevice = "BlockDevice",
@@ -158,7 +158,7 @@ one_of! {
 one_of_object!(VolumeProjection { @one source: ProjectionSource, default None });
 
 object! {
-    /// Certificates to believe: of the bundle of this name, or of those of a signer.
+    /// Selects trusted certificates by bundle name or by signer.
     pub struct ClusterTrustBundleProjection {
         @always {
             path: String,

@@ -1,12 +1,12 @@
-//! Writes YAML that every reader of YAML 1.1 and 1.2 reads back as the same value. Pure.
+//! Writes YAML that YAML 1.1 and 1.2 parsers read back as the same value. Pure.
 //!
-//! In the shape that kubectl writes: two spaces, lists not indented, names in order.
+//! The layout is kubectl's: indented by two spaces, lists not indented, keys sorted.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The document, ending in a new line.
+/// The document, with a trailing newline.
 pub fn to_yaml(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -21,7 +21,7 @@ pub fn to_yaml(value: &Value) -> String {
 
 fn mapping(out: &mut String, fields: &serde_json::Map<String, Value>, indent: usize) {
     for (at, (name, value)) in fields.iter().enumerate() {
-        // The first name stands where the caller's line is: behind a dash, or at the start of it.
+        // The first key continues the caller's line, behind a dash or at its start.
         if at > 0 {
             pad(out, indent);
         }
@@ -64,7 +64,7 @@ fn pad(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// A value on one line, or a block of text indented by `indent`; and the end of the line.
+/// Writes a value on one line, or a block indented by `indent`, and the line end.
 fn scalar(out: &mut String, value: &Value, indent: usize) {
     match value {
         Value::String(text) if is_block(text) => return block(out, text, indent),
@@ -78,11 +78,11 @@ fn scalar(out: &mut String, value: &Value, indent: usize) {
     out.push('\n');
 }
 
-/// Whether a text of several lines can be written line by line, and be the same when read.
+/// Whether a multi-line string survives as a literal block.
 fn is_block(text: &str) -> bool {
     let plain = |c: char| !is_special(c) || c == '\n';
-    // A first line that is empty or indented would hide where the text begins, and more than one new line at the end
-    // would need a mark of its own.
+    // An empty or indented first line would hide the block's indentation, and more than one trailing newline would need
+    // an indicator of its own.
     text.contains('\n')
         && text.chars().all(plain)
         && !text.starts_with([' ', '\t', '\n'])
@@ -101,7 +101,7 @@ fn block(out: &mut String, text: &str, indent: usize) {
     }
 }
 
-/// A string on one line, in quotes where it would otherwise be read as something else.
+/// Writes a string on one line, quoted if a reader could take it for something else.
 fn string(out: &mut String, text: &str) {
     if is_plain(text) {
         out.push_str(text);
@@ -115,7 +115,7 @@ fn string(out: &mut String, text: &str) {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             _ if is_special(c) => {
-                // Beyond the basic plane nothing is special but what YAML cannot hold as itself either.
+                // No special character lies beyond the basic plane; `\U` is here for completeness.
                 let _ = match u32::from(c) {
                     code @ ..=0xffff => write!(out, "\\u{code:04x}"),
                     code => write!(out, "\\U{code:08x}"),
@@ -127,7 +127,7 @@ fn string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// What must not stand in a YAML text as itself: controls, line ends of Unicode, the byte order mark.
+/// Characters that YAML needs escaped: controls, Unicode line ends, the byte order mark.
 fn is_special(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -137,7 +137,7 @@ fn is_plain(text: &str) -> bool {
     let word = text.to_ascii_lowercase();
     let indicator = |c: char| "-?:,[]{}#&*!|>'\"%@`=<~".contains(c);
     let first = text.chars().next();
-    // A dash is one only before a space; "---" would begin a document.
+    // A leading dash is an indicator only before a space; `---` would begin a document.
     let dash = |c: char| c == '-' && text.trim_start_matches('-').starts_with(|c: char| c.is_ascii_alphabetic());
     first.is_some_and(|c| !indicator(c) || dash(c))
         && !text.starts_with(' ')
@@ -149,15 +149,15 @@ fn is_plain(text: &str) -> bool {
         && !is_number_like(&word)
 }
 
-/// The words that some reader takes for a truth value or for nothing.
+/// Words that some reader takes for a boolean, a null or a float.
 const WORDS: [&str; 12] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", ".inf", ".nan", "-.inf"];
 
-/// Whether a text (in lower case) could be a number or a date to some reader.
+/// Whether some reader could take the lower-case text for a number or a date.
 fn is_number_like(word: &str) -> bool {
     let body = word.strip_prefix(['-', '+']).unwrap_or(word);
     let digits = |c: char| c.is_ascii_digit();
     let dots = body.matches('.').count();
-    // An IPv4 address, a version: no number has two dots.
+    // Text with two dots, such as an IPv4 address or a version, is not a number.
     let dotted = dots >= 2 && body.chars().all(|c| c.is_ascii_digit() || c == '.');
     let numeric = body.contains(digits) && body.chars().all(|c| c.is_ascii_digit() || "_.:e+-".contains(c));
     let based = ["0x", "0o", "0b"].iter().any(|base| body.starts_with(base));
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::types::api::yaml;
 
-    /// Reads back what is written for `value`, and asserts that it is the same.
+    /// Asserts that `value` reads back as itself.
     #[track_caller]
     fn check_round_trip(value: &Value) {
         let text = to_yaml(value);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_string_reads_back_as_itself_wherever_it_stands() {
+    fn every_string_round_trips_in_every_position() {
         let letters =
             ["a", "1", "-", ":", " ", "#", "\n", "'", "\"", ".", "e", "~", "\\", "\t", "\u{85}", "[", ",", "|"];
         let mut texts = vec![String::new()];
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_have_the_shape_that_kubectl_writes() {
+    fn documents_have_kubectls_layout() {
         let value = json!({
             "kind": "List",
             "empty": {}, "none": [], "nothing": null, "yes": true, "count": 3, "part": 0.5,
@@ -226,7 +226,7 @@ part: 0.5
     }
 
     #[test]
-    fn what_reads_as_itself_has_no_quotes() {
+    fn unambiguous_strings_are_not_quoted() {
         for text in [
             "nginx:1.25",
             "registry.k8s.io/pause@sha256:ab12",
@@ -247,7 +247,7 @@ part: 0.5
     }
 
     #[test]
-    fn what_would_read_as_something_else_has_quotes() {
+    fn ambiguous_strings_are_quoted() {
         for text in [
             "",
             "~",
@@ -314,7 +314,7 @@ part: 0.5
     }
 
     #[test]
-    fn text_of_several_lines_is_a_block_where_that_reads_back_the_same() {
+    fn multi_line_text_becomes_a_block_where_possible() {
         let value = json!({ "a": { "sh": "if x\n  then y\n\nfi\n", "t": "one\ntwo" }, "l": ["p\nq\n"] });
         let text = "\
 a:

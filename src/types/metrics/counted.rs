@@ -1,6 +1,6 @@
-//! What is counted and timed, under which names and labels. Pure.
+//! The counters and histograms, with their names, help texts and labels. Pure.
 
-/// A count that only grows, and its labels in their order.
+/// A counter. Its label values are given in the order of [`Described::labels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Count {
     AdmissionRejections,
@@ -30,7 +30,7 @@ pub(crate) enum Count {
     Probes,
 }
 
-/// A duration of which many are told together, and its labels.
+/// A histogram of durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timed {
     DeviceAllocations,
@@ -44,12 +44,12 @@ pub(crate) enum Timed {
     RuntimeOperations,
     Sandboxes,
     StatusSyncs,
-    /// A millisecond is told as if it were a second.
+    /// Shown in milliseconds: its buckets take each millisecond for a second.
     TopologyAdmissions,
     Probes,
 }
 
-/// A family as it stands on a page.
+/// The name, help text and labels of a family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Described {
     pub(super) name: &'static str,
@@ -57,7 +57,7 @@ pub(super) struct Described {
     pub(super) labels: &'static [&'static str],
 }
 
-/// The bound of a bucket: as it is shown, and in nanoseconds.
+/// The upper bound of a bucket: as text, and in nanoseconds.
 pub(super) type Bucket = (&'static str, u64);
 
 const fn described(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Described {
@@ -65,7 +65,7 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 }
 
 impl Count {
-    /// In the order of the page; probes have a page of their own.
+    /// In the order of the page. Probes have a page of their own.
     pub(super) const ALL: [Self; 24] = [
         Self::AdmissionRejections,
         Self::CpuPinnings,
@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_grow_and_are_shown_as_what_they_are() {
+    fn bucket_bounds_ascend_and_match_their_text() {
         for timed in Timed::ALL.into_iter().chain([Timed::Probes]) {
             let buckets = timed.buckets();
             assert!(buckets.windows(2).all(|pair| pair[0].1 < pair[1].1), "{timed:?}");

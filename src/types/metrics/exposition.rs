@@ -1,17 +1,17 @@
-//! Prometheus' text format (exposition format 0.0.4). Pure.
+//! Writes Prometheus' text format (exposition format 0.0.4). Pure.
 //!
-//! Values are never floating point: what the kernel counts is whole, and seconds are whole nanoseconds.
+//! No value is a floating-point number: counts are integers, and seconds are whole nanoseconds.
 
 use std::fmt::{self, Write as _};
 
-/// The type of the answer.
+/// The content type of a page.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A page of figures in the making.
+/// A page being written.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     text: String,
-    /// What stands before the first sample of the family; a family without any is left out.
+    /// Written before the first sample of the family; a family without samples is left out.
     head: Option<Head>,
     name: &'static str,
 }
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// A number as a sample has it.
+/// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Whole(u64),
@@ -39,7 +39,7 @@ pub(crate) enum Number {
     Micros(u64),
 }
 
-/// The labels of a sample, ready to be written.
+/// The labels of a sample, already in text form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels(String);
 
@@ -85,7 +85,7 @@ impl fmt::Display for Number {
 }
 
 impl Exposition {
-    /// A family begins. Its samples follow, and no other family's between them.
+    /// Begins a family. All of its samples must follow before the next family.
     pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) {
         self.name = name;
         self.head = Some(Head { kind, help });
@@ -95,7 +95,7 @@ impl Exposition {
         self.sample_at(labels, None, value, None);
     }
 
-    /// With a label more, and the moment at which it was so, in milliseconds since 1970.
+    /// Writes a sample with an additional label and a timestamp in Unix milliseconds.
     pub(crate) fn sample_at(&mut self, labels: &Labels, more: Option<(&str, &str)>, value: Number, at: Option<i64>) {
         self.begin();
         self.line("", labels, more, value);
@@ -105,7 +105,7 @@ impl Exposition {
         }
     }
 
-    /// One histogram: how many there are up to each bound, how many there are, and what they sum up to.
+    /// Writes a histogram: cumulative counts per bound, total count and sum.
     pub(crate) fn histogram(
         &mut self,
         labels: &Labels,
@@ -142,7 +142,7 @@ impl Exposition {
             self.text.push_str(&labels.0);
             if let Some((name, value)) = more {
                 let comma = if labels.0.is_empty() { "" } else { "," };
-                // What is given here is the program's own or a device's name.
+                // The label is a device's name or a constant of this program.
                 let _ = write!(self.text, "{comma}{}", Labels::default().with(name, value).0);
             }
             self.text.push('}');
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_has_its_head_once_and_none_without_samples() {
+    fn a_family_has_one_head_and_is_omitted_when_empty() {
         let mut page = Exposition::default();
         page.family("empty", Kind::Gauge, "Nothing.");
         page.family("some_total", Kind::Counter, "Some.");
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn a_label_may_have_anything_in_it() {
+    fn label_values_are_escaped() {
         let labels = Labels::of(&[("a", "x\"y\\z\nw"), ("b", "\u{fc}")]);
         assert_eq!(labels.0, "a=\"x\\\"y\\\\z\\nw\",b=\"\u{fc}\"");
     }
 
     #[test]
-    fn seconds_have_no_more_digits_than_they_need() {
+    fn seconds_have_no_trailing_zeros() {
         for (number, text) in [
             (Number::Nanos(0), "0"),
             (Number::Nanos(1), "0.000000001"),

@@ -1,12 +1,12 @@
-//! What this process counts, and the text in which counts are told.
+//! Counters and histograms of this process, and Prometheus' text format.
 //!
 //! ```text
 //! metrics::count(Count::Evictions, &["memory.available"]);
 //! metrics::took(Timed::PlegRelists, &[], begun.elapsed());
 //! ```
 //!
-//! Counts are numbers of the thread that runs everything asynchronous: there is nothing to hand around and nothing to lock.
-//! What a page tells beside them is looked up when it is asked for.
+//! The counts belong to the thread that runs all async code, so nothing is passed around and nothing is locked. Other
+//! values of a page are read when the page is requested.
 
 mod counted;
 mod exposition;

@@ -1,7 +1,7 @@
-//! Reads Prometheus' text as a server that scrapes it would, and stricter. For tests.
+//! A strict parser of Prometheus' text format. For tests.
 //!
-//! Written from the description of the format, not from who writes it here; it stands by itself, so that tests of the
-//! whole program can include it.
+//! Written from the description of the format and not from the writer. Without dependencies, so that tests of the whole
+//! program can include it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ pub(crate) type Series = BTreeMap<String, String>;
 pub(crate) struct Family {
     pub(crate) help: String,
     pub(crate) kind: String,
-    /// The name with its suffix, the labels, the value, and the moment if there is one.
+    /// Name with suffix, labels, value, and the optional timestamp.
     pub(crate) samples: Vec<(String, Series, f64, Option<i64>)>,
 }
 
 impl Family {
-    /// Each set of names that its samples have as labels; the bounds of histograms are no labels.
+    /// The distinct sets of label names of its samples, without `le`.
     pub(crate) fn label_names(&self) -> BTreeSet<Vec<String>> {
         let names = |series: &Series| series.keys().filter(|name| *name != "le").cloned().collect();
         self.samples.iter().map(|(_, series, ..)| names(series)).collect()
@@ -33,8 +33,8 @@ impl Family {
     }
 }
 
-/// The families of a page. Fails where it is not well formed: a series that is there twice, a family in two parts, a
-/// sample that is not its family's, a histogram whose buckets are not cumulative.
+/// The families of a page. Panics on a duplicate series, a split family, a sample outside its family, or a histogram
+/// that is not cumulative.
 #[track_caller]
 pub(crate) fn parse(text: &str) -> BTreeMap<String, Family> {
     let families = parse_recorded(text);
@@ -42,7 +42,7 @@ pub(crate) fn parse(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// The same of a page of which not everything is there: histograms may lack buckets.
+/// As [`parse`], for an excerpt whose histograms may lack buckets.
 #[track_caller]
 pub(crate) fn parse_recorded(text: &str) -> BTreeMap<String, Family> {
     assert!(text.is_empty() || text.ends_with('\n'), "the last line has no end");
@@ -122,7 +122,7 @@ fn sample(line: &str) -> (String, Series, f64, Option<i64>) {
     (name.to_owned(), series, value, at)
 }
 
-/// The value up to its quote, and what follows.
+/// The value up to its closing quote, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

@@ -1,4 +1,4 @@
-//! Where it is counted: on the thread that runs everything asynchronous, in plain numbers.
+//! The values of the counters and histograms, in thread-local memory.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::{Exposition, Kind, Labels, Number};
 struct Registry {
     counts: Vec<Counted>,
     times: Vec<Measured>,
-    /// Seconds since 1970.
+    /// Unix seconds.
     last_relist: Option<i64>,
-    /// Those that containers share, and those that they have for themselves.
+    /// Number of CPUs in the shared pool, and of exclusively allocated CPUs.
     processors: [usize; 2],
 }
 
@@ -27,7 +27,7 @@ struct Measured {
     what: Timed,
     mark: u32,
     labels: Box<[Box<str>]>,
-    /// Of each bucket by itself; those beyond the last are only in the count.
+    /// Counts per bucket, not cumulative; values beyond the last bound are only in `count`.
     buckets: Box<[u32]>,
     count: u64,
     nanos: u64,
@@ -37,8 +37,8 @@ thread_local! {
     static REGISTRY: RefCell<Registry> = RefCell::default();
 }
 
-/// One more. What is counted on other threads is not seen. Series are found by looking at one after the other, of which
-/// there are hundreds where pods have probes: by their marks, which stand in a row, and then by their labels.
+/// Increments a counter. Counts of other threads are not seen. Searches linearly through the series, hundreds of them
+/// when pods have probes, and compares the hash before the labels.
 pub(crate) fn count(what: Count, labels: &[&str]) {
     let mark = mark(labels);
     with(|registry| {
@@ -50,7 +50,7 @@ pub(crate) fn count(what: Count, labels: &[&str]) {
     });
 }
 
-/// The labels of what was counted so far.
+/// The labels of a counter's series.
 #[cfg(test)]
 pub(crate) fn labels_of(what: Count) -> Vec<String> {
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ pub(crate) fn labels_of(what: Count) -> Vec<String> {
     found
 }
 
-/// It took so long this time.
+/// Records a duration in a histogram.
 pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let bounds = what.buckets();
@@ -83,7 +83,7 @@ pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
     });
 }
 
-/// Everything in the runtime was looked at.
+/// Records the time of a relist of the runtime.
 pub(crate) fn relisted(now: i64) {
     with(|registry| registry.last_relist = Some(now));
 }
@@ -92,12 +92,12 @@ pub(crate) fn last_relist() -> Option<i64> {
     with(|registry| registry.last_relist)
 }
 
-/// So many processors containers share, and so many they have for themselves.
+/// Sets the number of CPUs in the shared pool, and of exclusively allocated CPUs.
 pub(crate) fn processors(shared: usize, exclusive: usize) {
     with(|registry| registry.processors = [shared, exclusive]);
 }
 
-/// Nobody asks this pod's containers any more.
+/// Removes the probe series of a pod.
 pub(crate) fn forget_probes(namespace: &str, pod: &str) {
     let is_its = |labels: &[Box<str>]| {
         labels.get(1).is_some_and(|label| **label == *namespace) && labels.get(2).is_some_and(|label| **label == *pod)
@@ -108,7 +108,7 @@ pub(crate) fn forget_probes(namespace: &str, pod: &str) {
     });
 }
 
-/// All of it but what is counted of probes.
+/// Writes all families except those of probes.
 pub(crate) fn write(page: &mut Exposition) {
     with(|registry| {
         Count::ALL.into_iter().for_each(|what| write_count(page, registry, what));
@@ -143,7 +143,7 @@ fn write_count(page: &mut Exposition, registry: &Registry, what: Count) {
     let described = what.described();
     page.family(described.name, Kind::Counter, described.help);
     let mut of_it = registry.counts.iter().filter(|one| one.what == what).peekable();
-    // What has no labels is there from the beginning.
+    // A counter without labels is exposed before its first increment.
     if of_it.peek().is_none() && described.labels.is_empty() {
         page.sample(&Labels::default(), Number::Whole(0));
     }
@@ -174,11 +174,11 @@ fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T
 where
     T: Default,
 {
-    // A thread that ends has nothing to count any more.
+    // The thread-local is gone while its thread ends.
     REGISTRY.try_with(|registry| work(&mut registry.borrow_mut())).unwrap_or_default()
 }
 
-/// A number of these labels that others seldom have, too: FNV-1a.
+/// FNV-1a over the labels, to tell series apart quickly.
 fn mark(labels: &[&str]) -> u32 {
     let bytes = labels.iter().flat_map(|label| label.bytes());
     bytes.fold(0x811c_9dc5, |mark, byte| (mark ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::types::metrics::parsed;
 
-    // Each test has a thread, and so counts of its own.
+    // Each test runs on its own thread and so has its own counts.
     fn page(write: fn(&mut Exposition)) -> String {
         let mut page = Exposition::default();
         write(&mut page);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_labels_is_there_from_the_beginning_and_what_has_some_when_it_is_counted() {
+    fn counters_without_labels_start_at_zero() {
         let families = parsed::parse(&page(write));
         assert_eq!(families["kubelet_started_pods_total"].value(&[]), 0.0);
         assert!(!families.contains_key("kubelet_evictions") && !families.contains_key("prober_probe_total"));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_hold_what_took_no_longer() {
+    fn buckets_are_cumulative_upper_bounds() {
         for millis in [1, 5, 6, 30, 60_000] {
             took(Timed::PlegRelists, &[], Duration::from_millis(millis));
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_read_alike_in_a_row_are_counted_apart() {
+    fn labels_with_equal_concatenation_stay_apart() {
         for labels in [["main", "a"], ["mai", "na"], ["main", "a"]] {
             count(Count::Probes, &[labels[0], labels[1], "pod", "uid", "Liveness", "successful"]);
         }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pod_that_is_gone_nothing_is_told_of_its_probes() {
+    fn probe_series_of_removed_pods_are_dropped() {
         let labels = |pod| ["main", "default", pod, "uid", "Liveness", "successful"];
         for pod in ["a", "b"] {
             count(Count::Probes, &labels(pod));

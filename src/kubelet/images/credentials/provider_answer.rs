@@ -86,7 +86,7 @@ pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, BadAnswer
         None | Some(Value::Null) => None,
         Some(duration) => match duration.as_str().and_then(parse_duration) {
             Some(duration) => Some(duration),
-            None => return Err(BadAnswer::hidden("cacheDuration", "a duration as 10m")),
+            None => return Err(BadAnswer::hidden("cacheDuration", "a duration such as 10m")),
         },
     };
     let bad_auth = || BadAnswer::hidden("auth", "username and password for each registry");
@@ -194,7 +194,10 @@ mod tests {
                 "kind of its answer: expected CredentialProviderResponse, found \"CredentialProviderRequest\"",
             ),
             (&text("Pod", ""), "cacheKeyType of its answer: expected Image, Registry or Global, found \"Pod\""),
-            (&text("Image", r#","cacheDuration":"soon""#), "cacheDuration of its answer: expected a duration as 10m"),
+            (
+                &text("Image", r#","cacheDuration":"soon""#),
+                "cacheDuration of its answer: expected a duration such as 10m",
+            ),
             (
                 &text("Image", "").replace("\"p\"", "[\"secret\"]"),
                 "auth of its answer: expected username and password for each registry",

@@ -25,7 +25,7 @@ fn refused(code: u16) -> ApiError {
     ApiError::Refused(Box::new(Status { code, ..Status::default() }))
 }
 
-/// What is asked, as kind and query.
+/// The next request, as type and query.
 fn asked(reflection: &Reflection) -> String {
     let (kind, request) = match reflection.ask(false, 0) {
         Ask::List(request) => ("list", request),
@@ -39,11 +39,11 @@ fn asked(reflection: &Reflection) -> String {
 
 const STREAM: &str = "watch &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
-/// How long a watch lasts that is as it should be.
+/// The duration of a regular watch.
 const LONG: Duration = Duration::from_secs(1800);
 
 #[test]
-fn what_there_is_comes_with_the_watch_and_the_watch_goes_on_from_there() {
+fn a_watch_begins_with_initial_events() {
     let mut reflection = Reflection::new(pods());
     assert_eq!(asked(&reflection), STREAM);
     reflection.begun();
@@ -56,7 +56,7 @@ fn what_there_is_comes_with_the_watch_and_the_watch_goes_on_from_there() {
 }
 
 #[test]
-fn in_another_history_everything_is_asked_for_anew() {
+fn a_changed_history_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
@@ -69,7 +69,7 @@ fn in_another_history_everything_is_asked_for_anew() {
 }
 
 #[test]
-fn a_watch_that_breaks_goes_on_where_it_was_and_lists_nothing() {
+fn a_failed_watch_resumes_without_a_list() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
@@ -80,19 +80,19 @@ fn a_watch_that_breaks_goes_on_where_it_was_and_lists_nothing() {
 }
 
 #[test]
-fn a_version_that_nobody_remembers_begins_anew_at_once() {
+fn an_expired_version_starts_over_at_once() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
     assert_eq!(reflection.failed(&refused(410), LONG), Duration::ZERO);
     assert_eq!(asked(&reflection), STREAM);
     reflection.begun();
-    // And again: not at once.
+    // The second time in a row it waits.
     assert!(reflection.failed(&refused(410), LONG) > Duration::ZERO);
 }
 
 #[test]
-fn a_watch_that_ends_before_it_has_told_all_counts_for_nothing() {
+fn a_watch_that_ends_within_initial_events_is_discarded() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(WatchEvent::Added(object("a", 3)));
@@ -103,7 +103,7 @@ fn a_watch_that_ends_before_it_has_told_all_counts_for_nothing() {
 }
 
 #[test]
-fn a_server_that_cannot_begin_so_is_asked_for_pages() {
+fn without_initial_events_pages_are_listed() {
     let mut reflection = Reflection::new(pods());
     assert_eq!(reflection.failed(&refused(422), LONG), Duration::ZERO);
     assert_eq!(asked(&reflection), "list &limit=250");
@@ -116,7 +116,7 @@ fn a_server_that_cannot_begin_so_is_asked_for_pages() {
 }
 
 #[test]
-fn pages_that_cannot_be_had_to_the_end_begin_anew() {
+fn an_incomplete_list_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.failed(&refused(400), LONG);
     let page = json!({"metadata": {"continue": "m"}, "items": [object("a", 1)]});
@@ -128,7 +128,7 @@ fn pages_that_cannot_be_had_to_the_end_begin_anew() {
 }
 
 #[test]
-fn an_answer_that_is_no_list_is_never_taken_for_an_empty_one() {
+fn an_invalid_list_is_not_an_empty_list() {
     for answer in [json!({}), json!([]), json!({"items": {}}), json!({"kind": "Status"})] {
         let mut reflection = Reflection::new(pods());
         assert!(reflection.listed(answer.clone()).is_err(), "{answer}");
@@ -136,7 +136,7 @@ fn an_answer_that_is_no_list_is_never_taken_for_an_empty_one() {
 }
 
 #[test]
-fn watches_that_end_at_once_are_asked_for_ever_more_slowly() {
+fn very_short_watches_back_off() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
@@ -144,13 +144,13 @@ fn watches_that_end_at_once_are_asked_for_ever_more_slowly() {
     assert_eq!(reflection.ended(LONG), Duration::ZERO);
     let waits: Vec<Duration> = (0..3).map(|_| reflection.ended(short)).collect();
     assert_eq!(waits, [FIRST, FIRST * 2, FIRST * 4]);
-    // A connection that is lost at once each time is no different.
+    // Connections that are lost at once are no different.
     assert_eq!(reflection.failed(&ApiError::NeverSent, short), FIRST * 8);
     assert_eq!(reflection.failed(&ApiError::NeverSent, LONG), Duration::ZERO);
 }
 
 #[test]
-fn a_version_that_is_too_old_again_and_again_is_asked_for_more_slowly() {
+fn repeatedly_expired_versions_back_off() {
     let mut reflection = Reflection::new(pods());
     let short = Duration::from_millis(20);
     let begin = |reflection: &mut Reflection| {
@@ -166,7 +166,7 @@ fn a_version_that_is_too_old_again_and_again_is_asked_for_more_slowly() {
 }
 
 #[test]
-fn a_watch_may_last_a_minute_longer_than_asked() {
+fn a_watch_may_exceed_its_duration_by_a_minute() {
     let limit = |once| match Reflection::new(pods()).ask(once, 5) {
         Ask::Watch { limit, .. } => Some(limit),
         Ask::List(_) => None,
@@ -175,7 +175,7 @@ fn a_watch_may_last_a_minute_longer_than_asked() {
 }
 
 #[test]
-fn a_list_without_a_version_begins_again_after_a_wait() {
+fn a_list_without_a_version_starts_over_after_a_delay() {
     let mut reflection = Reflection::new(pods());
     reflection.failed(&refused(400), Duration::ZERO);
     for least in [FIRST, FIRST * 2] {
@@ -189,7 +189,7 @@ fn a_list_without_a_version_begins_again_after_a_wait() {
 }
 
 #[test]
-fn a_list_of_too_many_objects_or_pages_is_refused_and_begins_again_after_a_wait() {
+fn oversized_lists_start_over_after_a_delay() {
     for (items, most) in [(50_000, 2), (0, MOST_PAGES)] {
         let mut reflection = Reflection::new(pods());
         reflection.failed(&refused(400), Duration::ZERO);

@@ -1,9 +1,9 @@
-//! Who may ask the node, whom the node asks, and who it is to them.
+//! Credentials, the kubelet's server, and pods from a URL.
 
 use super::*;
 
 #[test]
-fn credential_providers_come_from_a_file_or_from_a_directory_of_them() {
+fn credential_providers_come_from_a_file_or_directory() {
     let provider = |name: &str| {
         format!(
             "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
@@ -31,7 +31,7 @@ fn credential_providers_come_from_a_file_or_from_a_directory_of_them() {
     assert_eq!(refused(&flags), format!("{again}: providers[0].name: there is another provider a"));
     assert_eq!(
         refused(&["--image-credential-provider-config", &file]),
-        "--image-credential-provider-config: expected --image-credential-provider-bin-dir beside it"
+        "--image-credential-provider-config: requires --image-credential-provider-bin-dir"
     );
 }
 
@@ -52,7 +52,7 @@ fn the_page_is_off_without_a_port_and_for_this_machine_alone_without_an_address(
 }
 
 #[test]
-fn who_the_node_is_to_a_cluster_is_read() {
+fn identity_settings_are_read() {
     let (config, _) = file_loaded(
         r#""rotateCertificates":true,"serverTLSBootstrap":true,
            "authentication":{"x509":{"clientCAFile":"/etc/kubernetes/pki/ca.crt"}}"#,
@@ -69,7 +69,7 @@ fn who_the_node_is_to_a_cluster_is_read() {
 }
 
 #[test]
-fn who_may_ask_the_nodes_own_server_is_read() {
+fn server_settings_are_read() {
     let (config, _) = file_loaded(
         r#""address":"::1","port":10350,"enableDebuggingHandlers":false,"readOnlyPort":10255,
            "enableSystemLogHandler":false,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
@@ -102,7 +102,7 @@ fn who_may_ask_the_nodes_own_server_is_read() {
         ..ServerSettings::default()
     };
     assert_eq!(loaded(&line).0.identity.server, expected);
-    // As in the kubelet, nothing is the default.
+    // As in the kubelet, empty values mean the defaults.
     let (config, _) = file_loaded(r#""port":0,"address":"","authorization":{"webhook":{"cacheAuthorizedTTL":"0s"}}"#);
     assert_eq!(config.identity.server, ServerSettings::default());
 }
@@ -132,7 +132,7 @@ fn pods_from_a_url_have_their_headers_and_who_vouches_for_them() {
 }
 
 #[test]
-fn a_url_that_is_none_is_refused() {
+fn invalid_urls_are_refused() {
     for (line, message) in [
         (
             &["--manifest-url=ftp://h/x"][..],
@@ -142,7 +142,7 @@ fn a_url_that_is_none_is_refused() {
             &["--manifest-url=http://user:secret@h/x"],
             "staticPodURL: expected http://HOST/PATH or https://HOST/PATH, without a user, found \"http://user:secret@h/x\"",
         ),
-        (&["--manifest-public-key=/k"], "--manifest-public-key: expected staticPodURL or --manifest-url beside it"),
+        (&["--manifest-public-key=/k"], "--manifest-public-key: requires staticPodURL or --manifest-url"),
         (&["--manifest-url-header=x"], "--manifest-url-header: expected NAME:VALUE,..., found \"x\""),
         (
             &["--manifest-url=http://h/", "--manifest-url-header=a b:c"],

@@ -1,9 +1,9 @@
-//! What is kept from pods, and when they are evicted.
+//! Reserved resources and eviction.
 
 use super::*;
 
 #[test]
-fn what_is_kept_from_pods_reaches_the_configuration() {
+fn reserved_resources_are_read() {
     let (config, warnings) = file_loaded(
         r#""systemReserved":{"cpu":"100m","memory":"64Mi","pid":"100"},"kubeReserved":{"memory":33554432},
            "systemReservedCgroup":"/system.slice","kubeReservedCgroup":"/kube","memorySwap":{"swapBehavior":"LimitedSwap"},
@@ -29,9 +29,9 @@ fn what_is_kept_from_pods_reaches_the_configuration() {
 }
 
 #[test]
-fn what_is_kept_from_pods_has_one_meaning_or_is_refused() {
+fn ambiguous_reservations_are_refused() {
     for (line, fault) in [
-        (vec!["--enforce-node-allocatable=pods,none"], "enforceNodeAllocatable: expected nothing else beside none"),
+        (vec!["--enforce-node-allocatable=pods,none"], "enforceNodeAllocatable: none excludes all other values"),
         (
             vec!["--enforce-node-allocatable=pods", "--cgroups-per-qos=false"],
             "enforceNodeAllocatable: expected none where cgroupsPerQOS is false",
@@ -53,7 +53,7 @@ fn what_is_kept_from_pods_has_one_meaning_or_is_refused() {
 }
 
 #[test]
-fn thresholds_of_eviction_are_the_configured_ones_in_place_of_the_defaults() {
+fn configured_thresholds_replace_the_defaults() {
     let shown = |fields: &str| {
         let (config, warnings) = file_loaded(fields);
         assert!(warnings.is_empty(), "{warnings:?}");
@@ -86,7 +86,7 @@ fn thresholds_of_eviction_are_the_configured_ones_in_place_of_the_defaults() {
 }
 
 #[test]
-fn eviction_has_its_other_settings_from_the_file_and_its_own_flag() {
+fn other_eviction_settings_are_read() {
     let (config, _) = file_loaded(
         r#""evictionMaxPodGracePeriod":7,"evictionPressureTransitionPeriod":"30s","kernelMemcgNotification":true,
            "localStorageCapacityIsolation":false"#,

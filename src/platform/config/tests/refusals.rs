@@ -1,9 +1,9 @@
-//! What is refused, in one line that says where and what was expected.
+//! Errors: one line that names the place and what was expected.
 
 use super::*;
 
 #[test]
-fn a_bad_command_line_gets_one_line_that_names_the_flag() {
+fn command_line_errors_name_the_flag() {
     for (line, message) in [
         (vec!["--max-podz", "3"], "--max-podz: unknown flag (did you mean --max-pods?)"),
         (vec!["--frobnicate"], "--frobnicate: unknown flag"),
@@ -16,8 +16,8 @@ fn a_bad_command_line_gets_one_line_that_names_the_flag() {
         (vec!["--healthz-port", "70000"], "--healthz-port: expected a whole number from 0 to 65535, found 70000"),
         (vec!["--fail-swap-on=maybe"], "--fail-swap-on: expected true or false, found \"maybe\""),
         (vec!["--fail-swap-on", "false"], "unexpected argument \"false\" (coracle --help shows what there is)"),
-        (vec!["--sync-frequency=60"], "--sync-frequency: expected a duration as 1m30s, found \"60\""),
-        (vec!["--sync-frequency=-1s"], "--sync-frequency: expected a duration as 1m30s, found \"-1s\""),
+        (vec!["--sync-frequency=60"], "--sync-frequency: expected a duration such as 1m30s, found \"60\""),
+        (vec!["--sync-frequency=-1s"], "--sync-frequency: expected a duration such as 1m30s, found \"-1s\""),
         (vec!["--cpu-cfs-quota-period=2s"], "--cpu-cfs-quota-period: expected a duration from 1ms to 1s, found \"2s\""),
         (vec!["--cgroup-driver=docker"], "--cgroup-driver: expected cgroupfs or systemd, found \"docker\""),
         (vec!["--cluster-dns=10.0.0.10,dns"], "--cluster-dns[1]: expected an IP address, found \"dns\""),
@@ -63,7 +63,7 @@ fn a_bad_command_line_gets_one_line_that_names_the_flag() {
 }
 
 #[test]
-fn a_bad_file_gets_one_line_that_names_file_and_field() {
+fn file_errors_name_file_and_field() {
     for (fields, message) in [
         (r#""maxPod":3"#, "maxPod: unknown field (did you mean maxPods?)"),
         (r#""replicas":3"#, "replicas: unknown field"),
@@ -76,11 +76,11 @@ fn a_bad_file_gets_one_line_that_names_file_and_field() {
         (r#""clusterDNS":"10.0.0.10""#, "clusterDNS: expected a list, found \"10.0.0.10\""),
         (
             r#""allowedUnsafeSysctls":["net.*","vm.swappiness"]"#,
-            "allowedUnsafeSysctls[1]: expected a sysctl of the namespaces of a pod, as net.core.somaxconn or kernel.msg*, \
+            "allowedUnsafeSysctls[1]: expected a namespaced sysctl such as net.core.somaxconn or kernel.msg*, \
              found \"vm.swappiness\"",
         ),
         (r#""clusterDNS":["10.0.0.10","x"]"#, "clusterDNS[1]: expected an IP address, found \"x\""),
-        (r#""syncFrequency":60"#, "syncFrequency: expected a duration as 1m30s, found 60"),
+        (r#""syncFrequency":60"#, "syncFrequency: expected a duration such as 1m30s, found 60"),
         (r#""oomScoreAdj":1001"#, "oomScoreAdj: expected a whole number from -1000 to 1000, found 1001"),
         (
             r#""crashLoopBackOff":{"maxContainerRestartPeriod":"10m"}"#,
@@ -91,16 +91,19 @@ fn a_bad_file_gets_one_line_that_names_file_and_field() {
             "imageGCHighThresholdPercent: expected a whole number from 0 to 100, found 101",
         ),
         (r#""memoryThrottlingFactor":1.5"#, "memoryThrottlingFactor: expected a number from 0 to 1, found 1.5"),
-        (r#""containerLogMaxSize":"big""#, "containerLogMaxSize: expected a quantity as 10Mi, found \"big\""),
+        (r#""containerLogMaxSize":"big""#, "containerLogMaxSize: expected a quantity such as 10Mi, found \"big\""),
         (
             r#""evictionHard":{"memory.available":"lots"}"#,
-            "evictionHard[memory.available]: expected a quantity as 10Mi or a percentage as 10%, found \"lots\"",
+            "evictionHard[memory.available]: expected a quantity such as 10Mi or a percentage such as 10%, found \"lots\"",
         ),
         (
             r#""systemReserved":{"gpu":"1"}"#,
             "systemReserved: unknown name gpu (expected cpu, memory, ephemeral-storage or pid)",
         ),
-        (r#""qosReserved":{"memory":"half"}"#, "qosReserved[memory]: expected a percentage as 10%, found \"half\""),
+        (
+            r#""qosReserved":{"memory":"half"}"#,
+            "qosReserved[memory]: expected a percentage such as 10%, found \"half\"",
+        ),
         (
             r#""memorySwap":{"swapBehavior":"Swap"}"#,
             "memorySwap.swapBehavior: expected NoSwap or LimitedSwap, found \"Swap\"",
@@ -110,7 +113,7 @@ fn a_bad_file_gets_one_line_that_names_file_and_field() {
             "shutdownGracePeriodByPodPriority[0].priority: expected a whole number from -2147483648 to 2147483647, found \"x\"",
         ),
         (r#""runOnce":true"#, "runOnce: not supported"),
-        (r#""reservedSystemCPUs":"0-""#, "reservedSystemCPUs: expected numbers of processors as 0-1,4, found \"0-\""),
+        (r#""reservedSystemCPUs":"0-""#, "reservedSystemCPUs: expected CPU numbers such as 0-1,4, found \"0-\""),
         (
             r#""cpuManagerPolicyOptions":{"full-pcpu-only":"true"}"#,
             "cpuManagerPolicyOptions.full-pcpu-only: unknown field (did you mean full-pcpus-only?)",
@@ -131,11 +134,11 @@ fn a_bad_file_gets_one_line_that_names_file_and_field() {
 }
 
 #[test]
-fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_from() {
+fn conflicting_settings_are_refused() {
     for (fields, message) in [
         (
             r#""serializeImagePulls":true,"maxParallelImagePulls":3"#,
-            "serializeImagePulls: expected false beside maxParallelImagePulls 3, found true",
+            "serializeImagePulls: expected false with maxParallelImagePulls 3, found true",
         ),
         (
             r#""shutdownGracePeriod":"10s","shutdownGracePeriodCriticalPods":"20s""#,
@@ -151,11 +154,11 @@ fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_f
         ),
         (
             r#""cpuManagerPolicyOptions":{"full-pcpus-only":"true"}"#,
-            "cpuManagerPolicyOptions: expected cpuManagerPolicy static beside it",
+            "cpuManagerPolicyOptions: requires cpuManagerPolicy static",
         ),
         (
             r#""reservedSystemCPUs":"0-1","kubeReservedCgroup":"/kube""#,
-            "reservedSystemCPUs: expected no kubeReservedCgroup beside it",
+            "reservedSystemCPUs: must not be set with kubeReservedCgroup",
         ),
         (
             r#""topologyManagerPolicy":"restricted","topologyManagerPolicyOptions":{"max-allowable-numa-nodes":"4"}"#,
@@ -172,8 +175,8 @@ fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_f
         (r#""imageMaximumGCAge":"2m""#, "imageMaximumGCAge: expected more than imageMinimumGCAge"),
         (
             r#""preloadedImagesVerificationAllowlist":["r.io/*"]"#,
-            "preloadedImagesVerificationAllowlist: expected imagePullCredentialsVerificationPolicy \
-             NeverVerifyAllowlistedImages beside it",
+            "preloadedImagesVerificationAllowlist: requires imagePullCredentialsVerificationPolicy \
+             NeverVerifyAllowlistedImages",
         ),
         (
             r#""imagePullCredentialsVerificationPolicy":"NeverVerifyAllowlistedImages",
@@ -188,7 +191,7 @@ fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_f
 }
 
 #[test]
-fn a_file_must_say_what_it_is() {
+fn files_need_kind_and_version() {
     let dir = TempDir::new();
     for (text, message) in [
         ("", "expected one KubeletConfiguration, found 0 documents"),
@@ -215,7 +218,7 @@ fn a_file_must_say_what_it_is() {
 }
 
 #[test]
-fn thresholds_that_cannot_stand_are_refused() {
+fn invalid_thresholds_are_refused() {
     for (fields, message) in [
         (r#""evictionHard":{"memory.available":"0"}"#, "evictionHard[memory.available]: expected more than 0, found 0"),
         (
@@ -229,13 +232,13 @@ fn thresholds_that_cannot_stand_are_refused() {
 }
 
 #[test]
-fn half_of_what_belongs_together_is_refused() {
+fn incomplete_settings_are_refused() {
     for (flag, line) in [
-        ("--tls-cert-file=/c", "tlsCertFile: expected tlsPrivateKeyFile beside it"),
-        ("--tls-private-key-file=/k", "tlsPrivateKeyFile: expected tlsCertFile beside it"),
+        ("--tls-cert-file=/c", "tlsCertFile: requires tlsPrivateKeyFile"),
+        ("--tls-private-key-file=/k", "tlsPrivateKeyFile: requires tlsCertFile"),
         (
             "--bootstrap-kubeconfig=/b",
-            "--bootstrap-kubeconfig: expected --kubeconfig beside it, which the node's own credentials are written to",
+            "--bootstrap-kubeconfig: requires --kubeconfig, which the node's own credentials are written to",
         ),
     ] {
         assert_eq!(refused(&[flag]), line);

@@ -1,10 +1,10 @@
-//! What upstream and its tools write and show.
+//! Compatibility with the configuration of upstream and its tools.
 
 use super::*;
 use crate::platform::config::{CpuOptions, TopologyManager, TopologyPolicy};
 
 #[test]
-fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
+fn upstreams_configz_is_accepted_whole() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/configz-1.36.json");
     let (config, _) = loaded(&["--config", path.to_str().unwrap()]);
     let expected = defaults_with(|config| {
@@ -37,7 +37,7 @@ fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
 }
 
 #[test]
-fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
+fn flags_of_kubeadm_and_node_e2e_are_accepted() {
     let (config, warnings) = loaded(&[
         "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
         "--kubeconfig=/etc/kubernetes/kubelet.conf",
@@ -81,7 +81,7 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
 }
 
 #[test]
-fn a_field_without_effect_is_named_unless_it_asks_for_nothing() {
+fn unsupported_fields_are_reported_unless_default() {
     let (_, warnings) = file_loaded(
         r#""authentication":{"anonymous":{"enabled":false},"webhook":{"cacheTTL":"0s","enabled":true},
            "x509":{"clientCAFile":"/etc/kubernetes/pki/ca.crt"}},
@@ -93,13 +93,13 @@ fn a_field_without_effect_is_named_unless_it_asks_for_nothing() {
 }
 
 #[test]
-fn how_often_upstream_looks_at_its_node_says_nothing_of_how_often_it_is_told() {
+fn node_status_update_frequency_does_not_set_the_report_period() {
     let (config, warnings) = file_loaded(r#""nodeStatusUpdateFrequency":"4s""#);
     assert_eq!((config, warnings), (defaults(), vec![]));
 }
 
 #[test]
-fn the_file_that_kubeadm_writes_is_taken() {
+fn kubeadms_file_is_accepted() {
     let dir = TempDir::new();
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/kubeadm-1.36.yaml"));
     let (config, warnings) = loaded(&["--config", &dir.write("config.yaml", &text.unwrap())]);
@@ -118,7 +118,7 @@ fn the_file_that_kubeadm_writes_is_taken() {
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
-/// What `/configz` shows of a command line.
+/// The `/configz` page for a command line.
 #[track_caller]
 fn shown(line: &[&str]) -> Value {
     let Ok(Request::Run(config, _)) = load(&arguments(line)) else { panic!("{line:?}") };
@@ -127,7 +127,7 @@ fn shown(line: &[&str]) -> Value {
 }
 
 #[test]
-fn what_is_shown_of_a_configuration_is_that_configuration() {
+fn configz_reads_back_as_the_same_configuration() {
     let dir = TempDir::new();
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config");
     let files = [
@@ -147,7 +147,7 @@ fn what_is_shown_of_a_configuration_is_that_configuration() {
         let again = dir.write("again.yaml", &text);
         let [read, meant] = [&["--config", &*again], &line].map(|line| {
             let (mut config, _) = loaded(line);
-            // Which comes first says nothing.
+            // The order does not matter.
             config.eviction.thresholds.sort_by_key(|threshold| threshold.signal.as_str());
             config
         });
@@ -157,11 +157,11 @@ fn what_is_shown_of_a_configuration_is_that_configuration() {
 }
 
 #[test]
-fn what_upstream_shows_is_shown_as_it_is() {
+fn configz_equals_upstreams() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config/configz-1.36.json");
     let mut recorded: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(shown(&["--config", file, "--v=2"]), recorded);
-    // Flags count, durations are written as Go does, and nothing secret is shown.
+    // Flags are included, durations have Go's format, and secrets are masked.
     let dir = TempDir::new();
     let given = r#""syncFrequency":"90s","staticPodURLHeader":{"Authorization":["Bearer secret"]}"#;
     let shown = shown(&["--config", &dir.write("a.yaml", &document(given)), "--max-pods=7"]);
@@ -173,7 +173,7 @@ fn what_upstream_shows_is_shown_as_it_is() {
 }
 
 #[test]
-fn processors_that_are_reserved_by_number_count_in_place_of_what_is_reserved_by_amount() {
+fn reserved_system_cpus_override_reserved_amounts() {
     let fields =
         r#""kubeReserved":{"cpu":"500m","memory":"64Mi"},"systemReserved":{"cpu":"2"},"reservedSystemCPUs":"0,2-3""#;
     let (config, warnings) = file_loaded(fields);
@@ -184,7 +184,7 @@ fn processors_that_are_reserved_by_number_count_in_place_of_what_is_reserved_by_
 }
 
 #[test]
-fn options_of_the_cpu_manager_come_from_the_file_or_one_by_one_from_flags() {
+fn cpu_manager_options_come_from_file_and_flags() {
     let fields = r#""cpuManagerPolicy":"static","cpuManagerReconcilePeriod":"5s",
                     "cpuManagerPolicyOptions":{"full-pcpus-only":"true","prefer-align-cpus-by-uncorecache":"true"}"#;
     let (config, warnings) = file_loaded(fields);
@@ -205,7 +205,7 @@ fn options_of_the_cpu_manager_come_from_the_file_or_one_by_one_from_flags() {
 }
 
 #[test]
-fn the_topology_manager_has_a_policy_and_a_scope() {
+fn topology_manager_policy_and_scope_are_read() {
     let topology = |fields: &str| file_loaded(fields).0.managers.topology;
     assert_eq!(topology(r#""topologyManagerPolicy":"none","topologyManagerScope":"pod""#), None);
     let fields = r#""topologyManagerPolicy":"single-numa-node","topologyManagerScope":"pod""#;
@@ -223,7 +223,7 @@ fn the_topology_manager_has_a_policy_and_a_scope() {
 }
 
 #[test]
-fn memory_is_reserved_by_node_in_the_file_and_in_flags() {
+fn reserved_memory_comes_from_file_and_flags() {
     let fields = r#""memoryManagerPolicy":"Static","reservedMemory":[{"numaNode":1,"limits":{"memory":"1Gi"}}]"#;
     let (config, warnings) = file_loaded(fields);
     assert!(warnings.is_empty(), "{warnings:?}");
@@ -235,6 +235,6 @@ fn memory_is_reserved_by_node_in_the_file_and_in_flags() {
     let expected =
         [of(0, "hugepages-2Mi", 4 << 20), of(0, "memory", 1 << 30), of(1, "memory", 1 << 20), of(2, "memory", 1 << 10)];
     assert_eq!(reserved, expected);
-    let wanted = "--reserved-memory: expected NODE:KIND=QUANTITY,... as 0:memory=1Gi, found \"memory=1Gi\"";
+    let wanted = "--reserved-memory: expected NODE:KIND=QUANTITY,... such as 0:memory=1Gi, found \"memory=1Gi\"";
     assert_eq!(refused(&["--reserved-memory=memory=1Gi"]), wanted);
 }

@@ -1,4 +1,4 @@
-//! Containers, and running commands in them. Pure.
+//! Container messages, and commands in containers. Pure.
 
 use super::ContainerResources;
 use super::ContainerUser;
@@ -29,30 +29,30 @@ open_enum! {
 message! {
     pub struct Mount {
         1 => container_path: String,
-        /// Empty if `image` is set. The runtime makes a directory where there is nothing.
+        /// Empty if `image` is set. The runtime creates a directory if it is missing.
         2 => host_path: String,
         3 => readonly: bool,
         4 => selinux_relabel: bool,
         5 => propagation: MountPropagation,
         6 => uid_mappings: Vec<IdMapping>,
         7 => gid_mappings: Vec<IdMapping>,
-        /// Needs `readonly` and `Private`.
+        /// Requires `readonly` and `Private`.
         8 => recursive_read_only: bool,
-        /// The image that is mounted, for an image volume.
+        /// The image to mount, for an image volume.
         9 => image: Option<ImageSpec>,
         10 => image_sub_path: String,
     }
 
     pub struct KeyValue {
         1 => key: String,
-        /// Need not be UTF-8.
+        /// May be other than UTF-8.
         2 => value: Vec<u8>,
     }
 
     pub struct Device {
         1 => container_path: String,
         2 => host_path: String,
-        /// Of `r`, `w` and `m`.
+        /// A subset of `rwm`.
         3 => permissions: String,
     }
 
@@ -61,7 +61,7 @@ message! {
         1 => name: String,
     }
 
-    /// What tells one container of a sandbox from the others.
+    /// Identifies a container within its sandbox.
     pub struct ContainerMetadata {
         1 => name: String,
         2 => attempt: u32,
@@ -75,7 +75,7 @@ message! {
     pub struct ContainerConfig {
         1 => metadata: Option<ContainerMetadata>,
         2 => image: Option<ImageSpec>,
-        /// Replaces the image's entry point.
+        /// Replaces the image's entrypoint.
         3 => command: Vec<String>,
         4 => args: Vec<String>,
         5 => working_dir: String,
@@ -97,7 +97,7 @@ message! {
     pub struct CreateContainerRequest {
         1 => pod_sandbox_id: String,
         2 => config: Option<ContainerConfig>,
-        /// That of the sandbox, again.
+        /// The sandbox's configuration again.
         3 => sandbox_config: Option<PodSandboxConfig>,
     }
 
@@ -113,7 +113,7 @@ message! {
 
     pub struct StopContainerRequest {
         1 => container_id: String,
-        /// Seconds until it is killed; zero kills at once.
+        /// Seconds before the kill; 0 kills at once.
         2 => timeout: i64,
     }
 
@@ -129,7 +129,7 @@ message! {
         1 => state: ContainerState,
     }
 
-    /// A container passes when every part that is set fits.
+    /// Selects containers that match every part set.
     pub struct ContainerFilter {
         1 => id: String,
         2 => state: Option<ContainerStateValue>,
@@ -151,7 +151,7 @@ message! {
         7 => created_at: i64,
         8 => labels: SortedMap<String, String>,
         9 => annotations: SortedMap<String, String>,
-        /// Empty from runtimes older than CRI-API 0.29.
+        /// Empty from runtimes before CRI API 0.29.
         10 => image_id: String,
     }
 
@@ -169,15 +169,15 @@ message! {
         2 => metadata: Option<ContainerMetadata>,
         3 => state: ContainerState,
         4 => created_at: i64,
-        /// Zero if it has not started.
+        /// 0 if it has not started.
         5 => started_at: i64,
-        /// Zero if it has not finished.
+        /// 0 if it has not finished.
         6 => finished_at: i64,
-        /// Means something when `finished_at` is not zero.
+        /// Valid only if `finished_at` is not 0.
         7 => exit_code: i32,
         8 => image: Option<ImageSpec>,
         9 => image_ref: String,
-        /// Why it is in its state, in one CamelCase word: `OOMKilled`, `Completed`, `Error`.
+        /// The reason for the state, in CamelCase: `OOMKilled`, `Completed`, `Error`.
         10 => reason: String,
         11 => message: String,
         12 => labels: SortedMap<String, String>,
@@ -186,7 +186,7 @@ message! {
         /// Absolute.
         15 => log_path: String,
         16 => resources: Option<ContainerResources>,
-        /// Empty from runtimes older than CRI-API 0.29.
+        /// Empty from runtimes before CRI API 0.29.
         17 => image_id: String,
         18 => user: Option<ContainerUser>,
         19 => stop_signal: Signal,
@@ -194,7 +194,7 @@ message! {
 
     pub struct ContainerStatusResponse {
         1 => status: Option<ContainerStatus>,
-        /// Only when asked for: free words of the runtime, mostly JSON.
+        /// Only if verbose: runtime-specific text, mostly JSON.
         2 => info: SortedMap<String, String>,
     }
 
@@ -207,7 +207,7 @@ message! {
     pub struct ExecSyncRequest {
         1 => container_id: String,
         2 => cmd: Vec<String>,
-        /// Seconds; zero for no limit.
+        /// Seconds; 0 means no timeout.
         3 => timeout: i64,
     }
 
@@ -255,7 +255,7 @@ message! {
         1 => container_id: String,
         /// The file to write.
         2 => location: String,
-        /// Seconds; zero for no limit.
+        /// Seconds; 0 means no timeout.
         3 => timeout: i64,
     }
 

@@ -1,4 +1,4 @@
-//! The stream of container events. Pure.
+//! Container event messages. Pure.
 
 use super::ContainerStatus;
 use super::PodSandboxStatus;
@@ -17,7 +17,7 @@ message! {
     pub struct GetEventsRequest {}
 
     pub struct ContainerEventResponse {
-        /// Of the container, or of the sandbox itself.
+        /// The id of the container, or of the sandbox for its own events.
         1 => container_id: String,
         2 => container_event_type: ContainerEventType,
         3 => created_at: i64,

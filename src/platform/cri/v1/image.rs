@@ -1,4 +1,4 @@
-//! Images and the file systems that hold them. Pure.
+//! Image and image file system messages. Pure.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use super::PodSandboxConfig;
 use crate::protocol::protobuf::{Field, Slot, message};
 use crate::types::sorted::SortedMap;
 
-/// Text that no log line shows.
+/// Text that Debug does not show.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(pub String);
 
 message! {
     pub struct ImageSpec {
-        /// A reference, or the id that the runtime gave the image.
+        /// A reference, or the runtime's id of the image.
         1 => image: String,
         2 => annotations: SortedMap<String, String>,
-        /// The reference as the pod has it; only in a container's configuration.
+        /// The reference as the pod spells it; only in a container's configuration.
         18 => user_specified_image: String,
         19 => runtime_handler: String,
         /// The digest of an image that is mounted as a volume; only in a container's status.
@@ -35,11 +35,11 @@ message! {
         2 => repo_tags: Vec<String>,
         3 => repo_digests: Vec<String>,
         4 => size: u64,
-        /// `None` if the image's user is a name.
+        /// `None` if the image's user is given by name.
         5 => uid: Option<i64>,
         6 => username: String,
         7 => spec: Option<ImageSpec>,
-        /// Never to be removed to make room.
+        /// Image garbage collection must not remove it.
         8 => pinned: bool,
     }
 

@@ -1,9 +1,9 @@
-//! The messages of runtime.v1 as of CRI-API 0.36. Pure.
+//! The messages of runtime.v1 as of CRI API 0.36. Pure.
 //!
-//! Everything that a kubelet on Linux sends or reads is here. Left out: what is for Windows, the metrics calls
-//! (`ListMetricDescriptors`, `ListPodSandboxMetrics`) and the streamed lists (`StreamContainers` and its like).
+//! Contains everything that a kubelet on Linux sends or reads. Omitted: Windows, the metrics calls
+//! (`ListMetricDescriptors`, `ListPodSandboxMetrics`) and the streamed lists (`StreamContainers` and others).
 //!
-//! Times are nanoseconds since 1970, unless a field says otherwise.
+//! Times are in Unix nanoseconds, unless a field says otherwise.
 
 mod container;
 mod events;

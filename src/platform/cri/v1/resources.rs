@@ -1,14 +1,14 @@
-//! What a container or sandbox may use. Pure.
+//! Resource limits of containers and sandboxes. Pure.
 
 use crate::protocol::protobuf::message;
 use crate::types::sorted::SortedMap;
 
 message! {
-    /// Zero means unset everywhere.
+    /// 0 means unset in every field.
     pub struct LinuxContainerResources {
         /// Microseconds.
         1 => cpu_period: i64,
-        /// Microseconds of each period.
+        /// Microseconds per period.
         2 => cpu_quota: i64,
         3 => cpu_shares: i64,
         4 => memory_limit_in_bytes: i64,
@@ -16,14 +16,14 @@ message! {
         6 => cpuset_cpus: String,
         7 => cpuset_mems: String,
         8 => hugepage_limits: Vec<HugepageLimit>,
-        /// Files of cgroup v2 and what to write to them.
+        /// Files of cgroup v2, and their values.
         9 => unified: SortedMap<String, String>,
         /// Memory and swap together.
         10 => memory_swap_limit_in_bytes: i64,
     }
 
     pub struct HugepageLimit {
-        /// As the kernel's cgroup files are named: `2MB`, `1GB`.
+        /// As in the kernel's file names: `2MB`, `1GB`.
         1 => page_size: String,
         2 => limit: u64,
     }

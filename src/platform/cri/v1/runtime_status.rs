@@ -1,4 +1,4 @@
-//! The runtime itself: version, conditions, features, configuration. Pure.
+//! Messages about the runtime: version, conditions, features, configuration. Pure.
 
 use crate::protocol::protobuf::{message, open_enum};
 use crate::types::sorted::SortedMap;
@@ -22,7 +22,7 @@ message! {
         4 => runtime_api_version: String,
     }
 
-    /// `RuntimeReady`, `NetworkReady` or one of the runtime's own.
+    /// `RuntimeReady`, `NetworkReady`, or a runtime-specific condition.
     pub struct RuntimeCondition {
         1 => r#type: String,
         2 => status: bool,
@@ -56,14 +56,14 @@ message! {
 
     pub struct StatusResponse {
         1 => status: Option<RuntimeStatus>,
-        /// Only when asked for: free words of the runtime, mostly JSON.
+        /// Only if verbose: runtime-specific text, mostly JSON.
         2 => info: SortedMap<String, String>,
         3 => runtime_handlers: Vec<RuntimeHandler>,
         4 => features: Option<RuntimeFeatures>,
     }
 
     pub struct NetworkConfig {
-        /// Several are parted by commas.
+        /// Comma-separated if there are several.
         1 => pod_cidr: String,
     }
 

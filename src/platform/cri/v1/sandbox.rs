@@ -1,4 +1,4 @@
-//! Pod sandboxes. Pure.
+//! Pod sandbox messages. Pure.
 
 use super::LinuxContainerResources;
 use super::LinuxSandboxSecurityContext;
@@ -29,12 +29,12 @@ message! {
     pub struct PortMapping {
         1 => protocol: Protocol,
         2 => container_port: i32,
-        /// Zero: the container's port is not mapped.
+        /// 0 if the container port is not mapped.
         3 => host_port: i32,
         4 => host_ip: String,
     }
 
-    /// What tells one sandbox of a pod from the next.
+    /// Identifies an attempt at a pod's sandbox.
     pub struct PodSandboxMetadata {
         1 => name: String,
         2 => uid: String,
@@ -47,17 +47,17 @@ message! {
         2 => security_context: Option<LinuxSandboxSecurityContext>,
         3 => sysctls: SortedMap<String, String>,
         4 => overhead: Option<LinuxContainerResources>,
-        /// The sum over the pod's containers.
+        /// The sum of the pod's containers.
         5 => resources: Option<LinuxContainerResources>,
     }
 
     pub struct PodSandboxConfig {
         1 => metadata: Option<PodSandboxMetadata>,
-        /// Empty for a pod on the host's network.
+        /// Empty for a pod in the host's network namespace.
         2 => hostname: String,
-        /// The log paths of the containers are relative to it.
+        /// The containers' log paths are relative to it.
         3 => log_directory: String,
-        /// `None`: the runtime's own.
+        /// `None` for the runtime's default.
         4 => dns_config: Option<DnsConfig>,
         5 => port_mappings: Vec<PortMapping>,
         6 => labels: SortedMap<String, String>,
@@ -90,7 +90,7 @@ message! {
         1 => ip: String,
     }
 
-    /// Empty for a pod on the host's network.
+    /// Empty for a pod in the host's network namespace.
     pub struct PodSandboxNetworkStatus {
         1 => ip: String,
         2 => additional_ips: Vec<PodIp>,
@@ -120,7 +120,7 @@ message! {
         1 => state: PodSandboxState,
     }
 
-    /// A sandbox passes when every part that is set fits.
+    /// Selects sandboxes that match every part set.
     pub struct PodSandboxFilter {
         1 => id: String,
         2 => state: Option<PodSandboxStateValue>,

@@ -1,19 +1,19 @@
-//! Who a container runs as and what is kept from it: users, namespaces, profiles, capabilities. Pure.
+//! Security settings: users, namespaces, profiles, capabilities. Pure.
 
 use crate::protocol::protobuf::{message, open_enum};
 
 open_enum! {
-    /// Whose namespace a container is in.
+    /// The owner of a container's namespace.
     pub enum NamespaceMode {
         Pod = 0,
         Container = 1,
         Node = 2,
-        /// That of the container `target_id`.
+        /// The namespace of the container `target_id`.
         Target = 3,
     }
 
     pub enum SupplementalGroupsPolicy {
-        /// The groups of the image's user are added.
+        /// Also the groups of the image's user.
         Merge = 0,
         Strict = 1,
     }
@@ -32,7 +32,7 @@ message! {
         3 => length: u32,
     }
 
-    /// The mode is `Pod` or `Node`; the mappings count for `Pod` only.
+    /// The mode is `Pod` or `Node`; the mappings apply to `Pod`.
     pub struct UserNamespace {
         1 => mode: NamespaceMode,
         2 => uids: Vec<IdMapping>,
@@ -79,11 +79,11 @@ message! {
         4 => readonly_rootfs: bool,
         5 => supplemental_groups: Vec<i64>,
         11 => supplemental_groups_policy: SupplementalGroupsPolicy,
-        /// The pod will have a privileged container.
+        /// Whether the pod will have a privileged container.
         6 => privileged: bool,
         9 => seccomp: Option<SecurityProfile>,
         10 => apparmor: Option<SecurityProfile>,
-        /// For runtimes that do not know `seccomp`.
+        /// For runtimes without `seccomp`.
         7 => seccomp_profile_path: String,
     }
 
@@ -105,13 +105,13 @@ message! {
         14 => readonly_paths: Vec<String>,
         15 => seccomp: Option<SecurityProfile>,
         16 => apparmor: Option<SecurityProfile>,
-        /// For runtimes that do not know `apparmor`.
+        /// For runtimes without `apparmor`.
         9 => apparmor_profile: String,
-        /// For runtimes that do not know `seccomp`.
+        /// For runtimes without `seccomp`.
         10 => seccomp_profile_path: String,
     }
 
-    /// As whom the first process of a container runs.
+    /// The user of a container's first process.
     pub struct LinuxContainerUser {
         1 => uid: i64,
         2 => gid: i64,

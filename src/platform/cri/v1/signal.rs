@@ -1,21 +1,21 @@
-//! Signals as CRI numbers them, which is not as the kernel does. Pure.
+//! Signals with CRI's numbers, which differ from the kernel's. Pure.
 
 use crate::protocol::protobuf::{Field, Slot};
 
-/// The signal that stops a container. The default leaves it to the image and the runtime.
+/// The stop signal of a container. The default leaves it to the image and the runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal(pub i32);
 
 impl Signal {
     pub const RUNTIME_DEFAULT: Self = Self(0);
 
-    /// The signal of a name such as `SIGTERM` or `SIGRTMIN+3`.
+    /// The signal with a name such as `SIGTERM` or `SIGRTMIN+3`.
     pub fn from_name(name: &str) -> Option<Self> {
         let place = NAMES.iter().position(|known| *known == name)?;
         i32::try_from(place).ok().map(|place| Self(place + 1))
     }
 
-    /// The name, such as `SIGTERM`; `None` for the runtime's default and for numbers that CRI does not have.
+    /// The name, such as `SIGTERM`; `None` for the runtime's default and for unknown numbers.
     pub fn name(self) -> Option<&'static str> {
         let place = usize::try_from(self.0).ok()?.checked_sub(1)?;
         NAMES.get(place).copied()
@@ -37,7 +37,7 @@ impl Field for Signal {
     }
 }
 
-/// In the order of their numbers, from 1.
+/// By number, from 1.
 #[rustfmt::skip]
 const NAMES: [&str; 65] = [
     "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT",

@@ -1,4 +1,4 @@
-//! What containers and sandboxes use. Pure.
+//! Resource usage messages of containers and sandboxes. Pure.
 
 use super::ContainerMetadata;
 use super::FilesystemUsage;
@@ -15,7 +15,7 @@ message! {
         1 => stats: Option<ContainerStats>,
     }
 
-    /// A container passes when every part that is set fits.
+    /// Selects containers that match every part set.
     pub struct ContainerStatsFilter {
         1 => id: String,
         2 => pod_sandbox_id: String,
@@ -54,7 +54,7 @@ message! {
         1 => stats: Option<PodSandboxStats>,
     }
 
-    /// A sandbox passes when every part that is set fits.
+    /// Selects sandboxes that match every part set.
     pub struct PodSandboxStatsFilter {
         1 => id: String,
         2 => label_selector: SortedMap<String, String>,
@@ -89,7 +89,7 @@ message! {
         6 => io: Option<IoUsage>,
     }
 
-    /// Pressure stall information, as the kernel's `*.pressure` files have it.
+    /// Pressure stall information, as in the kernel's `*.pressure` files.
     pub struct PsiStats {
         1 => full: Option<PsiData>,
         2 => some: Option<PsiData>,
@@ -98,7 +98,7 @@ message! {
     pub struct PsiData {
         /// Nanoseconds.
         1 => total: u64,
-        /// Percent, over this many seconds.
+        /// Percent, over this number of seconds.
         2 => avg10: f64,
         3 => avg60: f64,
         4 => avg300: f64,

@@ -9,7 +9,7 @@ use crate::platform::net::Purpose;
 use crate::platform::rt::AsyncWriteExt as _;
 use crate::types::api::{HttpHeader, UriScheme};
 
-/// Answers each connection with what `answer` gives for the request's first line; what was asked is told.
+/// Responds to each connection with the result of `answer` for its request line, and reports the requests.
 struct Server {
     address: SocketAddr,
     asked: async_channel::Receiver<String>,
@@ -25,7 +25,7 @@ impl Server {
                 let mut stream = stream.unwrap();
                 let request = head(&stream);
                 let answer = answer(request.lines().next().unwrap_or_default(), address);
-                // The client may have heard enough, and a test that is over asks no more.
+                // The client may have closed the connection, and the test may be over.
                 let _ = stream.write_all(answer.as_bytes());
                 if sender.try_send(request).is_err() {
                     return;
@@ -60,7 +60,7 @@ fn page(status: &str, headers: &str, body: &str) -> String {
 }
 
 #[test]
-fn the_answer_is_what_was_sent() {
+fn the_response_is_returned() {
     let server = Server::start(|_, _| page("200 OK", "Content-Length: 4\r\n", "fine and more"));
     let answer = get(&server.url("/live?x=1"), &[], LONG).unwrap();
     assert_eq!((answer.status, answer.body.as_slice()), (200, &b"fine"[..]));
@@ -69,13 +69,13 @@ fn the_answer_is_what_was_sent() {
 }
 
 #[test]
-fn of_a_body_without_end_only_the_beginning_is_read() {
+fn endless_bodies_are_truncated() {
     let server = Server::start(|_, _| page("200 OK", "", &"x".repeat(1 << 20)));
     assert_eq!(get(&server.url("/"), &[], LONG).unwrap().body.len(), BODY);
 }
 
 #[test]
-fn a_redirect_to_the_same_host_is_followed_with_the_given_host() {
+fn redirects_on_the_same_host_keep_the_host_header() {
     let server = Server::start(|line, _| match line {
         "GET /a HTTP/1.1" => page("302 Found", "Location: /b\r\n", ""),
         _ => page("204 No Content", "", ""),
@@ -88,7 +88,7 @@ fn a_redirect_to_the_same_host_is_followed_with_the_given_host() {
 }
 
 #[test]
-fn a_redirect_to_another_host_is_the_answer() {
+fn redirects_to_another_host_are_returned() {
     let server = Server::start(|_, _| page("301 Moved", "Location: http://example.com/\r\n", "gone there"));
     let answer = get(&server.url("/"), &[], LONG).unwrap();
     assert_eq!((answer.status, answer.body.as_slice()), (301, &b"gone there"[..]));
@@ -97,7 +97,7 @@ fn a_redirect_to_another_host_is_the_answer() {
 }
 
 #[test]
-fn redirects_without_end_are_not_followed_for_ever() {
+fn redirect_loops_end() {
     let server = Server::start(|_, at| page("302 Found", &format!("Location: http://{at}/again\r\n"), ""));
     assert_eq!(get(&server.url("/"), &[], LONG).unwrap_err().to_string(), "stopped after 10 redirects");
     (0..11).for_each(|_| drop(server.asked()));
@@ -105,7 +105,7 @@ fn redirects_without_end_are_not_followed_for_ever() {
 }
 
 #[test]
-fn who_says_nothing_or_something_else_is_told_apart() {
+fn closed_and_malformed_responses_differ() {
     let server = Server::start(|_, _| String::new());
     assert_eq!(get(&server.url("/"), &[], LONG).unwrap_err().to_string(), "EOF");
     let server = Server::start(|_, _| "SSH-2.0-x\r\n".to_owned());
@@ -117,8 +117,8 @@ fn who_says_nothing_or_something_else_is_told_apart() {
 }
 
 #[test]
-fn nobody_is_waited_for_longer_than_was_said() {
-    // Nobody takes the connections of this one, but the kernel does.
+fn the_timeout_is_respected() {
+    // The kernel completes connections although nobody accepts them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
     let silent = get(&url, &[], Duration::from_millis(50));
@@ -134,14 +134,14 @@ fn nobody_is_waited_for_longer_than_was_said() {
 }
 
 #[test]
-fn where_nobody_listens_the_reason_is_told() {
+fn refused_connections_have_a_reason() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let refused = get(&Url::new(UriScheme::Http, "127.0.0.1", port, "/"), &[], LONG).unwrap_err();
     assert_eq!(refused.to_string(), format!("dial tcp 127.0.0.1:{port}: connect: connection refused"));
 }
 
 #[test]
-fn other_tasks_run_between_the_parts_of_a_body() {
+fn other_tasks_run_while_a_body_is_read() {
     let read = rt::simulate(1, |world| async move {
         world.shuffle.set(0);
         let address = SocketAddr::from(([10, 0, 0, 1], 80));

@@ -15,7 +15,7 @@ use crate::types::api::UriScheme;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A certificate of `tests/data/tls` with its key, and what clients asked for by name.
+/// A certificate of `tests/data/tls` with its key, and the names that clients requested.
 #[derive(Debug)]
 struct Certificate {
     key: Arc<CertifiedKey>,
@@ -38,7 +38,7 @@ fn certified_key(certificate: &[u8]) -> Arc<CertifiedKey> {
 const SELF_SIGNED: &[u8] = include_bytes!("../../../../tests/data/tls/self-signed.der");
 const EXPIRED: &[u8] = include_bytes!("../../../../tests/data/tls/expired.der");
 
-/// Answers each connection with what `answer` gives for the first line of its request and the server's port.
+/// Responds to each connection with the result of `answer` for its request line and the server's port.
 struct Server {
     port: u16,
     asked: async_channel::Receiver<Option<String>>,
@@ -79,13 +79,13 @@ fn serve(config: &Arc<ServerConfig>, mut tcp: Socket, answer: impl Fn(&str) -> S
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     while !head.ends_with(b"\r\n\r\n") {
-        // Who does not come as far as a request has not got through.
+        // The handshake failed, so no request arrived.
         let Ok(len @ 1..) = stream.read(&mut buffer) else { return };
         head.extend_from_slice(&buffer[..len]);
     }
     let head = String::from_utf8(head).unwrap();
     stream.write_all(answer(head.lines().next().unwrap()).as_bytes()).unwrap();
-    // No word of an end: many servers just go.
+    // No close_notify, like many servers.
 }
 
 fn get(dialer: &Dialer, host: &str, port: u16, path: &str) -> Result<Answer, GetError> {
@@ -98,7 +98,7 @@ fn page(_: &str, _: u16) -> String {
 }
 
 #[test]
-fn a_page_comes_whatever_the_certificate_says_in_both_versions() {
+fn any_certificate_is_accepted_in_both_versions() {
     for certificate in [SELF_SIGNED, EXPIRED] {
         for version in [&version::TLS12, &version::TLS13] {
             let server = Server::start(certificate, &[version], page);
@@ -109,7 +109,7 @@ fn a_page_comes_whatever_the_certificate_says_in_both_versions() {
 }
 
 #[test]
-fn a_page_of_many_records_is_read_as_far_as_it_is_wanted() {
+fn long_responses_are_read_up_to_the_limit() {
     let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, |_, _| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000))
     });
@@ -117,7 +117,7 @@ fn a_page_of_many_records_is_read_as_far_as_it_is_wanted() {
 }
 
 #[test]
-fn a_name_is_told_to_the_server_and_an_address_is_not() {
+fn names_are_sent_as_sni_and_addresses_are_not() {
     let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, page);
     for (host, told) in [("localhost", Some("localhost")), ("127.0.0.1", None)] {
         get(&Dialer::new(), host, server.port, "/").unwrap();
@@ -127,7 +127,7 @@ fn a_name_is_told_to_the_server_and_an_address_is_not() {
 }
 
 #[test]
-fn redirects_lead_from_http_to_https_and_on() {
+fn redirects_from_http_to_https_are_followed() {
     let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, |line, port| match line {
         "GET /a HTTP/1.1" => format!("HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:{port}/b\r\n\r\n"),
         _ => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
@@ -141,7 +141,7 @@ fn redirects_lead_from_http_to_https_and_on() {
     plain.join().unwrap();
 }
 
-/// Answers one connection with these bytes, whatever it says.
+/// Responds to one connection with these bytes, whatever it sends.
 fn answer_once(listener: TcpListener, answer: Vec<u8>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -152,7 +152,7 @@ fn answer_once(listener: TcpListener, answer: Vec<u8>) -> thread::JoinHandle<()>
 }
 
 #[test]
-fn who_speaks_no_tls_or_refuses_is_told_in_upstreams_words() {
+fn handshake_errors_have_upstreams_text() {
     for (answer, told) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "http: server gave HTTP response to HTTPS client"),
         (b"SSH-2.0-x\r\n", "tls: first record does not look like a TLS handshake"),
@@ -170,8 +170,8 @@ fn who_speaks_no_tls_or_refuses_is_told_in_upstreams_words() {
 }
 
 #[test]
-fn a_handshake_that_hangs_ends_with_the_time_that_there_is() {
-    // Nobody takes the connections of this one, but the kernel does.
+fn a_hanging_handshake_times_out() {
+    // The kernel completes connections although nobody accepts them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Https, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
     let began = Instant::now();
@@ -182,7 +182,7 @@ fn a_handshake_that_hangs_ends_with_the_time_that_there_is() {
 }
 
 #[test]
-fn what_tls_needs_is_made_once_and_only_for_it() {
+fn the_configuration_is_created_once_on_demand() {
     let dialer = Dialer::new();
     let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, page);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -199,12 +199,12 @@ fn what_tls_needs_is_made_once_and_only_for_it() {
 }
 
 #[test]
-fn the_time_is_the_hosts() {
+fn the_time_is_that_of_the_host() {
     let now = HostClock.current_time().unwrap().as_secs();
     assert!(i64::try_from(now).unwrap().abs_diff(clock::timestamp().as_second()) < 60);
 }
 
-/// Answers a handshake with more session tickets than one read takes in, then with one byte.
+/// Sends more session tickets after the handshake than one read returns, then one byte.
 async fn serve_tickets(mut tcp: TcpStream) {
     let (asked, _names) = async_channel::unbounded();
     let resolver = Arc::new(Certificate { key: certified_key(SELF_SIGNED), asked });
@@ -233,7 +233,7 @@ async fn serve_tickets(mut tcp: TcpStream) {
 }
 
 #[test]
-fn other_tasks_run_while_records_without_content_are_read() {
+fn other_tasks_run_while_empty_records_are_read() {
     let turns = rt::simulate(1, |world| async move {
         world.shuffle.set(0);
         let address = std::net::SocketAddr::from(([10, 0, 0, 1], 443));

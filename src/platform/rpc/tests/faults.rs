@@ -1,4 +1,4 @@
-//! Peers that break off, lie or say nothing.
+//! Peers that fail, misbehave or stay silent.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use crate::protocol::grpc::frame_message;
 use crate::protocol::hpack::Field;
 use crate::protocol::http2::{Connection, ErrorCode, Event, StreamId};
 
-/// Speaks HTTP/2 as a server and does as `on_event` says, which may break off.
+/// An HTTP/2 server whose `on_event` handles events and may end the connection.
 async fn speak(mut stream: UnixStream, mut on_event: impl FnMut(&mut Connection, Event) -> ControlFlow<()>) {
     let mut connection = Connection::server();
     let mut input = [0; 1000];
@@ -31,7 +31,7 @@ async fn speak(mut stream: UnixStream, mut on_event: impl FnMut(&mut Connection,
     }
 }
 
-/// The outcome of a call that is answered by `answer`, once its request is whole.
+/// The outcome of a call to which `answer` responds once the request is complete.
 fn answered(answer: impl FnMut(&mut Connection, StreamId) + 'static) -> Result<Vec<u8>, Error> {
     let socket = Socket::new();
     rt::block_on(async {
@@ -74,7 +74,7 @@ fn is_protocol_error(outcome: Result<Vec<u8>, Error>) {
 }
 
 #[test]
-fn a_well_formed_answer_is_taken() {
+fn a_valid_response_is_accepted() {
     let outcome = answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"yes"), false);
@@ -84,7 +84,7 @@ fn a_well_formed_answer_is_taken() {
 }
 
 #[test]
-fn an_answer_without_a_message_is_no_answer() {
+fn a_response_without_a_message_is_an_error() {
     is_protocol_error(answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_trailers(stream, status("0"));
@@ -95,7 +95,7 @@ fn an_answer_without_a_message_is_no_answer() {
 }
 
 #[test]
-fn two_answers_to_a_unary_call_are_none() {
+fn two_messages_in_a_unary_response_are_an_error() {
     is_protocol_error(answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one").repeat(2), false);
@@ -104,7 +104,7 @@ fn two_answers_to_a_unary_call_are_none() {
 }
 
 #[test]
-fn an_answer_that_ends_inside_its_message_is_none() {
+fn a_truncated_message_is_an_error() {
     is_protocol_error(answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one")[..7].to_vec(), false);
@@ -113,7 +113,7 @@ fn an_answer_that_ends_inside_its_message_is_none() {
 }
 
 #[test]
-fn an_answer_without_a_status_is_none() {
+fn a_response_without_a_status_is_an_error() {
     is_protocol_error(answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one"), true);
@@ -127,7 +127,7 @@ fn an_answer_without_a_status_is_none() {
 }
 
 #[test]
-fn a_compressed_or_endless_answer_is_refused_at_once() {
+fn compressed_and_endless_responses_are_refused() {
     for prefix in [[1, 0, 0, 0, 1], [0, 1, 0, 0, 1]] {
         is_protocol_error(answered(move |connection, stream| {
             connection.respond(stream, head(), false);
@@ -137,7 +137,7 @@ fn a_compressed_or_endless_answer_is_refused_at_once() {
 }
 
 #[test]
-fn a_status_after_a_message_is_what_counts() {
+fn an_error_status_after_a_message_wins() {
     let outcome = answered(|connection, stream| {
         connection.respond(stream, head(), false);
         connection.send_data(stream, message(b"one"), false);
@@ -147,7 +147,7 @@ fn a_status_after_a_message_is_what_counts() {
 }
 
 #[test]
-fn an_answer_that_is_no_grpc_is_told_by_its_http_status() {
+fn http_errors_are_mapped_to_statuses() {
     let outcome =
         answered(|connection, stream| connection.respond(stream, vec![Field::fixed(":status", "503")], false));
     assert_eq!(outcome.unwrap_err().status().unwrap().code, Code::Unavailable);
@@ -157,7 +157,7 @@ fn an_answer_that_is_no_grpc_is_told_by_its_http_status() {
 }
 
 #[test]
-fn a_refused_call_may_be_made_again_and_a_cancelled_one_not() {
+fn refused_calls_are_retryable_and_cancelled_ones_not() {
     let error = answered(|connection, stream| connection.reset(stream, ErrorCode::REFUSED_STREAM)).unwrap_err();
     assert!(matches!(error, Error::NeverSent) && error.is_retryable());
     let error = answered(|connection, stream| connection.reset(stream, ErrorCode::CANCEL)).unwrap_err();
@@ -165,7 +165,7 @@ fn a_refused_call_may_be_made_again_and_a_cancelled_one_not() {
 }
 
 #[test]
-fn a_connection_cut_anywhere_in_an_answer_never_gives_a_wrong_one() {
+fn truncated_responses_are_never_accepted() {
     let body: Vec<u8> = (0..40).collect();
     let mut complete = 0;
     for cut in 0..200 {
@@ -187,7 +187,7 @@ fn a_connection_cut_anywhere_in_an_answer_never_gives_a_wrong_one() {
 }
 
 #[test]
-fn garbage_in_the_middle_of_a_call_loses_the_call() {
+fn garbage_during_a_call_loses_the_call() {
     let handler = handler(|request| async move {
         request.wire.stream().write_all(&[0xee; 100]).await.unwrap();
         std::future::pending::<()>().await;
@@ -208,7 +208,7 @@ fn a_call_that_waits_for_a_free_stream_was_never_sent() {
         let server = Server::bind(&socket.path()).unwrap();
         let serving = rt::spawn(async move {
             let mut stream = server.accept().await.unwrap();
-            // SETTINGS: no streams at all.
+            // SETTINGS with MAX_CONCURRENT_STREAMS = 0.
             stream.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]).await.unwrap();
             let mut input = [0; 1000];
             while stream.read(&mut input).await.is_ok_and(|len| len > 0) {}
@@ -220,7 +220,7 @@ fn a_call_that_waits_for_a_free_stream_was_never_sent() {
 }
 
 #[test]
-fn a_server_refuses_what_is_no_grpc_call() {
+fn the_server_refuses_requests_other_than_grpc() {
     let socket = Socket::new();
     rt::block_on(async {
         let serving = socket.serve(echo());

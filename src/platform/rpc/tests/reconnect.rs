@@ -1,4 +1,4 @@
-//! The connection: made when needed, lost, and made again.
+//! Connections are made on demand, lost, and made again.
 
 use super::*;
 use crate::platform::rt::AsyncWriteExt;
@@ -12,7 +12,7 @@ fn could_not_connect(outcome: Result<Vec<u8>, Error>) {
 }
 
 #[test]
-fn a_call_without_a_server_fails_at_once_and_names_the_socket() {
+fn a_call_without_a_server_names_the_socket() {
     let socket = Socket::new();
     rt::block_on(async {
         let client = Client::new(&format!("unix://{}", socket.path().display()));
@@ -26,7 +26,7 @@ fn a_call_without_a_server_fails_at_once_and_names_the_socket() {
 }
 
 #[test]
-fn calls_after_a_failed_try_wait_for_the_backoff_together() {
+fn calls_share_one_backoff() {
     let socket = Socket::new();
     rt::block_on(async {
         let server = Server::bind(&socket.path()).unwrap();
@@ -57,7 +57,7 @@ fn calls_after_a_failed_try_wait_for_the_backoff_together() {
 }
 
 #[test]
-fn a_call_ends_by_its_deadline_even_if_the_backoff_is_longer() {
+fn deadlines_apply_during_backoff() {
     let socket = Socket::new();
     rt::block_on(async {
         let client = socket.client();
@@ -71,7 +71,7 @@ fn a_call_ends_by_its_deadline_even_if_the_backoff_is_longer() {
 }
 
 #[test]
-fn a_call_that_waits_out_the_backoff_finds_the_server_that_came_meanwhile() {
+fn a_call_waits_out_the_backoff() {
     let socket = Socket::new();
     rt::block_on(async {
         let client = socket.client();
@@ -83,7 +83,7 @@ fn a_call_that_waits_out_the_backoff_finds_the_server_that_came_meanwhile() {
 }
 
 #[test]
-fn a_peer_that_says_nothing_or_something_else_is_no_connection() {
+fn a_silent_or_foreign_peer_is_no_connection() {
     for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0, 0, 0, 6, 0, 0, 0, 0, 0]] {
         let socket = Socket::new();
         rt::block_on(async {
@@ -115,7 +115,7 @@ fn a_peer_that_hangs_up_at_once_is_no_connection() {
 }
 
 #[test]
-fn a_restarted_server_is_found_again_and_the_change_is_told() {
+fn a_restarted_server_is_reconnected_and_reported() {
     let (hang, _) = hanging();
     let socket = Socket::new();
     rt::block_on(async {
@@ -142,7 +142,7 @@ fn a_restarted_server_is_found_again_and_the_change_is_told() {
 }
 
 #[test]
-fn a_stream_of_answers_ends_with_the_connection() {
+fn streams_end_with_the_connection() {
     let socket = Socket::new();
     rt::block_on(async {
         let (keep, receiver) = async_channel::bounded(1);
@@ -156,7 +156,7 @@ fn a_stream_of_answers_ends_with_the_connection() {
 }
 
 #[test]
-fn a_server_that_goes_away_ends_its_calls_and_its_successor_takes_the_others() {
+fn new_calls_after_goaway_use_a_new_connection() {
     let socket = Socket::new();
     rt::block_on(async {
         let (arrive, arrived) = async_channel::bounded(2);
@@ -184,19 +184,19 @@ fn a_server_that_goes_away_ends_its_calls_and_its_successor_takes_the_others() {
         let left = call();
         arrived.recv().await.unwrap();
         let successor = socket.serve(echo());
-        // GOAWAY: stream 1 will be answered, and nothing after it.
+        // GOAWAY with last stream 1.
         stream.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]).await.unwrap();
         assert_eq!(left.await.unwrap(), b"x");
         release.send(()).await.unwrap();
         assert_eq!(taken.await.unwrap(), b"from the old one");
-        // The old connection is closed by the client after its last call.
+        // The client closes the old connection after its last call.
         first.await.unwrap();
         drop(successor);
     });
 }
 
 #[test]
-fn a_client_that_is_dropped_closes_its_connection() {
+fn a_dropped_client_closes_its_connection() {
     let socket = Socket::new();
     rt::block_on(async {
         let server = Server::bind(&socket.path()).unwrap();

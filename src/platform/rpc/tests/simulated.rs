@@ -1,4 +1,4 @@
-//! Client and server on a simulated network that delays, cuts and swallows, from many seeds.
+//! Client and server on a simulated network that delays, resets and drops, with many seeds.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +16,7 @@ use crate::protocol::grpc::Code;
 const SOCKET: &str = "/run/simulated/echo.sock";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A server at `SOCKET` that answers with what it was asked, after up to two seconds.
+/// An echo server at `SOCKET` with delays of up to two seconds.
 fn serve(world: &Rc<World>) -> rt::Task<()> {
     let connections = world.network.host(SOCKET).listen();
     let world = Rc::clone(world);
@@ -32,14 +32,14 @@ fn serve(world: &Rc<World>) -> rt::Task<()> {
                 }
             });
             serving.push(rt::spawn(async move {
-                // Its client may be cut off at any time.
+                // The client may be disconnected at any time.
                 let _ = serve_connection(UnixStream::Simulated(pipe), echo, ServerLimits::large()).await;
             }));
         }
     })
 }
 
-/// Ten minutes of a bad network, during which four tasks call all the time; then a good one.
+/// Ten minutes of a faulty network, during which four tasks make calls all the time; then a reliable one.
 async fn bad_network(world: Rc<World>) {
     let host = world.network.host(SOCKET);
     let mut server = Some(serve(&world));
@@ -66,7 +66,7 @@ async fn bad_network(world: Rc<World>) {
             2 => host.set_line(Line::Up),
             3 => host.delay.set(world.duration_below(Duration::from_secs(3))),
             _ => {
-                // The server is gone, and comes again.
+                // The server stops, and restarts later.
                 server.take();
                 host.close();
                 rt::sleep(world.duration_below(Duration::from_secs(30))).await;
@@ -79,14 +79,14 @@ async fn bad_network(world: Rc<World>) {
     for caller in callers {
         caller.await;
     }
-    // What waits for the next try to connect is through within its longest wait.
+    // The longest back-off is over by then.
     rt::sleep(Duration::from_secs(10)).await;
     let answer = client.unary("/test/Echo", b"after all".to_vec(), LIMIT).await;
     assert_eq!(answer.ok().as_deref(), Some(&b"after all"[..]), "no answer after the faults");
 }
 
 #[test]
-fn every_call_ends_in_time_and_the_connection_comes_back_whatever_the_network_does() {
+fn calls_end_in_time_on_a_faulty_network() {
     for seed in 0..60 {
         if let Err(stuck) = simulate(seed, bad_network) {
             panic!("seed {seed}: {stuck}");
@@ -94,7 +94,7 @@ fn every_call_ends_in_time_and_the_connection_comes_back_whatever_the_network_do
     }
 }
 
-/// A server with `limits` at `SOCKET`, whose first `failures` tries to accept a client fail.
+/// A server with `limits` at `SOCKET` whose first `failures` accepts fail.
 fn serve_limited(world: &Rc<World>, limits: ServerLimits, failures: u32) -> rt::Task<()> {
     let connections = world.network.host(SOCKET).listen();
     let failures = Cell::new(failures);
@@ -144,7 +144,7 @@ fn an_idle_client_makes_room_for_the_next_one() {
 }
 
 #[test]
-fn requests_beyond_the_limits_of_a_server_are_refused() {
+fn requests_over_the_limits_are_refused() {
     let done = simulate(1, |world| async move {
         let limits = ServerLimits { message: 100, connection: 250, connections: 1 };
         let _server = serve_limited(&world, limits, 0);
@@ -168,7 +168,7 @@ fn requests_beyond_the_limits_of_a_server_are_refused() {
 }
 
 #[test]
-fn a_failed_bind_is_tried_again() {
+fn a_failed_bind_is_retried() {
     let passed = simulate(1, |world| async move {
         let socket = Socket::new();
         let tries = Arc::new(AtomicU32::new(0));

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What came of these bytes: status, location, body, and whether the response was whole.
+/// A parsed response: status, location, body, and whether it was complete.
 type Seen = (u16, Option<String>, String, bool);
 
 fn read(parts: &[&[u8]], limit: usize) -> Result<Seen, Malformed> {
@@ -13,7 +13,7 @@ fn read(parts: &[&[u8]], limit: usize) -> Result<Seen, Malformed> {
     Ok((response.status(), location, String::from_utf8(response.into_body()).unwrap(), whole))
 }
 
-/// The same however the bytes are split.
+/// Asserts the same result for every split of the bytes.
 #[track_caller]
 fn check(text: &str, expected: Result<(u16, &str, bool), Malformed>) {
     let bytes = text.as_bytes();
@@ -27,7 +27,7 @@ fn check(text: &str, expected: Result<(u16, &str, bool), Malformed>) {
 }
 
 #[test]
-fn a_body_ends_where_its_length_says() {
+fn content_length_ends_the_body() {
     check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and more", Ok((200, "hello", true)));
     check("HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", Ok((200, "", true)));
     check("HTTP/1.0 500\nContent-Length: 2\n\nno", Ok((500, "no", true)));
@@ -42,7 +42,7 @@ fn a_body_without_a_length_ends_with_the_connection() {
 }
 
 #[test]
-fn chunks_are_put_together() {
+fn chunks_are_joined() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     check(
         &format!("{head}5;x=y\r\nhello\r\nB\r\n and so on.\r\n0\r\nX: y\r\n\r\n"),
@@ -55,13 +55,13 @@ fn chunks_are_put_together() {
 }
 
 #[test]
-fn what_comes_before_the_answer_is_skipped() {
+fn interim_responses_are_skipped() {
     let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhi";
     check(text, Ok((200, "hi", true)));
 }
 
 #[test]
-fn no_more_is_read_than_is_kept() {
+fn reading_stops_at_the_limit() {
     for head in ["Content-Length: 9000000000", "X: y", "Transfer-Encoding: chunked"] {
         let body = if head.starts_with('T') { "ffffffffff\r\n" } else { "" };
         let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}{}", "x".repeat(500));
@@ -75,13 +75,13 @@ fn no_more_is_read_than_is_kept() {
 }
 
 #[test]
-fn a_redirect_tells_where_to() {
+fn redirects_have_a_location() {
     let moved = read(&[b"HTTP/1.1 302 Found\r\nLOCATION:  /login \r\nContent-Length: 0\r\n\r\n"], 10);
     assert_eq!(moved, Ok((302, Some("/login".to_owned()), String::new(), true)));
 }
 
 #[test]
-fn what_is_no_response_is_refused_with_its_first_words() {
+fn malformed_responses_are_refused_and_quoted() {
     let line = |text: &str| Err(Malformed::Line(text.to_owned()));
     assert_eq!(read(&[b"SSH-2.0-OpenSSH_9.2\r\n"], 10), line("SSH-2.0-OpenSSH_9.2"));
     assert_eq!(read(&[b"HTTP/2 200 OK\r\n\r\n"], 10), line("HTTP/2 200 OK"));
@@ -96,7 +96,7 @@ fn what_is_no_response_is_refused_with_its_first_words() {
 }
 
 #[test]
-fn a_head_or_a_line_without_end_is_refused() {
+fn an_endless_head_or_line_is_refused() {
     let mut head = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
     head.resize(100_000, b'x');
     assert_eq!(read(&[&head], 10), Err(Malformed::TooLong));

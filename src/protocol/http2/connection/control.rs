@@ -13,7 +13,7 @@ impl Connection {
             return Err(error::protocol("PING on a stream"));
         }
         if arrival.frame.payload.len() != 8 {
-            return Err(error::frame_size("PING of a wrong length"));
+            return Err(error::frame_size("PING with a wrong length"));
         }
         self.flood.idle_frame(arrival.now)?;
         if arrival.frame.flags.has(Flags::ACK) {
@@ -34,7 +34,7 @@ impl Connection {
         let last = StreamId::read([s, t, u, v]);
         self.refused_new = true;
         arrival.events.push(Event::GoAway { code: ErrorCode(u32::from_be_bytes([a, b, c, d])) });
-        // A later GOAWAY may name an earlier stream, and never brings back what this one has ended.
+        // A later GOAWAY may lower the last stream, and never revives streams that this one has ended.
         let mut kept = Vec::new();
         for stream in std::mem::take(&mut self.streams) {
             if self.is_own(stream.id) && (stream.id > last || stream.state == State::Waiting) {
@@ -50,7 +50,7 @@ impl Connection {
     pub(super) fn on_reset(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
         let id = arrival.frame.stream;
         let &[a, b, c, d] = arrival.frame.payload else {
-            return Err(error::frame_size("RST_STREAM of a wrong length").into());
+            return Err(error::frame_size("RST_STREAM with a wrong length").into());
         };
         if id == StreamId::CONNECTION || self.is_idle(id) {
             return Err(error::protocol("RST_STREAM on an idle stream").into());
@@ -69,13 +69,13 @@ impl Connection {
     pub(super) fn on_window_update(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
         let id = arrival.frame.stream;
         let &[a, b, c, d] = arrival.frame.payload else {
-            return Err(error::frame_size("WINDOW_UPDATE of a wrong length").into());
+            return Err(error::frame_size("WINDOW_UPDATE with a wrong length").into());
         };
         self.flood.idle_frame(arrival.now)?;
         let increment = u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff;
         if id == StreamId::CONNECTION {
             if increment == 0 {
-                return Err(error::protocol("WINDOW_UPDATE of nothing").into());
+                return Err(error::protocol("WINDOW_UPDATE with an increment of 0").into());
             }
             let widened = self.send_window.widen(i64::from(increment));
             return Ok(widened.map_err(|_| error::flow_control("connection's window too large"))?);
@@ -85,7 +85,7 @@ impl Connection {
         }
         let Some(stream) = self.stream(id) else { return Ok(()) };
         if increment == 0 {
-            return Err(Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, "WINDOW_UPDATE of nothing"));
+            return Err(Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, "WINDOW_UPDATE with an increment of 0"));
         }
         let too_large = Fault::Stream(id, ErrorCode::FLOW_CONTROL_ERROR, "stream's window too large");
         stream.send_window.widen(i64::from(increment)).map_err(|_| too_large)

@@ -15,17 +15,17 @@ impl Connection {
         if self.is_idle(id) {
             return Err(error::protocol("DATA on an idle stream").into());
         }
-        // Padding counts in the windows as content does.
+        // Padding counts against the windows as well.
         let counted = u32::try_from(arrival.frame.payload.len()).unwrap_or(u32::MAX);
         self.receive_window.take(counted).map_err(|_| error::flow_control("DATA beyond the connection's window"))?;
-        // Each stream has a window of its own, and their number is limited: that bounds what is kept. The connection's
-        // window is opened again at once, so that a slow reader of one stream holds up no other.
+        // Per-stream windows and the limit on streams bound the memory. The connection's window is reopened at once, so
+        // that a slow reader of one stream does not block the others.
         if let Some(increment) = self.receive_window.consume(counted) {
             self.write_window_update(StreamId::CONNECTION, increment);
         }
         let data = unpad(&arrival.frame)?;
         let Some(stream) = self.stream(id) else {
-            // A stream that was reset here, and the peer did not know yet.
+            // A stream that this side has reset, of which the peer did not know yet.
             return Ok(self.flood.idle_frame(arrival.now)?);
         };
         if !stream.state.may_receive() {

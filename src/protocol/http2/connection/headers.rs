@@ -12,7 +12,7 @@ use super::receive::Arrival;
 use super::{Connection, Event, Role};
 use crate::protocol::hpack::Field;
 
-/// A header block of which frames are missing.
+/// An incomplete header block.
 #[derive(Debug)]
 pub(super) struct Block {
     stream: StreamId,
@@ -27,7 +27,7 @@ impl Connection {
         if id == StreamId::CONNECTION {
             return Err(error::protocol("HEADERS without a stream").into());
         }
-        // Only a client opens streams: push is not allowed.
+        // Only clients open streams, as push is disabled.
         if self.is_idle(id) && (self.role == Role::Client || self.is_own(id)) {
             return Err(error::protocol("HEADERS on a stream that the peer may not open").into());
         }
@@ -59,7 +59,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A whole header block. It is decoded even if nobody wants it: the tables must stay in step.
+    /// Handles a complete header block. It is decoded even if its stream is gone, to keep the tables in step.
     fn on_block(
         &mut self,
         id: StreamId,
@@ -84,7 +84,7 @@ impl Connection {
         } else if self.stream(id).is_some() {
             self.on_later_block(id, end, decoded.fields, now, events)
         } else {
-            // A stream that was reset here, and the peer did not know yet.
+            // A stream that this side has reset, of which the peer did not know yet.
             Ok(self.flood.idle_frame(now)?)
         }
     }
@@ -119,7 +119,7 @@ impl Connection {
         if stream.head_received {
             fields::check(&list, Place::Trailers).map_err(malformed)?;
             if !end {
-                return Err(malformed("trailers that do not end their stream"));
+                return Err(malformed("trailers without END_STREAM"));
             }
             stream.receive_content(0, true).map_err(malformed)?;
             events.push(Event::Trailers { stream: id, fields: list });
@@ -127,7 +127,7 @@ impl Connection {
             fields::check(&list, Place::Response).map_err(malformed)?;
             if fields::is_informational(&list) {
                 return match end {
-                    true => Err(malformed("informational response that ends its stream")),
+                    true => Err(malformed("informational response with END_STREAM")),
                     false => Ok(self.flood.idle_frame(now)?),
                 };
             }

@@ -1,5 +1,5 @@
-//! The connection: what its user calls. What arrives is read in the other files of this folder, a family of frames
-//! each; what leaves is written in `transmit.rs`. Pure.
+//! The connection and its API. The other files of this folder handle received frames by type, except `transmit.rs`,
+//! which writes. Pure.
 
 mod control;
 mod data;
@@ -29,58 +29,58 @@ enum Role {
     Server,
 }
 
-/// One HTTP/2 connection, seen from one end.
+/// One end of an HTTP/2 connection.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
-    /// Received bytes that make no whole frame yet: less than one frame.
+    /// An incomplete frame.
     input: Vec<u8>,
     greeting: Greeting,
-    /// A header block of which frames are missing; no other frame may come between.
+    /// An incomplete header block; no other frame may come before its end.
     block: Option<Block>,
     decoder: Decoder,
     encoder: Encoder,
     peer: PeerSettings,
     send_window: SendWindow,
     receive_window: ReceiveWindow,
-    /// The streams that are not closed, in the order of their numbers.
+    /// The streams that are not closed, ordered by id.
     streams: Vec<Stream>,
-    /// The number of the next stream opened here.
+    /// The id of the next stream opened here.
     next_stream: StreamId,
-    /// The peer's latest stream.
+    /// The highest stream id that the peer has opened.
     last_of_peer: StreamId,
-    /// No new streams: the peer's (this side said so) or this side's (the peer said so, or the numbers are used up).
+    /// `refuses_new`: this side sent GOAWAY. `refused_new`: the peer did, or the stream ids are used up.
     refuses_new: bool,
     refused_new: bool,
-    /// Whole frames to send that no window holds back.
+    /// Complete frames to send that are not subject to flow control.
     control: Vec<u8>,
-    /// How many frames of `control` answer the peer's frames.
+    /// How many frames of `control` are answers to the peer's frames.
     answers: u32,
     flood: Flood,
     failed: Option<Error>,
-    /// How many bytes `transmit` has given in all.
+    /// Total bytes that `transmit` has returned.
     transmitted: u64,
-    /// The stream whose turn it is to send data, counted around `streams`.
+    /// Index into `streams` of the stream that may send data next.
     turn: usize,
 }
 
-/// How far the peer has introduced itself.
+/// The progress of the peer's connection preface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Greeting {
-    /// The client's magic bytes are awaited.
+    /// Waiting for the client's magic bytes.
     Magic,
-    /// The first frame is awaited, which must be SETTINGS.
+    /// Waiting for the first frame, which must be SETTINGS.
     Settings,
     Done,
 }
 
-/// The peer takes no new streams on this connection.
+/// The connection accepts no new streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoingAway;
 
 impl fmt::Display for GoingAway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("connection takes no new streams")
+        f.write_str("connection accepts no new streams")
     }
 }
 
@@ -126,8 +126,8 @@ impl Connection {
         }
     }
 
-    /// Opens a stream with a request; `end` says that no content follows. It leaves when the peer's limit on streams
-    /// allows it.
+    /// Opens a stream with a request; `end` means that no content follows. The request is sent once the peer's limit on
+    /// streams allows it.
     pub fn open(&mut self, fields: Vec<Field>, end: bool) -> Result<StreamId, GoingAway> {
         if self.refused_new || self.failed.is_some() || self.next_stream > StreamId::LAST {
             return Err(GoingAway);
@@ -141,8 +141,8 @@ impl Connection {
         Ok(id)
     }
 
-    /// Answers a request with its head; `end` says that no content follows. Does nothing when the stream is no more,
-    /// as all that follow here.
+    /// Sends the response head; `end` means that no content follows. Like all methods below, does nothing if the stream
+    /// is closed.
     pub fn respond(&mut self, id: StreamId, fields: Vec<Field>, end: bool) {
         if let Some(stream) = self.stream(id) {
             stream.outgoing.head = Some(fields);
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Hands over content; it leaves as the windows allow. Nothing may follow after `end`.
+    /// Queues content, which is sent as the windows allow. Nothing may follow after `end`.
     pub fn send_data(&mut self, id: StreamId, data: Vec<u8>, end: bool) {
         if let Some(stream) = self.stream(id) {
             stream.outgoing.push(data);
@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Ends this side of the stream with fields after the content.
+    /// Ends this side of the stream with trailers after the content.
     pub fn send_trailers(&mut self, id: StreamId, fields: Vec<Field>) {
         if let Some(stream) = self.stream(id) {
             stream.outgoing.trailers = Some(fields);
@@ -166,7 +166,7 @@ impl Connection {
         }
     }
 
-    /// Ends the stream both ways, now. No event follows for it.
+    /// Resets the stream. No event follows for it.
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) {
         if let Some(stream) = self.remove(id) {
             if stream.state != State::Waiting {
@@ -175,20 +175,20 @@ impl Connection {
         }
     }
 
-    /// Lets the peer send `len` more bytes of content on a stream.
+    /// Returns `len` bytes of window to the peer.
     pub fn consume(&mut self, id: StreamId, len: usize) {
         let Some(stream) = self.stream(id) else { return };
         if !stream.state.may_receive() {
             return;
         }
-        // More than a window was never received.
+        // No more than a window can have been received.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         if let Some(increment) = stream.receive_window.consume(len) {
             self.write_window_update(id, increment);
         }
     }
 
-    /// Takes no new streams of the peer; those that are open go on.
+    /// Refuses new streams of the peer; open streams continue.
     pub fn go_away(&mut self) {
         if !self.refuses_new {
             self.refuses_new = true;
@@ -205,20 +205,20 @@ impl Connection {
         !self.streams.is_empty()
     }
 
-    /// How much content of a stream waits to be sent; `None` when the stream is no more.
+    /// How many bytes of content are queued on a stream; `None` if it is closed.
     pub fn queued(&self, id: StreamId) -> Option<usize> {
         let stream = self.streams.iter().find(|stream| stream.id == id)?;
         Some(stream.outgoing.unsent().len())
     }
 
-    /// Whether the peer has seen nothing of a stream opened here, if only the first `written` of all the bytes from
-    /// [`Connection::transmit`] have left. Also tells the truth after an error.
+    /// Whether the peer cannot have seen a stream opened here, if only the first `written` bytes of all that
+    /// [`Connection::transmit`] returned were sent. Remains correct after an error.
     pub fn is_unseen(&self, id: StreamId, written: u64) -> bool {
         let stream = self.streams.iter().find(|stream| stream.id == id);
         stream.is_some_and(|stream| stream.sent_from.is_none_or(|from| from >= written))
     }
 
-    /// The bytes held in buffers.
+    /// The size of the buffers in bytes.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.input.capacity() + self.control.capacity()
@@ -233,7 +233,7 @@ impl Connection {
         Some(self.streams.remove(index))
     }
 
-    /// Forgets a stream that has just been closed by its state.
+    /// Removes the stream if its state is `Closed`.
     fn drop_closed(&mut self, id: StreamId) {
         if self.stream(id).is_some_and(|stream| stream.state == State::Closed) {
             self.remove(id);
@@ -245,7 +245,7 @@ impl Connection {
         id.is_of_client() == (self.role == Role::Client)
     }
 
-    /// No frame has opened the stream, on either side.
+    /// Whether neither side has used the stream yet.
     fn is_idle(&self, id: StreamId) -> bool {
         if self.is_own(id) {
             let waiting = |stream: &Stream| stream.id == id && stream.state == State::Waiting;

@@ -1,4 +1,4 @@
-//! From bytes to frames, and each frame to its family. Pure.
+//! Splits bytes into frames and dispatches them by type. Pure.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::super::limits;
 use super::super::stream_id::StreamId;
 use super::{Connection, Ending, Error, Event, Greeting, MAGIC};
 
-/// What the handling of a frame needs beside the connection.
+/// A received frame and the context of its handler.
 pub(super) struct Arrival<'a> {
     pub(super) frame: Frame<'a>,
     pub(super) now: Instant,
@@ -16,10 +16,10 @@ pub(super) struct Arrival<'a> {
 }
 
 impl Connection {
-    /// Takes bytes from the peer, in pieces of any size, and appends what they mean to `events`.
+    /// Takes bytes from the peer, split anywhere, and appends the resulting events.
     ///
-    /// After an error the connection is over: what `transmit` still gives tells the peer why. The events before the
-    /// error stand.
+    /// After an error the connection is closed: `transmit` still returns the GOAWAY for the peer. Events from before
+    /// the error remain valid.
     pub fn receive(&mut self, bytes: &[u8], now: Instant, events: &mut Vec<Event>) -> Result<(), Error> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -40,14 +40,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles every whole frame of `input`; how many bytes are left over.
+    /// Handles every complete frame of `input`. Returns the number of bytes left over.
     fn take_frames(&mut self, input: &[u8], now: Instant, events: &mut Vec<Event>) -> Result<usize, Error> {
         let mut rest = input;
         if self.greeting == Greeting::Magic {
             let len = MAGIC.len().min(rest.len());
             let (magic, after) = rest.split_at_checked(len).unwrap_or_default();
             if !MAGIC.starts_with(magic) {
-                return Err(error::protocol("not the beginning of HTTP/2"));
+                return Err(error::protocol("invalid connection preface"));
             }
             if len < MAGIC.len() {
                 return Ok(rest.len());
@@ -82,18 +82,18 @@ impl Connection {
             Kind::DATA => self.on_data(arrival),
             Kind::HEADERS => self.on_headers(arrival),
             Kind::PRIORITY => {
-                // Deprecated; its form is still checked (RFC 9113 section 6.3).
+                // PRIORITY is deprecated, but its form must still be checked (RFC 9113 section 6.3).
                 if stream == StreamId::CONNECTION {
                     return Err(error::protocol("PRIORITY without a stream").into());
                 }
                 if payload.len() != 5 {
-                    return Err(Fault::Stream(stream, ErrorCode::FRAME_SIZE_ERROR, "PRIORITY of a wrong length"));
+                    return Err(Fault::Stream(stream, ErrorCode::FRAME_SIZE_ERROR, "PRIORITY with a wrong length"));
                 }
                 Ok(self.flood.idle_frame(arrival.now)?)
             }
             Kind::RST_STREAM => self.on_reset(arrival),
             Kind::SETTINGS => Ok(self.on_settings(arrival)?),
-            Kind::PUSH_PROMISE => Err(error::protocol("PUSH_PROMISE, which was not allowed").into()),
+            Kind::PUSH_PROMISE => Err(error::protocol("PUSH_PROMISE although push is disabled").into()),
             Kind::PING => Ok(self.on_ping(arrival)?),
             Kind::GOAWAY => Ok(self.on_go_away(arrival)?),
             Kind::WINDOW_UPDATE => self.on_window_update(arrival),
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Resets a stream on which the peer broke a rule, and tells the user if it had one.
+    /// Resets a stream on which the peer violated the protocol, and reports it if the user knew the stream.
     fn end_faulty(
         &mut self,
         id: StreamId,
@@ -120,7 +120,7 @@ impl Connection {
         self.count_answer()
     }
 
-    /// The peer makes this side answer; it must also read.
+    /// Counts answers to the peer's frames, to detect a peer that does not read them.
     pub(super) fn count_answer(&mut self) -> Result<(), Error> {
         self.answers += 1;
         if self.answers > limits::UNREAD_ANSWERS {

@@ -1,4 +1,4 @@
-//! SETTINGS taking effect (RFC 9113 sections 6.5.3 and 6.9.2). Pure.
+//! Applies SETTINGS (RFC 9113 sections 6.5.3 and 6.9.2). Pure.
 
 use super::super::error::{self, Error};
 use super::super::frame::{Flags, Kind, write_frame};
@@ -8,13 +8,13 @@ use super::super::stream_id::StreamId;
 use super::receive::Arrival;
 use super::{Connection, Role};
 
-/// What the peer has announced, or the defaults.
+/// The peer's settings; defaults before it has sent any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerSettings {
     pub(super) initial_window: u32,
-    /// The longest frame sent; never more than the default, which is long enough.
+    /// The longest frame to send; capped at the default.
     pub(super) max_frame: usize,
-    /// How many streams this side may have open.
+    /// How many streams this side may open.
     pub(super) max_streams: u32,
 }
 
@@ -31,7 +31,7 @@ impl Connection {
         }
         self.flood.idle_frame(arrival.now)?;
         if arrival.frame.flags.has(Flags::ACK) {
-            // Nothing waits for it: what this side announces is never stricter than the defaults.
+            // No need to wait for the ACK: this side's settings are never stricter than the defaults.
             let empty = arrival.frame.payload.is_empty();
             return if empty { Ok(()) } else { Err(error::frame_size("SETTINGS ack with a payload")) };
         }

@@ -1,4 +1,4 @@
-//! What leaves: control frames first, then the streams in turn as their windows allow. Pure.
+//! Writes frames: control frames first, then the streams in turn as their windows allow. Pure.
 
 use super::super::frame::{Flags, Kind, write_frame};
 use super::super::limits;
@@ -8,8 +8,8 @@ use super::Connection;
 use crate::protocol::hpack::{Encoder, Field};
 
 impl Connection {
-    /// Appends the next bytes to send to `out`: nothing when nothing may be sent, and otherwise not much more than
-    /// one large frame, so that a caller who writes before it asks again queues little.
+    /// Appends the next bytes to send to `out`: nothing if nothing may be sent, otherwise little more than one large
+    /// frame, so that a caller who writes between calls queues little.
     pub fn transmit(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         out.append(&mut self.control);
@@ -23,7 +23,7 @@ impl Connection {
 
     fn send_streams(&mut self, start: usize, out: &mut Vec<u8>) {
         self.send_waiting(start, out);
-        // Each pass gives every stream one frame; it ends when all of them in a row had nothing to send.
+        // Each pass sends one frame per stream; the loop ends when no stream has anything to send.
         let mut silent = 0;
         while silent < self.streams.len() && out.len() - start < limits::TRANSMIT {
             let before = out.len();
@@ -39,7 +39,7 @@ impl Connection {
         }
     }
 
-    /// Begins the streams that wait, in the order of their numbers, as many as the peer allows.
+    /// Starts waiting streams in order of their ids, as many as the peer allows.
     fn send_waiting(&mut self, start: usize, out: &mut Vec<u8>) {
         let begun = |stream: &&Stream| self.is_own(stream.id) && stream.state != State::Waiting;
         let open = self.streams.iter().filter(begun).count();
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Sends what the stream at `index` may send now, at most one frame of content.
+    /// Sends what the stream at `index` may send, at most one DATA frame.
     fn send_one(&mut self, index: usize, out: &mut Vec<u8>) {
         let Some(stream) = self.streams.get_mut(index) else { return };
         if !stream.state.may_send() {
@@ -94,7 +94,7 @@ impl Connection {
     }
 }
 
-/// Sends the stream's head if it waits; `true` if that was all.
+/// Sends the stream's head if it is pending; `true` if that ended the stream.
 fn send_head(stream: &mut Stream, max_frame: usize, encoder: &mut Encoder, out: &mut Vec<u8>) -> bool {
     let outgoing = &mut stream.outgoing;
     let Some(fields) = outgoing.head.take() else { return false };
@@ -106,7 +106,7 @@ fn send_head(stream: &mut Stream, max_frame: usize, encoder: &mut Encoder, out: 
     end
 }
 
-/// Writes a header list as HEADERS and as many CONTINUATIONs as it takes.
+/// Writes a header list as HEADERS and as many CONTINUATION frames as needed.
 fn write_block(
     id: StreamId,
     fields: &[Field],

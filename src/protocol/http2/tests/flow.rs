@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A client with a request whose content of `len` bytes is as far gone as the windows allow.
+/// A client that has sent as much of a request's `len` bytes of content as the windows allow.
 fn sending(len: usize, bytes: &[u8]) -> (Connection, usize) {
     let mut connection = client();
     feed(&mut connection, bytes).unwrap();
@@ -40,16 +40,16 @@ fn content_stops_at_the_connections_window() {
 }
 
 #[test]
-fn a_change_of_the_initial_window_reaches_open_streams() {
+fn initial_window_changes_apply_to_open_streams() {
     let (mut connection, _) = sending(100, &setting(4, 30));
     feed(&mut connection, &setting(4, 45)).unwrap();
     assert_eq!(data_sent(&mut connection), 15);
 }
 
 #[test]
-fn a_window_made_negative_is_filled_up_before_content_leaves() {
+fn a_negative_window_blocks_content() {
     let (mut connection, _) = sending(100, &setting(4, 30));
-    // 30 are sent, so 10 leave the window at -20.
+    // 30 bytes are sent, so a window of 10 becomes -20.
     feed(&mut connection, &setting(4, 10)).unwrap();
     feed(&mut connection, &window_update(1, 20)).unwrap();
     assert_eq!(data_sent(&mut connection), 0);
@@ -73,7 +73,7 @@ fn the_end_of_a_stream_needs_no_window() {
 }
 
 #[test]
-fn a_stream_that_waits_for_its_window_holds_up_no_other() {
+fn a_blocked_stream_does_not_block_others() {
     let (mut connection, _) = sending(100, &setting(4, 30));
     let second = connection.open(fields(&REQUEST), false).unwrap();
     connection.send_data(second, vec![8; 20], true);
@@ -81,7 +81,7 @@ fn a_stream_that_waits_for_its_window_holds_up_no_other() {
 }
 
 #[test]
-fn large_contents_leave_in_turn() {
+fn streams_send_large_contents_in_turn() {
     let mut connection = client();
     for _ in 0..3 {
         let stream = connection.open(fields(&REQUEST), false).unwrap();
@@ -93,7 +93,7 @@ fn large_contents_leave_in_turn() {
 }
 
 #[test]
-fn no_frame_is_longer_than_the_default_even_if_the_peer_allows_it() {
+fn frames_never_exceed_the_default_size() {
     let mut connection = client();
     feed(&mut connection, &setting(5, 1_000_000)).unwrap();
     let stream = connection.open(fields(&REQUEST), false).unwrap();
@@ -102,7 +102,7 @@ fn no_frame_is_longer_than_the_default_even_if_the_peer_allows_it() {
 }
 
 #[test]
-fn a_long_header_block_leaves_in_continuations() {
+fn long_header_blocks_use_continuation_frames() {
     let (mut client, mut server) = (client(), server());
     let mut list = fields(&REQUEST);
     list.push(Field::new("x-long", "\u{1}".repeat(20_000)));
@@ -116,7 +116,7 @@ fn a_long_header_block_leaves_in_continuations() {
 }
 
 #[test]
-fn the_connections_window_is_opened_again_whoever_reads() {
+fn the_connection_window_reopens_without_a_reader() {
     let mut connection = client_with_request();
     feed(&mut connection, &response(1, false)).unwrap();
     let chunk = frame(DATA, 0, 1, &[0; 16_000]);
@@ -126,7 +126,7 @@ fn the_connections_window_is_opened_again_whoever_reads() {
 }
 
 #[test]
-fn a_streams_window_is_opened_again_by_its_reader() {
+fn a_stream_window_reopens_when_consumed() {
     let mut connection = client_with_request();
     feed(&mut connection, &[response(1, false), frame(DATA, 0, 1, &[0; 16_000]).repeat(4)].concat()).unwrap();
     sent(&mut connection);
@@ -139,7 +139,7 @@ fn a_streams_window_is_opened_again_by_its_reader() {
 }
 
 #[test]
-fn a_reader_cannot_give_back_more_than_was_received() {
+fn consume_is_capped_at_the_received_bytes() {
     let mut connection = client_with_request();
     feed(&mut connection, &[response(1, false), frame(DATA, 0, 1, &[0; 16_000]).repeat(3)].concat()).unwrap();
     sent(&mut connection);
@@ -148,11 +148,11 @@ fn a_reader_cannot_give_back_more_than_was_received() {
 }
 
 #[test]
-fn padding_is_given_back_without_a_reader() {
+fn padding_is_consumed_automatically() {
     let mut connection = client_with_request();
     feed(&mut connection, &response(1, false)).unwrap();
     let padded = frame(DATA, PADDED, 1, &[&[255][..], &[0; 255]].concat());
-    // More padding than the window holds.
+    // More padding than the window allows.
     for _ in 0..300 {
         assert_eq!(feed(&mut connection, &padded), Ok(vec![]));
         sent(&mut connection);

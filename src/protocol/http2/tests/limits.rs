@@ -1,10 +1,10 @@
-//! What a peer cannot do: make this side keep or answer without bound.
+//! A peer cannot make this side store or answer without bound.
 
 use std::time::Duration;
 
 use super::*;
 
-/// Feeds `frame` again and again while the answers are read; how often it went well.
+/// Feeds `frame` repeatedly while reading the answers; returns how often it was accepted.
 fn endure(connection: &mut Connection, frame: &[u8], most: usize) -> usize {
     let now = Instant::now();
     for turn in 0..most {
@@ -18,7 +18,7 @@ fn endure(connection: &mut Connection, frame: &[u8], most: usize) -> usize {
 }
 
 #[test]
-fn a_flood_of_frames_that_bring_nothing_ends_the_connection() {
+fn a_flood_of_useless_frames_ends_the_connection() {
     for flood in [
         frame(PING, 0, 0, &[0; 8]),
         frame(PING, ACK, 0, &[0; 8]),
@@ -52,7 +52,7 @@ fn opening_and_resetting_streams_is_a_flood_too() {
 }
 
 #[test]
-fn the_same_frames_over_a_day_are_no_flood() {
+fn slow_useless_frames_are_no_flood() {
     let mut connection = client();
     let begin = Instant::now();
     for turn in 0..50_000 {
@@ -63,7 +63,7 @@ fn the_same_frames_over_a_day_are_no_flood() {
 }
 
 #[test]
-fn finished_calls_make_up_for_the_frames_around_them() {
+fn completed_streams_earn_back_useless_frames() {
     let mut client = client();
     let noise = [frame(PING, 0, 0, &[0; 8]), window_update(0, 1), window_update(0, 1)].concat();
     for _ in 0..20_000 {
@@ -75,7 +75,7 @@ fn finished_calls_make_up_for_the_frames_around_them() {
 }
 
 #[test]
-fn a_peer_with_a_narrow_window_may_open_it_often() {
+fn frequent_window_updates_are_no_flood() {
     let mut connection = client();
     feed(&mut connection, &setting(4, 0)).unwrap();
     let stream = connection.open(fields(&REQUEST), false).unwrap();
@@ -91,21 +91,21 @@ fn a_peer_with_a_narrow_window_may_open_it_often() {
 }
 
 #[test]
-fn answers_that_the_peer_does_not_read_end_the_connection() {
+fn unread_answers_end_the_connection() {
     let pings = frame(PING, 0, 0, &[0; 8]).repeat(1001);
     ends_connection(client(), &pings, ErrorCode::ENHANCE_YOUR_CALM);
     assert!(feed(&mut client(), &frame(PING, 0, 0, &[0; 8]).repeat(1000)).is_ok());
 }
 
 #[test]
-fn resets_for_faulty_streams_are_answers_too() {
+fn resets_of_faulty_streams_count_as_answers() {
     let faulty = |number: u32| frame(HEADERS, END_HEADERS, 2 * number + 1, &block(&[("a", "b")]));
     let many: Vec<u8> = (0..1001).flat_map(faulty).collect();
     ends_connection(server(), &many, ErrorCode::ENHANCE_YOUR_CALM);
 }
 
 #[test]
-fn a_header_block_without_end_ends_the_connection() {
+fn an_endless_header_block_ends_the_connection() {
     let begun = frame(HEADERS, 0, 1, &[]);
     let large = [begun.clone(), frame(CONTINUATION, 0, 1, &[0x82; 16_384]).repeat(5)].concat();
     ends_connection(server(), &large, ErrorCode::ENHANCE_YOUR_CALM);
@@ -114,8 +114,8 @@ fn a_header_block_without_end_ends_the_connection() {
 }
 
 #[test]
-fn a_header_list_that_unfolds_too_far_ends_only_its_stream() {
-    // One field of 4000 bytes, and a byte for each time it is there again.
+fn an_oversized_header_list_ends_only_its_stream() {
+    // One field of 4000 bytes, repeated with one byte each.
     let mut bomb = block(&REQUEST);
     bomb.extend([0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
     bomb.extend([b'x'; 4000]);
@@ -124,7 +124,7 @@ fn a_header_list_that_unfolds_too_far_ends_only_its_stream() {
 }
 
 #[test]
-fn a_client_that_opens_more_streams_than_announced_is_refused() {
+fn streams_over_the_limit_are_refused() {
     let mut connection = server();
     for number in 0..100 {
         feed(&mut connection, &request(2 * number + 1, true)).unwrap();
@@ -137,7 +137,7 @@ fn a_client_that_opens_more_streams_than_announced_is_refused() {
 }
 
 #[test]
-fn nothing_of_a_connection_at_rest_is_kept() {
+fn an_idle_connection_has_empty_buffers() {
     let (mut client, mut server) = (Connection::client(), Connection::server());
     let stream = client.open(fields(&REQUEST), true).unwrap();
     pump(&mut client, &mut server, 5);

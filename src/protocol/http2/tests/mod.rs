@@ -1,4 +1,4 @@
-//! Both roles are driven with raw frames, and against each other.
+//! Drives both roles with raw frames and against each other.
 
 mod flow;
 mod limits;
@@ -37,7 +37,7 @@ fn id(number: u32) -> StreamId {
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     write_frame(Kind(kind), Flags(flags), StreamId::CONNECTION, payload, &mut out);
-    // Any bits, also the reserved one.
+    // Any bits, including the reserved one.
     out[5..9].copy_from_slice(&stream.to_be_bytes());
     out
 }
@@ -50,11 +50,11 @@ fn window_update(stream: u32, increment: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
 }
 
-/// A header block that leaves the tables as they are.
+/// A header block that leaves the dynamic tables unchanged.
 fn block(fields: &[(&'static str, &'static str)]) -> Vec<u8> {
     let fields: Vec<Field> = fields.iter().map(|(name, value)| Field::fixed(name, value)).collect();
     let mut encoder = Encoder::new(0);
-    // The first block says that the table is empty; that is for nobody here.
+    // The first block only announces the empty table.
     encoder.encode(&[], &mut Vec::new());
     let mut out = Vec::new();
     encoder.encode(&fields, &mut out);
@@ -76,7 +76,7 @@ fn fields(list: &[(&'static str, &'static str)]) -> Vec<Field> {
     list.iter().map(|(name, value)| Field::fixed(name, value)).collect()
 }
 
-/// A client whose peer is ready; nothing of it waits to be sent.
+/// A client whose peer is ready, with nothing to send.
 fn client() -> Connection {
     let mut connection = Connection::client();
     feed(&mut connection, &frame(SETTINGS, 0, 0, &[])).unwrap();
@@ -84,7 +84,7 @@ fn client() -> Connection {
     connection
 }
 
-/// The same with a request on stream 1 that has no content.
+/// The same with a request without content on stream 1.
 fn client_with_request() -> Connection {
     let mut connection = client();
     assert_eq!(connection.open(fields(&REQUEST), true), Ok(id(1)));
@@ -105,7 +105,7 @@ fn feed(connection: &mut Connection, bytes: &[u8]) -> Result<Vec<Event>, Error> 
     Ok(events)
 }
 
-/// All frames that the connection gives, as kind, flags, stream and payload.
+/// All frames to send, as type, flags, stream and payload.
 fn sent(connection: &mut Connection) -> Vec<(u8, u8, StreamId, Vec<u8>)> {
     let mut bytes = Vec::new();
     loop {
@@ -125,7 +125,7 @@ fn sent(connection: &mut Connection) -> Vec<(u8, u8, StreamId, Vec<u8>)> {
     frames
 }
 
-/// The peer's bytes end the connection, with a GOAWAY that says why.
+/// Asserts that the bytes end the connection, with a GOAWAY of this code.
 #[track_caller]
 fn ends_connection(mut connection: Connection, bytes: &[u8], code: ErrorCode) {
     let error = feed(&mut connection, bytes).expect_err("the connection goes on");
@@ -136,7 +136,7 @@ fn ends_connection(mut connection: Connection, bytes: &[u8], code: ErrorCode) {
     assert!(connection.is_going_away());
 }
 
-/// The peer's bytes end the stream: it is reset, and reported to a user who knows of it.
+/// Asserts that the bytes reset the stream, and that the user gets an event if it knew the stream.
 #[track_caller]
 fn ends_stream(mut connection: Connection, bytes: &[u8], stream: u32, code: ErrorCode) {
     let stream = id(stream);
@@ -150,7 +150,7 @@ fn ends_stream(mut connection: Connection, bytes: &[u8], stream: u32, code: Erro
     assert_eq!(connection.queued(stream), None, "the stream lives on");
 }
 
-/// Carries bytes both ways until neither side has any, in pieces of `piece` bytes.
+/// Carries bytes both ways, in pieces of `piece` bytes, until both sides are idle.
 fn pump(a: &mut Connection, b: &mut Connection, piece: usize) -> (Vec<Event>, Vec<Event>) {
     let (mut events_a, mut events_b) = (Vec::new(), Vec::new());
     while carry(a, b, piece, &mut events_b) | carry(b, a, piece, &mut events_a) {}
@@ -166,7 +166,7 @@ fn carry(from: &mut Connection, to: &mut Connection, piece: usize, events: &mut 
     !bytes.is_empty()
 }
 
-/// The content that the events bring to a stream.
+/// The content of a stream's events.
 fn content(events: &[Event], stream: StreamId) -> Vec<u8> {
     let data = events.iter().filter_map(|event| match event {
         Event::Data { stream: of, data, .. } if *of == stream => Some(&data[..]),

@@ -1,11 +1,11 @@
-//! Each rule of RFC 9113 that a peer can break, by its section.
+//! The rules of RFC 9113 that a peer can violate, by section.
 
 use super::*;
 
 #[test]
-fn s3_4_a_client_that_does_not_begin_with_the_magic_is_no_client() {
+fn s3_4_a_client_begins_with_the_magic() {
     ends_connection(Connection::server(), b"GET / HTTP/1.1\r\n", ErrorCode::PROTOCOL_ERROR);
-    // At the first wrong byte, not when all are there.
+    // At the first wrong byte, not at the end of the magic.
     ends_connection(Connection::server(), b"PRI * HTTP/1", ErrorCode::PROTOCOL_ERROR);
 }
 
@@ -27,18 +27,18 @@ fn s3_4_each_side_begins_with_its_settings() {
 }
 
 #[test]
-fn s4_1_the_reserved_bit_of_a_stream_means_nothing() {
+fn s4_1_the_reserved_bit_is_ignored() {
     let events = feed(&mut server(), &request(0x8000_0001, true)).unwrap();
     assert_eq!(events, [Event::Head { stream: id(1), fields: fields(&REQUEST), end: true }]);
 }
 
 #[test]
-fn s4_2_a_frame_longer_than_allowed_ends_the_connection_at_its_head() {
+fn s4_2_an_oversized_frame_fails_at_its_header() {
     ends_connection(client(), &[0, 0x40, 1, DATA, 0, 0, 0, 0, 1], ErrorCode::FRAME_SIZE_ERROR);
 }
 
 #[test]
-fn s4_3_nothing_comes_between_the_frames_of_a_header_block() {
+fn s4_3_header_block_frames_are_contiguous() {
     let begun = frame(HEADERS, 0, 1, &block(&REQUEST));
     for other in [frame(PING, 0, 0, &[0; 8]), frame(0x77, 0, 0, &[]), request(1, true)] {
         ends_connection(server(), &[begun.clone(), other].concat(), ErrorCode::PROTOCOL_ERROR);
@@ -48,17 +48,17 @@ fn s4_3_nothing_comes_between_the_frames_of_a_header_block() {
 }
 
 #[test]
-fn s4_3_a_block_that_cannot_be_decompressed_ends_the_connection() {
+fn s4_3_a_decompression_error_ends_the_connection() {
     ends_connection(server(), &frame(HEADERS, END_HEADERS, 1, &[0x80]), ErrorCode::COMPRESSION_ERROR);
 }
 
 #[test]
-fn s4_3_the_block_of_a_forgotten_stream_is_still_decompressed() {
+fn s4_3_header_blocks_of_closed_streams_are_decompressed() {
     let mut connection = client_with_request();
     connection.reset(id(1), ErrorCode::CANCEL);
     assert_eq!(connection.open(fields(&REQUEST), true), Ok(id(3)));
     sent(&mut connection);
-    // `a: b` goes into the table on stream 1 and is named on stream 3.
+    // `a: b` is indexed on stream 1 and referenced on stream 3.
     let late = frame(HEADERS, END_HEADERS, 1, &[0x88, 0x40, 1, b'a', 1, b'b']);
     assert_eq!(feed(&mut connection, &late), Ok(vec![]));
     let events = feed(&mut connection, &frame(HEADERS, END_HEADERS, 3, &[0x88, 0xbe])).unwrap();
@@ -76,7 +76,7 @@ fn s5_1_only_headers_and_priority_reach_an_idle_stream() {
 }
 
 #[test]
-fn s5_1_nothing_but_control_frames_follows_the_end_of_a_stream() {
+fn s5_1_only_control_frames_follow_end_stream() {
     let with = |frame: Vec<u8>| [request(1, true), frame].concat();
     ends_stream(server(), &with(frame(DATA, 0, 1, b"x")), 1, ErrorCode::STREAM_CLOSED);
     ends_stream(server(), &with(request(1, true)), 1, ErrorCode::STREAM_CLOSED);
@@ -86,7 +86,7 @@ fn s5_1_nothing_but_control_frames_follows_the_end_of_a_stream() {
 }
 
 #[test]
-fn s5_1_frames_for_a_stream_that_was_reset_here_are_ignored() {
+fn s5_1_frames_for_reset_streams_are_ignored() {
     let mut connection = client_with_request();
     connection.reset(id(1), ErrorCode::CANCEL);
     assert_eq!(sent(&mut connection), [(RST_STREAM, 0, id(1), vec![0, 0, 0, 8])]);
@@ -96,22 +96,22 @@ fn s5_1_frames_for_a_stream_that_was_reset_here_are_ignored() {
 }
 
 #[test]
-fn s5_1_1_a_client_opens_odd_streams_in_rising_order() {
+fn s5_1_1_client_stream_ids_are_odd_and_ascend() {
     ends_connection(server(), &request(2, true), ErrorCode::PROTOCOL_ERROR);
     let mut connection = server();
     let events = feed(&mut connection, &[request(5, true), request(3, true)].concat()).unwrap();
-    // Stream 3 was passed over, which closed it.
+    // Stream 3 was skipped, which closed it.
     assert_eq!(events.len(), 1);
 }
 
 #[test]
-fn s5_1_1_a_server_opens_none() {
+fn s5_1_1_servers_open_no_streams() {
     ends_connection(client(), &response(2, true), ErrorCode::PROTOCOL_ERROR);
     ends_connection(client(), &response(1, true), ErrorCode::PROTOCOL_ERROR);
 }
 
 #[test]
-fn s5_1_1_streams_opened_here_are_odd_and_rise() {
+fn s5_1_1_own_stream_ids_are_odd_and_ascend() {
     let mut connection = client();
     let ids: Vec<_> = (0..3).map(|_| connection.open(fields(&REQUEST), true).unwrap()).collect();
     assert_eq!(ids, [id(1), id(3), id(5)]);
@@ -125,7 +125,7 @@ fn s5_5_unknown_frames_are_ignored() {
 }
 
 #[test]
-fn s6_1_data_belongs_to_a_stream() {
+fn s6_1_data_needs_a_stream() {
     ends_connection(client(), &frame(DATA, 0, 0, b"x"), ErrorCode::PROTOCOL_ERROR);
 }
 
@@ -134,7 +134,7 @@ fn s6_1_padding_fits_into_its_frame() {
     let padded = |payload: &[u8]| [response(1, false), frame(DATA, PADDED, 1, payload)].concat();
     ends_connection(client_with_request(), &padded(&[5, 0, 0, 0, 0]), ErrorCode::PROTOCOL_ERROR);
     ends_connection(client_with_request(), &padded(&[]), ErrorCode::FRAME_SIZE_ERROR);
-    // All padding is fine, and no content.
+    // A frame may consist of padding only.
     let events = feed(&mut client_with_request(), &padded(&[4, 0, 0, 0, 0])).unwrap();
     assert_eq!(events.len(), 1);
 }
@@ -149,7 +149,7 @@ fn s6_2_padding_and_priority_of_headers_are_dropped() {
 }
 
 #[test]
-fn s6_3_priority_has_a_stream_and_five_bytes() {
+fn s6_3_priority_needs_a_stream_and_five_bytes() {
     ends_connection(client(), &frame(PRIORITY, 0, 0, &[0; 5]), ErrorCode::PROTOCOL_ERROR);
     ends_stream(
         server(),
@@ -160,7 +160,7 @@ fn s6_3_priority_has_a_stream_and_five_bytes() {
 }
 
 #[test]
-fn s6_4_a_reset_has_a_stream_and_a_code() {
+fn s6_4_rst_stream_needs_a_stream_and_a_code() {
     ends_connection(client_with_request(), &frame(RST_STREAM, 0, 0, &[0; 4]), ErrorCode::PROTOCOL_ERROR);
     ends_connection(client_with_request(), &frame(RST_STREAM, 0, 1, &[0; 3]), ErrorCode::FRAME_SIZE_ERROR);
 }
@@ -182,7 +182,7 @@ fn s6_5_malformed_settings_end_the_connection() {
 }
 
 #[test]
-fn s6_5_2_settings_keep_to_their_ranges() {
+fn s6_5_2_settings_out_of_range_are_refused() {
     ends_connection(server(), &setting(2, 2), ErrorCode::PROTOCOL_ERROR);
     ends_connection(client(), &setting(2, 1), ErrorCode::PROTOCOL_ERROR);
     ends_connection(client(), &setting(4, 0x8000_0000), ErrorCode::FLOW_CONTROL_ERROR);
@@ -202,12 +202,12 @@ fn s6_6_push_is_refused() {
     );
     ends_connection(server(), &frame(PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2]), ErrorCode::PROTOCOL_ERROR);
     let mut connection = Connection::client();
-    // SETTINGS_ENABLE_PUSH is 2.
+    // The id of SETTINGS_ENABLE_PUSH is 2.
     assert!(sent(&mut connection)[0].3.starts_with(&[0, 2, 0, 0, 0, 0]));
 }
 
 #[test]
-fn s6_7_a_ping_is_answered_with_its_own_bytes() {
+fn s6_7_a_ping_is_echoed() {
     let mut connection = client();
     feed(&mut connection, &frame(PING, 0, 0, b"abcdefgh")).unwrap();
     feed(&mut connection, &frame(PING, ACK, 0, b"whatever")).unwrap();
@@ -217,13 +217,13 @@ fn s6_7_a_ping_is_answered_with_its_own_bytes() {
 }
 
 #[test]
-fn s6_8_go_away_is_about_the_connection() {
+fn s6_8_goaway_has_stream_id_0() {
     ends_connection(client(), &frame(GOAWAY, 0, 1, &[0; 8]), ErrorCode::PROTOCOL_ERROR);
     ends_connection(client(), &frame(GOAWAY, 0, 0, &[0; 7]), ErrorCode::FRAME_SIZE_ERROR);
 }
 
 #[test]
-fn s6_9_a_window_grows_by_something_and_not_without_end() {
+fn s6_9_window_increments_are_positive_and_bounded() {
     ends_connection(client(), &window_update(0, 0), ErrorCode::PROTOCOL_ERROR);
     ends_connection(client(), &window_update(0, 0x7fff_ffff), ErrorCode::FLOW_CONTROL_ERROR);
     ends_connection(client(), &frame(WINDOW_UPDATE, 0, 0, &[0; 3]), ErrorCode::FRAME_SIZE_ERROR);
@@ -235,20 +235,20 @@ fn s6_9_a_window_grows_by_something_and_not_without_end() {
     };
     ends_stream(open(), &window_update(1, 0), 1, ErrorCode::PROTOCOL_ERROR);
     ends_stream(open(), &window_update(1, 0x7fff_ffff), 1, ErrorCode::FLOW_CONTROL_ERROR);
-    // A setting that makes a stream's window too large ends them all.
+    // A setting that overflows one stream's window is a connection error.
     let bytes = [window_update(1, 0x7fff_0000), setting(4, 0x7fff_ffff)].concat();
     ends_connection(open(), &bytes, ErrorCode::FLOW_CONTROL_ERROR);
 }
 
 #[test]
-fn s6_9_1_the_peer_keeps_to_the_windows() {
+fn s6_9_1_content_beyond_the_window_is_an_error() {
     let chunk = frame(DATA, 0, 1, &[0; 16_384]);
     let all = [response(1, false), chunk.repeat(4)].concat();
     ends_stream(client_with_request(), &all, 1, ErrorCode::FLOW_CONTROL_ERROR);
 }
 
 #[test]
-fn s6_10_a_continuation_follows_its_headers() {
+fn s6_10_continuation_follows_headers() {
     ends_connection(server(), &frame(CONTINUATION, END_HEADERS, 1, &[]), ErrorCode::PROTOCOL_ERROR);
     let done = [request(1, false), frame(CONTINUATION, END_HEADERS, 1, &[])].concat();
     ends_connection(server(), &done, ErrorCode::PROTOCOL_ERROR);
@@ -266,7 +266,7 @@ fn s8_1_content_comes_after_a_head() {
 }
 
 #[test]
-fn s8_1_informational_responses_are_passed_over() {
+fn s8_1_informational_responses_are_dropped() {
     let early = block(&[(":status", "103")]);
     let mut connection = client_with_request();
     let bytes = [frame(HEADERS, END_HEADERS, 1, &early), response(1, true)].concat();
@@ -277,7 +277,7 @@ fn s8_1_informational_responses_are_passed_over() {
 }
 
 #[test]
-fn s8_1_1_content_is_as_long_as_its_content_length() {
+fn s8_1_1_content_matches_content_length() {
     let head = |length| block(&[(":status", "200"), ("content-length", length)]);
     let answer = |length, end: u8| frame(HEADERS, END_HEADERS | end, 1, &head(length));
     let data = |bytes: &[u8], end: u8| frame(DATA, end, 1, bytes);
@@ -329,7 +329,7 @@ fn s8_2_malformed_fields_end_their_stream() {
 }
 
 #[test]
-fn s8_3_a_request_has_its_three_pseudo_headers_before_all_others() {
+fn s8_3_requests_begin_with_three_pseudo_headers() {
     for list in [
         &[(":method", "GET"), (":scheme", "http")][..],
         &[(":method", "GET"), (":path", "/")],
@@ -342,7 +342,7 @@ fn s8_3_a_request_has_its_three_pseudo_headers_before_all_others() {
 }
 
 #[test]
-fn s8_3_a_response_has_a_status_of_three_digits_and_trailers_have_none() {
+fn s8_3_responses_have_a_three_digit_status() {
     for list in [&[("a", "b")][..], &[(":status", "20")], &[(":status", "abc")], &[(":status", "200"), (":path", "/")]]
     {
         let head = frame(HEADERS, END_HEADERS, 1, &block(list));

@@ -1,4 +1,4 @@
-//! The life of streams beyond single frames: the queue before them, and how they end.
+//! Stream life cycles: waiting to be opened, and ending.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn streams_above_the_peers_limit_wait_in_order() {
 }
 
 #[test]
-fn a_waiting_stream_that_is_given_up_is_never_sent() {
+fn a_reset_waiting_stream_is_never_sent() {
     let mut connection = client();
     feed(&mut connection, &setting(3, 0)).unwrap();
     let first = connection.open(fields(&REQUEST), true).unwrap();
@@ -35,7 +35,7 @@ fn a_waiting_stream_that_is_given_up_is_never_sent() {
 }
 
 #[test]
-fn a_stream_is_unseen_until_its_first_byte_has_left() {
+fn a_stream_is_unseen_until_its_first_byte_is_written() {
     let mut connection = Connection::client();
     let mut bytes = Vec::new();
     connection.transmit(&mut bytes);
@@ -47,17 +47,17 @@ fn a_stream_is_unseen_until_its_first_byte_has_left() {
     let end = bytes.len();
     let unseen = |stream| (0..=end).filter(|written| connection.is_unseen(stream, *written as u64)).max().unwrap();
     assert_eq!(unseen(first), greeting);
-    // HEADERS is the frame that begins there.
+    // That byte belongs to a HEADERS frame.
     let begin = unseen(second);
     assert_eq!((bytes[begin + 3], bytes[begin + 8]), (HEADERS, 3));
-    // What the peer breaks later does not change what it has seen.
+    // A later violation by the peer does not change the answer.
     feed(&mut connection, b"neither settings nor any other frame").unwrap_err();
     assert!(!connection.is_unseen(first, end as u64));
     assert!(connection.is_unseen(first, greeting as u64));
 }
 
 #[test]
-fn go_away_ends_what_the_peer_has_not_processed_and_nothing_else() {
+fn goaway_ends_only_unprocessed_streams() {
     let mut connection = client();
     feed(&mut connection, &setting(3, 3)).unwrap();
     for _ in 0..4 {
@@ -80,7 +80,7 @@ fn a_refused_stream_is_not_processed() {
 }
 
 #[test]
-fn a_server_that_goes_away_refuses_new_streams_and_answers_the_old() {
+fn a_server_finishes_open_streams_after_goaway() {
     let mut connection = server();
     feed(&mut connection, &request(1, true)).unwrap();
     connection.go_away();
@@ -92,21 +92,21 @@ fn a_server_that_goes_away_refuses_new_streams_and_answers_the_old() {
 }
 
 #[test]
-fn an_answer_may_come_before_the_request_is_all_sent() {
+fn a_response_may_precede_the_end_of_the_request() {
     let mut connection = client();
     let stream = connection.open(fields(&REQUEST), false).unwrap();
     connection.send_data(stream, vec![0; 100_000], true);
     sent(&mut connection);
     let events = feed(&mut connection, &response(1, true)).unwrap();
     assert_eq!(events.len(), 1);
-    // The rest of the request is still owed, until the user gives it up.
+    // The rest of the request remains queued until the user resets the stream.
     assert!(connection.queued(stream).is_some_and(|left| left > 0));
     connection.reset(stream, ErrorCode::NO_ERROR);
     assert_eq!(kinds(&mut connection), [(RST_STREAM, stream)]);
 }
 
 #[test]
-fn content_handed_over_in_pieces_arrives_in_order() {
+fn content_queued_in_pieces_arrives_in_order() {
     let (mut client, mut server) = (client(), server());
     let stream = client.open(fields(&REQUEST), false).unwrap();
     let mut events = Vec::new();
@@ -125,7 +125,7 @@ fn content_handed_over_in_pieces_arrives_in_order() {
 }
 
 #[test]
-fn the_peers_smaller_header_table_is_kept_to() {
+fn the_peers_smaller_header_table_is_respected() {
     let (mut client, mut server) = (client(), server());
     for size in [4096, 0, 60, 4096] {
         feed(&mut client, &setting(1, size)).unwrap();
@@ -138,7 +138,7 @@ fn the_peers_smaller_header_table_is_kept_to() {
 }
 
 #[test]
-fn calls_on_a_stream_that_is_no_more_do_nothing() {
+fn calls_on_closed_streams_do_nothing() {
     let mut connection = client_with_request();
     feed(&mut connection, &frame(RST_STREAM, 0, 1, &[0; 4])).unwrap();
     connection.send_data(id(1), b"x".to_vec(), true);

@@ -1,4 +1,4 @@
-//! Whole conversations: the events do not depend on how the bytes are cut.
+//! Whole connections: the events do not depend on how the bytes are split.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn every_split_gives_the_same(new: impl Fn() -> Connection, transcript: &[u8]) {
     assert_eq!(run(&threes), whole, "three bytes at a time");
 }
 
-/// What a server says to three requests.
+/// A server's responses to three requests.
 fn answers() -> Vec<u8> {
     let head = block(&RESPONSE);
     let (first, second) = head.split_at(4);
@@ -59,12 +59,12 @@ fn client_with_three_requests() -> Connection {
 }
 
 #[test]
-fn a_client_understands_its_server_however_the_bytes_are_cut() {
+fn client_events_do_not_depend_on_splits() {
     every_split_gives_the_same(client_with_three_requests, &answers());
 }
 
 #[test]
-fn a_server_understands_its_client_however_the_bytes_are_cut() {
+fn server_events_do_not_depend_on_splits() {
     let transcript = [
         MAGIC.to_vec(),
         setting(3, 10),
@@ -82,13 +82,13 @@ fn a_server_understands_its_client_however_the_bytes_are_cut() {
 }
 
 #[test]
-fn the_events_before_an_error_stand_however_the_bytes_are_cut() {
+fn events_before_an_error_do_not_depend_on_splits() {
     let transcript = [answers(), frame(PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2])].concat();
     every_split_gives_the_same(client_with_three_requests, &transcript);
 }
 
 #[test]
-fn an_answer_is_told_in_the_order_of_its_frames() {
+fn events_follow_the_order_of_frames() {
     let mut connection = client_with_three_requests();
     let events = feed(&mut connection, &answers()).unwrap();
     let data = |data: &[u8]| Event::Data { stream: id(1), data: data.to_vec(), end: false };
@@ -106,7 +106,7 @@ fn an_answer_is_told_in_the_order_of_its_frames() {
 }
 
 #[test]
-fn client_and_server_understand_each_other_in_pieces_of_any_size() {
+fn client_and_server_work_with_any_piece_size() {
     for piece in [1, 2, 7, 9, 100, 16_393, usize::MAX] {
         let (mut client, mut server) = (Connection::client(), Connection::server());
         let body: Vec<u8> = (0..60_000_u32).map(|n| n.to_le_bytes()[0]).collect();

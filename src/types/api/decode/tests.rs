@@ -9,7 +9,7 @@ fn check_error(value: Value, message: &str) {
 }
 
 #[test]
-fn an_error_names_the_field_and_what_was_expected() {
+fn errors_name_the_field_and_the_expected_type() {
     check_error(
         json!({"spec": {"containers": [{"image": 7}]}}),
         "spec.containers[0].image: expected a string, found a number",
@@ -46,7 +46,7 @@ fn an_error_names_the_field_and_what_was_expected() {
 }
 
 #[test]
-fn of_keys_that_exclude_each_other_exactly_one_is_taken() {
+fn one_of_accepts_exactly_one_key() {
     check_error(
         json!({"spec": {"volumes": [{"name": "a", "emptyDir": {}, "hostPath": {"path": "/"}}]}}),
         "spec.volumes[0]: only one of emptyDir and hostPath may be given",
@@ -63,7 +63,7 @@ fn of_keys_that_exclude_each_other_exactly_one_is_taken() {
 }
 
 #[test]
-fn unknown_fields_are_told_by_path_and_do_no_harm() {
+fn unknown_fields_are_reported_by_path() {
     let pod = decode::<Pod>(json!({
         "metadata": {"name": "a", "managedFields": [{"manager": "x"}]},
         "spec": {
@@ -83,7 +83,7 @@ fn unknown_fields_are_told_by_path_and_do_no_harm() {
 }
 
 #[test]
-fn only_so_many_unknown_fields_are_told() {
+fn the_list_of_unknown_fields_is_bounded() {
     let many: Map<String, Value> =
         (0..1000).map(|n| (format!("x{n}"), Value::Null)).chain([("y".into(), json!(1))]).collect();
     assert_eq!(decode::<Pod>(Value::Object(many)).unwrap().unknown, ["y"]);
@@ -92,7 +92,7 @@ fn only_so_many_unknown_fields_are_told() {
 }
 
 #[test]
-fn null_means_not_given() {
+fn null_means_absent() {
     let pod = decode::<Pod>(json!({
         "apiVersion": null,
         "metadata": {"name": null, "creationTimestamp": null, "labels": {"a": null}, "annotations": null},

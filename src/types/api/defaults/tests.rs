@@ -1,4 +1,4 @@
-//! What is filled in, and that a recorded kubelet fills in the same.
+//! Defaults, compared with those of a recorded kubelet.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn defaulted(manifest: Value) -> Value {
     once
 }
 
-/// What the spec `given` comes to at the place that `pointer` names.
+/// Asserts that after defaulting the spec `given` has the value `wanted` at `pointer`.
 #[track_caller]
 fn check(given: Value, pointer: &str, wanted: &Value) {
     let pod = defaulted(json!({"metadata": {"name": "a"}, "spec": given}));
@@ -25,7 +25,7 @@ fn check(given: Value, pointer: &str, wanted: &Value) {
 }
 
 #[test]
-fn pods_get_the_defaults_that_upstream_gives_them() {
+fn defaults_match_upstream() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/defaults");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -39,7 +39,7 @@ fn pods_get_the_defaults_that_upstream_gives_them() {
 }
 
 #[test]
-fn an_image_is_pulled_always_only_when_its_tag_is_latest() {
+fn pull_policy_is_always_only_for_latest() {
     let digest = "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for image in ["nginx", "nginx:latest", "localhost:5000/a/nginx", "localhost:5000/nginx:latest", "a/b/c"] {
         assert_eq!(pull_policy(image), PullPolicy::Always, "{image}");
@@ -54,7 +54,7 @@ fn an_image_is_pulled_always_only_when_its_tag_is_latest() {
 }
 
 #[test]
-fn what_the_manifest_says_stays() {
+fn given_fields_are_kept() {
     let spec = json!({
         "restartPolicy": "Never", "dnsPolicy": "Default", "terminationGracePeriodSeconds": 0,
         "schedulerName": "mine", "enableServiceLinks": false, "securityContext": {"runAsUser": 7},
@@ -73,7 +73,7 @@ fn what_the_manifest_says_stays() {
 }
 
 #[test]
-fn on_the_host_network_container_ports_are_host_ports() {
+fn host_network_makes_container_ports_host_ports() {
     let container = |host_network| {
         json!({
             "hostNetwork": host_network,
@@ -88,7 +88,7 @@ fn on_the_host_network_container_ports_are_host_ports() {
 }
 
 #[test]
-fn requests_that_are_missing_are_the_limits_and_finer_than_thousandths_is_rounded_up() {
+fn missing_requests_equal_limits_rounded_up_to_milli() {
     let spec = json!({
         "containers": [{"name": "a", "resources": {
             "limits": {"cpu": "1500u", "memory": "1Gi", "example.com/x": 1},
@@ -107,7 +107,7 @@ fn requests_that_are_missing_are_the_limits_and_finer_than_thousandths_is_rounde
 }
 
 #[test]
-fn pod_level_requests_follow_the_containers_and_then_the_pods_limits() {
+fn pod_level_requests_come_from_containers_then_limits() {
     let pod = |containers, resources| json!({"containers": containers, "resources": resources, "overhead": {"cpu": 9}});
     let asking = json!([
         {"name": "a", "resources": {"requests": {"cpu": "1", "example.com/x": 1}}},
@@ -136,7 +136,7 @@ fn pod_level_requests_follow_the_containers_and_then_the_pods_limits() {
 }
 
 #[test]
-fn every_kind_of_volume_gets_its_own_defaults() {
+fn each_volume_source_gets_its_defaults() {
     let volumes = json!([
         {"name": "a"},
         {"name": "b", "hostPath": {"path": "/x"}},
@@ -164,7 +164,7 @@ fn every_kind_of_volume_gets_its_own_defaults() {
 }
 
 #[test]
-fn probes_and_hooks_get_their_path_scheme_and_service() {
+fn probes_and_hooks_get_path_scheme_and_service() {
     let spec = json!({"containers": [{
         "name": "a",
         "livenessProbe": {"grpc": {"port": 1}},
@@ -186,7 +186,7 @@ fn probes_and_hooks_get_their_path_scheme_and_service() {
 }
 
 #[test]
-fn an_old_annotation_names_the_app_armor_profile_where_no_field_does() {
+fn app_armor_annotation_applies_without_a_field() {
     let profile = |value: &str, container: &str, own: Value| {
         let annotations = json!({"container.apparmor.security.beta.kubernetes.io/a": value});
         let container = json!({"name": container, "securityContext": {"appArmorProfile": own}});

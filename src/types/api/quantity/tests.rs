@@ -9,7 +9,7 @@ fn check(text: &str, canonical: &str, nanos: i128) {
 }
 
 #[test]
-fn quantities_are_read_exactly_and_written_in_canonical_form() {
+fn quantities_parse_exactly_and_print_canonically() {
     for (text, canonical, nanos) in [
         ("0", "0", 0),
         ("0.0", "0", 0),
@@ -54,7 +54,7 @@ fn quantities_are_read_exactly_and_written_in_canonical_form() {
 }
 
 #[test]
-fn what_is_too_large_is_capped_and_what_is_too_small_is_rounded_up() {
+fn large_quantities_are_capped_and_small_ones_rounded_up() {
     for text in ["9223372036854775808", "1e30", "1e2147483647", "9Ei", "99999999999999999999999999999999999999999999k"]
     {
         assert_eq!(text.parse::<Quantity>().unwrap().value(), i64::MAX, "{text}");
@@ -65,7 +65,7 @@ fn what_is_too_large_is_capped_and_what_is_too_small_is_rounded_up() {
 }
 
 #[test]
-fn what_is_no_quantity_is_refused() {
+fn invalid_quantities_are_refused() {
     for text in ["", "+", "-", ".", "1.2.3", "Mi", "m", "--1", "+-1", " 1", "1 ", "0x10"] {
         assert!(text.parse::<Quantity>().is_err(), "{text}");
     }
@@ -87,7 +87,7 @@ fn whole_and_milli_values_are_rounded_away_from_zero() {
 }
 
 #[test]
-fn quantities_compare_by_amount_whatever_they_are_written_in() {
+fn comparison_ignores_the_format() {
     let quantity = |text: &str| text.parse::<Quantity>().unwrap();
     assert_eq!(quantity("1Ki"), quantity("1024"));
     assert_eq!(quantity("1e3"), quantity("1k"));
@@ -96,7 +96,7 @@ fn quantities_compare_by_amount_whatever_they_are_written_in() {
 }
 
 #[test]
-fn a_sum_is_written_as_its_first_part_is() {
+fn a_sum_has_the_format_of_its_first_operand() {
     let quantity = |text: &str| text.parse::<Quantity>().unwrap();
     assert_eq!(quantity("1Gi").plus(quantity("1M")).to_string(), "1074741824");
     assert_eq!(quantity("512Mi").plus(quantity("512Mi")).to_string(), "1Gi");

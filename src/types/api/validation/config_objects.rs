@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets: their keys, their size, and what a Secret of a known type must hold. Pure.
+//! Validates ConfigMaps and Secrets: keys, size, and the required keys of typed Secrets. Pure.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::names::CONFIG_KEY;
 use crate::types::api::decode::Path;
 use crate::types::api::{Bytes, ConfigMap, Map, Secret};
 
-/// As much as all values of one object may hold.
+/// Upper bound on the sum of an object's values, in bytes.
 const LARGEST: usize = 1 << 20;
 
 pub(super) fn check_config_map(config_map: &ConfigMap, faults: &mut Faults) {
@@ -26,7 +26,7 @@ pub(super) fn check_config_map(config_map: &ConfigMap, faults: &mut Faults) {
     check_size(text.chain(bytes), faults);
 }
 
-/// `secret` has its `stringData` among its data.
+/// Expects `stringData` to be merged into `data`.
 pub(super) fn check_secret(secret: &Secret, faults: &mut Faults) {
     let root = Path::Root;
     metadata::check(&secret.metadata, &root.key("metadata"), faults);
@@ -80,7 +80,7 @@ fn check_there(secret: &Secret, key: &str, path: &Path<'_>, faults: &mut Faults)
 fn check_json(secret: &Secret, key: &str, path: &Path<'_>, faults: &mut Faults) {
     match secret.data.get(key) {
         None => faults.required(&path.key(key)),
-        // What is wrong with it is not told: it would show a part of the secret.
+        // The parse error is left out: it would show a part of the secret.
         Some(Bytes(value)) if serde_json::from_slice::<Value>(value).is_err() => {
             faults.other(&path.key(key), "must be JSON");
         }

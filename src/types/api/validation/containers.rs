@@ -1,4 +1,4 @@
-//! The lists of containers, and what every container must have. Pure.
+//! Validates the container lists and the fields common to all containers. Pure.
 
 use super::faults::Faults;
 use super::names::DNS_LABEL;
@@ -9,7 +9,7 @@ use crate::types::api::Container;
 use crate::types::api::decode::Path;
 use crate::types::sorted::SortedSet;
 
-/// More restart rules, and more exit codes in one of them, an API server does not take.
+/// The API server's bounds on restart rules, and on exit codes per rule.
 const RESTART_RULES: usize = 20;
 const EXIT_CODES: usize = 255;
 
@@ -34,7 +34,7 @@ pub(super) fn check<'a>(scope: &Scope<'a>, path: &Path<'_>, faults: &mut Faults)
     for (index, container) in spec.init_containers.iter().enumerate() {
         let path = list.index(index);
         check_one(container, &mut names, scope, &path, faults);
-        // One ends before the next begins: each may have the same port.
+        // Init containers run one after the other, so they may share ports.
         HostPorts::default().take(container, &path, faults);
         if container.is_sidecar() {
             probes::check(container, scope, &path, faults);
@@ -93,7 +93,7 @@ fn check_restart_policy(container: &Container, path: &Path<'_>, faults: &mut Fau
     }
 }
 
-/// A container that must end before the pod goes on is not asked how it does.
+/// Init containers that run to completion have no probes and no hooks.
 fn refuse_probes(container: &Container, path: &Path<'_>, faults: &mut Faults) {
     let fields = [
         ("lifecycle", container.lifecycle.is_some()),

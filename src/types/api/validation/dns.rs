@@ -1,4 +1,4 @@
-//! The names of a pod in its network, and how it looks up those of others. Pure.
+//! Validates host names and DNS settings of a pod. Pure.
 
 use core::net::IpAddr;
 
@@ -7,11 +7,11 @@ use super::names::{DNS_LABEL, DNS_SUBDOMAIN, SEARCH_DOMAIN};
 use crate::types::api::decode::Path;
 use crate::types::api::{DnsPolicy, PodDnsConfig, PodSpec};
 
-/// What the resolver of a C library takes.
+/// Limits of the C library's resolver.
 const NAMESERVERS: usize = 3;
 const SEARCH_PATHS: usize = 32;
 const SEARCH_CHARACTERS: usize = 2048;
-/// The longest name that the kernel takes for a host.
+/// The kernel's limit (`HOST_NAME_MAX`).
 const HOST_NAME: usize = 64;
 
 pub(super) fn check(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
@@ -67,7 +67,7 @@ fn check_config(config: &PodDnsConfig, path: &Path<'_>, faults: &mut Faults) {
     if count > SEARCH_PATHS {
         faults.other(&searches, format_args!("{count} search paths: must be at most {SEARCH_PATHS}"));
     }
-    // With a space between each two.
+    // With a space between search paths.
     let length = config.searches.iter().map(String::len).sum::<usize>() + count.saturating_sub(1);
     if length > SEARCH_CHARACTERS {
         faults.other(&searches, format_args!("{length} characters: must be at most {SEARCH_CHARACTERS} in all"));

@@ -1,4 +1,4 @@
-//! The environment of a container, and where its values come from. Pure.
+//! Validates the environment variables of a container and their sources. Pure.
 
 use super::faults::Faults;
 use super::field_selectors::{self, Into};
@@ -10,7 +10,7 @@ use crate::types::api::{
     Container, EnvFromRef, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, KeySelector, VolumeSource,
 };
 
-/// As long as a key in a file of variables may be.
+/// The longest key of an env file.
 const FILE_KEY: usize = 128;
 
 pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {

@@ -1,10 +1,10 @@
-//! The list of what is wrong with a pod: each fault with its field, the value that stands there and what should. Pure.
+//! The list of validation errors: each has its field, the value there, and what was expected. Pure.
 
 use std::fmt;
 
 use crate::types::api::decode::Path;
 
-/// What is wrong with one field.
+/// The validation error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     pub path: String,
@@ -17,10 +17,10 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// More faults than these say nothing new, and a pod with a hundred thousand of them must not fill the memory.
+/// Bounds the memory that a hostile pod can make validation use.
 pub const FAULT_LIMIT: usize = 64;
 
-/// As much of a path or of a value as is shown.
+/// How many bytes of a path or a value a message shows.
 const SHOWN: usize = 256;
 
 #[derive(Debug, Default)]
@@ -31,37 +31,37 @@ impl Faults {
         self.0
     }
 
-    /// The field is missing.
+    /// A missing field.
     pub(super) fn required(&mut self, path: &Path<'_>) {
         self.add(path, format_args!("required"));
     }
 
-    /// The field is missing, and `why` it is needed.
+    /// A missing field, with the reason why it is needed.
     pub(super) fn required_as(&mut self, path: &Path<'_>, why: &str) {
         self.add(path, format_args!("required: {why}"));
     }
 
-    /// The field must not be there at all.
+    /// A field that must not be set.
     pub(super) fn forbidden(&mut self, path: &Path<'_>, when: &str) {
         self.add(path, format_args!("must not be set {when}"));
     }
 
-    /// The text `value` is not as `wanted`.
+    /// A string that does not meet the rule `wanted`.
     pub(super) fn invalid(&mut self, path: &Path<'_>, value: &str, wanted: impl fmt::Display) {
         self.add(path, format_args!("{}: {wanted}", Quoted(value)));
     }
 
-    /// The number `value` is not as `wanted`.
+    /// A number that does not meet the rule `wanted`.
     pub(super) fn out_of_range(&mut self, path: &Path<'_>, value: impl Into<i64>, wanted: impl fmt::Display) {
         self.add(path, format_args!("{}: {wanted}", value.into()));
     }
 
-    /// Something before has the same `value`, and no two may.
+    /// A value that must be unique, and is not.
     pub(super) fn duplicate(&mut self, path: &Path<'_>, value: &str) {
         self.invalid(path, value, "duplicate");
     }
 
-    /// A problem that no single value stands for.
+    /// A problem without a value to show.
     pub(super) fn other(&mut self, path: &Path<'_>, problem: impl fmt::Display) {
         self.add(path, format_args!("{problem}"));
     }
@@ -75,7 +75,7 @@ impl Faults {
     }
 }
 
-/// A path holds keys from the manifest: whatever they are, it stays a short line.
+/// A path contains keys from the manifest: escapes control characters and cuts it to a short line.
 fn make_showable(path: &mut String) {
     if path.contains(char::is_control) {
         *path = path.escape_debug().collect();
@@ -86,7 +86,7 @@ fn make_showable(path: &mut String) {
     }
 }
 
-/// A value in quotes, cut when it is long.
+/// A value in quotes, cut if it is long.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

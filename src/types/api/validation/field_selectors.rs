@@ -1,4 +1,4 @@
-//! References to fields of the pod itself: those that become variables, and those that become files. Pure.
+//! Validates references to the pod's own fields in variables and files. Pure.
 
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, LABEL_KEY};
@@ -6,7 +6,7 @@ use super::scope::Scope;
 use crate::types::api::decode::Path;
 use crate::types::api::{HUGE_PAGES_PREFIX, ObjectFieldSelector, ResourceFieldSelector};
 
-/// Where the value goes: each place can hold some fields and not others.
+/// The target of the value. Each target supports different fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Into {
     File,
@@ -57,7 +57,7 @@ const VARIABLE_WANTED: &str = "must be metadata.annotations['<key>'], metadata.l
                                metadata.namespace, metadata.uid, spec.nodeName, spec.serviceAccountName, \
                                status.hostIP, status.hostIPs, status.podIP or status.podIPs";
 
-/// The two parts of `map['key']`.
+/// Splits `map['key']`.
 fn subscript(field: &str) -> Option<(&str, &str)> {
     field.strip_suffix("']")?.split_once("['").filter(|(map, _)| !map.is_empty())
 }
@@ -70,7 +70,7 @@ pub(super) fn check_resource(
     faults: &mut Faults,
 ) {
     let name = selector.container_name.as_str();
-    // A variable is one of a container, a file is not.
+    // A variable belongs to a container, a file does not.
     if name.is_empty() && into == Into::File {
         faults.required(&path.key("containerName"));
     } else if !name.is_empty() && !scope.containers.contains(name) {
@@ -91,7 +91,7 @@ pub(super) fn check_resource(
     }
 }
 
-/// What an amount of the resource may be divided by.
+/// The divisors that the resource may have.
 fn divisors(field: &str) -> Option<&'static [&'static str]> {
     let resource = field.strip_prefix("limits.").or_else(|| field.strip_prefix("requests."))?;
     match resource {

@@ -1,18 +1,18 @@
-//! Paths that must stay below a directory. Pure.
+//! Validates paths that must stay below a directory. Pure.
 
 use super::faults::Faults;
 use crate::types::api::decode::Path;
 
 const NO_BACKSTEPS: &str = "must not contain '..'";
 
-/// No part of the path is `..`.
+/// Checks that no component is `..`.
 pub(super) fn without_backsteps(path: &str, field: &Path<'_>, faults: &mut Faults) {
     if has_backsteps(path) {
         faults.invalid(field, path, NO_BACKSTEPS);
     }
 }
 
-/// The path is relative as well.
+/// Checks that the path is relative and has no `..`.
 pub(super) fn descending(path: &str, field: &Path<'_>, faults: &mut Faults) {
     if path.starts_with('/') {
         faults.invalid(field, path, "must be a relative path");
@@ -21,7 +21,7 @@ pub(super) fn descending(path: &str, field: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// The path is also none of those that the kubelet keeps for itself in a volume (`..data`).
+/// Checks as [`descending`], and that the path is not one of the kubelet's own in a volume (`..data`).
 pub(super) fn in_volume(path: &str, field: &Path<'_>, faults: &mut Faults) {
     if path.is_empty() {
         faults.required(field);

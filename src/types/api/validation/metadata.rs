@@ -1,4 +1,4 @@
-//! A pod's name, labels and annotations. Pure.
+//! Validates a pod's name, labels and annotations. Pure.
 
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
@@ -6,7 +6,7 @@ use crate::types::api::annotations::{APP_ARMOR_PREFIX, KEEP_VERSIONS, READY_WITH
 use crate::types::api::decode::Path;
 use crate::types::api::{Map, ObjectMeta, OwnerReference, SecurityProfile};
 
-/// As much as all annotations of an object may hold, keys and values together.
+/// Upper bound on all annotations of an object, keys and values, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 pub(super) fn check(meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
@@ -26,7 +26,7 @@ pub(super) fn check(meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// Labels, and the labels that a node must have.
+/// Checks labels, and node selectors, which have the same form.
 pub(super) fn check_labels(labels: &Map<String>, path: &Path<'_>, faults: &mut Faults) {
     for (key, value) in labels.iter() {
         faults.name(path, key, &LABEL_KEY);

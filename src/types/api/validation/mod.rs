@@ -1,8 +1,8 @@
-//! Whether a pod is one that a node can run, field by field. Pure.
+//! Validation of pods, ConfigMaps and Secrets, field by field. Pure.
 //!
-//! The rules are those of `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`) as far as a node can meet
-//! them: what only a scheduler reads (affinity to pods, topology spread) is not looked at, and what the types already refuse
-//! (an unknown word, two sources of one volume) is not looked at again. Every check costs at most n log n.
+//! The rules are those of `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`) as far as they concern a node:
+//! fields that only a scheduler reads (pod affinity, topology spread) are not checked, and neither is what decoding
+//! already refuses (unknown words, two sources of a volume). Every check takes at most O(n log n).
 
 mod config_objects;
 mod containers;
@@ -34,8 +34,7 @@ use self::faults::Faults;
 use super::decode::Path;
 use super::{ConfigMap, Pod, Secret};
 
-/// Everything that is wrong with a new pod that has its name, its namespace and its defaults; at most [`FAULT_LIMIT`]
-/// faults are told.
+/// Validates a pod that has its name, its namespace and its defaults. Returns at most [`FAULT_LIMIT`] errors.
 pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     let mut faults = Faults::default();
     metadata::check(&pod.metadata, &Path::Root.key("metadata"), &mut faults);
@@ -43,21 +42,21 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     faults.into_list()
 }
 
-/// Everything that is wrong with a pod from a manifest: also that it refers to objects of an API server.
+/// Validates a pod from a manifest, which must not refer to objects of the API server.
 pub fn validate_static_pod(pod: &Pod) -> Vec<FieldError> {
     let mut faults = validate_pod(pod);
     faults.extend(static_pod_api_references(pod));
     faults
 }
 
-/// Everything that is wrong with a ConfigMap that has its name and its namespace.
+/// Validates a ConfigMap that has its name and its namespace.
 pub fn validate_config_map(config_map: &ConfigMap) -> Vec<FieldError> {
     let mut faults = Faults::default();
     config_objects::check_config_map(config_map, &mut faults);
     faults.into_list()
 }
 
-/// Everything that is wrong with a Secret that has its name, its namespace and its `stringData` among its data.
+/// Validates a Secret that has its name and namespace, and its `stringData` merged into `data`.
 pub fn validate_secret(secret: &Secret) -> Vec<FieldError> {
     let mut faults = Faults::default();
     config_objects::check_secret(secret, &mut faults);

@@ -1,4 +1,4 @@
-//! The volumes of the pod as a container sees them: mounts and block devices. Pure.
+//! Validates volume mounts and block devices of a container. Pure.
 
 use super::faults::Faults;
 use super::file_paths;

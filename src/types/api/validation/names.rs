@@ -1,19 +1,19 @@
-//! What names look like: labels, subdomains, qualified names, ports, variables. Pure.
+//! The syntax of names: DNS labels and subdomains, qualified names, ports, variables. Pure.
 
 use super::faults::Faults;
 use crate::types::api::decode::Path;
 
-/// A label of RFC 1123, as Kubernetes wants names of containers and volumes.
+/// An RFC 1123 label, as for container and volume names.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_label(text)
 }
 
-/// A subdomain of RFC 1123, as Kubernetes wants names of pods and nodes.
+/// An RFC 1123 subdomain, as for pod and node names.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// A subdomain whose labels may also hold an underscore, as search domains do.
+/// A subdomain whose labels may begin with an underscore, as in search domains.
 pub fn is_search_domain(text: &str) -> bool {
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
@@ -22,7 +22,7 @@ pub fn is_search_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// The beginning of a name to which something will be appended: it may end in a dash.
+/// A `generateName`, which may end in a dash because a suffix follows.
 pub fn is_name_prefix(text: &str) -> bool {
     match text.strip_suffix('-').filter(|head| !head.is_empty()) {
         Some(head) => text.len() <= 253 && is_dns_subdomain(&[head, "a"].concat()),
@@ -30,7 +30,7 @@ pub fn is_name_prefix(text: &str) -> bool {
     }
 }
 
-/// The key of a label: a name of at most 63 characters, before it perhaps a subdomain and a slash.
+/// A label key: a name of at most 63 characters, optionally after a subdomain and a slash.
 pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_plain_name(name),
@@ -38,7 +38,7 @@ pub fn is_qualified_name(text: &str) -> bool {
     }
 }
 
-/// As a qualified name, but upper case letters are taken everywhere.
+/// As [`is_qualified_name`], but upper case letters may stand anywhere.
 pub fn is_annotation_key(text: &str) -> bool {
     text.len() <= 512 && is_qualified_name(&text.to_ascii_lowercase())
 }
@@ -47,7 +47,7 @@ pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_plain_name(text)
 }
 
-/// The name of a port as RFC 6335 has service names, in lower case.
+/// An RFC 6335 service name in lower case.
 pub fn is_port_name(text: &str) -> bool {
     text.len() <= 15
         && is_framed(text, |byte| lower_or_digit(byte) || byte == b'-', lower_or_digit)
@@ -55,12 +55,12 @@ pub fn is_port_name(text: &str) -> bool {
         && !text.contains("--")
 }
 
-/// Printable ASCII but for the equals sign.
+/// Printable ASCII except `=`.
 pub fn is_variable_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
 }
 
-/// A key of a ConfigMap or a Secret; it becomes the name of a file.
+/// A key of a ConfigMap or a Secret, which becomes a file name.
 pub fn is_config_key(text: &str) -> bool {
     text.len() <= 253 && !text.is_empty() && text.bytes().all(is_name_byte) && text != "." && !text.starts_with("..")
 }
@@ -69,7 +69,7 @@ pub fn is_header_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Segments of lower case letters, digits, dashes and underscores, between dots or slashes.
+/// Segments of lower case letters, digits, dashes and underscores, separated by dots or slashes.
 pub fn is_sysctl_name(text: &str) -> bool {
     let inner = |byte| lower_or_digit(byte) || byte == b'-' || byte == b'_';
     text.len() <= 253 && text.split(['.', '/']).all(|segment| is_framed(segment, inner, lower_or_digit))
@@ -87,7 +87,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || [b'-', b'_', b'.'].contains(&byte)
 }
 
-/// Every byte is an inner one, and the first and the last are outer ones.
+/// Whether all bytes satisfy `inner`, and the first and the last also `outer`.
 fn is_framed(text: &str, inner: impl Fn(u8) -> bool, outer: impl Fn(u8) -> bool) -> bool {
     let (first, last) = (text.bytes().next(), text.bytes().next_back());
     first.is_some_and(&outer) && last.is_some_and(outer) && text.bytes().all(inner)
@@ -97,7 +97,7 @@ fn lower_or_digit(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// What a field wants of a name, and how to say so.
+/// The rule for a name, and its description for messages.
 pub(super) struct NameRule {
     holds: fn(&str) -> bool,
     wanted: &'static str,
@@ -134,7 +134,7 @@ pub(super) const LABEL_VALUE: NameRule = NameRule {
     wanted: "must be empty or at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit",
 };
 pub(super) const NAME_PREFIX: NameRule =
-    NameRule { holds: is_name_prefix, wanted: "must be a DNS subdomain (RFC 1123), save that it may end in '-'" };
+    NameRule { holds: is_name_prefix, wanted: "must be a DNS subdomain (RFC 1123), but may end in '-'" };
 pub(super) const PORT_NAME: NameRule = NameRule {
     holds: is_port_name,
     wanted: "must be a port name (RFC 6335): at most 15 lower case letters, digits or single '-', \
@@ -154,14 +154,14 @@ pub(super) const VARIABLE_NAME: NameRule =
     NameRule { holds: is_variable_name, wanted: "must be printable ASCII characters other than '='" };
 
 impl Faults {
-    /// Tells when `name` is not what `rule` wants.
+    /// Reports `name` if it breaks the rule.
     pub(super) fn name(&mut self, path: &Path<'_>, name: &str, rule: &NameRule) {
         if !(rule.holds)(name) {
             self.invalid(path, name, rule.wanted);
         }
     }
 
-    /// As `name`, and a name must be there.
+    /// As [`Self::name`]; an empty name is missing.
     pub(super) fn required_name(&mut self, path: &Path<'_>, name: &str, rule: &NameRule) {
         if name.is_empty() {
             self.required(path);
@@ -170,7 +170,7 @@ impl Faults {
         }
     }
 
-    /// As `name`, if there is one.
+    /// As [`Self::name`]; an empty name is valid.
     pub(super) fn optional_name(&mut self, path: &Path<'_>, name: &str, rule: &NameRule) {
         if !name.is_empty() {
             self.name(path, name, rule);

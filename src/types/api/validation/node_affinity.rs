@@ -1,4 +1,4 @@
-//! The nodes that a pod may be on. Pure.
+//! Validates node selectors and node affinity. Pure.
 
 use super::faults::Faults;
 use super::names::{LABEL_KEY, LABEL_VALUE};

@@ -1,4 +1,4 @@
-//! The pod as a whole: deadlines, namespaces, tolerations, gates, and the order of everything below. Pure.
+//! Validates the pod-wide fields: deadlines, namespaces, tolerations, gates; calls the other checks. Pure.
 
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ fn check_seconds(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
 }
 
 fn check_names(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
-    // `nodeName` is not among them: the node has written it itself, and no manifest could mend it.
+    // `nodeName` is left out: the kubelet has set it itself, and no change of a manifest could correct it.
     let names = [("serviceAccountName", &spec.service_account_name), ("priorityClassName", &spec.priority_class_name)];
     for (field, name) in names {
         faults.optional_name(&path.key(field), name, &DNS_SUBDOMAIN);
@@ -66,7 +66,7 @@ fn check_names(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// A pod with users of its own shares none of the host's namespaces, nor a device of the host.
+/// A pod with a user namespace shares no namespace and no device with the host.
 fn check_host_users(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     if spec.host_users.unwrap_or(true) {
         return;
@@ -88,7 +88,7 @@ fn check_os(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     let path = path.key("os");
     match os.name.as_str() {
         "" => faults.required(&path.key("name")),
-        // Whether the node has it is for admission to say.
+        // Admission checks that the node runs this system.
         "linux" | "windows" => {}
         other => faults.invalid(&path.key("name"), other, "must be \"linux\" or \"windows\""),
     }
@@ -115,7 +115,7 @@ fn check_claims(claims: &[Value], path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// Gates hold a pod back from a scheduler; a pod that has its node is past them.
+/// A pod with scheduling gates must not be assigned to a node yet.
 fn check_scheduling_gates(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     let mut names = SortedSet::new();
     for (index, gate) in spec.scheduling_gates.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The ports of containers, and which of them are ports of the host. Pure.
+//! Validates container ports and host ports. Pure.
 
 use super::faults::Faults;
 use super::names::PORT_NAME;
@@ -25,7 +25,7 @@ pub(super) fn check(ports: &[ContainerPort], path: &Path<'_>, faults: &mut Fault
     }
 }
 
-/// The number or the name of a port of the container.
+/// Checks a reference to a container port, by number or by name.
 pub(super) fn check_reference(port: &IntOrString, path: &Path<'_>, faults: &mut Faults) {
     match port {
         IntOrString::Int(number) => check_number(*number, path, faults),
@@ -39,12 +39,12 @@ pub(super) fn check_number(number: i32, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// The ports of the host that containers which run at the same time ask for.
+/// The host ports of containers that run at the same time.
 #[derive(Debug, Default)]
 pub(super) struct HostPorts<'a>(SortedSet<(i32, &'static str, &'a str)>);
 
 impl<'a> HostPorts<'a> {
-    /// Tells which ports of `container` another one has already.
+    /// Adds the host ports of `container`, and reports those that are already taken.
     pub(super) fn take(&mut self, container: &'a Container, path: &Path<'_>, faults: &mut Faults) {
         for (index, port) in container.ports.iter().enumerate().filter(|(_, port)| port.host_port != 0) {
             let protocol = port.protocol.as_str();
@@ -57,7 +57,7 @@ impl<'a> HostPorts<'a> {
     }
 }
 
-/// On the host's network a port of a container is a port of the host.
+/// In the host's network namespace, `hostPort` must equal `containerPort`.
 pub(super) fn check_host_network(ports: &[ContainerPort], path: &Path<'_>, faults: &mut Faults) {
     for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.host_port != port.container_port) {
         let wanted = "must be the containerPort when hostNetwork is true";

@@ -1,4 +1,4 @@
-//! What is asked of a running container, and what it is told: probes and hooks. Pure.
+//! Validates probes and lifecycle hooks. Pure.
 
 use super::faults::Faults;
 use super::names::HEADER_NAME;
@@ -59,9 +59,9 @@ fn check_probe(probe: &Probe, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// One success says that a container lives, or has started.
+/// Liveness and startup probes must have a success threshold of 1.
 fn check_success_threshold(probe: &Probe, path: &Path<'_>, faults: &mut Faults) {
-    // A negative one has its message already.
+    // A negative threshold is reported elsewhere.
     if probe.success_threshold != 1 && probe.success_threshold >= 0 {
         faults.out_of_range(&path.key("successThreshold"), probe.success_threshold, "must be 1");
     }
@@ -72,7 +72,7 @@ fn check_hook(hook: &LifecycleHandler, scope: &Scope<'_>, path: &Path<'_>, fault
         LifecycleAction::Exec(command) => check_exec(command, &path.key("exec"), faults),
         LifecycleAction::HttpGet(request) => check_http_get(request, &path.key("httpGet"), faults),
         LifecycleAction::Sleep(sleep) => {
-            // A grace period that is wrong has its own message.
+            // A negative grace period is reported elsewhere.
             let most = scope.spec.termination_grace_period_seconds.filter(|seconds| *seconds >= 0);
             if let Some(most) = most.filter(|most| !(0..=*most).contains(&sleep.seconds)) {
                 let wanted = format_args!("must be from 0 to terminationGracePeriodSeconds ({most})");

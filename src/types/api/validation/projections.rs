@@ -1,4 +1,4 @@
-//! Volumes whose files the kubelet writes: ConfigMaps, Secrets, fields of the pod, tokens. Pure.
+//! Validates the volumes whose files the kubelet writes: ConfigMaps, Secrets, downward API, tokens. Pure.
 
 use super::faults::Faults;
 use super::field_selectors::{self, Into};
@@ -33,7 +33,7 @@ pub(super) fn check_downward_api(
 
 pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     check_mode(volume.default_mode, &path.key("defaultMode"), faults);
-    // Every file that one of the sources writes.
+    // The paths of all sources, to find duplicates.
     let mut files = SortedSet::new();
     let sources = path.key("sources");
     for (index, projection) in volume.sources.iter().enumerate() {
@@ -60,7 +60,7 @@ pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>,
                 file_paths::in_volume(&bundle.path, &path.key("path"), faults);
                 take(&mut files, &bundle.path, &path.key("path"), faults);
             }
-            // Its paths are the business of the API server that signs it.
+            // The API server, which signs it, validates its paths.
             ProjectionSource::PodCertificate(_) => {}
         }
     }

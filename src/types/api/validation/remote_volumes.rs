@@ -1,5 +1,5 @@
-//! Volumes on other machines, as far as they are written in the pod itself: iSCSI, Fibre Channel, FlexVolume, and those
-//! that other drivers have taken over. Pure.
+//! Validates remote volumes that a pod defines inline: iSCSI, Fibre Channel, FlexVolume, and in-tree types that CSI
+//! drivers have replaced. Pure.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::file_paths;
 use crate::types::api::VolumeSource;
 use crate::types::api::decode::Path;
 
-/// Checks what stands under the key of `source`.
+/// Checks the object under the key of `source`.
 pub(super) fn check(source: &VolumeSource, fields: &Value, path: &Path<'_>, faults: &mut Faults) {
     for field in required(source.key()) {
         if is_empty(fields.get(field)) {
@@ -83,7 +83,7 @@ fn check_iscsi(fields: &Value, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// RFC 3721: a year, a month and a domain turned round; or an EUI-64; or a name of T11.
+/// RFC 3721: an `iqn.` name (year, month, reversed domain), an `eui.` name or a `naa.` name.
 fn is_iscsi_name(name: &str) -> bool {
     let digits = |text: &str, count: usize| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     let letters_and_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());

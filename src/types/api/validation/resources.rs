@@ -1,4 +1,4 @@
-//! What containers and the pod ask for, and what they may use at most. Pure.
+//! Validates the requests and limits of containers and of the pod. Pure.
 
 use super::faults::Faults;
 use super::names::{self, DNS_LABEL};
@@ -25,7 +25,7 @@ pub(super) fn check_container(container: &Container, scope: &Scope<'_>, path: &P
             CPU | MEMORY => {}
             other => faults.invalid(&path.key("resourceName"), other, "must be \"cpu\" or \"memory\""),
         }
-        // A sidecar restarts whatever the pod's policy is.
+        // A sidecar restarts whatever the pod's restart policy is.
         let restarts = scope.spec.restart_policy != RestartPolicy::Never || container.is_sidecar();
         if policy.restart_policy == ResizeRestartPolicy::RestartContainer && !restarts {
             let wanted = "must be \"NotRequired\" when the pod's restartPolicy is \"Never\"";
@@ -34,7 +34,7 @@ pub(super) fn check_container(container: &Container, scope: &Scope<'_>, path: &P
     }
 }
 
-/// The pod's own resources and its overhead.
+/// Checks pod-level resources and overhead.
 pub(super) fn check_pod(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     let overhead = path.key("overhead");
     for (resource, quantity) in spec.overhead.iter() {
@@ -65,7 +65,7 @@ pub(super) fn check_pod(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// Whose resources they are: a pod as a whole has but some.
+/// A pod may have fewer kinds of resource than a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Container,
@@ -91,7 +91,7 @@ fn check(resources: &ResourceRequirements, owner: Owner, path: &Path<'_>, faults
 
 fn check_request(resource: &str, request: Quantity, limits: &ResourceList, path: &Path<'_>, faults: &mut Faults) {
     let path = path.key(resource);
-    // Only what belongs to Kubernetes, and is no huge page, can be promised twice.
+    // Only native resources other than huge pages can be overcommitted.
     let overcommit = is_native(resource) && !is_huge_pages(resource);
     match limits.get(resource) {
         Some(limit) if !overcommit && request != *limit => {
@@ -105,7 +105,7 @@ fn check_request(resource: &str, request: Quantity, limits: &ResourceList, path:
     }
 }
 
-/// One resource in a list of limits or of requests.
+/// Checks one entry of a list of limits or requests.
 fn check_entry(resource: &str, quantity: Quantity, owner: Owner, path: &Path<'_>, faults: &mut Faults) {
     check_name(resource, owner, path, faults);
     let path = path.key(resource);
@@ -143,19 +143,19 @@ fn is_huge_pages(resource: &str) -> bool {
     resource.starts_with(HUGE_PAGES_PREFIX)
 }
 
-/// Of those that a pod as a whole may have.
+/// Whether a pod may have the resource at pod level.
 fn is_pod_level(resource: &str) -> bool {
     [CPU, MEMORY].contains(&resource) || is_huge_pages(resource)
 }
 
-/// Without a domain, or with one of Kubernetes.
+/// Whether the resource has no domain, or one of Kubernetes.
 fn is_native(resource: &str) -> bool {
     !resource.contains('/') || resource.contains("kubernetes.io/")
 }
 
-/// Somebody else's: counted in whole numbers, and never overcommitted.
+/// Whether the resource belongs to a third party: counted in whole numbers, never overcommitted.
 pub fn is_extended_resource(resource: &str) -> bool {
-    // A quota writes it with this before it, which must be a name still.
+    // With a quota's prefix before it, the name must still be valid.
     const QUOTA: &str = "requests.";
     !is_native(resource)
         && !resource.starts_with(QUOTA)
@@ -184,7 +184,7 @@ fn check_claims(claims: &[ResourceClaim], scope: &Scope<'_>, path: &Path<'_>, fa
             faults.invalid(&path.key("name"), name, "no entry of the pod's resourceClaims has this name");
         }
         faults.optional_name(&path.key("request"), request, &DNS_LABEL);
-        // A whole claim holds all of its requests.
+        // A claim without a request covers all requests of the claim.
         let again = taken.contains(&(name, "")) || (request.is_empty() && taken_in_part.contains(name));
         if !taken.insert((name, request)) || again {
             faults.duplicate(&path.key("name"), name);

@@ -3,7 +3,7 @@
 use crate::types::api::{PodSpec, VolumeSource};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// Collected once for a pod: a lookup for each mount in a list of volumes would be quadratic.
+/// Built once for a pod: searching the volume list for every mount would be quadratic.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     pub(super) spec: &'a PodSpec,
@@ -23,7 +23,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether the pod's processes have the users of the host.
+    /// Whether the pod runs in the host's user namespace.
     pub(super) fn host_users(&self) -> bool {
         self.spec.host_users.unwrap_or(true)
     }

@@ -1,4 +1,4 @@
-//! Users, groups, sysctls and confinement. Pure.
+//! Validates security contexts: users, groups, sysctls, profiles. Pure.
 
 use super::faults::Faults;
 use super::file_paths;
@@ -10,7 +10,7 @@ use crate::types::api::{
 };
 use crate::types::sorted::SortedSet;
 
-/// The longest path that the kernel takes, without its end.
+/// The kernel's longest path (`PATH_MAX`), without its terminating NUL.
 const PROFILE: usize = 4095;
 
 pub(super) fn check_pod(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
@@ -71,7 +71,7 @@ fn check_sysctls(sysctls: &[Sysctl], spec: &PodSpec, path: &Path<'_>, faults: &m
     }
 }
 
-/// The kernel's namespaces that have sysctls of their own.
+/// Kernel namespaces that isolate sysctls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Namespace {
     Ipc,

@@ -1,6 +1,6 @@
-//! What a pod from a manifest must not refer to: objects that only an API server has. Pure.
+//! Rejects static pods that refer to objects which only the API server has. Pure.
 //!
-//! ConfigMaps and Secrets stand in manifests beside the pods: volumes, variables and pulls of images may refer to them.
+//! ConfigMaps and Secrets may come from manifests too, so volumes, variables and image pulls may refer to them.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::faults::{Faults, FieldError};
 use crate::types::api::decode::Path;
 use crate::types::api::{Pod, ProjectionSource, VolumeSource};
 
-/// The references of a static pod to objects of the API, each a fault; the words are those of
+/// Reports each reference of a static pod to an API object, in the words of upstream's
 /// `PreventStaticPodAPIReferences`.
 pub fn static_pod_api_references(pod: &Pod) -> Vec<FieldError> {
     let mut faults = Faults::default();

@@ -1,4 +1,4 @@
-//! Pods with faults, and the message of each; beside every one a pod that has none.
+//! Invalid pods and the message for each, next to valid ones.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ const LABEL_VALUE: &str = "must be empty or at most 63 letters, digits, '-', '_'
 const PORT_NAME: &str = "must be a port name (RFC 6335): at most 15 lower case letters, digits or single '-', \
                          at least one letter, beginning and ending with a letter or digit";
 
-/// A pod that nothing is wrong with, changed by `patch`, with its defaults.
+/// A valid pod, changed by `patch` and with its defaults.
 #[track_caller]
 fn pod(patch: Value) -> Pod {
     let mut pod = json!({
@@ -47,7 +47,7 @@ fn pod(patch: Value) -> Pod {
     pod
 }
 
-/// Objects are merged, everything else is replaced.
+/// Merges objects and replaces everything else.
 fn merge(target: &mut Value, patch: Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
@@ -63,27 +63,27 @@ fn messages(faults: &[FieldError]) -> Vec<String> {
     faults.iter().map(ToString::to_string).collect()
 }
 
-/// The faults of the pod that `patch` makes.
+/// Asserts the errors of the pod that `patch` makes.
 #[track_caller]
 fn check(patch: Value, wanted: &[impl AsRef<str>]) {
     let wanted: Vec<&str> = wanted.iter().map(AsRef::as_ref).collect();
     assert_eq!(messages(&validate_pod(&pod(patch.clone()))), wanted, "{patch:#}");
 }
 
-/// As `check`, of a patch of the spec.
+/// As `check`, for a patch of the spec.
 #[track_caller]
 fn check_spec(patch: Value, wanted: &[impl AsRef<str>]) {
     check(json!({"spec": patch}), wanted);
 }
 
-/// As `check`, of a patch of the only container; the paths are those below it.
+/// As `check`, for a patch of the only container; the paths are relative to it.
 #[track_caller]
 fn check_container(patch: Value, wanted: &[impl AsRef<str>]) {
     let wanted: Vec<String> = wanted.iter().map(|wanted| ["spec.containers[0].", wanted.as_ref()].concat()).collect();
     check_spec(container(patch), &wanted);
 }
 
-/// A spec whose only container is one that `patch` makes.
+/// A spec with one container, changed by `patch`.
 fn container(patch: Value) -> Value {
     let mut container = json!({"name": "c", "image": "i"});
     merge(&mut container, patch);
@@ -101,12 +101,12 @@ fn passes_container(patch: Value) {
 }
 
 #[test]
-fn nothing_is_wrong_with_a_pod_that_names_a_container_and_its_image() {
+fn a_container_with_name_and_image_is_enough() {
     passes_spec(json!({}));
 }
 
 #[test]
-fn recorded_pods_are_valid_and_refused_as_static_pods_only_for_their_references() {
+fn recorded_pods_are_valid_except_as_static_pods() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden/defaults");
     let refused = ["volumes"];
     let mut count = 0;
@@ -116,7 +116,7 @@ fn recorded_pods_are_valid_and_refused_as_static_pods_only_for_their_references(
         let mut recorded: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         let mut pod = decode::<Pod>(recorded["manifest"].take()).unwrap().value;
         defaults::apply(&mut pod);
-        // Every pod in the cluster that they were recorded in has this.
+        // Every pod of the recorded cluster has this service account.
         pod.spec.service_account_name = "default".to_owned();
         assert_eq!(validate_pod(&pod), [], "{name}");
         pod.spec.service_account_name.clear();
@@ -139,7 +139,7 @@ fn the_examples_are_valid_static_pods() {
             }
             let mut pod = decode::<Pod>(document.value).unwrap().value;
             defaults::apply(&mut pod);
-            // Where a manifest leaves it out, the node fills it in.
+            // The kubelet sets the default namespace.
             pod.metadata.namespace = "default".to_owned();
             assert_eq!(messages(&validate_static_pod(&pod)), [] as [&str; 0], "{}", path.display());
             count += 1;

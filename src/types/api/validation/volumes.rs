@@ -1,4 +1,4 @@
-//! The volumes of a pod: each has a name of its own, and what its source needs. Pure.
+//! Validates volumes: unique names, and the required fields of their sources. Pure.
 
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ fn check_csi(source: &CsiVolumeSource, path: &Path<'_>, faults: &mut Faults) {
     }
 }
 
-/// The claim that comes into being with the pod has the pod's name and the volume's.
+/// The claim of an ephemeral volume is named after the pod and the volume.
 fn check_ephemeral(source: &Value, volume: &Volume, meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
     if source.get("volumeClaimTemplate").is_none_or(Value::is_null) {
         faults.required(&path.key("volumeClaimTemplate"));

@@ -1,4 +1,4 @@
-//! JSON text into values, with the same bounds as YAML, and duplicate keys told. Pure.
+//! Parses JSON with the same bounds as YAML, and reports duplicate keys. Pure.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
         let node = Node { path: Path::Root, depth: 0, state: &state };
         let value = node.deserialize(&mut reader).map_err(error)?;
         let duplicates = std::mem::take(&mut state.borrow_mut().duplicates);
-        // The reader does not tell where a value begins; the first one has nothing but blanks before it.
+        // serde_json does not report where a value begins. Only whitespace precedes the first one.
         let blanks = text.len() - text.trim_start().len();
         let line =
             if documents.is_empty() { end_of(text.as_bytes().get(..blanks).unwrap_or_default()).line } else { 0 };
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
 fn error(error: serde_json::Error) -> ParseError {
     let text = error.to_string();
     let position = Position { line: error.line(), column: error.column() };
-    // The library puts the place behind the problem; here it comes first.
+    // serde_json appends the position; our errors put it first.
     let suffix = format!(" at line {} column {}", position.line, position.column);
     let problem = text.strip_suffix(&suffix).unwrap_or(&text);
     ParseError::new((position.line > 0).then_some(position), format!("not JSON: {problem}"))
@@ -45,7 +45,7 @@ struct State {
     duplicates: Vec<DuplicateKey>,
 }
 
-/// One value, wherever it stands.
+/// The place of a value in its document.
 #[derive(Clone, Copy)]
 struct Node<'a> {
     path: Path<'a>,

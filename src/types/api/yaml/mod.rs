@@ -1,7 +1,7 @@
-//! YAML and JSON text as Kubernetes reads it, into JSON values. Pure.
+//! Parses YAML and JSON as Kubernetes does, into JSON values. Pure.
 //!
-//! Everything that the text can make grow is bounded: its size, the depth of nesting, and the memory of the values,
-//! which counts what aliases repeat.
+//! Everything that the text can make grow is bounded: its size, its nesting, and the memory of its values, including
+//! what aliases repeat.
 
 mod json;
 mod scalar;
@@ -11,33 +11,33 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// One document of a text.
+/// One document of a stream.
 #[derive(Clone, Debug)]
 pub struct Document {
     pub value: Value,
-    /// The line on which it begins, from 1.
+    /// The line of its start, from 1.
     pub line: usize,
-    /// Keys that were given twice in one object; the later value counts. A strict reader refuses them.
+    /// Keys that occur twice in an object; the later value wins. A strict reader rejects the document.
     pub duplicates: Vec<DuplicateKey>,
 }
 
 /// A key that an object has twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DuplicateKey {
-    /// The path of the key, as `spec.containers[0].image`.
+    /// The path of the key: `spec.containers[0].image`.
     pub path: String,
-    /// Where it stands for the second time; JSON does not tell.
+    /// The position of the second occurrence; unknown in JSON.
     pub position: Option<Position>,
 }
 
-/// A place in a text, both counted from 1.
+/// A position in a text; line and column start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub line: usize,
     pub column: usize,
 }
 
-/// The documents of `text`, in order; those that hold nothing are left out.
+/// The documents of `text`, in order, without empty ones.
 pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
     if text.len() > MAX_BYTES {
         return Err(ParseError::new(None, "the text is larger than 10 MiB"));
@@ -49,7 +49,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
             return Err(ParseError::new(Some(end_of(good)), "the text is not UTF-8"));
         }
     };
-    // No text has these; a file that lost its content in a power cut is full of them.
+    // A file that lost its content in a power cut is full of NUL characters.
     if let Some((good, _)) = text.split_once('\0') {
         return Err(ParseError::new(Some(end_of(good.as_bytes())), "there is a NUL character in the text"));
     }
@@ -57,24 +57,24 @@ pub fn parse(text: &[u8]) -> Result<Vec<Document>, ParseError> {
     if !begin.starts_with('{') {
         return tree::parse(text);
     }
-    // YAML can begin with a brace as well. Of two errors the one of the language that it looks like is told.
+    // YAML may begin with a brace too. If both parsers fail, report the error of the likelier language.
     json::parse(text).or_else(|error| {
         let looks_like_json = begin.get(1..).unwrap_or_default().trim_start().starts_with(['"', '}']);
         tree::parse(text).map_err(|yaml| if looks_like_json { error } else { yaml })
     })
 }
 
-/// No manifest and no configuration is larger.
+/// Larger than any manifest or configuration.
 pub const MAX_BYTES: usize = 10 << 20;
-/// Containers within containers.
+/// Nesting of lists and objects.
 const MAX_DEPTH: usize = 100;
-/// What the values of one text may take in memory, roughly, with everything that aliases repeat.
+/// Approximate memory of all values of one text, including what aliases repeat.
 const MAX_WEIGHT: usize = 32 << 20;
-/// More duplicates than these say nothing new.
+/// Upper bound on the list of duplicates.
 const MAX_DUPLICATES: usize = 16;
 
 impl Document {
-    /// The value, if no key was given twice.
+    /// The value, unless a key occurs twice.
     pub fn strict(self) -> Result<Value, ParseError> {
         match self.duplicates.first() {
             None => Ok(self.value),
@@ -83,7 +83,7 @@ impl Document {
     }
 }
 
-/// A text that is not YAML or JSON, or is too much of it.
+/// The error of parsing a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     position: Option<Position>,
@@ -121,14 +121,14 @@ impl fmt::Display for DuplicateKey {
     }
 }
 
-/// The position behind `text`.
+/// The position after `text`.
 fn end_of(text: &[u8]) -> Position {
     let line = 1 + text.iter().filter(|byte| **byte == b'\n').count();
     let column = 1 + text.iter().rev().take_while(|byte| **byte != b'\n').count();
     Position { line, column }
 }
 
-/// The memory that the values of a text take; a value asks here before it comes into being.
+/// The memory of the values so far. The parser charges it before it creates a value.
 #[derive(Debug, Default)]
 struct Budget {
     spent: usize,
@@ -141,17 +141,17 @@ impl Budget {
     }
 }
 
-/// A value in a list or an object, with the text that it may own.
+/// A value in a list or an object, with its own text.
 fn weight_of_scalar(text: &str) -> usize {
     size_of::<Value>() + text.len()
 }
 
-/// An entry of an object: the key, and its share of a tree that is half full at worst.
+/// An entry of an object: the key, and its share of a BTree node that may be half full.
 fn weight_of_key(key: &str) -> usize {
     2 * (size_of::<String>() + size_of::<Value>()) + key.len()
 }
 
-/// An object that has entries has at least one node of a tree, with room for eleven.
+/// An object with entries has at least one BTree node, with room for eleven.
 const WEIGHT_OF_OBJECT: usize = 11 * (size_of::<String>() + size_of::<Value>());
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What an unquoted word of YAML 1.1 means: a string, a number, a boolean or nothing. Pure.
+//! Resolves plain scalars of YAML 1.1: string, number, boolean or null. Pure.
 //!
-//! By the rules of the reader that Kubernetes uses (sigs.k8s.io/yaml over go-yaml v2, `resolve.go`), which differ from
-//! YAML 1.2 and from the letter of YAML 1.1 both: `0644` is octal and `yes` is a boolean, but `1:30` is a string.
+//! Follows the parser that Kubernetes uses (sigs.k8s.io/yaml over go-yaml v2, `resolve.go`), which differs from both
+//! YAML 1.2 and the YAML 1.1 standard: `0644` is octal and `yes` is a boolean, but `1:30` is a string.
 
 use serde_json::{Number, Value};
 
-/// The meaning of `text` as a plain scalar without a tag.
+/// Resolves a plain scalar without a tag.
 pub(super) fn plain(text: &str) -> Scalar {
     if let Some(known) = word(text) {
         return known;
@@ -24,20 +24,20 @@ pub(super) fn plain(text: &str) -> Scalar {
     }
 }
 
-/// What a word means; a string is the word itself.
+/// A resolved scalar. The value of a string is its text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(Number),
     Float(f64),
-    /// `.inf` or `.nan`: a float that JSON cannot hold.
+    /// `.inf` or `.nan`, which JSON cannot express.
     NotFinite,
     String,
 }
 
 impl Scalar {
-    /// The short name of its tag.
+    /// The short form of its tag.
     pub(super) fn tag(&self) -> &'static str {
         match self {
             Self::Null => "!!null",
@@ -48,7 +48,7 @@ impl Scalar {
         }
     }
 
-    /// As JSON; `None` for what JSON cannot hold.
+    /// The JSON value; `None` if JSON cannot express it.
     pub(super) fn into_value(self, text: &str) -> Option<Value> {
         match self {
             Self::Null => Some(Value::Null),
@@ -72,7 +72,7 @@ fn word(text: &str) -> Option<Scalar> {
     })
 }
 
-/// A whole number: decimal, `0x` hexadecimal, `0b` binary, and octal with `0o` or just a leading `0`.
+/// An integer: decimal, `0x` hexadecimal, `0b` binary, and octal with `0o` or just a leading `0`.
 fn integer(text: &str) -> Option<Number> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -85,7 +85,7 @@ fn integer(text: &str) -> Option<Number> {
         [b'0', _, ..] => (8, digits.get(1..)?),
         _ => (10, digits),
     };
-    // The library takes a sign here; a second one is none.
+    // `from_str_radix` would accept a second sign.
     if !digits.bytes().all(|digit| digit.is_ascii_alphanumeric()) {
         return None;
     }
@@ -93,7 +93,7 @@ fn integer(text: &str) -> Option<Number> {
     if negative { 0_i64.checked_sub_unsigned(magnitude).map(Number::from) } else { Some(Number::from(magnitude)) }
 }
 
-/// A float of the form `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?` that is finite.
+/// A finite float of the form `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let all_digits = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
@@ -112,9 +112,9 @@ fn float(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// A float as Go writes it into JSON: `1.0` and `1e3` become whole numbers.
+/// A float as Go writes it into JSON: `1.0` and `1e3` become integers.
 pub(super) fn float_number(number: f64) -> Option<Number> {
-    // Beyond 2^53 a float is no longer sure of its last digit; it stays a float there.
+    // Beyond 2^53 floats are not exact integers; they stay floats.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() <= EXACT {
         #[expect(clippy::cast_possible_truncation, reason = "a whole number within 2^53")]
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_words_mean_what_they_mean_to_kubernetes() {
+    fn plain_words_resolve_as_in_kubernetes() {
         for text in ["", "~", "null", "Null", "NULL"] {
             check(text, Value::Null);
         }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_have_four_bases_and_underscores() {
+    fn integers_have_four_bases_and_underscores() {
         check("0", json!(0));
         check("12", json!(12));
         check("-12", json!(-12));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_number_is_a_string() {
+    fn near_numbers_are_strings() {
         for text in [
             "1:30",
             "2001-01-01",
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_hold_has_no_value() {
+    fn infinity_and_nan_have_no_json_value() {
         for text in [".inf", "-.INF", "+.Inf", ".nan", ".NaN"] {
             assert_eq!(plain(text).into_value(text), None, "{text}");
         }

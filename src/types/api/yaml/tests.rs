@@ -18,7 +18,7 @@ fn check_error(text: &str, message: &str) {
 }
 
 #[test]
-fn a_scalar_is_read_by_its_style_and_its_tag() {
+fn scalars_resolve_by_style_and_tag() {
     check("a: 0644", json!({"a": 420}));
     check("a: '0644'", json!({"a": "0644"}));
     check("a: \"yes\"", json!({"a": "yes"}));
@@ -42,7 +42,7 @@ fn a_scalar_is_read_by_its_style_and_its_tag() {
 }
 
 #[test]
-fn a_key_becomes_a_string_whatever_it_was() {
+fn keys_become_strings() {
     check("on: 1\n2: 3\n0x10: 4\n1.5: 5\n'6': 7", json!({"true": 1, "2": 3, "16": 4, "1.5": 5, "6": 7}));
     check("&k a: 1\nb: {*k : 2}", json!({"a": 1, "b": {"a": 2}}));
     check("? a\n: 1", json!({"a": 1}));
@@ -52,22 +52,19 @@ fn a_key_becomes_a_string_whatever_it_was() {
 }
 
 #[test]
-fn an_alias_stands_for_what_was_anchored() {
+fn aliases_repeat_their_anchor() {
     check("a: &x [1, {b: 2}]\nc: *x\nd: [*x, *x]", {
         let x = json!([1, {"b": 2}]);
         json!({"a": x, "c": x, "d": [x, x]})
     });
     check("a: &x 1\nb: &x 2\nc: *x", json!({"a": 1, "b": 2, "c": 2}));
     check_error("a: *x", "line 1, column 4: not YAML: while parsing node, found unknown anchor");
-    check_error("a: &x [*x]", "line 1, column 8: an alias refers to nothing that ends before it in its document");
-    check_error(
-        "a: &x 1\n---\nb: *x",
-        "line 3, column 4: an alias refers to nothing that ends before it in its document",
-    );
+    check_error("a: &x [*x]", "line 1, column 8: an alias refers to no earlier anchor of its document");
+    check_error("a: &x 1\n---\nb: *x", "line 3, column 4: an alias refers to no earlier anchor of its document");
 }
 
 #[test]
-fn a_merge_key_gives_what_the_object_does_not_say_itself() {
+fn merge_keys_add_missing_entries() {
     check(
         "x: &x {a: 1, b: 2}\nz: &z {b: 3, c: 4}\np: {<<: *x, b: 9}\nq: {b: 9, <<: *x}\nr: {<<: [*z, *x]}\ns:\n  <<: {d: 5}\n  <<: *x",
         json!({
@@ -86,7 +83,7 @@ fn a_merge_key_gives_what_the_object_does_not_say_itself() {
 }
 
 #[test]
-fn documents_come_in_order_and_empty_ones_are_left_out() {
+fn empty_documents_are_skipped() {
     assert_eq!(values("---\n# nothing\n---\na: 1\n---\n---\nb: 2\n...\n---\n"), [json!({"a": 1}), json!({"b": 2})]);
     assert_eq!(values(""), [] as [Value; 0]);
     assert_eq!(values("# a remark"), [] as [Value; 0]);
@@ -96,7 +93,7 @@ fn documents_come_in_order_and_empty_ones_are_left_out() {
 }
 
 #[test]
-fn a_key_given_twice_is_told_with_its_path_and_refused_by_a_strict_reader() {
+fn duplicate_keys_are_reported_and_fail_strict_parsing() {
     for text in ["a:\n- b: 1\n  c: 2\n  b: 3\n", "{\"a\": [{\"b\": 1, \"c\": 2, \"b\": 3}]}"] {
         let document = parse(text.as_bytes()).unwrap().remove(0);
         assert_eq!(document.value, json!({"a": [{"b": 3, "c": 2}]}));
@@ -110,7 +107,7 @@ fn a_key_given_twice_is_told_with_its_path_and_refused_by_a_strict_reader() {
 }
 
 #[test]
-fn json_is_read_as_json_and_yaml_in_braces_as_yaml() {
+fn json_and_flow_yaml_are_told_apart() {
     check(
         "{\"a\": \"\\ud83d\\ude00\\/\", \"b\": [1, -2, 1.5, true, null]}",
         json!({"a": "😀/", "b": [1, -2, 1.5, true, null]}),
@@ -125,7 +122,7 @@ fn json_is_read_as_json_and_yaml_in_braces_as_yaml() {
 }
 
 #[test]
-fn an_error_has_its_place() {
+fn errors_have_a_position() {
     check_error("a: 1\n b: 2\n", "line 2, column 3: not YAML: mapping values are not allowed in this context");
     check_error(
         "a: \"x\n",
@@ -137,7 +134,7 @@ fn an_error_has_its_place() {
 }
 
 #[test]
-fn aliases_cannot_make_a_small_text_large() {
+fn alias_expansion_is_bounded() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..20 {
         let m = n - 1;
@@ -156,7 +153,7 @@ fn aliases_cannot_make_a_small_text_large() {
 }
 
 #[test]
-fn values_and_depth_are_bounded_also_on_the_small_stack_of_a_pool_thread() {
+fn values_and_depth_fit_a_pool_threads_stack() {
     let work = || {
         for (open, close) in [("[", "]"), ("{\"a\": ", "}")] {
             for json in [true, false] {

@@ -1,4 +1,4 @@
-//! From the events of the YAML parser to values: anchors, aliases, merge keys, duplicates. Pure.
+//! Builds values from YAML parser events: anchors, aliases, merge keys, duplicates. Pure.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
             Event::DocumentEnd => {
                 let finished = std::mem::take(&mut tree.finished);
                 let duplicates = std::mem::take(&mut tree.duplicates);
-                // Anchors belong to their document.
+                // Anchors are local to a document.
                 tree.anchors.clear();
                 if !finished.is_null() {
                     documents.push(Document { value: finished, line, duplicates });
@@ -48,7 +48,7 @@ fn position(marker: &Marker) -> Position {
 }
 
 struct Tree<'a> {
-    /// The lists and objects that have begun and not ended, outermost first.
+    /// The unfinished lists and objects, outermost first.
     open: Vec<Open>,
     anchors: SortedMap<usize, Anchored>,
     duplicates: Vec<DuplicateKey>,
@@ -58,11 +58,11 @@ struct Tree<'a> {
 
 struct Open {
     content: Content,
-    /// 0 is none.
+    /// 0 means no anchor.
     anchor: usize,
-    /// What had been spent when it began.
+    /// The budget spent when it began.
     spent: usize,
-    /// Levels below it.
+    /// Nesting levels below it.
     height: usize,
 }
 
@@ -71,7 +71,7 @@ enum Content {
     Object { entries: Map<String, Value>, key: Key, merged: Vec<Value> },
 }
 
-/// Which part of an entry comes next, or whose value.
+/// The state of an object: the key that comes next, or whose value comes next.
 enum Key {
     Awaited,
     Merge,
@@ -154,7 +154,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The path of `name` in the innermost object.
+    /// The path of the key `name` in the innermost object.
     fn path(&self, name: &str) -> String {
         let mut path = String::new();
         for open in &self.open {
@@ -202,7 +202,7 @@ impl<'a> Tree<'a> {
         self.place(value, height)
     }
 
-    /// Puts a value where it belongs: into what is open, or it is the document.
+    /// Adds a value to the innermost open collection, or makes it the document.
     fn place(&mut self, value: Value, height: usize) -> Result<(), String> {
         if self.open.len() + height > MAX_DEPTH {
             return Err(TOO_DEEP.to_owned());
@@ -217,7 +217,7 @@ impl<'a> Tree<'a> {
             Content::Object { entries, key, merged } => match std::mem::replace(key, Key::Awaited) {
                 Key::Merge => merged.push(value),
                 Key::Named(name) => drop(entries.insert(name, value)),
-                // Keys go another way.
+                // `key` has taken the keys.
                 Key::Awaited => {}
             },
         }
@@ -233,8 +233,8 @@ impl<'a> Tree<'a> {
     }
 
     fn alias(&self, id: usize) -> Result<Anchored, String> {
-        let anchored = self.anchors.get(&id).ok_or("an alias refers to nothing that ends before it in its document")?;
-        // Before the copy is made.
+        let anchored = self.anchors.get(&id).ok_or("an alias refers to no earlier anchor of its document")?;
+        // Checked before the copy is made.
         if self.budget.spent.saturating_add(anchored.weight) > super::MAX_WEIGHT {
             return Err("the aliases make the text too large".to_owned());
         }
@@ -244,7 +244,7 @@ impl<'a> Tree<'a> {
 
 const TOO_DEEP: &str = "lists and objects are nested too deeply";
 
-/// `<<: {...}` or `<<: [{...}, ...]`: what the object does not say itself; the earlier of several counts.
+/// Merges `<<: {...}` or `<<: [{...}, ...]`: adds missing keys; of several objects the earlier wins.
 fn merge(entries: &mut Map<String, Value>, other: Value) -> Result<(), &'static str> {
     match other {
         Value::Object(other) => {
@@ -263,7 +263,7 @@ fn merge(entries: &mut Map<String, Value>, other: Value) -> Result<(), &'static 
 
 const NO_MERGE: &str = "a merge key (<<) needs an object or a list of objects";
 
-/// A key becomes a string, whatever it was: `on: push` is read as `"true": push`.
+/// Every scalar key but null becomes a string: `on: push` reads as `"true": push`.
 fn key_of(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),

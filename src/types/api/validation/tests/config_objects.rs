@@ -19,7 +19,7 @@ fn secret(fields: Value) -> Vec<String> {
 const NONE: [&str; 0] = [];
 
 #[test]
-fn names_and_keys_are_those_of_the_api() {
+fn names_and_keys_are_validated() {
     assert_eq!(config_map(json!({"data": {"a-b_c.D": "x", ".hidden": ""}, "binaryData": {"b": "AA=="}})), NONE);
     assert_eq!(config_map(json!({"metadata": {"name": ""}})), ["metadata.name: required"]);
     assert_eq!(config_map(json!({"metadata": {"name": "A"}})), [format!("metadata.name: \"A\": {DNS_SUBDOMAIN}")]);
@@ -36,7 +36,7 @@ fn names_and_keys_are_those_of_the_api() {
 }
 
 #[test]
-fn all_values_together_are_at_most_a_mebibyte() {
+fn all_values_together_are_at_most_1_mib() {
     let half = "x".repeat(512 * 1024);
     let too_long = "data: 1048577 bytes: must be at most 1048576 in all";
     assert_eq!(config_map(json!({"data": {"a": half, "b": half}})), NONE);
@@ -46,7 +46,7 @@ fn all_values_together_are_at_most_a_mebibyte() {
 }
 
 #[test]
-fn a_secret_of_a_known_type_holds_what_its_users_look_for() {
+fn typed_secrets_have_their_required_keys() {
     let typed = |name: &str, data: Value| secret(json!({"type": format!("kubernetes.io/{name}"), "stringData": data}));
     let one = json!({"username": "u"});
     assert_eq!(typed("basic-auth", one), NONE);

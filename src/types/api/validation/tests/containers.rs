@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_pod_has_containers_with_a_name_and_an_image() {
+fn containers_need_a_name_and_an_image() {
     check_spec(json!({"containers": []}), &["spec.containers: required"]);
     check_spec(
         json!({"containers": [{}]}),
@@ -21,7 +21,7 @@ fn a_pod_has_containers_with_a_name_and_an_image() {
 }
 
 #[test]
-fn no_two_containers_of_any_kind_have_the_same_name() {
+fn container_names_are_unique_across_kinds() {
     let named = |name: &str| json!({"name": name, "image": "i"});
     passes_spec(json!({"containers": [named("a"), named("b")], "initContainers": [named("c")]}));
     check_spec(json!({"containers": [named("a"), named("a")]}), &["spec.containers[1].name: \"a\": duplicate"]);
@@ -32,7 +32,7 @@ fn no_two_containers_of_any_kind_have_the_same_name() {
 }
 
 #[test]
-fn ephemeral_containers_come_later() {
+fn ephemeral_containers_are_refused_at_creation() {
     check_spec(
         json!({"ephemeralContainers": [{"name": "e", "image": "i"}]}),
         &["spec.ephemeralContainers: must not be set when the pod is created"],
@@ -40,7 +40,7 @@ fn ephemeral_containers_come_later() {
 }
 
 #[test]
-fn restart_rules_need_a_policy_and_exit_codes_and_are_few() {
+fn restart_rules_need_policy_and_exit_codes_and_are_bounded() {
     let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
     passes_container(json!({"restartPolicy": "Never", "restartPolicyRules": [rule]}));
     passes_spec(json!({"initContainers": [{"name": "i", "image": "i", "restartPolicy": "OnFailure"}]}));
@@ -64,7 +64,7 @@ fn restart_rules_need_a_policy_and_exit_codes_and_are_few() {
 }
 
 #[test]
-fn ports_have_numbers_and_names_of_their_own() {
+fn port_numbers_and_names_are_validated() {
     passes_container(json!({"ports": [
         {"name": "http", "containerPort": 80}, {"name": "https", "containerPort": 443}, {"containerPort": 80},
     ]}));
@@ -84,7 +84,7 @@ fn ports_have_numbers_and_names_of_their_own() {
 }
 
 #[test]
-fn a_port_of_the_host_is_asked_for_once_among_those_that_run_together() {
+fn host_ports_are_unique_among_concurrent_containers() {
     let with = |name: &str, port: Value| json!({"name": name, "image": "i", "ports": [port]});
     let port = json!({"containerPort": 80, "hostPort": 8080});
     check_spec(
@@ -108,7 +108,7 @@ fn a_port_of_the_host_is_asked_for_once_among_those_that_run_together() {
 }
 
 #[test]
-fn on_the_host_network_a_port_of_the_container_is_that_of_the_host() {
+fn host_network_requires_equal_host_and_container_ports() {
     let with = |port: Value| json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i", "ports": [port]}]});
     passes_spec(with(json!({"containerPort": 80})));
     passes_spec(with(json!({"containerPort": 80, "hostPort": 80})));

@@ -1,11 +1,11 @@
-//! Variables, their sources, and the fields that they show.
+//! Environment variables, their sources, and field references.
 
 use super::*;
 
 const VARIABLE_NAME: &str = "must be printable ASCII characters other than '='";
 
 #[test]
-fn variables_have_printable_names() {
+fn variable_names_are_printable() {
     passes_container(json!({"env": [{"name": "A"}, {"name": "1 b.c", "value": "x"}, {"name": "A"}]}));
     check_container(json!({"env": [{"value": "x"}]}), &["env[0].name: required"]);
     check_container(json!({"env": [{"name": "A=B"}]}), &[format!("env[0].name: \"A=B\": {VARIABLE_NAME}")]);
@@ -15,7 +15,7 @@ fn variables_have_printable_names() {
     );
 }
 
-/// A container with one variable that has its value from `source`, and the faults below `valueFrom`.
+/// Asserts the errors below `valueFrom` of a container's one variable with this source.
 #[track_caller]
 fn check_from(source: Value, wanted: &[impl AsRef<str>]) {
     let wanted: Vec<String> = wanted.iter().map(|wanted| ["env[0].valueFrom.", wanted.as_ref()].concat()).collect();
@@ -28,7 +28,7 @@ fn passes_from(source: Value) {
 }
 
 #[test]
-fn a_variable_shows_only_fields_that_are_one_line() {
+fn variables_take_only_single_line_fields() {
     for field in [
         "metadata.name",
         "metadata.namespace",
@@ -70,7 +70,7 @@ fn a_variable_shows_only_fields_that_are_one_line() {
 }
 
 #[test]
-fn a_variable_shows_resources_of_a_container_of_the_pod_in_a_usual_unit() {
+fn resource_variables_need_a_container_and_a_known_divisor() {
     for (resource, divisor) in [
         ("limits.cpu", "1m"),
         ("requests.cpu", "0"),
@@ -103,7 +103,7 @@ fn a_variable_shows_resources_of_a_container_of_the_pod_in_a_usual_unit() {
 }
 
 #[test]
-fn a_key_of_an_object_has_both_names() {
+fn key_references_need_name_and_key() {
     const CONFIG_KEY: &str =
         "must be a key of at most 253 letters, digits, '-', '_' or '.', and must not begin with '..'";
     for field in ["configMapKeyRef", "secretKeyRef"] {
@@ -117,7 +117,7 @@ fn a_key_of_an_object_has_both_names() {
 }
 
 #[test]
-fn a_key_of_a_file_is_in_an_empty_dir_of_the_pod() {
+fn file_keys_come_from_an_empty_dir() {
     let with = |key: Value| {
         let mut spec = container(json!({"env": [{"name": "A", "valueFrom": {"fileKeyRef": key}}]}));
         spec["volumes"] = json!([{"name": "v"}, {"name": "host", "hostPath": {"path": "/x"}}]);
@@ -149,7 +149,7 @@ fn a_key_of_a_file_is_in_an_empty_dir_of_the_pod() {
 }
 
 #[test]
-fn a_source_of_many_variables_has_a_name_and_perhaps_a_prefix() {
+fn env_from_needs_a_name_and_a_valid_prefix() {
     passes_container(
         json!({"envFrom": [{"prefix": "P_", "configMapRef": {"name": "cm"}}, {"secretRef": {"name": "s"}}]}),
     );
@@ -158,8 +158,7 @@ fn a_source_of_many_variables_has_a_name_and_perhaps_a_prefix() {
         &[
             format!("envFrom[0].prefix: \"=\": {VARIABLE_NAME}"),
             "envFrom[0].configMapRef.name: required".to_owned(),
-            "envFrom[1].secretRef.name: \"S\": must be a DNS subdomain (RFC 1123), save that it may end in '-'"
-                .to_owned(),
+            "envFrom[1].secretRef.name: \"S\": must be a DNS subdomain (RFC 1123), but may end in '-'".to_owned(),
         ],
     );
 }

@@ -10,7 +10,7 @@ fn check_meta(patch: Value, wanted: &[impl AsRef<str>]) {
 }
 
 #[test]
-fn a_pod_has_a_name_and_a_namespace() {
+fn pods_need_a_name_and_a_namespace() {
     check_meta(json!({"name": ""}), &["metadata.name: required"]);
     check_meta(json!({"name": "A_b"}), &[format!("metadata.name: \"A_b\": {DNS_SUBDOMAIN}")]);
     check_meta(json!({"namespace": ""}), &["metadata.namespace: required"]);
@@ -18,13 +18,13 @@ fn a_pod_has_a_name_and_a_namespace() {
     check_meta(json!({"name": "a.b-1", "namespace": "kube-system", "generateName": "web-"}), &[] as &[&str]);
     check_meta(
         json!({"generateName": "Web-"}),
-        &["metadata.generateName: \"Web-\": must be a DNS subdomain (RFC 1123), save that it may end in '-'"],
+        &["metadata.generateName: \"Web-\": must be a DNS subdomain (RFC 1123), but may end in '-'"],
     );
     check_meta(json!({"generation": -1}), &["metadata.generation: -1: must not be negative"]);
 }
 
 #[test]
-fn labels_have_qualified_names_and_short_values() {
+fn label_keys_and_values_are_validated() {
     check_meta(json!({"labels": {"app": "web", "example.com/Part": ""}}), &[] as &[&str]);
     check_meta(json!({"labels": {"a b": "c"}}), &[format!("metadata.labels: \"a b\": {LABEL_KEY}")]);
     check_meta(json!({"labels": {"app": "a b"}}), &[format!("metadata.labels.app: \"a b\": {LABEL_VALUE}")]);
@@ -32,7 +32,7 @@ fn labels_have_qualified_names_and_short_values() {
 }
 
 #[test]
-fn annotations_have_keys_like_labels_and_at_most_256_kib_in_all() {
+fn annotations_hold_at_most_256_kib() {
     check_meta(
         json!({"annotations": {"Example.com/note": "any text\n", "a": "x".repeat(256 * 1024 - 26)}}),
         &[] as &[&str],
@@ -52,7 +52,7 @@ fn annotations_have_keys_like_labels_and_at_most_256_kib_in_all() {
 }
 
 #[test]
-fn owners_and_finalizers_are_whole() {
+fn owners_and_finalizers_are_validated() {
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"});
     check_meta(json!({"ownerReferences": [owner], "finalizers": ["example.com/f", "orphan"]}), &[] as &[&str]);
     check_meta(

@@ -1,4 +1,4 @@
-//! What every name rule takes and what it does not.
+//! Accepted and rejected names of every name rule.
 
 use crate::types::api::validation::names::*;
 
@@ -13,14 +13,14 @@ fn check(holds: fn(&str) -> bool, good: &[&str], bad: &[&str]) {
 }
 
 #[test]
-fn a_dns_label_is_lower_case_letters_digits_and_dashes_inside() {
+fn dns_labels_are_lower_case_letters_digits_and_inner_dashes() {
     let (longest, too_long) = ("a".repeat(63), "a".repeat(64));
     let bad = ["", "-", "-a", "a-", "A", "a.b", "a_b", "ä", "a b", "a\n", &too_long];
     check(is_dns_label, &["a", "0", "a-b", "a--b", "123-abc", &longest], &bad);
 }
 
 #[test]
-fn a_dns_subdomain_is_labels_between_dots() {
+fn dns_subdomains_are_dotted_labels() {
     let (longest, too_long) = ("a".repeat(253), "a".repeat(254));
     let bad = ["", ".", "a.", ".a", "a..b", "a.-b", "A.b", "a_b", "a/b", &too_long];
     check(is_dns_subdomain, &["a", "a.b.c", "0.1", "a-b.c", &longest], &bad);
@@ -41,7 +41,7 @@ fn a_search_domain_may_have_underscores() {
 }
 
 #[test]
-fn a_qualified_name_may_have_a_subdomain_before_it() {
+fn a_qualified_name_may_have_a_subdomain_prefix() {
     let (longest, too_long) = ("a".repeat(63), "a".repeat(64));
     check(
         is_qualified_name,
@@ -58,7 +58,7 @@ fn a_label_value_may_be_empty() {
 }
 
 #[test]
-fn a_port_name_has_a_letter_and_no_two_dashes_in_a_row() {
+fn a_port_name_has_a_letter_and_no_double_dash() {
     check(
         is_port_name,
         &["http", "a", "1a", "a-1-b", "a23456789012345"],
@@ -67,7 +67,7 @@ fn a_port_name_has_a_letter_and_no_two_dashes_in_a_row() {
 }
 
 #[test]
-fn a_variable_name_is_printable_ascii_but_the_equals_sign() {
+fn a_variable_name_is_printable_ascii_without_equals() {
     check(is_variable_name, &["A", "a.b", "1", "..", " ", "my var~"], &["", "=", "a=b", "ä", "a\tb", "a\u{7f}"]);
 }
 
@@ -83,7 +83,7 @@ fn a_header_name_is_letters_digits_and_dashes() {
 }
 
 #[test]
-fn a_sysctl_has_its_parts_between_dots_or_slashes() {
+fn sysctl_names_use_dots_or_slashes() {
     let too_long = "a".repeat(254);
     check(
         is_sysctl_name,

@@ -3,14 +3,14 @@
 use super::*;
 
 #[test]
-fn host_names_are_labels() {
+fn host_names_are_dns_labels() {
     passes_spec(json!({"hostname": "little", "subdomain": "boat", "setHostnameAsFQDN": true}));
     check_spec(json!({"hostname": "a.b"}), &[format!("spec.hostname: \"a.b\": {DNS_LABEL}")]);
     check_spec(json!({"subdomain": "B"}), &[format!("spec.subdomain: \"B\": {DNS_LABEL}")]);
 }
 
 #[test]
-fn a_host_name_of_ones_own_is_short_and_stands_alone() {
+fn hostname_override_is_short_and_excludes_other_settings() {
     passes_spec(json!({"hostnameOverride": "a.b.example"}));
     let long = "a".repeat(65);
     check_spec(
@@ -28,7 +28,7 @@ fn a_host_name_of_ones_own_is_short_and_stands_alone() {
 }
 
 #[test]
-fn without_a_policy_there_is_a_name_server() {
+fn dns_policy_none_needs_a_nameserver() {
     passes_spec(json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["10.0.0.1"]}}));
     passes_spec(json!({"dnsPolicy": "Default", "dnsConfig": {}}));
     let wanted = ["spec.dnsConfig.nameservers: required: at least one when dnsPolicy is \"None\""];
@@ -37,7 +37,7 @@ fn without_a_policy_there_is_a_name_server() {
 }
 
 #[test]
-fn a_resolver_takes_3_servers_32_domains_and_2048_characters() {
+fn dns_config_is_bounded() {
     passes_spec(json!({"dnsConfig": {
         "nameservers": ["10.0.0.1", "fe80::1", "::1"],
         "searches": ["a.example", "_srv.b_c.example.", "."],
@@ -79,7 +79,7 @@ fn a_resolver_takes_3_servers_32_domains_and_2048_characters() {
 }
 
 #[test]
-fn lines_of_the_hosts_file_are_addresses_and_domains() {
+fn host_aliases_are_addresses_and_domains() {
     passes_spec(json!({"hostAliases": [{"ip": "127.0.0.9", "hostnames": ["one", "two.example"]}, {"ip": "::1"}]}));
     check_spec(
         json!({"hostAliases": [{"hostnames": ["a b\n"]}]}),

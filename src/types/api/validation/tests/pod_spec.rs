@@ -19,7 +19,7 @@ fn deadlines_and_grace_periods_are_in_range() {
 }
 
 #[test]
-fn names_of_other_objects_are_subdomains() {
+fn names_of_referenced_objects_are_dns_subdomains() {
     passes_spec(json!({
         "serviceAccountName": "a.b", "nodeName": "Node1", "priorityClassName": "system-node-critical",
         "runtimeClassName": "kata", "preemptionPolicy": "Never",
@@ -35,7 +35,7 @@ fn names_of_other_objects_are_subdomains() {
 }
 
 #[test]
-fn a_pod_with_users_of_its_own_shares_no_namespace_of_the_host() {
+fn user_namespaces_exclude_host_namespaces() {
     passes_spec(json!({"hostUsers": false}));
     passes_spec(json!({"hostUsers": true, "hostNetwork": true, "hostPID": true, "hostIPC": true}));
     check_spec(
@@ -54,7 +54,7 @@ fn a_pod_with_users_of_its_own_shares_no_namespace_of_the_host() {
 }
 
 #[test]
-fn the_operating_system_is_a_known_one() {
+fn the_os_is_linux_or_windows() {
     passes_spec(json!({"os": {"name": "linux"}}));
     passes_spec(json!({"os": {"name": "windows"}}));
     check_spec(json!({"os": {}}), &["spec.os.name: required"]);
@@ -62,7 +62,7 @@ fn the_operating_system_is_a_known_one() {
 }
 
 #[test]
-fn a_node_selector_is_made_of_labels() {
+fn node_selectors_are_labels() {
     passes_spec(json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}}));
     check_spec(
         json!({"nodeSelector": {"a b": "c", "d": "e f"}}),
@@ -71,7 +71,7 @@ fn a_node_selector_is_made_of_labels() {
 }
 
 #[test]
-fn required_nodes_are_chosen_by_labels_and_by_name() {
+fn required_node_affinity_is_validated() {
     let affinity = |terms: Value| {
         let required = json!({"nodeSelectorTerms": terms});
         json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
@@ -130,7 +130,7 @@ fn required_nodes_are_chosen_by_labels_and_by_name() {
 }
 
 #[test]
-fn tolerations_say_what_they_tolerate() {
+fn tolerations_are_validated() {
     passes_spec(json!({"tolerations": [
         {"operator": "Exists"},
         {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
@@ -192,7 +192,7 @@ fn gates_have_qualified_names() {
 }
 
 #[test]
-fn claims_have_a_name_and_one_source() {
+fn resource_claims_need_a_name_and_one_source() {
     passes_spec(json!({"resourceClaims": [
         {"name": "a", "resourceClaimName": "c"}, {"name": "b", "resourceClaimTemplateName": "t"},
     ]}));

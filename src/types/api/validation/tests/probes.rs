@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn probes_of_every_kind_pass() {
+fn every_probe_type_is_valid() {
     passes_container(json!({
         "livenessProbe": {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 1},
         "readinessProbe": {
@@ -20,7 +20,7 @@ fn probes_of_every_kind_pass() {
 }
 
 #[test]
-fn a_handler_has_what_it_needs() {
+fn handlers_need_their_required_fields() {
     check_container(json!({"livenessProbe": {"exec": {}}}), &["livenessProbe.exec.command: required"]);
     check_container(
         json!({"livenessProbe": {"httpGet": {"port": "http_80", "httpHeaders": [{"name": "a b"}, {}]}}}),
@@ -43,7 +43,7 @@ fn a_handler_has_what_it_needs() {
 }
 
 #[test]
-fn the_numbers_of_a_probe_are_not_negative() {
+fn probe_numbers_are_not_negative() {
     check_container(
         json!({"readinessProbe": {
             "exec": {"command": ["true"]}, "initialDelaySeconds": -1, "timeoutSeconds": -2, "periodSeconds": -3,
@@ -60,7 +60,7 @@ fn the_numbers_of_a_probe_are_not_negative() {
 }
 
 #[test]
-fn one_success_is_enough_for_liveness_and_startup() {
+fn liveness_and_startup_need_a_success_threshold_of_1() {
     for field in ["livenessProbe", "startupProbe"] {
         check_container(
             json!({field: {"exec": {"command": ["true"]}, "successThreshold": 2}}),
@@ -70,7 +70,7 @@ fn one_success_is_enough_for_liveness_and_startup() {
 }
 
 #[test]
-fn the_grace_period_of_a_probe_is_positive_and_not_that_of_a_readiness_probe() {
+fn readiness_probes_have_no_grace_period() {
     let probe = |seconds: i64| json!({"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": seconds});
     check_container(
         json!({"livenessProbe": probe(0)}),
@@ -83,7 +83,7 @@ fn the_grace_period_of_a_probe_is_positive_and_not_that_of_a_readiness_probe() {
 }
 
 #[test]
-fn a_hook_sleeps_no_longer_than_the_pod_may_take_to_end() {
+fn sleep_hooks_fit_into_the_grace_period() {
     let wanted = |seconds: i64| {
         format!("lifecycle.preStop.sleep.seconds: {seconds}: must be from 0 to terminationGracePeriodSeconds (30)")
     };
@@ -97,7 +97,7 @@ fn a_hook_sleeps_no_longer_than_the_pod_may_take_to_end() {
 }
 
 #[test]
-fn only_a_sidecar_among_the_init_containers_has_probes_and_hooks() {
+fn only_sidecar_init_containers_have_probes_and_hooks() {
     let init = |policy: Value| {
         let probe = json!({"exec": {"command": ["true"]}});
         json!({"initContainers": [{

@@ -5,7 +5,7 @@ use super::*;
 const RESOURCE: &str =
     "must be cpu, memory, ephemeral-storage, hugepages-<size> or a name with a domain such as example.com/device";
 
-/// A container with `resources`, and the faults below them.
+/// Asserts the errors below `resources` of a container.
 #[track_caller]
 fn check_resources(resources: Value, wanted: &[impl AsRef<str>]) {
     let wanted: Vec<String> = wanted.iter().map(|wanted| ["resources", wanted.as_ref()].concat()).collect();
@@ -13,7 +13,7 @@ fn check_resources(resources: Value, wanted: &[impl AsRef<str>]) {
 }
 
 #[test]
-fn resources_have_known_names_or_a_domain() {
+fn resource_names_are_known_or_have_a_domain() {
     passes_container(json!({"resources": {"limits": {
         "cpu": 1, "memory": "1Gi", "ephemeral-storage": "1Gi", "hugepages-2Mi": "4Mi", "example.com/gpu": 1,
     }}}));
@@ -32,7 +32,7 @@ fn resources_have_known_names_or_a_domain() {
 }
 
 #[test]
-fn amounts_are_not_negative_and_devices_are_whole() {
+fn amounts_are_not_negative_and_extended_resources_whole() {
     check_resources(json!({"requests": {"cpu": -1}}), &[".requests.cpu: \"-1\": must not be negative"]);
     check_resources(
         json!({"limits": {"example.com/gpu": "500m"}}),
@@ -44,7 +44,7 @@ fn amounts_are_not_negative_and_devices_are_whole() {
 }
 
 #[test]
-fn a_request_is_at_most_the_limit_and_that_of_a_device_is_the_limit() {
+fn requests_never_exceed_limits() {
     passes_container(json!({"resources": {"requests": {"cpu": "500m", "memory": 1}, "limits": {"cpu": 1}}}));
     check_resources(
         json!({"requests": {"cpu": 2}, "limits": {"cpu": "1500m"}}),
@@ -61,7 +61,7 @@ fn a_request_is_at_most_the_limit_and_that_of_a_device_is_the_limit() {
 }
 
 #[test]
-fn huge_pages_are_whole_and_not_alone() {
+fn huge_pages_are_whole_and_need_cpu_or_memory() {
     passes_container(json!({"resources": {"requests": {"memory": 1}, "limits": {"hugepages-1Gi": "2Gi"}}}));
     check_resources(json!({"limits": {"hugepages-2Mi": "2Mi"}}), &[": huge pages need cpu or memory beside them"]);
     for (name, amount) in [("hugepages-2Mi", "3Mi"), ("hugepages-big", "1Mi"), ("hugepages-0", "1Mi")] {
@@ -74,7 +74,7 @@ fn huge_pages_are_whole_and_not_alone() {
 }
 
 #[test]
-fn claims_of_a_container_are_claims_of_the_pod() {
+fn container_claims_name_claims_of_the_pod() {
     let with = |claims: Value| {
         let mut spec = container(json!({"resources": {"claims": claims}}));
         spec["resourceClaims"] =
@@ -99,7 +99,7 @@ fn claims_of_a_container_are_claims_of_the_pod() {
 }
 
 #[test]
-fn cpu_and_memory_can_be_resized_each_in_one_way() {
+fn resize_policies_are_validated() {
     passes_container(json!({"resizePolicy": [
         {"resourceName": "cpu", "restartPolicy": "NotRequired"},
         {"resourceName": "memory", "restartPolicy": "RestartContainer"},
@@ -122,7 +122,7 @@ fn cpu_and_memory_can_be_resized_each_in_one_way() {
 }
 
 #[test]
-fn the_resources_of_a_pod_hold_those_of_its_containers() {
+fn pod_level_resources_cover_the_containers() {
     let with = |resources: Value| {
         let mut spec = container(json!({"resources": {"requests": {"cpu": 1}, "limits": {"cpu": 2}}}));
         spec["resources"] = resources;
@@ -146,7 +146,7 @@ fn the_resources_of_a_pod_hold_those_of_its_containers() {
 }
 
 #[test]
-fn overhead_is_made_of_resources() {
+fn overhead_is_validated() {
     passes_spec(json!({"overhead": {"cpu": "250m", "memory": "120Mi"}}));
     check_spec(json!({"overhead": {"cpu": -1}}), &["spec.overhead.cpu: \"-1\": must not be negative"]);
     check_spec(json!({"overhead": {"cups": 1}}), &[format!("spec.overhead: \"cups\": {RESOURCE}")]);

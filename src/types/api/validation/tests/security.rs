@@ -15,7 +15,7 @@ fn check_context(context: Value, wanted: &[impl AsRef<str>]) {
 }
 
 #[test]
-fn users_and_groups_are_31_bits() {
+fn user_and_group_ids_have_31_bits() {
     let most = i32::MAX;
     let ids = json!({"runAsUser": 0, "runAsGroup": most});
     passes_container(json!({"securityContext": ids}));
@@ -37,7 +37,7 @@ fn users_and_groups_are_31_bits() {
 }
 
 #[test]
-fn sysctls_have_a_name_each_and_a_namespace_that_is_the_pods() {
+fn sysctls_are_unique_and_in_the_pods_namespaces() {
     let sysctls = |names: &[&str]| {
         let list: Vec<Value> = names.iter().map(|name| json!({"name": name, "value": "1"})).collect();
         json!({"sysctls": list})
@@ -67,7 +67,7 @@ fn sysctls_have_a_name_each_and_a_namespace_that_is_the_pods() {
 }
 
 #[test]
-fn a_profile_on_the_node_has_a_path_and_the_others_have_none() {
+fn only_localhost_profiles_have_a_path() {
     for field in ["seccompProfile", "appArmorProfile"] {
         check_context(json!({field: {}}), &[format!("{field}.type: required")]);
         let path = format!("{field}.localhostProfile");
@@ -97,7 +97,7 @@ fn a_profile_on_the_node_has_a_path_and_the_others_have_none() {
 }
 
 #[test]
-fn the_whole_of_proc_is_for_users_of_the_pods_own() {
+fn unmasked_proc_needs_a_user_namespace() {
     let spec = |host_users: bool| {
         let mut spec = container(json!({"securityContext": {"procMount": "Unmasked"}}));
         spec["hostUsers"] = json!(host_users);
@@ -112,7 +112,7 @@ fn the_whole_of_proc_is_for_users_of_the_pods_own() {
 }
 
 #[test]
-fn who_has_every_privilege_cannot_be_kept_from_gaining_more() {
+fn privileged_containers_must_allow_privilege_escalation() {
     passes_container(json!({"securityContext": {
         "allowPrivilegeEscalation": false, "privileged": false, "capabilities": {"add": ["NET_ADMIN"]},
     }}));
@@ -127,7 +127,7 @@ fn who_has_every_privilege_cannot_be_kept_from_gaining_more() {
 }
 
 #[test]
-fn processes_are_shared_with_the_pod_or_with_the_host() {
+fn host_pid_excludes_shared_process_namespace() {
     passes_spec(json!({"shareProcessNamespace": true}));
     passes_spec(json!({"shareProcessNamespace": false, "hostPID": true}));
     check_spec(
@@ -137,7 +137,7 @@ fn processes_are_shared_with_the_pod_or_with_the_host() {
 }
 
 #[test]
-fn what_is_for_windows_or_unknown_is_refused() {
+fn windows_options_and_unknown_values_are_refused() {
     passes_spec(json!({"securityContext": {"seLinuxChangePolicy": "MountOption"}}));
     check_pod_context(
         json!({"seLinuxChangePolicy": "Never"}),
@@ -157,7 +157,7 @@ fn what_is_for_windows_or_unknown_is_refused() {
 }
 
 #[test]
-fn an_old_annotation_names_an_app_armor_profile() {
+fn app_armor_annotations_are_validated() {
     let key = "container.apparmor.security.beta.kubernetes.io/c";
     check(json!({"metadata": {"annotations": {key: "localhost/mine"}}}), &[] as &[&str]);
     let wanted = "must be \"runtime/default\", \"unconfined\" or \"localhost/\" and the name of a profile";

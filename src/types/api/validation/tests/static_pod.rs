@@ -1,4 +1,4 @@
-//! What a pod from a manifest refers to.
+//! References of static pods.
 
 use super::*;
 use crate::types::api::validation::static_pod_api_references;
@@ -10,7 +10,7 @@ fn check_references(spec: Value, wanted: &[impl AsRef<str>]) {
 }
 
 #[test]
-fn a_static_pod_refers_to_no_object_of_the_api() {
+fn static_pods_refer_to_no_api_objects() {
     let volumes = [
         (json!({"azureFile": {"secretName": "s", "shareName": "t"}}), "azureFile", "secrets"),
         (json!({"csi": {"driver": "d"}}), "csi", "csidrivers (via CSI volumes)"),
@@ -40,7 +40,7 @@ fn a_static_pod_refers_to_no_object_of_the_api() {
 }
 
 #[test]
-fn a_static_pod_has_no_account_and_no_claims() {
+fn static_pods_have_no_service_account_and_no_claims() {
     check_references(
         json!({
             "serviceAccountName": "a", "serviceAccount": "a", "resourceClaims": [{"name": "c"}],
@@ -54,7 +54,7 @@ fn a_static_pod_has_no_account_and_no_claims() {
 }
 
 #[test]
-fn what_a_node_or_its_manifests_have_is_allowed() {
+fn references_to_local_objects_are_allowed() {
     let item = json!({"path": "n", "fieldRef": {"fieldPath": "metadata.name"}});
     let pod = pod(json!({"spec": {
         "imagePullSecrets": [{"name": "s"}],
@@ -86,7 +86,7 @@ fn what_a_node_or_its_manifests_have_is_allowed() {
 }
 
 #[test]
-fn a_static_pod_is_told_of_its_faults_and_of_its_references() {
+fn static_pods_get_both_kinds_of_error() {
     let pod = pod(json!({"spec": {"serviceAccountName": "A", "volumes": [{"name": "b", "secret": {}}]}}));
     assert_eq!(
         messages(&validate_static_pod(&pod)),

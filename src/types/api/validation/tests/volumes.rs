@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A pod with the one volume `v` that has `source`, and the faults below it.
+/// Asserts the errors of a pod whose only volume `v` has this source; the paths are relative to the volume.
 #[track_caller]
 fn check_source(source: Value, wanted: &[impl AsRef<str>]) {
     let wanted: Vec<String> = wanted.iter().map(|wanted| ["spec.volumes[0].", wanted.as_ref()].concat()).collect();
@@ -16,12 +16,12 @@ fn passes(source: Value) {
 
 fn with(mut source: Value) -> Value {
     source["name"] = json!("v");
-    // Tokens are those of an account.
+    // Service account tokens need an account.
     json!({"volumes": [source], "serviceAccountName": "a"})
 }
 
 #[test]
-fn volumes_have_a_name_each() {
+fn volume_names_are_unique() {
     passes_spec(json!({"volumes": [{"name": "a"}, {"name": "b", "emptyDir": {}}]}));
     check_spec(
         json!({"volumes": [{}, {"name": "a.b"}, {"name": "c"}, {"name": "c"}]}),
@@ -34,7 +34,7 @@ fn volumes_have_a_name_each() {
 }
 
 #[test]
-fn local_volumes_have_what_they_need() {
+fn local_volumes_need_their_fields() {
     passes(json!({"emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}));
     check_source(json!({"emptyDir": {"sizeLimit": -1}}), &["emptyDir.sizeLimit: \"-1\": must not be negative"]);
     passes(json!({"hostPath": {"path": "/a..b/c", "type": "Directory"}}));
@@ -45,7 +45,7 @@ fn local_volumes_have_what_they_need() {
 }
 
 #[test]
-fn volumes_of_others_have_what_they_need() {
+fn network_and_csi_volumes_need_their_fields() {
     passes(json!({"nfs": {"server": "s", "path": "/p"}}));
     check_source(json!({"nfs": {}}), &["nfs.server: required", "nfs.path: required"]);
     check_source(json!({"nfs": {"server": "s", "path": "p"}}), &["nfs.path: \"p\": must be an absolute path"]);
@@ -74,7 +74,7 @@ fn volumes_of_others_have_what_they_need() {
 }
 
 #[test]
-fn disks_on_a_network_have_what_they_need() {
+fn network_disks_need_their_fields() {
     for iqn in ["iqn.2001-04.com.example:storage.disk1", "eui.02004567A425678D", "naa.62004567BA64678D0123456789ABCDEF"]
     {
         passes(json!({"iscsi": {"targetPortal": "h:3260", "iqn": iqn, "lun": 255}}));
@@ -121,7 +121,7 @@ fn disks_on_a_network_have_what_they_need() {
 }
 
 #[test]
-fn files_of_an_object_stay_in_the_volume() {
+fn projected_paths_stay_in_the_volume() {
     for (field, name) in [("configMap", "name"), ("secret", "secretName")] {
         passes(json!({field: {name: "o", "defaultMode": 511, "items": [{"key": "k", "path": "a/b", "mode": 0}]}}));
         check_source(json!({field: {}}), &[format!("{field}.{name}: required")]);
@@ -150,7 +150,7 @@ fn files_of_an_object_stay_in_the_volume() {
 }
 
 #[test]
-fn files_of_the_downward_api_show_one_thing_each() {
+fn downward_api_files_have_one_source() {
     let items = |item: Value| json!({"downwardAPI": {"items": [item]}});
     for field in ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.labels['a']"] {
         passes(items(json!({"path": "p", "fieldRef": {"fieldPath": field}})));
@@ -186,7 +186,7 @@ fn files_of_the_downward_api_show_one_thing_each() {
 }
 
 #[test]
-fn projected_sources_write_each_file_once() {
+fn projected_sources_have_distinct_paths() {
     let name = |path: &str| json!({"path": path, "fieldRef": {"fieldPath": "metadata.name"}});
     let sources = |sources: Value| json!({"projected": {"sources": sources}});
     passes(sources(json!([
@@ -233,7 +233,7 @@ fn projected_sources_write_each_file_once() {
     );
 }
 
-/// A container with `mounts` in a pod with the volumes `a` and `b`, and the faults below the container.
+/// Asserts the errors of a container with these mounts in a pod with the volumes `a` and `b`.
 #[track_caller]
 fn check_mounts(patch: Value, wanted: &[impl AsRef<str>]) {
     let wanted: Vec<String> = wanted.iter().map(|wanted| ["spec.containers[0].", wanted.as_ref()].concat()).collect();
@@ -251,7 +251,7 @@ fn passes_mounts(patch: Value) {
 }
 
 #[test]
-fn a_mount_has_a_volume_of_the_pod_and_a_place_of_its_own() {
+fn mounts_need_a_volume_and_a_unique_path() {
     passes_mounts(json!({"volumeMounts": [
         {"name": "a", "mountPath": "/a"}, {"name": "a", "mountPath": "/b", "subPath": "c/d..e"},
         {"name": "b", "mountPath": "c", "subPathExpr": "$(POD)/x"},
@@ -272,7 +272,7 @@ fn a_mount_has_a_volume_of_the_pod_and_a_place_of_its_own() {
 }
 
 #[test]
-fn a_part_of_a_volume_lies_below_it() {
+fn sub_paths_stay_in_the_volume() {
     for field in ["subPath", "subPathExpr"] {
         for (path, wanted) in [("/a", "must be a relative path"), ("a/../../b", "must not contain '..'")] {
             check_mounts(
@@ -288,7 +288,7 @@ fn a_part_of_a_volume_lies_below_it() {
 }
 
 #[test]
-fn mounts_reach_the_host_only_from_a_privileged_container() {
+fn bidirectional_propagation_needs_a_privileged_container() {
     let mounts = |propagation: &str| json!([{"name": "a", "mountPath": "/a", "mountPropagation": propagation}]);
     passes_mounts(json!({"volumeMounts": mounts("HostToContainer")}));
     passes_mounts(json!({"volumeMounts": mounts("Bidirectional"), "securityContext": {"privileged": true}}));
@@ -299,7 +299,7 @@ fn mounts_reach_the_host_only_from_a_privileged_container() {
 }
 
 #[test]
-fn what_is_read_only_all_the_way_down_is_read_only_and_private() {
+fn recursive_read_only_needs_a_private_read_only_mount() {
     let mount = |patch: Value| {
         let mut mount = json!({"name": "a", "mountPath": "/a"});
         merge(&mut mount, patch);
@@ -319,7 +319,7 @@ fn what_is_read_only_all_the_way_down_is_read_only_and_private() {
 }
 
 #[test]
-fn a_device_is_a_claim_and_is_not_mounted_as_well() {
+fn block_devices_are_claims_and_not_mounted() {
     passes_mounts(json!({"volumeDevices": [
         {"name": "claim", "devicePath": "/dev/x"}, {"name": "fresh", "devicePath": "/dev/y"},
     ]}));
