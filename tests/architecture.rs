@@ -1,5 +1,10 @@
 //! The layers and habits of ARCHITECTURE.md, kept by reading the sources.
-#![expect(clippy::string_slice, clippy::unwrap_used, reason = "a test: a panic here is its failure")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a test: a panic here is its failure"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

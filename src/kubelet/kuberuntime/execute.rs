@@ -41,12 +41,16 @@ pub(crate) struct Executed {
 /// Access to the pod's volumes and devices. Called for each start of a container, because the previous instance may
 /// have changed the content of volumes.
 pub(crate) struct VolumesFor<'a> {
-    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<Result<Vec<v1::Mount>, VolumeError>>,
+    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<ContainerMounts>,
     /// Values of the variables that come from files, in order.
     pub(crate) file_values: &'a dyn Fn(&Container) -> Made<Vec<FileValue>>,
     /// The container configuration for the devices.
     pub(crate) devices: &'a dyn Fn(&Container) -> Made<Result<v1::ContainerConfig, VolumeError>>,
 }
+
+/// The mounts of a container.
+pub(crate) type ContainerMounts = Result<Vec<v1::Mount>, VolumeError>;
+
 /// An error of setting up volumes or devices.
 pub(crate) type VolumeError = Box<dyn std::error::Error>;
 pub(crate) type Made<T> = Pin<Box<dyn Future<Output = T>>>;

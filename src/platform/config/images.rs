@@ -96,7 +96,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> 
     fields.replace("registryPullQPS", Fields::count, &mut images.registry_pull_qps);
     fields.replace("registryBurst", Fields::positive, &mut images.registry_burst);
     if let Some(pulls) = parallel.filter(|_| images.serialize_pulls) {
-        let fault = format!("expected false beside maxParallelImagePulls {pulls}, found true");
+        let fault = format!("expected false with maxParallelImagePulls {pulls}, found true");
         return Err(conflict("serializeImagePulls", fault));
     }
     images.gc = image_gc(fields)?;

@@ -84,7 +84,7 @@ fn enforced(fields: &Fields<'_>, reserved: &Reservations, cgroups_per_qos: bool)
         return Err(conflict(PATH, "expected none where cgroupsPerQOS is false".to_owned()));
     }
     if others && has("none") {
-        return Err(conflict(PATH, "expected nothing else beside none".to_owned()));
+        return Err(conflict(PATH, "none excludes all other values".to_owned()));
     }
     for (whole, compressible, group, named) in [
         ("system-reserved", "system-reserved-compressible", SYSTEM_CGROUP, &reserved.system_cgroup),

@@ -455,7 +455,7 @@ fn killed_process_leaves_what_it_has_committed() {
         write_for_ever(folder.into());
     }
     let folder = std::env::temp_dir().join(format!("coracle-killed-{}", std::process::id()));
-    let name = "kubelet::offline::journal::tests::a_process_that_is_killed_while_it_writes_leaves_what_it_has_written";
+    let name = "kubelet::offline::journal::tests::killed_process_leaves_what_it_has_committed";
     let mut commits = 0;
     for round in 0..40_u64 {
         let mut writer = Command::new(std::env::current_exe().unwrap());
