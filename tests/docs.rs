@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 
 const TOP: &str = env!("CARGO_MANIFEST_DIR");
 
+/// The pages of the design.
+const DESIGN: &str = "docs/design";
+
 /// A document, and the place of each of its parts.
 struct Document {
     /// Below the top of the tree.
@@ -34,9 +37,11 @@ fn document(path: &Path) -> Document {
 
 fn documents() -> Vec<Document> {
     let mut paths: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"].map(PathBuf::from).to_vec();
-    let entries = std::fs::read_dir(Path::new(TOP).join("docs")).unwrap();
-    let names = entries.map(|entry| PathBuf::from("docs").join(entry.unwrap().file_name()));
-    paths.extend(names.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    for folder in ["docs", DESIGN] {
+        let entries = std::fs::read_dir(Path::new(TOP).join(folder)).unwrap();
+        let names = entries.map(|entry| Path::new(folder).join(entry.unwrap().file_name()));
+        paths.extend(names.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
     paths.sort();
     paths.iter().map(|path| document(path)).collect()
 }
@@ -146,7 +151,7 @@ fn is_plain_path(text: &str) -> bool {
 fn paths_in_backticks_are_in_the_tree() {
     let tree = tree();
     let layers: Vec<&String> = tree.iter().filter(|path| is_folder_of_src(path)).collect();
-    // ARCHITECTURE.md names files of src by their path below the layer.
+    // ARCHITECTURE.md and the pages of the design name files of src by their path below the layer.
     let exists = |path: &str| {
         let path = path.trim_end_matches('/');
         if !path.contains('/') {
@@ -175,16 +180,18 @@ fn is_folder_of_src(path: &str) -> bool {
 }
 
 #[test]
-fn files_in_the_pictures_of_the_architecture_are_in_the_tree() {
+fn files_in_the_pictures_of_the_design_are_in_the_tree() {
     let tree = tree();
-    let architecture = document(Path::new("ARCHITECTURE.md"));
     // A picture shortens the path of a file below another one.
     let exists = |file: &str| tree.iter().any(|path| path == file || path.ends_with(&format!("/{file}")));
-    let faults = architecture.faults(&architecture.code, |line| {
+    let fault = |line: &str| {
         let words = line.split_whitespace().map(|word| word.trim_end_matches(','));
         let files = words.filter(|word| word.ends_with(".rs") && is_plain_path(word));
         files.filter(|file| !exists(file)).map(|file| format!("no file {file}")).collect()
-    });
+    };
+    let is_design = |path: &Path| path == Path::new("ARCHITECTURE.md") || path.starts_with(DESIGN);
+    let pages = documents().into_iter().filter(|document| is_design(&document.path));
+    let faults: Vec<String> = pages.flat_map(|document| document.faults(&document.code, fault)).collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
