@@ -1,6 +1,7 @@
 //! The devices and their allocations. Pure: time is an argument.
 //!
-//! Follows upstream (pkg/kubelet/cm/devicemanager/manager.go), with the exceptions listed in ARCHITECTURE.md.
+//! Follows upstream (pkg/kubelet/cm/devicemanager/manager.go), with the exceptions listed in
+//! docs/differences-from-upstream.md.
 
 mod choice;
 
