@@ -184,7 +184,7 @@ fn files_in_the_pictures_of_the_design_are_in_the_tree() {
     let tree = tree();
     // A picture shortens the path of a file below another one.
     let exists = |file: &str| tree.iter().any(|path| path == file || path.ends_with(&format!("/{file}")));
-    let fault = |line: &str| {
+    let fault = |line: &str| -> Vec<String> {
         let words = line.split_whitespace().map(|word| word.trim_end_matches(','));
         let files = words.filter(|word| word.ends_with(".rs") && is_plain_path(word));
         files.filter(|file| !exists(file)).map(|file| format!("no file {file}")).collect()
