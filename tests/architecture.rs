@@ -71,8 +71,9 @@ const EFFECTS: &[&str] = &[
     "SystemTime::now",
     "Timestamp::now",
     "async fn",
-    "crate::host",
-    "crate::rt",
+    "Procfs",
+    "crate::platform::host",
+    "crate::platform::rt",
     "TcpListener",
     "TcpStream",
     "ToSocketAddrs",
@@ -82,6 +83,8 @@ const EFFECTS: &[&str] = &[
     "std::os",
     "std::process",
 ];
+
+const PROCFS_DATA: &str = "crate::platform::host::procfs";
 
 /// The API types refer to each other as Kubernetes' do.
 const MAY_HAVE_CYCLES: &str = "types/api";
@@ -483,7 +486,9 @@ fn the_wall_clock_is_read_in_one_place_only() {
 fn a_file_that_calls_itself_pure_has_no_effects() {
     let mut found = Vec::new();
     for source in sources().into_iter().filter(|source| source.purpose().ends_with("Pure.")) {
-        for effect in EFFECTS.iter().filter(|effect| names(&source.code, effect)) {
+        // The data of procfs is plain; its reader is not.
+        let code = source.code.replace(PROCFS_DATA, "");
+        for effect in EFFECTS.iter().filter(|effect| names(&code, effect)) {
             found.push(format!("src/{}: {effect}", source.path.display()));
         }
     }
