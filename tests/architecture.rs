@@ -71,8 +71,9 @@ const EFFECTS: &[&str] = &[
     "SystemTime::now",
     "Timestamp::now",
     "async fn",
-    "crate::host",
-    "crate::rt",
+    "Procfs",
+    "crate::platform::host",
+    "crate::platform::rt",
     "TcpListener",
     "TcpStream",
     "ToSocketAddrs",
@@ -82,6 +83,9 @@ const EFFECTS: &[&str] = &[
     "std::os",
     "std::process",
 ];
+
+/// Plain data of modules that have effects. The reader of procfs, `Procfs`, is among the effects.
+const PLAIN_DATA: &[&str] = &["crate::platform::host::file_system::Room", "crate::platform::host::procfs"];
 
 /// The API types refer to each other as Kubernetes' do.
 const MAY_HAVE_CYCLES: &str = "types/api";
@@ -131,6 +135,12 @@ impl Source {
             found.extend(named.map(|path| [base.to_vec(), path].concat()));
         }
         found
+    }
+
+    /// Whether it calls itself `Pure.`, or `Pure: the moment is an argument.`
+    fn is_pure(&self) -> bool {
+        let purpose = self.purpose();
+        purpose.ends_with("Pure.") || purpose.contains("Pure:")
     }
 
     /// The first paragraph of the file's own documentation.
@@ -482,8 +492,9 @@ fn the_wall_clock_is_read_in_one_place_only() {
 #[test]
 fn a_file_that_calls_itself_pure_has_no_effects() {
     let mut found = Vec::new();
-    for source in sources().into_iter().filter(|source| source.purpose().ends_with("Pure.")) {
-        for effect in EFFECTS.iter().filter(|effect| names(&source.code, effect)) {
+    for source in sources().into_iter().filter(Source::is_pure) {
+        let code = PLAIN_DATA.iter().fold(source.code.clone(), |code, data| code.replace(data, ""));
+        for effect in EFFECTS.iter().filter(|effect| names(&code, effect)) {
             found.push(format!("src/{}: {effect}", source.path.display()));
         }
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::handles::Handles;
 use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
-use crate::kubelet::certificates::{self, ClientCertificate, Names, Places, Store};
+use crate::kubelet::certificates::{self, ClientCertificate, CredentialPaths, Names, Store};
 use crate::kubelet::node::{NodeProfile, NodeRegistration};
 use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
 use crate::platform::apiserver::{Client, Gate, Source};
@@ -77,7 +77,7 @@ fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> Clie
     let config = &handles.config;
     ClientCertificate {
         names: Names::of_node(&config.node.name),
-        places: Places {
+        places: CredentialPaths {
             kubeconfig: config.cluster.kubeconfig.clone().unwrap_or_default(),
             bootstrap_kubeconfig: config.identity.bootstrap_kubeconfig.clone(),
             store: Store::new(config.identity.cert_dir.clone(), "kubelet-client"),

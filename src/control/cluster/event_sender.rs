@@ -8,7 +8,7 @@ use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
 use crate::platform::config::Reporting;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
-use crate::state::pods::{EventRing, Sent, Unsent, UnsentWhat};
+use crate::state::pods::{EventRing, Sent, Unsent, UnsentChange};
 use crate::types::api::encode;
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, TokenBucket, jitter};
@@ -86,8 +86,8 @@ async fn run(
 async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
     let all = format!("/api/v1/namespaces/{}/events", unsent.namespace);
     let (request, is_new) = match &unsent.what {
-        UnsentWhat::New(event) => (Request::post(all, &encode(&**event)), true),
-        UnsentWhat::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
+        UnsentChange::New(event) => (Request::post(all, &encode(&**event)), true),
+        UnsentChange::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
     };
     match client.send(&request.unread().ranked(Rank::Event)).await {
         Ok(_) => Ok(Sent::Taken),

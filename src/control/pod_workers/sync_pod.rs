@@ -10,7 +10,7 @@ use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::{DeviceError, Devices};
 use crate::kubelet::kuberuntime::{
-    CancelWatch, Environment, Executed, FileValue, Made, Plan, PodRuntime, VolumeError, VolumesFor,
+    BoxFuture, CancelWatch, Environment, Executed, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
 };
 use crate::kubelet::volumes::{self, SetUp};
 use crate::platform::cgroups::CgroupError;
@@ -149,12 +149,12 @@ async fn set_up_and_execute(
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);
     let recursive_read_only = runtime.mounts_read_only_recursively(pod);
-    let mounts = |container: &Container, environment: &Environment| -> Made<Result<Vec<Mount>, VolumeError>> {
+    let mounts = |container: &Container, environment: &Environment| -> BoxFuture<Result<Vec<Mount>, VolumeError>> {
         let expand = |text: &str| environment.expand_strictly(text);
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only);
         Box::pin(async move { Ok(mounts.await?) })
     };
-    let file_values = |container: &Container| -> Made<Vec<FileValue>> {
+    let file_values = |container: &Container| -> BoxFuture<Vec<FileValue>> {
         let values = volumes.file_values(container);
         Box::pin(async move {
             let given = |found: volumes::FileValue| FileValue {
@@ -165,7 +165,7 @@ async fn set_up_and_execute(
         })
     };
     let uid = &pod.metadata.uid;
-    let devices = |container: &Container| -> Made<Result<ContainerConfig, VolumeError>> {
+    let devices = |container: &Container| -> BoxFuture<Result<ContainerConfig, VolumeError>> {
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
         let of_volumes = volumes.container_devices(&container);
         Box::pin(async move {

@@ -11,7 +11,7 @@ use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::{Admission, Rejection};
 use crate::kubelet::devices::Devices;
-use crate::kubelet::resource_managers::{Own, Provider, unexpected};
+use crate::kubelet::resource_managers::{PodAllocation, Provider, unexpected};
 use crate::kubelet::status::Failed;
 use crate::platform::rt;
 use crate::state::pods::{NodeTerms, PodEvent};
@@ -89,7 +89,7 @@ impl PodAdmission {
     }
 
     /// Plans the pod's exclusive processors, memory and devices. Its devices are chosen then.
-    fn plan(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment) -> Result<Own, Rejection> {
+    fn plan(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment) -> Result<PodAllocation, Rejection> {
         let observed = pods.observed().pod(&pod.metadata.uid).cloned();
         let runs = |name: &str| {
             observed.as_ref().is_some_and(|pod| pod.container(name).is_some_and(|container| container.is_running()))

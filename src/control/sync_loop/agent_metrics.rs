@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::NodeState;
 use super::node_stats::NodeStats;
-use crate::kubelet::certificates::{CertificateStatuses, Which};
+use crate::kubelet::certificates::{CertificateKind, CertificateStatuses};
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{ClaimSeen, write_claims};
 use crate::platform::apiserver::{Client, Rank};
@@ -262,11 +262,11 @@ fn of_certificates(certificates: &CertificateStatuses, page: &mut Exposition) {
     let now = clock::now().unix_seconds();
     for (which, entry) in certificates.entries() {
         let (ttl, errors) = match which {
-            Which::Client => (
+            CertificateKind::Client => (
                 "kubelet_certificate_manager_client_ttl_seconds",
                 "kubelet_certificate_manager_client_expiration_renew_errors",
             ),
-            Which::Serving => {
+            CertificateKind::Serving => {
                 ("kubelet_certificate_manager_server_ttl_seconds", "kubelet_server_expiration_renew_errors")
             }
         };

@@ -8,7 +8,7 @@ use async_channel::Sender;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::kuberuntime::{Misplaced, PodRuntime};
-use crate::kubelet::resource_managers::{InUse, Own, ResourceManagers, write_state};
+use crate::kubelet::resource_managers::{InUse, PodAllocation, ResourceManagers, write_state};
 use crate::platform::cgroups::{cpuset_of, mems_of};
 use crate::platform::rt;
 use crate::state::pods::{Placed, SyncEvent};
@@ -41,7 +41,7 @@ impl CpuAssignment {
     }
 
     /// The pod is admitted, and these processors are its containers' own.
-    pub(super) fn give(&mut self, pod: &PodUid, own: Own) {
+    pub(super) fn give(&mut self, pod: &PodUid, own: PodAllocation) {
         self.due |= self.managers.give(pod, own);
     }
 }

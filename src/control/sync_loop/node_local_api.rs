@@ -23,7 +23,7 @@ use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::node_stats::NodeStats;
 use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
 use crate::control::sync_loop::sync_status::sync_status;
-use crate::kubelet::certificates::{CertificateEntry, CertificateStatuses, Standing, Which};
+use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
 use crate::kubelet::images::{ArchiveView, PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
@@ -348,12 +348,12 @@ fn offline_status(store: &OfflineStore) -> OfflineStatus {
     }
 }
 
-fn certificate_status((which, entry): (Which, CertificateEntry)) -> CertificateStatus {
+fn certificate_status((which, entry): (CertificateKind, CertificateEntry)) -> CertificateStatus {
     let state = match entry.standing {
         None => CertificateState::Missing,
-        Some(Standing::Good { .. }) => CertificateState::Good,
-        Some(Standing::Due) => CertificateState::Due,
-        Some(Standing::Expired) => CertificateState::Expired,
+        Some(RenewalState::Good { .. }) => CertificateState::Good,
+        Some(RenewalState::Due) => CertificateState::Due,
+        Some(RenewalState::Expired) => CertificateState::Expired,
     };
     let date = |second: i64| Time::from_unix_nanos(second.saturating_mul(1_000_000_000)).to_string();
     CertificateStatus {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::control::sync_loop::SyncLoop;
-use crate::state::pods::{Look, ObservedPod, Relist};
+use crate::state::pods::{ObservationTicket, ObservedPod, Relist};
 
 impl SyncLoop {
     pub(super) fn on_relist(&mut self, relist: Relist, now: Instant) {
@@ -40,7 +40,7 @@ impl SyncLoop {
     }
 
     /// Takes in what was observed of one pod.
-    pub(super) fn observe(&mut self, mut pod: ObservedPod, look: &Look, now: Instant) {
+    pub(super) fn observe(&mut self, mut pod: ObservedPod, look: &ObservationTicket, now: Instant) {
         let effects = self.parts.oom.on_observed(&mut pod, &self.pods);
         self.pods.apply(effects, now);
         if self.pods.observe(pod, look) {

@@ -14,7 +14,7 @@ const PODS: &str = "pods";
 
 /// An insufficient resource; CPU in millicores, everything else in its own unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lack {
+pub(super) struct InsufficientResource {
     pub(super) resource: String,
     pub(super) requested: i64,
     pub(super) used: i64,
@@ -31,11 +31,16 @@ pub(super) struct Room {
 }
 
 /// The resources missing for `pod` to run beside `others`.
-pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room, is_device: &dyn Fn(&str) -> bool) -> Vec<Lack> {
+pub(super) fn lacking(
+    pod: &Pod,
+    others: &[&Pod],
+    room: &Room,
+    is_device: &dyn Fn(&str) -> bool,
+) -> Vec<InsufficientResource> {
     let mut lacks = Vec::new();
     let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
     if count.saturating_add(1) > room.pods {
-        lacks.push(Lack { resource: PODS.to_owned(), requested: 1, used: count, capacity: room.pods });
+        lacks.push(InsufficientResource { resource: PODS.to_owned(), requested: 1, used: count, capacity: room.pods });
     }
     let wanted = pod_requests(&pod.spec);
     let used: Vec<ResourceList> = others.iter().map(|other| pod_requests(&other.spec)).collect();
@@ -47,7 +52,7 @@ pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room, is_device: &dyn F
         let Some(capacity) = capacity(room, resource).filter(|_| requested > 0) else { continue };
         let used = used.iter().fold(0i64, |sum, list| sum.saturating_add(amount(list, resource)));
         if requested > capacity.saturating_sub(used) {
-            lacks.push(Lack { resource: resource.to_owned(), requested, used, capacity });
+            lacks.push(InsufficientResource { resource: resource.to_owned(), requested, used, capacity });
         }
     }
     lacks
@@ -73,7 +78,7 @@ fn capacity(room: &Room, resource: &str) -> Option<i64> {
     known.or_else(|| resource.starts_with(HUGE_PAGES_PREFIX).then_some(0))
 }
 
-impl Lack {
+impl InsufficientResource {
     pub(super) fn reason(&self) -> Reason {
         Reason::from(["OutOf", &self.resource].concat())
     }
@@ -84,7 +89,7 @@ impl Lack {
     }
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for InsufficientResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, requested, used, capacity } = self;
         write!(
@@ -195,7 +200,7 @@ mod tests {
         let others = [pod(&[(CPU, "700m")])];
         let others: Vec<&Pod> = others.iter().collect();
         let lacks = lacking(&pod(&[(CPU, "400m")]), &others, &room(), &|_| false);
-        assert_eq!(lacks.iter().map(Lack::missing).collect::<Vec<_>>(), [100]);
+        assert_eq!(lacks.iter().map(InsufficientResource::missing).collect::<Vec<_>>(), [100]);
         assert_eq!((takes(others[0], CPU), takes(others[0], PODS), takes(others[0], MEMORY)), (700, 1, 0));
     }
 }

@@ -5,14 +5,19 @@
 
 use std::cmp::Ordering;
 
-use super::fit::{Lack, takes};
+use super::fit::{InsufficientResource, takes};
 use crate::types::api::{CPU, MEMORY, Pod, PodUid, QosClass, qos_class};
 
 /// The pods to preempt so that `pod` fits; `None` if even all would not be enough. Upstream counts every static pod
 /// as critical; with `static_pods_count` its priority decides.
-pub(super) fn victims(pod: &Pod, others: &[&Pod], lacks: &[Lack], static_pods_count: bool) -> Option<Vec<PodUid>> {
-    let missing: Vec<Missing<'_>> =
-        lacks.iter().map(|lack| Missing { resource: &lack.resource, amount: lack.missing() }).collect();
+pub(super) fn victims(
+    pod: &Pod,
+    others: &[&Pod],
+    lacks: &[InsufficientResource],
+    static_pods_count: bool,
+) -> Option<Vec<PodUid>> {
+    let missing: Vec<MissingResources<'_>> =
+        lacks.iter().map(|lack| MissingResources { resource: &lack.resource, amount: lack.missing() }).collect();
     let of_class = |class| -> Vec<&Pod> {
         let may_end = others.iter().copied().filter(|other| is_preemptable(pod, other, static_pods_count));
         may_end.filter(|other| qos_class(other) == class).collect()
@@ -37,21 +42,21 @@ fn is_preemptable(pod: &Pod, other: &Pod, static_pods_count: bool) -> bool {
 
 /// How much of a resource still has to be freed.
 #[derive(Clone, Copy, Debug)]
-struct Missing<'a> {
+struct MissingResources<'a> {
     resource: &'a str,
     amount: i64,
 }
 
-fn without<'a>(missing: &[Missing<'a>], pods: &[&Pod]) -> Vec<Missing<'a>> {
+fn without<'a>(missing: &[MissingResources<'a>], pods: &[&Pod]) -> Vec<MissingResources<'a>> {
     let left = missing.iter().map(|missing| {
         let given = pods.iter().fold(0i64, |sum, pod| sum.saturating_add(takes(pod, missing.resource)));
-        Missing { amount: missing.amount.saturating_sub(given), ..*missing }
+        MissingResources { amount: missing.amount.saturating_sub(given), ..*missing }
     });
     left.filter(|missing| missing.amount > 0).collect()
 }
 
 /// Repeatedly takes the pod that leaves least missing, until nothing is missing.
-fn nearest<'p>(mut pods: Vec<&'p Pod>, mut missing: Vec<Missing<'_>>) -> Option<Vec<&'p Pod>> {
+fn nearest<'p>(mut pods: Vec<&'p Pod>, mut missing: Vec<MissingResources<'_>>) -> Option<Vec<&'p Pod>> {
     let mut chosen = Vec::new();
     while !missing.is_empty() {
         let by_distance = |one: &(usize, &&Pod), other: &(usize, &&Pod)| {
@@ -68,7 +73,7 @@ fn nearest<'p>(mut pods: Vec<&'p Pod>, mut missing: Vec<Missing<'_>>) -> Option<
 
 /// How far a pod is from freeing everything missing; each resource has the same weight whatever its unit.
 #[expect(clippy::cast_precision_loss, reason = "only compared")]
-fn distance(pod: &Pod, missing: &[Missing<'_>]) -> f64 {
+fn distance(pod: &Pod, missing: &[MissingResources<'_>]) -> f64 {
     let shares = missing.iter().map(|missing| {
         let left = missing.amount.saturating_sub(takes(pod, missing.resource)).max(0);
         left as f64 / missing.amount as f64
@@ -106,12 +111,12 @@ mod tests {
         pod
     }
 
-    fn lack(resource: &str, missing: i64) -> Lack {
-        Lack { resource: resource.to_owned(), requested: missing, used: 0, capacity: 0 }
+    fn lack(resource: &str, missing: i64) -> InsufficientResource {
+        InsufficientResource { resource: resource.to_owned(), requested: missing, used: 0, capacity: 0 }
     }
 
     #[track_caller]
-    fn check(pod: &Pod, others: &[Pod], lacks: &[Lack], expected: Option<&[&str]>) {
+    fn check(pod: &Pod, others: &[Pod], lacks: &[InsufficientResource], expected: Option<&[&str]>) {
         let others: Vec<&Pod> = others.iter().collect();
         let found = victims(pod, &others, lacks, false);
         let found = found.as_ref().map(|uids| uids.iter().map(PodUid::as_str).collect::<Vec<_>>());

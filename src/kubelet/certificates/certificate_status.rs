@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::rotation::{Seconds, Standing};
+use super::rotation::{RenewalState, Seconds};
 
 /// One entry for each certificate that the kubelet manages.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct CertificateStatuses {
 pub(crate) struct CertificateEntry {
     /// `None`: there is no certificate.
     pub(crate) not_after: Option<Seconds>,
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<RenewalState>,
     /// Why there is no certificate, or no newer one; one line.
     pub(crate) fault: Option<String>,
     /// Number of failed renewals.
@@ -23,12 +23,12 @@ pub(crate) struct CertificateEntry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum CertificateKind {
     Client,
     Serving,
 }
 
-impl Which {
+impl CertificateKind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -38,33 +38,34 @@ impl Which {
 }
 
 impl CertificateStatuses {
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (Which, CertificateEntry)> {
-        let entries = [Which::Client, Which::Serving].map(|which| Some((which, self.cell(which).borrow().clone()?)));
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (CertificateKind, CertificateEntry)> {
+        let entries = [CertificateKind::Client, CertificateKind::Serving]
+            .map(|which| Some((which, self.cell(which).borrow().clone()?)));
         entries.into_iter().flatten()
     }
 
-    pub(super) fn entry(&self, which: Which) -> CertificateEntry {
+    pub(super) fn entry(&self, which: CertificateKind) -> CertificateEntry {
         self.cell(which).borrow().clone().unwrap_or_default()
     }
 
     /// Keeps the failure count, which only `failed` changes.
-    pub(crate) fn note(&self, which: Which, entry: CertificateEntry) {
+    pub(crate) fn note(&self, which: CertificateKind, entry: CertificateEntry) {
         let mut cell = self.cell(which).borrow_mut();
         let failures = cell.as_ref().map_or(0, |before| before.failures);
         *cell = Some(CertificateEntry { failures, ..entry });
     }
 
-    pub(crate) fn failed(&self, which: Which, fault: String) {
+    pub(crate) fn failed(&self, which: CertificateKind, fault: String) {
         let mut cell = self.cell(which).borrow_mut();
         let entry = cell.get_or_insert_default();
         entry.fault = Some(fault);
         entry.failures = entry.failures.saturating_add(1);
     }
 
-    fn cell(&self, which: Which) -> &RefCell<Option<CertificateEntry>> {
+    fn cell(&self, which: CertificateKind) -> &RefCell<Option<CertificateEntry>> {
         match which {
-            Which::Client => &self.client,
-            Which::Serving => &self.serving,
+            CertificateKind::Client => &self.client,
+            CertificateKind::Serving => &self.serving,
         }
     }
 }

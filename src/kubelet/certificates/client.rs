@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use super::certificate_status::{CertificateEntry, CertificateStatuses, Which};
+use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
 use super::csr::Issued;
 use super::csr_attempt::{Fault, pursue};
-use super::events::Teller;
-use super::inspect::{Found, FoundOwn, Mark, Places};
-use super::next_step::{Own, OwnCertificate, Situation, Step};
+use super::events::CertificateEvents;
+use super::inspect::{CredentialPaths, Mark, StoredCredentials, StoredPair};
+use super::next_step::{OwnCertificate, OwnCredentials, Situation, Step};
 use super::pkcs10::Names;
-use super::rotation::{Credentials, Held, Present, Seconds, Until};
+use super::rotation::{Credentials, Held, NextRotation, Present, Seconds};
 use super::signing_request::Purpose;
 use super::store::StoreError;
 use super::waits::{changed, clock_set, due};
@@ -28,7 +28,7 @@ use crate::state::pods::SyncEvent;
 #[derive(Debug)]
 pub(crate) struct ClientCertificate {
     pub(crate) names: Names,
-    pub(crate) places: Places,
+    pub(crate) places: CredentialPaths,
     /// `rotateCertificates`: renew the certificate before it expires.
     pub(crate) rotates: bool,
     /// Uses the credentials of the kubeconfig.
@@ -40,8 +40,8 @@ pub(crate) struct ClientCertificate {
 
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ClientCertificate) {
-    let teller = Teller::new(Which::Client, Rc::clone(&settings.book), settings.inbox.clone());
-    let mut keeper = Keeper {
+    let teller = CertificateEvents::new(CertificateKind::Client, Rc::clone(&settings.book), settings.inbox.clone());
+    let mut keeper = ClientCertificateManager {
         settings,
         teller,
         started: clock::uptime(),
@@ -56,9 +56,9 @@ pub(crate) async fn run(settings: ClientCertificate) {
     }
 }
 
-struct Keeper {
+struct ClientCertificateManager {
     settings: ClientCertificate,
-    teller: Teller,
+    teller: CertificateEvents,
     started: Duration,
     /// Files that the watch covers.
     files: Vec<PathBuf>,
@@ -74,7 +74,7 @@ struct Keeper {
 /// Delay before the API server is asked again after a 401, if there are no other credentials to try.
 const STRANGER: Duration = Duration::from_secs(300);
 
-impl Keeper {
+impl ClientCertificateManager {
     async fn round(&mut self) {
         let watch = FileWatch::new(&self.files);
         let found = self.look().await;
@@ -87,7 +87,7 @@ impl Keeper {
         self.note(&found, &situation, present);
         match situation.step(present) {
             Step::Rest { until } => {
-                let has_certificate = matches!(situation.own, Own::Certificate(_));
+                let has_certificate = matches!(situation.own, OwnCredentials::Certificate(_));
                 rt::either(changed(&watch), self.rest(until, has_certificate)).await;
             }
             Step::Wait => {
@@ -107,8 +107,8 @@ impl Keeper {
                 };
                 if let Err(fault) = done {
                     let leaf = match &found.own {
-                        FoundOwn::Certificate { leaf, .. } => Some(leaf),
-                        FoundOwn::Nobody | FoundOwn::Token => None,
+                        StoredPair::Certificate { leaf, .. } => Some(leaf),
+                        StoredPair::Nobody | StoredPair::Token => None,
                     };
                     let pause = self.teller.failed(&fault, leaf, present);
                     rt::either(rt::sleep(pause), rt::either(changed(&watch), clock_set())).await;
@@ -117,7 +117,7 @@ impl Keeper {
         }
     }
 
-    async fn look(&mut self) -> Found {
+    async fn look(&mut self) -> StoredCredentials {
         let (places, names) = (self.settings.places.clone(), self.settings.names.clone());
         let found = rt::blocking(move || places.look(&names, clock::now().unix_seconds())).await;
         if self.mark.as_ref() != Some(&found.mark) {
@@ -132,19 +132,19 @@ impl Keeper {
     }
 
     /// The floor advances by the time that this process has run.
-    fn present(&self, found: &Found) -> Present {
+    fn present(&self, found: &StoredCredentials) -> Present {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
         let floor = found.floor.saturating_add(Seconds::try_from(counted).unwrap_or_default());
         Present { clock: clock::now().unix_seconds(), floor }
     }
 
-    fn situation(&self, found: &Found) -> Situation {
+    fn situation(&self, found: &StoredCredentials) -> Situation {
         let own = match &found.own {
-            FoundOwn::Nobody => Own::Nobody,
-            FoundOwn::Token => Own::Token,
-            FoundOwn::Certificate { leaf, is_embedded } => {
+            StoredPair::Nobody => OwnCredentials::Nobody,
+            StoredPair::Token => OwnCredentials::Token,
+            StoredPair::Certificate { leaf, is_embedded } => {
                 let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
-                Own::Certificate(OwnCertificate {
+                OwnCredentials::Certificate(OwnCertificate {
                     held: Held::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at))),
                     is_for_node: self.settings.names.are_in(leaf),
                     is_embedded: *is_embedded,
@@ -160,7 +160,7 @@ impl Keeper {
     }
 
     /// Waits until `until`, or until the API server rejects the node's credentials.
-    async fn rest(&mut self, until: Option<Until>, has_certificate: bool) {
+    async fn rest(&mut self, until: Option<NextRotation>, has_certificate: bool) {
         let client = self.settings.client.clone();
         let refused = async {
             match has_certificate {
@@ -209,9 +209,9 @@ impl Keeper {
         Ok(())
     }
 
-    fn note(&self, found: &Found, situation: &Situation, present: Present) {
+    fn note(&self, found: &StoredCredentials, situation: &Situation, present: Present) {
         let mut entry = CertificateEntry { fault: found.faults.first().cloned(), ..CertificateEntry::default() };
-        if let Own::Certificate(own) = situation.own {
+        if let OwnCredentials::Certificate(own) = situation.own {
             entry.not_after = Some(own.held.not_after);
             entry.standing = Some(own.held.standing(present));
         }

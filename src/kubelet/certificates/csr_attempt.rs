@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::csr::{AskError, Issued, ask};
 use super::pkcs10::Names;
-use super::rotation::{Failure, Held, Present, Standing};
+use super::rotation::{Failure, Held, Present, RenewalState};
 use super::signing_request::Purpose;
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::Client;
@@ -25,7 +25,7 @@ pub(super) async fn pursue(
     for (number, client) in clients.iter().enumerate() {
         let asked = ask(client, purpose, names, &key).await.and_then(|issued| {
             let standing = Held::new(&issued.pair.leaf, None).standing(present);
-            let is_old = !issued.is_fresh && !matches!(standing, Standing::Good { .. });
+            let is_old = !issued.is_fresh && !matches!(standing, RenewalState::Good { .. });
             if is_old { Err(AskError::Old) } else { Ok(issued) }
         });
         match asked {

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use super::certificate_status::{CertificateEntry, CertificateStatuses, Which};
+use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
 use super::csr_attempt::Fault;
-use super::rotation::{Present, Seconds, Standing, nearness, wait};
+use super::rotation::{Present, RenewalState, Seconds, nearness, wait};
 use crate::platform::rt;
 use crate::protocol::x509::Certificate;
 use crate::state::pods::{NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Reason, Time};
 
 #[derive(Debug)]
-pub(super) struct Teller {
-    which: Which,
+pub(super) struct CertificateEvents {
+    which: CertificateKind,
     book: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
     /// Consecutive failures.
@@ -24,8 +24,8 @@ pub(super) struct Teller {
     told: String,
 }
 
-impl Teller {
-    pub(super) fn new(which: Which, book: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
+impl CertificateEvents {
+    pub(super) fn new(which: CertificateKind, book: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
         Self { which, book, inbox, failures: 0, told: String::new() }
     }
 
@@ -68,7 +68,7 @@ impl Teller {
         if entry.fault.is_none() && self.failures > 0 {
             entry.fault.clone_from(&before.fault);
         }
-        let has_expired = entry.standing == Some(Standing::Expired);
+        let has_expired = entry.standing == Some(RenewalState::Expired);
         if has_expired && before.standing != entry.standing {
             let (which, end) = (self.which.name(), date(entry.not_after.unwrap_or_default()));
             let message = format!("{which} certificate expired {end}");

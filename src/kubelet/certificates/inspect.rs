@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::kubeconfig;
 use super::pair::Pair;
 use super::pkcs10::Names;
-use super::rotation::{Held, Present, Seconds, Standing};
+use super::rotation::{Held, Present, RenewalState, Seconds};
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::{Kubeconfig, Pem};
 use crate::platform::host::directories::set_aside;
@@ -18,15 +18,15 @@ use crate::types::error::ErrorChain;
 
 /// The paths of the node's credentials.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct CredentialPaths {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) bootstrap_kubeconfig: Option<PathBuf>,
     pub(crate) store: Store,
 }
 
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) own: FoundOwn,
+pub(super) struct StoredCredentials {
+    pub(super) own: StoredPair,
     pub(super) has_bootstrap: bool,
     /// Why credentials cannot be used; one line each.
     pub(super) faults: Vec<String>,
@@ -39,7 +39,7 @@ pub(super) struct Found {
 }
 
 #[derive(Debug)]
-pub(super) enum FoundOwn {
+pub(super) enum StoredPair {
     Nobody,
     Token,
     Certificate { leaf: Certificate, is_embedded: bool },
@@ -50,10 +50,10 @@ pub(super) type Mark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>
 /// Size limit of kubeconfigs and CA files.
 const LIMIT: u64 = 1 << 20;
 
-impl Places {
+impl CredentialPaths {
     /// Reads all credentials. Points the kubeconfig to the stored pair if that pair is valid, the cluster is known,
     /// and the kubeconfig has no better credentials. Blocks.
-    pub(super) fn look(&self, names: &Names, clock: Seconds) -> Found {
+    pub(super) fn look(&self, names: &Names, clock: Seconds) -> StoredCredentials {
         let mut faults = Vec::new();
         let stored = self.store.current().unwrap_or_else(|error| {
             faults.push(ErrorChain(&error).to_string());
@@ -77,11 +77,11 @@ impl Places {
         let files = self.files(seen.kubeconfig.as_ref());
         let uses_token = seen.uses_token();
         let leaf = seen.pair.map(|pair| pair.leaf);
-        Found {
+        StoredCredentials {
             own: match &leaf {
-                Some(leaf) => FoundOwn::Certificate { leaf: leaf.clone(), is_embedded: seen.is_embedded },
-                None if uses_token => FoundOwn::Token,
-                None => FoundOwn::Nobody,
+                Some(leaf) => StoredPair::Certificate { leaf: leaf.clone(), is_embedded: seen.is_embedded },
+                None if uses_token => StoredPair::Token,
+                None => StoredPair::Nobody,
             },
             has_bootstrap: bootstrap.is_some(),
             faults,
@@ -186,7 +186,7 @@ impl Seen {
     /// The stored pair is better than the kubeconfig's credentials.
     fn is_worse_than(&self, stored: &Pair, names: &Names, present: Present) -> bool {
         let is_good = |pair: &Pair| {
-            names.are_in(&pair.leaf) && Held::new(&pair.leaf, None).standing(present) != Standing::Expired
+            names.are_in(&pair.leaf) && Held::new(&pair.leaf, None).standing(present) != RenewalState::Expired
         };
         let is_own = self.pair.as_ref().is_some_and(|pair| !self.is_embedded && is_good(pair));
         !is_own && !self.uses_token() && is_good(stored)

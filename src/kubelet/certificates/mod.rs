@@ -22,11 +22,11 @@ mod signing_request;
 mod store;
 mod waits;
 
-pub(crate) use certificate_status::{CertificateEntry, CertificateStatuses, Which};
+pub(crate) use certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
 pub(crate) use client::{ClientCertificate, run as keep_client_certificate};
-pub(crate) use inspect::{Places, node_of_kubeconfig};
+pub(crate) use inspect::{CredentialPaths, node_of_kubeconfig};
 pub(crate) use kubeconfig::of_token as kubeconfig_of_token;
 pub(crate) use pkcs10::Names;
-pub(crate) use rotation::Standing;
+pub(crate) use rotation::RenewalState;
 pub(crate) use serving::{ServingCertificate, ServingCertificateCell, ServingSource, run as keep_serving_certificate};
 pub(crate) use store::Store;

@@ -1,10 +1,10 @@
 //! Decides what to do about the client certificate. Pure.
 
-use super::rotation::{Credentials, Held, Present, Standing, Until, credentials};
+use super::rotation::{Credentials, Held, NextRotation, Present, RenewalState, credentials};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Situation {
-    pub(super) own: Own,
+    pub(super) own: OwnCredentials,
     pub(super) has_bootstrap: bool,
     /// `rotateCertificates`.
     pub(super) rotates: bool,
@@ -14,7 +14,7 @@ pub(super) struct Situation {
 
 /// The node's own credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum OwnCredentials {
     /// There is no usable kubeconfig.
     Nobody,
     /// A token, which is managed elsewhere.
@@ -34,7 +34,7 @@ pub(super) struct OwnCertificate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing to do before this time or a change.
-    Rest { until: Option<Until> },
+    Rest { until: Option<NextRotation> },
     /// The server rejected the credentials, and there are no others.
     Wait,
     /// Request a certificate with these credentials, in order, until one is accepted.
@@ -44,29 +44,29 @@ pub(super) enum Step {
 impl Situation {
     pub(super) fn step(&self, present: Present) -> Step {
         let own = match self.own {
-            Own::Nobody if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
-            Own::Nobody | Own::Token => return Step::Rest { until: None },
-            Own::Certificate(own) => own,
+            OwnCredentials::Nobody if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
+            OwnCredentials::Nobody | OwnCredentials::Token => return Step::Rest { until: None },
+            OwnCredentials::Certificate(own) => own,
         };
         let standing = match own.held.standing(present) {
-            _ if self.is_stranger => Standing::Expired,
+            _ if self.is_stranger => RenewalState::Expired,
             standing => standing,
         };
         let is_provisional = own.is_embedded || !own.is_for_node;
         match (standing, self.rotates) {
-            (Standing::Expired, true) => Step::Ask(credentials(Some(standing), self.has_bootstrap)),
-            (Standing::Expired, false) if self.has_bootstrap => Step::Ask(&[Credentials::Bootstrap]),
-            (Standing::Expired, false) if self.is_stranger => Step::Wait,
-            (Standing::Expired, false) => Step::Rest { until: None },
-            (Standing::Due, true) => Step::Ask(&[Credentials::Own]),
-            (Standing::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
-            (Standing::Good { until }, true) => Step::Rest { until: Some(own.held.wait(until, present)) },
+            (RenewalState::Expired, true) => Step::Ask(credentials(Some(standing), self.has_bootstrap)),
+            (RenewalState::Expired, false) if self.has_bootstrap => Step::Ask(&[Credentials::Bootstrap]),
+            (RenewalState::Expired, false) if self.is_stranger => Step::Wait,
+            (RenewalState::Expired, false) => Step::Rest { until: None },
+            (RenewalState::Due, true) => Step::Ask(&[Credentials::Own]),
+            (RenewalState::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
+            (RenewalState::Good { until }, true) => Step::Rest { until: Some(own.held.wait(until, present)) },
             // At its expiry the failure is reported and the bootstrap credentials are tried.
-            (Standing::Good { .. } | Standing::Due, false) => {
+            (RenewalState::Good { .. } | RenewalState::Due, false) => {
                 let end = own.held.not_after.saturating_add(1);
                 // A certificate that was just issued counts as good past its end if the clock is ahead of the
                 // signer's.
-                let until = if let Standing::Good { until } = standing { end.max(until) } else { end };
+                let until = if let RenewalState::Good { until } = standing { end.max(until) } else { end };
                 Step::Rest { until: Some(own.held.wait(until, present)) }
             }
         }
@@ -92,7 +92,7 @@ mod tests {
         OwnCertificate { held: Held::new(&read, None), is_for_node: true, is_embedded: false }
     }
 
-    fn situation(own: Own) -> Situation {
+    fn situation(own: OwnCredentials) -> Situation {
         Situation { own, has_bootstrap: true, rotates: true, is_stranger: false }
     }
 
@@ -108,24 +108,24 @@ mod tests {
 
     #[test]
     fn node_without_credentials_uses_bootstrap_credentials() {
-        check(situation(Own::Nobody), GOOD, ASK_BOOTSTRAP);
-        check(Situation { rotates: false, ..situation(Own::Nobody) }, GOOD, ASK_BOOTSTRAP);
-        check(Situation { has_bootstrap: false, ..situation(Own::Nobody) }, GOOD, REST);
+        check(situation(OwnCredentials::Nobody), GOOD, ASK_BOOTSTRAP);
+        check(Situation { rotates: false, ..situation(OwnCredentials::Nobody) }, GOOD, ASK_BOOTSTRAP);
+        check(Situation { has_bootstrap: false, ..situation(OwnCredentials::Nobody) }, GOOD, REST);
     }
 
     #[test]
     fn token_is_left_alone() {
-        check(situation(Own::Token), GOOD, REST);
-        check(Situation { is_stranger: true, ..situation(Own::Token) }, GOOD, REST);
+        check(situation(OwnCredentials::Token), GOOD, REST);
+        check(Situation { is_stranger: true, ..situation(OwnCredentials::Token) }, GOOD, REST);
     }
 
     #[test]
     fn certificate_is_replaced_when_due() {
-        let own = situation(Own::Certificate(certificate()));
+        let own = situation(OwnCredentials::Certificate(certificate()));
         let step = own.step(Present { clock: GOOD, floor: 0 });
-        assert!(matches!(step, Step::Rest { until: Some(Until::Date(until)) } if until > GOOD), "{step:?}");
+        assert!(matches!(step, Step::Rest { until: Some(NextRotation::Date(until)) } if until > GOOD), "{step:?}");
         let step = own.step(Present { clock: 0, floor: 0 });
-        assert!(matches!(step, Step::Rest { until: Some(Until::Span(_)) }), "{step:?}");
+        assert!(matches!(step, Step::Rest { until: Some(NextRotation::Span(_)) }), "{step:?}");
         check(own, DUE, ASK_OWN);
         check(own, EXPIRED, ASK_BOTH);
         check(Situation { has_bootstrap: false, ..own }, EXPIRED, ASK_OWN);
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn without_rotation_only_expiry_matters() {
-        let own = Situation { rotates: false, ..situation(Own::Certificate(certificate())) };
-        let end = Step::Rest { until: Some(Until::Date(EXPIRED)) };
+        let own = Situation { rotates: false, ..situation(OwnCredentials::Certificate(certificate())) };
+        let end = Step::Rest { until: Some(NextRotation::Date(EXPIRED)) };
         check(own, GOOD, end);
         check(own, DUE, end);
         check(own, EXPIRED, ASK_BOOTSTRAP);
@@ -146,9 +146,12 @@ mod tests {
         let hour = Certificate { not_before: MADE, not_after: MADE + 3600, ..Certificate::default() };
         for (age, clock) in [(0, MADE + 2 * 3600), (359, MADE + 2 * 3600), (10, MADE + 3601), (400, MADE + 1800)] {
             let held = Held::new(&hour, Some(Duration::from_secs(age)));
-            let own = Own::Certificate(OwnCertificate { held, ..certificate() });
+            let own = OwnCredentials::Certificate(OwnCertificate { held, ..certificate() });
             let step = Situation { rotates: false, ..situation(own) }.step(Present { clock, floor: 0 });
-            assert!(matches!(step, Step::Rest { until: Some(Until::Date(until)) } if until > clock), "{age}: {step:?}");
+            assert!(
+                matches!(step, Step::Rest { until: Some(NextRotation::Date(until)) } if until > clock),
+                "{age}: {step:?}"
+            );
         }
     }
 
@@ -158,15 +161,15 @@ mod tests {
             OwnCertificate { is_embedded: true, ..certificate() },
             OwnCertificate { is_for_node: false, ..certificate() },
         ] {
-            let own = situation(Own::Certificate(lent));
+            let own = situation(OwnCredentials::Certificate(lent));
             check(own, GOOD, ASK_OWN);
-            check(Situation { rotates: false, ..own }, GOOD, Step::Rest { until: Some(Until::Date(EXPIRED)) });
+            check(Situation { rotates: false, ..own }, GOOD, Step::Rest { until: Some(NextRotation::Date(EXPIRED)) });
         }
     }
 
     #[test]
     fn unknown_node_requests_as_if_expired_and_may_rest() {
-        let own = Situation { is_stranger: true, ..situation(Own::Certificate(certificate())) };
+        let own = Situation { is_stranger: true, ..situation(OwnCredentials::Certificate(certificate())) };
         check(own, GOOD, ASK_BOTH);
         check(Situation { rotates: false, ..own }, GOOD, ASK_BOOTSTRAP);
         check(Situation { rotates: false, has_bootstrap: false, ..own }, GOOD, Step::Wait);

@@ -38,7 +38,7 @@ pub(crate) struct Held {
 
 /// Where a certificate is in its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum RenewalState {
     /// Valid; due for renewal at `until`.
     Good {
         until: Seconds,
@@ -50,7 +50,7 @@ pub(crate) enum Standing {
 
 /// When to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum NextRotation {
     /// When the clock shows this time.
     Date(Seconds),
     /// After this duration: the clock is certainly wrong. When it is set, the decision is made again.
@@ -70,7 +70,7 @@ impl Held {
         Self { not_before: certificate.not_before, not_after: certificate.not_after, age: issued, share: share(random) }
     }
 
-    pub(crate) fn standing(&self, present: Present) -> Standing {
+    pub(crate) fn standing(&self, present: Present) -> RenewalState {
         let now = self.moment(present);
         let life = self.not_after.saturating_sub(self.not_before).max(0);
         // 128 bits hold the product for any lifetime.
@@ -80,24 +80,24 @@ impl Held {
         // says: signers backdate by some minutes, and clocks differ.
         let fresh = i64::try_from(self.age.map_or(u64::MAX, |age| age.as_secs())).unwrap_or(i64::MAX);
         if fresh < life / 10 {
-            return Standing::Good { until: until.max(now.saturating_add(life / 10 - fresh)) };
+            return RenewalState::Good { until: until.max(now.saturating_add(life / 10 - fresh)) };
         }
         if now > self.not_after {
-            Standing::Expired
+            RenewalState::Expired
         } else if now >= until {
-            Standing::Due
+            RenewalState::Due
         } else {
-            Standing::Good { until }
+            RenewalState::Good { until }
         }
     }
 
     /// How to wait for a time in its life: by the clock, or by duration if the clock is wrong.
-    pub(crate) fn wait(&self, until: Seconds, present: Present) -> Until {
+    pub(crate) fn wait(&self, until: Seconds, present: Present) -> NextRotation {
         let now = self.moment(present);
         if now == present.clock {
-            return Until::Date(until);
+            return NextRotation::Date(until);
         }
-        Until::Span(Duration::from_secs(u64::try_from(until.saturating_sub(now)).unwrap_or_default()))
+        NextRotation::Span(Duration::from_secs(u64::try_from(until.saturating_sub(now)).unwrap_or_default()))
     }
 
     /// The current time: if this process obtained it, at least the issue time plus the time counted since.
@@ -135,9 +135,9 @@ pub(crate) enum Credentials {
 /// The credentials to try, in order, until one is not rejected.
 ///
 /// A certificate that seems expired is still tried: the clock may be wrong, and only the server decides.
-pub(crate) fn credentials(own: Option<Standing>, has_bootstrap: bool) -> &'static [Credentials] {
+pub(crate) fn credentials(own: Option<RenewalState>, has_bootstrap: bool) -> &'static [Credentials] {
     match (own, has_bootstrap) {
-        (Some(Standing::Expired), true) => &[Credentials::Own, Credentials::Bootstrap],
+        (Some(RenewalState::Expired), true) => &[Credentials::Own, Credentials::Bootstrap],
         (Some(_), _) => &[Credentials::Own],
         (None, true) => &[Credentials::Bootstrap],
         (None, false) => &[],

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::rotation::{Seconds, Until};
+use super::rotation::{NextRotation, Seconds};
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::wall_timer;
 use crate::platform::rt;
@@ -25,9 +25,9 @@ pub(super) async fn clock_set() {
 }
 
 /// Returns when `until` is reached. May return early when the clock is set.
-pub(super) async fn due(until: Until) {
+pub(super) async fn due(until: NextRotation) {
     match until {
-        Until::Date(second) => wall_timer::until(second).await,
-        Until::Span(span) => rt::either(rt::sleep(span), clock_set()).await,
+        NextRotation::Date(second) => wall_timer::until(second).await,
+        NextRotation::Span(span) => rt::either(rt::sleep(span), clock_set()).await,
     }
 }

@@ -22,11 +22,11 @@ const WANTED: [(&str, i64); 6] = [
 pub(crate) struct Fault {
     name: &'static str,
     wanted: i64,
-    why: Why,
+    why: FaultKind,
 }
 
 #[derive(Debug)]
-enum Why {
+enum FaultKind {
     /// It has this value, and may not be changed.
     Holds(i64),
     Unknown(io::Error),
@@ -36,7 +36,7 @@ enum Why {
 /// Sets the parameters that differ and returns those that could not be set. `root`: parent of `proc/sys`.
 pub(crate) fn set(root: &Path) -> Vec<Fault> {
     see_to_all(root, |path, wanted, holds| {
-        fs::write(path, wanted.to_string()).map_err(Why::NotSet)?;
+        fs::write(path, wanted.to_string()).map_err(FaultKind::NotSet)?;
         log!(info, "kernel parameter set", file = path.display(), value = wanted, before = holds);
         Ok(())
     })
@@ -44,13 +44,13 @@ pub(crate) fn set(root: &Path) -> Vec<Fault> {
 
 /// Returns the parameters that differ without changing them.
 pub(crate) fn check(root: &Path) -> Vec<Fault> {
-    see_to_all(root, |_, _, holds| Err(Why::Holds(holds)))
+    see_to_all(root, |_, _, holds| Err(FaultKind::Holds(holds)))
 }
 
-fn see_to_all(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), Why>) -> Vec<Fault> {
+fn see_to_all(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), FaultKind>) -> Vec<Fault> {
     let see_to = |(name, wanted): (&'static str, i64)| {
         let path = root.join(name);
-        let seen = match read(&path).map_err(Why::Unknown) {
+        let seen = match read(&path).map_err(FaultKind::Unknown) {
             Ok(holds) if holds == wanted => Ok(()),
             Ok(holds) => differs(&path, wanted, holds),
             Err(why) => Err(why),
@@ -69,11 +69,11 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, wanted, why } = self;
         match why {
-            Why::Holds(holds) => {
+            FaultKind::Holds(holds) => {
                 write!(f, "invalid kernel flag: {name}, expected value: {wanted}, actual value: {holds}")
             }
-            Why::Unknown(error) => write!(f, "{name}: expected {wanted}, failed to read: {error}"),
-            Why::NotSet(error) => write!(f, "{name}: failed to set {wanted}: {error}"),
+            FaultKind::Unknown(error) => write!(f, "{name}: expected {wanted}, failed to read: {error}"),
+            FaultKind::NotSet(error) => write!(f, "{name}: failed to set {wanted}: {error}"),
         }
     }
 }

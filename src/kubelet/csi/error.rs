@@ -30,7 +30,7 @@ pub(crate) enum CsiError {
         path: PathBuf,
         source: io::Error,
     },
-    Missing(Missing),
+    Missing(MissingObject),
     NoNodeId,
     NoUsage,
     NotRegistered {
@@ -52,7 +52,7 @@ pub(crate) enum CallError {
 
 /// Missing data without which the volume cannot be set up yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingObject {
     /// The volume is not in the node status.
     NotAttached,
     NoAttachment,
@@ -138,7 +138,7 @@ impl CallError {
     }
 }
 
-impl Missing {
+impl MissingObject {
     pub(crate) fn phase(&self) -> Phase {
         match self {
             Self::NotAttached | Self::NoAttachment | Self::AttachmentUnknown { .. } => Phase::WaitForAttach,
@@ -195,7 +195,7 @@ impl fmt::Display for CallError {
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAttached => f.write_str("volume not attached according to node status"),

@@ -37,7 +37,7 @@ pub(super) struct Growth {
 /// What is known about a claim while a pod of the node uses the volume, in bytes. Shared by all its pods, because an
 /// expansion counts for all.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ExpansionState {
     capacity: Cell<Option<i64>>,
     /// The size that the driver refused while the volume is in use.
     refused: Cell<Option<i64>>,
@@ -73,7 +73,7 @@ impl Csi {
         self.seen.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
     }
 
-    fn seen(&self, volume: &CsiVolume) -> Rc<Seen> {
+    fn seen(&self, volume: &CsiVolume) -> Rc<ExpansionState> {
         let mut all = self.seen.borrow_mut();
         // In every pod, the last component of the path is the volume's name.
         let known = all.iter().find(|(place, _)| place.file_name() == volume.place.file_name());
@@ -104,7 +104,7 @@ impl Csi {
         (volume.claim.is_some() && !volume.read_only && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
-    async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &Seen) {
+    async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
         // A failed request is retried at the next poll.
         let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
         let turn = self.turn(&volume.driver, &volume.handle);
@@ -130,7 +130,7 @@ impl Csi {
     async fn due(
         &self,
         volume: &CsiVolume,
-        seen: &Seen,
+        seen: &ExpansionState,
         ranked: fn(Request) -> Request,
     ) -> Result<Option<(Value, Target)>, ApiError> {
         let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(None) };
@@ -152,7 +152,7 @@ impl Csi {
         Ok((!is_refused).then_some((claim, target)))
     }
 
-    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, seen: &Seen) {
+    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, seen: &ExpansionState) {
         let size = size_in_bytes(&target.size);
         let failed = |why: &str| {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);

@@ -32,8 +32,8 @@ use allocatable::Recurrence;
 pub(crate) use attachment::Unattached;
 use attachment::Waiting;
 use drivers::Driver;
-pub(crate) use error::{CsiError, Missing, Phase, SetUpError, Unmounted};
-use expansion::{Growth, Seen};
+pub(crate) use error::{CsiError, MissingObject, Phase, SetUpError, Unmounted};
+use expansion::{ExpansionState, Growth};
 pub(crate) use node_object::CsiNodeRegistration;
 pub(crate) use paths::target;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, handle_of_inline};
@@ -58,7 +58,7 @@ pub(crate) struct Csi {
     waiting: RefCell<Vec<Waiting>>,
     growths: RefCell<Vec<Growth>>,
     /// By the path of the volume.
-    seen: RefCell<Vec<(PathBuf, Rc<Seen>)>>,
+    seen: RefCell<Vec<(PathBuf, Rc<ExpansionState>)>>,
     /// `None` without a cluster.
     client: Option<Client>,
     /// The sync loop's inbox.

@@ -6,7 +6,7 @@ use super::Csi;
 use super::drivers::method;
 use super::error::CsiError;
 use super::v1::{GET_VOLUME_STATS, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse, VolumeUsage};
-use crate::platform::host::disk_usage::Found;
+use crate::platform::host::disk_usage::DiskUsage;
 use crate::platform::host::file_system::FileSystem;
 use crate::protocol::protobuf::encode;
 
@@ -17,7 +17,7 @@ impl Csi {
         driver: &str,
         handle: &str,
         place: &Path,
-    ) -> Result<Option<(FileSystem, Found)>, CsiError> {
+    ) -> Result<Option<(FileSystem, DiskUsage)>, CsiError> {
         let driver = self.driver(driver)?;
         if !driver.can(GET_VOLUME_STATS) {
             return Ok(None);
@@ -34,8 +34,8 @@ impl Csi {
 }
 
 /// Missing values are zero, as upstream; of several values for a unit the last one counts.
-fn told(usages: &[VolumeUsage]) -> (FileSystem, Found) {
-    let (mut disk, mut found) = (FileSystem::default(), Found::default());
+fn told(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
+    let (mut disk, mut found) = (FileSystem::default(), DiskUsage::default());
     for usage in usages {
         let [available, total, used] =
             [usage.available, usage.total, usage.used].map(|n| u64::try_from(n).unwrap_or(0));
@@ -63,7 +63,7 @@ mod tests {
         let unknown = VolumeUsage { available: 1, total: 1, used: 1, unit: 7 };
         let (disk, found) = told(&[bytes.clone(), inodes, unknown]);
         assert_eq!((disk.capacity, disk.available, disk.inodes, disk.inodes_free), (100, 60, 10, 0));
-        assert_eq!(found, Found { bytes: 40, inodes: 3 });
-        assert_eq!(told(&[bytes]).1, Found { bytes: 40, inodes: 0 });
+        assert_eq!(found, DiskUsage { bytes: 40, inodes: 3 });
+        assert_eq!(told(&[bytes]).1, DiskUsage { bytes: 40, inodes: 0 });
     }
 }

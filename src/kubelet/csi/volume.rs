@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::drivers::{Driver, method};
-use super::error::{CsiError, Missing, Phase, SetUpError, Unmounted};
+use super::error::{CsiError, MissingObject, Phase, SetUpError, Unmounted};
 use super::v1::{
     AccessMode, Empty, MountVolume, NodePublishVolumeRequest, NodeStageVolumeRequest, SINGLE_NODE_MULTI_WRITER,
     STAGE_UNSTAGE_VOLUME, UndoRequest, VOLUME_MOUNT_GROUP, VolumeCapability,
@@ -61,7 +61,7 @@ pub(crate) struct CsiVolume {
     pub(crate) expand_secret: Option<ObjectKey>,
     /// Path in the pod's directory, see [`super::paths`].
     pub(crate) place: PathBuf,
-    pub(crate) missing: Option<Missing>,
+    pub(crate) missing: Option<MissingObject>,
 }
 
 /// Whether the kubelet must still set the volume's group.

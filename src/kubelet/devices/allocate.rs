@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::allocations::Given;
+use super::allocations::DeviceAllocation;
 use super::error::DeviceError;
 use super::plugins::{call, method};
 use super::v1beta1::*;
@@ -40,7 +40,7 @@ impl Devices {
     }
 
     /// Calls GetPreferredAllocation and Allocate; returns the final devices and the response.
-    async fn ask(&self, given: Given) -> Result<(Given, ContainerAllocateResponse), DeviceError> {
+    async fn ask(&self, given: DeviceAllocation) -> Result<(DeviceAllocation, ContainerAllocateResponse), DeviceError> {
         if let Some(response) = self.of_rule(&given) {
             return Ok((given, response));
         }
@@ -86,7 +86,7 @@ impl Devices {
         pod: &PodUid,
         container: &Container,
     ) -> Result<v1::ContainerConfig, DeviceError> {
-        let mut given: Vec<Given> = self.book.borrow().of_container(pod, &container.name).cloned().collect();
+        let mut given: Vec<DeviceAllocation> = self.book.borrow().of_container(pod, &container.name).cloned().collect();
         given.sort_by(|one, other| one.resource.cmp(&other.resource));
         let mut config = v1::ContainerConfig::default();
         if !given.is_empty() {

@@ -17,7 +17,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 pub(super) struct DeviceAllocations {
     resources: SortedMap<String, Resource>,
     /// Allocated and chosen devices of each container.
-    pub(super) given: Vec<Given>,
+    pub(super) given: Vec<DeviceAllocation>,
     /// Preferred NUMA nodes by pod and container.
     near: Vec<(PodUid, String, Nodes)>,
     /// Resources that no longer exist: reported with a capacity of zero.
@@ -56,7 +56,7 @@ pub(super) type Registration = u64;
 
 /// Devices of one resource allocated to a container.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Given {
+pub(super) struct DeviceAllocation {
     pub(super) pod: PodUid,
     pub(super) container: String,
     pub(super) resource: String,
@@ -70,7 +70,7 @@ pub(super) struct Given {
 
 /// Why devices cannot be allocated, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lacks(pub(crate) String);
+pub(crate) struct InsufficientDevices(pub(crate) String);
 
 const WITHOUT_NODE: i64 = -1;
 /// How long a resource stays after its plugin has stopped (`endpointStopGracePeriod`).
@@ -78,7 +78,7 @@ const GRACE: Duration = Duration::from_secs(5 * 60);
 
 impl DeviceAllocations {
     /// Loads the checkpoint of an earlier process. Its plugins have the grace period to register again.
-    pub(super) fn restore(&mut self, given: Vec<Given>, resources: Vec<String>, now: Instant) {
+    pub(super) fn restore(&mut self, given: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.insert(name, Resource { stopped: Some(now), ..Resource::default() });
         }
@@ -90,12 +90,12 @@ impl DeviceAllocations {
     }
 
     /// Loads a checkpoint after pods have got devices: they keep them, and conflicting entries are dropped.
-    pub(super) fn merge(&mut self, given: Vec<Given>, resources: Vec<String>, now: Instant) {
+    pub(super) fn merge(&mut self, given: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });
         }
         for one in given {
-            let is_same = |other: &Given| {
+            let is_same = |other: &DeviceAllocation| {
                 let shares = other.resource == one.resource && other.ids().any(|id| one.ids().any(|own| own == id));
                 shares || other.is_same_place(&one)
             };
@@ -106,7 +106,7 @@ impl DeviceAllocations {
     }
 
     /// Adds the devices of an existing container without a checkpoint entry. True if anything changed.
-    pub(super) fn learn(&mut self, one: Given, now: Instant) -> bool {
+    pub(super) fn learn(&mut self, one: DeviceAllocation, now: Instant) -> bool {
         if self.given.iter().any(|other| other.is_same_place(&one)) {
             return false;
         }
@@ -234,7 +234,7 @@ impl DeviceAllocations {
 
     /// Chooses devices for all containers of the pod without any. `runs`: running containers, which need no check.
     /// Chooses nothing if the devices do not suffice for all.
-    pub(super) fn reserve(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
+    pub(super) fn reserve(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), InsufficientDevices> {
         let chosen = self.choose(pod, runs);
         if chosen.is_err() {
             self.give_up(&pod.metadata.uid);
@@ -256,9 +256,9 @@ impl DeviceAllocations {
         self.resources.get(name).into_iter().flat_map(Resource::healthy).filter(move |id| !taken(id))
     }
 
-    fn give(&self, pod: &PodUid, container: &str, name: &str, chosen: Vec<String>) -> Given {
+    fn give(&self, pod: &PodUid, container: &str, name: &str, chosen: Vec<String>) -> DeviceAllocation {
         let ids = self.by_node(name, chosen.into_iter());
-        Given {
+        DeviceAllocation {
             pod: pod.clone(),
             container: container.to_owned(),
             resource: name.to_owned(),
@@ -287,22 +287,26 @@ impl DeviceAllocations {
     }
 
     /// The pod's chosen devices for which Allocate was not called.
-    pub(super) fn unanswered(&self, pod: &PodUid) -> Vec<Given> {
+    pub(super) fn unanswered(&self, pod: &PodUid) -> Vec<DeviceAllocation> {
         self.given.iter().filter(|given| given.pod == *pod && given.response.is_none()).cloned().collect()
     }
 
     /// Records the Allocate response. False if the devices were released meanwhile.
-    pub(super) fn answered(&mut self, given: &Given, response: ContainerAllocateResponse) -> bool {
+    pub(super) fn answered(&mut self, given: &DeviceAllocation, response: ContainerAllocateResponse) -> bool {
         let place = self.given.iter_mut().find(|one| one.is_same_place(given) && one.ids == given.ids);
         place.map(|place| place.response = Some(response)).is_some()
     }
 
     /// The current state of these devices, which may have changed meanwhile.
-    pub(super) fn current(&self, given: &Given) -> Option<&Given> {
+    pub(super) fn current(&self, given: &DeviceAllocation) -> Option<&DeviceAllocation> {
         self.given.iter().find(|one| one.is_same_place(given))
     }
 
-    pub(super) fn of_container<'a>(&'a self, pod: &'a PodUid, container: &'a str) -> impl Iterator<Item = &'a Given> {
+    pub(super) fn of_container<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        container: &'a str,
+    ) -> impl Iterator<Item = &'a DeviceAllocation> {
         self.given.iter().filter(move |given| given.pod == *pod && given.container == container)
     }
 
@@ -313,7 +317,7 @@ impl DeviceAllocations {
     /// The devices of the pod's containers and their health.
     pub(super) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
         let of_pod = self.given.iter().filter(|given| given.pod == *pod);
-        let shown = |given: &Given| {
+        let shown = |given: &DeviceAllocation| {
             let resource = self.resources.get(&given.resource);
             let health = |id: &String| match resource.and_then(|resource| resource.devices.get(id)) {
                 Some(device) => device.is_healthy,
@@ -332,7 +336,7 @@ impl DeviceAllocations {
     }
 }
 
-impl Given {
+impl DeviceAllocation {
     fn is_of(&self, pod: &PodUid, container: &str, resource: &str) -> bool {
         self.pod == *pod && self.container == container && self.resource == resource
     }

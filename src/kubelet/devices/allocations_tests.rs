@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::allocations::{DeviceAllocations, Given, Lacks, Left, Registration};
+use super::allocations::{DeviceAllocation, DeviceAllocations, InsufficientDevices, Left, Registration};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
 use crate::kubelet::resource_managers::Nodes;
 use crate::types::api::{Container, Pod, RestartPolicy, annotations};
@@ -46,7 +46,7 @@ fn of(book: &DeviceAllocations, pod: &Pod, container: &str) -> Vec<String> {
 }
 
 fn lacks(book: &mut DeviceAllocations, pod: &Pod) -> String {
-    let Lacks(why) = book.reserve(pod, |_| false).unwrap_err();
+    let InsufficientDevices(why) = book.reserve(pod, |_| false).unwrap_err();
     why
 }
 
@@ -296,7 +296,7 @@ fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceAl
 
 /// Gives the container these devices without a decision.
 fn put(book: &mut DeviceAllocations, pod: &str, container: &str, ids: &[&str]) {
-    book.given.push(Given {
+    book.given.push(DeviceAllocation {
         pod: pod.into(),
         container: container.to_owned(),
         resource: CAM.to_owned(),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::allocations::{DeviceAllocations, Given};
+use super::allocations::{DeviceAllocation, DeviceAllocations};
 use super::v1beta1::ContainerAllocateResponse;
 use crate::protocol::protobuf::{decode, encode};
 use crate::types::api::{Bytes, PodUid};
@@ -14,8 +14,8 @@ use crate::types::sorted::SortedMap;
 
 /// The content of a checkpoint.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    pub(super) given: Vec<Given>,
+pub(super) struct Checkpoint {
+    pub(super) given: Vec<DeviceAllocation>,
     /// The registered resources.
     pub(super) resources: Vec<String>,
     /// The checksum does not match; the rest is what could be read.
@@ -32,21 +32,21 @@ pub(super) fn write(book: &DeviceAllocations) -> String {
 }
 
 /// The annotation of a container: the entries of its devices.
-pub(super) fn mark(given: &[Given]) -> String {
+pub(super) fn mark(given: &[DeviceAllocation]) -> String {
     Value::from(entries(given)).to_string()
 }
 
 /// The entries in a container's annotation that belong to it.
-pub(super) fn read_mark(pod: &PodUid, container: &str, text: &str) -> Vec<Given> {
+pub(super) fn read_mark(pod: &PodUid, container: &str, text: &str) -> Vec<DeviceAllocation> {
     let list: Option<Value> = serde_json::from_str(text).ok();
     let entries = list.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(entry);
     entries.filter(|given| given.pod == *pod && given.container == container).collect()
 }
 
 /// Entries without an Allocate response are left out.
-fn entries(given: &[Given]) -> Vec<Value> {
+fn entries(given: &[DeviceAllocation]) -> Vec<Value> {
     let answered = given.iter().filter_map(|given| Some((given, given.response.as_ref()?)));
-    let entry = |(given, response): (&Given, &ContainerAllocateResponse)| {
+    let entry = |(given, response): (&DeviceAllocation, &ContainerAllocateResponse)| {
         let ids: serde_json::Map<String, Value> =
             given.ids.iter().map(|(node, ids)| (node.to_string(), json!(ids))).collect();
         json!({
@@ -60,23 +60,23 @@ fn entries(given: &[Given]) -> Vec<Value> {
     answered.map(entry).collect()
 }
 
-pub(super) fn read(text: &str) -> Kept {
+pub(super) fn read(text: &str) -> Checkpoint {
     let whole: Option<Value> = serde_json::from_str(text).ok();
     let Some((file, data)) =
         whole.as_ref().and_then(|file| Some((file, file.get("Data").filter(|data| data.is_object())?)))
     else {
-        return Kept { given: salvage(text), is_damaged: true, ..Kept::default() };
+        return Checkpoint { given: salvage(text), is_damaged: true, ..Checkpoint::default() };
     };
     let listed = data["PodDeviceEntries"].as_array();
-    let entries: Vec<Option<Given>> = listed.into_iter().flatten().map(entry).collect();
+    let entries: Vec<Option<DeviceAllocation>> = listed.into_iter().flatten().map(entry).collect();
     let is_damaged = file.get("Checksum").and_then(Value::as_u64) != Some(checksum(data).into())
         || entries.iter().any(Option::is_none);
     let resources = data["RegisteredDevices"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
-    Kept { resources: resources.collect(), given: entries.into_iter().flatten().collect(), is_damaged }
+    Checkpoint { resources: resources.collect(), given: entries.into_iter().flatten().collect(), is_damaged }
 }
 
 /// Reads the intact entries of a corrupt text: a device in use must not be allocated again.
-fn salvage(text: &str) -> Vec<Given> {
+fn salvage(text: &str) -> Vec<DeviceAllocation> {
     const BEGINNING: &str = "{\"PodUID\":";
     let places = text.match_indices('{').filter_map(|(place, _)| text.get(place..));
     let values = places.filter(|rest| rest.starts_with(BEGINNING) || rest.starts_with("{\"AllocResp\":"));
@@ -87,7 +87,7 @@ fn salvage(text: &str) -> Vec<Given> {
     values.filter_map(|value| entry(&value)).collect()
 }
 
-fn entry(value: &Value) -> Option<Given> {
+fn entry(value: &Value) -> Option<DeviceAllocation> {
     let text = |name: &str| value[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let mut ids: SortedMap<i64, Vec<String>> = SortedMap::new();
     for (node, listed) in value["DeviceIDs"].as_object().into_iter().flatten() {
@@ -96,7 +96,7 @@ fn entry(value: &Value) -> Option<Given> {
     }
     let response: ContainerAllocateResponse =
         decode(&Bytes::from_base64(value["AllocResp"].as_str().unwrap_or_default())?.0).ok()?;
-    Some(Given {
+    Some(DeviceAllocation {
         pod: text("PodUID")?.as_str().into(),
         container: text("ContainerName")?,
         resource: text("ResourceName")?,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Devices;
-use super::checkpoint::{self, Kept};
+use super::checkpoint::{self, Checkpoint};
 use crate::platform::host::{directories, file};
 use crate::platform::rt;
 
@@ -14,7 +14,7 @@ const LIMIT: u64 = 16 << 20;
 
 /// `None` if the file does not exist. A corrupt one is set aside, and its readable entries are used, because a device
 /// in use must not be allocated again. After an error the content is unknown.
-pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Kept)>> {
+pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Checkpoint)>> {
     let shown = path.display().to_string();
     let read = rt::blocking(move || {
         let bytes = match file::read_all(&path, LIMIT) {
@@ -68,7 +68,7 @@ impl Devices {
 mod tests {
     use std::fs;
 
-    use super::super::allocations::{DeviceAllocations, Given};
+    use super::super::allocations::{DeviceAllocation, DeviceAllocations};
     use super::*;
     use crate::types::api::PodUid;
 
@@ -77,7 +77,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("coracle-unread-checkpoint-{}", std::process::id()));
         let path = root.join("device-plugins").join(NAME);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let given = Given {
+        let given = DeviceAllocation {
             pod: PodUid::from("u"),
             container: "main".to_owned(),
             resource: "example.com/cam".to_owned(),

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use super::allocations::DeviceAllocations;
-use super::checkpoint::{Kept, read, write};
+use super::checkpoint::{Checkpoint, read, write};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY};
 use crate::types::api::{Container, Pod};
 
@@ -45,7 +45,7 @@ fn book() -> DeviceAllocations {
 type Found = (Vec<(String, Vec<String>)>, Vec<String>, bool);
 
 fn kept(text: &str) -> Found {
-    let Kept { given, resources, is_damaged } = read(text);
+    let Checkpoint { given, resources, is_damaged } = read(text);
     let ids = given.iter().map(|given| (given.container.clone(), given.ids().cloned().collect())).collect();
     (ids, resources, is_damaged)
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Devices;
-use super::allocations::Given;
+use super::allocations::DeviceAllocation;
 use super::v1beta1::{ContainerAllocateResponse, Device, DeviceSpec, HEALTHY};
 use crate::platform::config::DeviceRule;
 use crate::platform::host::file_watch::FileWatch;
@@ -55,7 +55,7 @@ impl Devices {
     }
 
     /// The Allocate response for devices of a rule; `None` for a plugin's devices.
-    pub(super) fn of_rule(&self, given: &Given) -> Option<ContainerAllocateResponse> {
+    pub(super) fn of_rule(&self, given: &DeviceAllocation) -> Option<ContainerAllocateResponse> {
         let rule = self.rules.iter().find(|rule| rule.resource == given.resource)?;
         let spec = |id: &String| DeviceSpec {
             container_path: id.clone(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::allocations::Lacks;
+use super::allocations::InsufficientDevices;
 use super::v1beta1::VERSION;
 use crate::platform::rpc;
 
@@ -26,7 +26,7 @@ pub(crate) enum DeviceError {
     Gone {
         resource: String,
     },
-    Lacks(Lacks),
+    Lacks(InsufficientDevices),
     /// The response to `Allocate` has no containers.
     NoContainers,
     Plugin(PluginError),
@@ -93,7 +93,7 @@ impl fmt::Display for DeviceError {
                 write!(f, "endpoint {endpoint:?}: expected the name of a socket in {}", directory.display())
             }
             Self::Gone { resource } => write!(f, "the device plugin of {resource} is gone"),
-            Self::Lacks(Lacks(why)) => f.write_str(why),
+            Self::Lacks(InsufficientDevices(why)) => f.write_str(why),
             Self::NoContainers => f.write_str("no containers return in allocation response"),
             Self::Plugin(error) => error.fmt(f),
             Self::PodEnds => f.write_str("the pod is terminating"),

@@ -36,7 +36,7 @@ use crate::types::time::Backoff;
 use allocations::DeviceAllocations;
 use plugins::Plugin;
 
-pub(crate) use allocations::Lacks;
+pub(crate) use allocations::InsufficientDevices;
 pub(crate) use error::DeviceError;
 pub(crate) use pod_resources::PodResourcesServer;
 
@@ -157,7 +157,7 @@ impl Devices {
     }
 
     /// Chooses the pod's devices. `runs`: its running containers.
-    pub(crate) fn reserve(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), Lacks> {
+    pub(crate) fn reserve(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), InsufficientDevices> {
         self.book.borrow_mut().reserve(pod, runs)
     }
 

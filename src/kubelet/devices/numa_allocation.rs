@@ -1,7 +1,7 @@
 //! Chooses the devices of an admitted pod together with its other NUMA resources.
 
 use super::Devices;
-use super::allocations::{Lacks, Left};
+use super::allocations::{InsufficientDevices, Left};
 use crate::kubelet::resource_managers::{Hints, Nodes, Provider, Refused, unexpected};
 use crate::types::api::{Container, Pod};
 
@@ -44,7 +44,7 @@ impl Provider for Choosing<'_> {
         }
         match book.choose_for(self.pod, container, self.runs, &mut self.left) {
             Ok(()) => {}
-            Err(Lacks(why)) if !self.may_wait => return Err(unexpected(&why)),
+            Err(InsufficientDevices(why)) if !self.may_wait => return Err(unexpected(&why)),
             Err(_) => {
                 book.give_up(uid);
                 self.waits = true;

@@ -16,7 +16,7 @@ mod usage;
 pub(crate) use image_layout::Layout;
 pub(crate) use local_storage::{exceeded, has_limits};
 pub(crate) use message::node_was_low;
-pub(crate) use observations::{Places, observe};
+pub(crate) use observations::{FilesystemPaths, observe};
 pub(crate) use pod_measurement::{Candidate, Measure};
 pub(crate) use rank::rank;
 pub(crate) use signals::{Observations, Starved};

@@ -14,7 +14,7 @@ use crate::platform::host::procfs::Procfs;
 
 /// The paths and cgroups to measure.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct FilesystemPaths {
     /// Memory is counted by cgroup v2.
     pub(crate) cgroup_v2: bool,
     /// The `kubepods` cgroup, if there is one.
@@ -28,7 +28,7 @@ pub(crate) struct Places {
 }
 
 /// May block for long: a file system may hang. Signals that cannot be measured are left out.
-pub(crate) fn observe(places: &Places) -> (Observations, Layout) {
+pub(crate) fn observe(places: &FilesystemPaths) -> (Observations, Layout) {
     let mut seen = Observations::new();
     let mut reader = UsageReader::new(Path::new(HIERARCHY));
     if let Some(memory) = memory(places, &mut reader) {
@@ -65,7 +65,7 @@ fn pids() -> Option<Observation> {
 }
 
 /// With cgroup v2 as upstream: everything but the root cgroup's working set. Otherwise the kernel's own estimate.
-fn memory(places: &Places, reader: &mut UsageReader) -> Option<Observation> {
+fn memory(places: &FilesystemPaths, reader: &mut UsageReader) -> Option<Observation> {
     let info = Procfs::host().memory()?;
     let used = places.cgroup_v2.then(|| reader.read("", Depth::Memory).ok()?.memory).flatten();
     let used = used.map(|used| used.anon.saturating_add(used.file).saturating_sub(used.inactive_file));
@@ -81,7 +81,7 @@ fn allocatable(group: &str, reader: &mut UsageReader) -> Option<Observation> {
     Some(Observation { available: capacity.saturating_sub(used), capacity })
 }
 
-fn layout(places: &Places) -> Layout {
+fn layout(places: &FilesystemPaths) -> Layout {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
     let node = device(&places.node);
     let apart = |path: &Option<PathBuf>| {
@@ -102,7 +102,7 @@ mod tests {
     fn test_machine_has_resources_left() {
         // The test binary's file system is in use; a temporary directory may be on an empty one.
         let node = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        let places = Places { node, ..Places::default() };
+        let places = FilesystemPaths { node, ..FilesystemPaths::default() };
         let (seen, layout) = observe(&places);
         assert_eq!(layout, Layout::Shared);
         for signal in [Signal::MemoryAvailable, Signal::NodeFsAvailable, Signal::PidAvailable] {
@@ -114,11 +114,15 @@ mod tests {
 
     #[test]
     fn images_on_another_device_are_apart() {
-        let apart = Places { node: PathBuf::from("/"), images: Some(PathBuf::from("/proc")), ..Places::default() };
+        let apart = FilesystemPaths {
+            node: PathBuf::from("/"),
+            images: Some(PathBuf::from("/proc")),
+            ..FilesystemPaths::default()
+        };
         assert_eq!(layout(&apart), Layout::ImagesApart);
-        let split = Places { layers: Some(PathBuf::from("/")), ..apart.clone() };
+        let split = FilesystemPaths { layers: Some(PathBuf::from("/")), ..apart.clone() };
         assert_eq!(layout(&split), Layout::Split);
-        let away = Places { images: Some(PathBuf::from("/nowhere/at/all")), ..apart };
+        let away = FilesystemPaths { images: Some(PathBuf::from("/nowhere/at/all")), ..apart };
         assert_eq!(layout(&away), Layout::Shared);
     }
 }

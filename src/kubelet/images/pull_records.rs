@@ -17,7 +17,7 @@ pub(super) struct PullRecords {
 
 /// The records of an image.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownRecords {
     pub(super) record: Option<Value>,
     pub(super) intended: bool,
 }
@@ -29,9 +29,9 @@ impl PullRecords {
 
     /// The records of an image with the runtime's id `image_ref` and the name `image`. An unreadable record counts as
     /// missing, so that it does not prevent a pod from starting.
-    pub(super) async fn known(&self, image_ref: &str, image: &str) -> Known {
+    pub(super) async fn known(&self, image_ref: &str, image: &str) -> KnownRecords {
         let (record, intent) = (self.pulled(image_ref), self.pulling(image));
-        rt::blocking(move || Known { record: read(&record), intended: intent.exists() }).await
+        rt::blocking(move || KnownRecords { record: read(&record), intended: intent.exists() }).await
     }
 
     /// Written before a pull with a pod's credentials: if its result is never recorded, the image is not open to all

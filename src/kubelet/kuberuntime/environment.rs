@@ -14,7 +14,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Sources of variables other than the container spec.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given<'a> {
+pub(crate) struct EnvironmentInputs<'a> {
     pub(crate) pod: &'a Pod,
     /// IPs of the sandbox; the node's for a host-network pod.
     pub(crate) pod_ips: &'a [IpAddr],
@@ -48,7 +48,7 @@ struct Variable {
 
 impl Environment {
     /// From the container spec; variables may refer to earlier ones.
-    pub(crate) fn new(container: &Container, given: Given<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(container: &Container, given: EnvironmentInputs<'_>) -> Result<Self, ConfigError> {
         let mut environment = Self::default();
         let links = given.pod.spec.enable_service_links.unwrap_or(true);
         let services = service_variables(given.objects.services(given.pod), &given.pod.metadata.namespace, links);
@@ -150,7 +150,7 @@ impl Environment {
     }
 }
 
-impl<'a> Given<'a> {
+impl<'a> EnvironmentInputs<'a> {
     /// A missing optional object is skipped; a missing required one is an error.
     fn object(
         &self,

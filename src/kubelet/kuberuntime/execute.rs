@@ -8,7 +8,7 @@ use crate::kubelet::kuberuntime::config_error::ConfigError;
 use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_config};
 use crate::kubelet::kuberuntime::cpu_placement::{lift_quota, put};
 use crate::kubelet::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
-use crate::kubelet::kuberuntime::environment::{Environment, FileValue, Given};
+use crate::kubelet::kuberuntime::environment::{Environment, EnvironmentInputs, FileValue};
 use crate::kubelet::kuberuntime::error::SandboxError;
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
@@ -41,11 +41,11 @@ pub(crate) struct Executed {
 /// Access to the pod's volumes and devices. Called for each start of a container, because the previous instance may
 /// have changed the content of volumes.
 pub(crate) struct VolumesFor<'a> {
-    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<ContainerMounts>,
+    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> BoxFuture<ContainerMounts>,
     /// Values of the variables that come from files, in order.
-    pub(crate) file_values: &'a dyn Fn(&Container) -> Made<Vec<FileValue>>,
+    pub(crate) file_values: &'a dyn Fn(&Container) -> BoxFuture<Vec<FileValue>>,
     /// The container configuration for the devices.
-    pub(crate) devices: &'a dyn Fn(&Container) -> Made<Result<v1::ContainerConfig, VolumeError>>,
+    pub(crate) devices: &'a dyn Fn(&Container) -> BoxFuture<Result<v1::ContainerConfig, VolumeError>>,
 }
 
 /// The mounts of a container.
@@ -53,7 +53,7 @@ pub(crate) type ContainerMounts = Result<Vec<v1::Mount>, VolumeError>;
 
 /// An error of setting up volumes or devices.
 pub(crate) type VolumeError = Box<dyn std::error::Error>;
-pub(crate) type Made<T> = Pin<Box<dyn Future<Output = T>>>;
+pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// The sandbox in which containers are created.
 struct Sandbox {
@@ -234,7 +234,8 @@ impl PodRuntime {
         let from_files = (volumes.file_values)(container).await;
         let environment = {
             let (objects, node) = (self.objects.borrow(), &self.node);
-            let given = Given { pod, pod_ips: &sandbox.ips, node, objects: &objects, from_files: &from_files };
+            let given =
+                EnvironmentInputs { pod, pod_ips: &sandbox.ips, node, objects: &objects, from_files: &from_files };
             Environment::new(container, given)
         };
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::container_config::{ContainerInput, container_config};
 use super::dns::pod_dns;
-use super::environment::{Environment, Given};
+use super::environment::{Environment, EnvironmentInputs};
 use super::sandbox_config::sandbox_config;
 use super::security_context::ImageUser;
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
@@ -67,7 +67,7 @@ pub(crate) fn tell_everything(pod: &Pod) {
     let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "");
     let _ = crate::types::api::qos_class(pod);
     for container in pod.spec.all_containers() {
-        let given = Given { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
+        let given = EnvironmentInputs { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
         let Ok(environment) = Environment::new(container, given) else { continue };
         let _ = container_config(ContainerInput {
             pod,
@@ -152,7 +152,8 @@ fn check_container(recording: &Recording, recorded: &Value) {
     let pod = &recording.pod;
     let name = recorded["metadata"]["name"].as_str().unwrap();
     let container = pod.spec.all_containers().find(|container| container.name == name).unwrap();
-    let given = Given { pod, pod_ips: &recording.pod_ips, node: &node(), objects: &objects(pod), from_files: &[] };
+    let given =
+        EnvironmentInputs { pod, pod_ips: &recording.pod_ips, node: &node(), objects: &objects(pod), from_files: &[] };
     let input = ContainerInput {
         pod,
         container,

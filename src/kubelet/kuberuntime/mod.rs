@@ -64,7 +64,7 @@ pub(crate) use container_gc::{Garbage, remains};
 pub(crate) use cpu_placement::Misplaced;
 pub(crate) use environment::{Environment, FileValue};
 use error::SandboxError;
-pub(crate) use execute::{Executed, Made, VolumeError, VolumesFor};
+pub(crate) use execute::{BoxFuture, Executed, VolumeError, VolumesFor};
 pub(crate) use known_images::KnownImage;
 pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
 pub(crate) use pod_cache::Process;
@@ -89,7 +89,7 @@ pub(crate) struct PodRuntime {
     /// The runtime supports the strict supplemental groups policy.
     strict_groups: Cell<bool>,
     /// Resources of running containers, by id.
-    told: RefCell<SortedMap<String, resize::Told>>,
+    told: RefCell<SortedMap<String, resize::AppliedResources>>,
     /// Cpusets of running containers, by id.
     held: RefCell<SortedMap<String, CpuSet>>,
     /// Wanted placements; written by the sync loop.

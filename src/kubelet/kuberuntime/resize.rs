@@ -14,7 +14,7 @@ use crate::types::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
 
 /// Resources of a container as sent to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct AppliedResources {
     shares: i64,
     /// 0: no limit.
     quota: i64,
@@ -23,7 +23,7 @@ pub(super) struct Told {
     memory: i64,
 }
 
-impl Told {
+impl AppliedResources {
     pub(super) fn of(resources: &LinuxContainerResources) -> Self {
         Self {
             shares: resources.cpu_shares,
@@ -36,7 +36,7 @@ impl Told {
 
     /// The resources of a container created by another process, from its cgroup. If the cgroup's values are what
     /// `wanted` would give, it is assumed to have `wanted`.
-    fn shown(group: &Shown, wanted: &Self) -> Self {
+    fn shown(group: &ReportedResources, wanted: &Self) -> Self {
         let is_same_weight = is_weight_of(group.weight, wanted.shares);
         let quota = match group.cpu_max.quota {
             Limit::Max => 0,
@@ -78,7 +78,7 @@ impl Told {
 
 /// Values of a container's cgroup.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct ReportedResources {
     weight: u64,
     cpu_max: CpuMax,
     memory_max: Limit,
@@ -96,17 +96,17 @@ impl PodRuntime {
     ) -> Option<Resize> {
         let mut wanted = container_resources(pod, container, is_init, &self.node);
         put(&mut wanted, &self.placements.borrow(), &pod.metadata.uid, &container.name);
-        let wanted = Told::of(&wanted);
+        let wanted = AppliedResources::of(&wanted);
         let mut told = self.told.borrow_mut();
         let told = told.entry(running.id.clone()).or_insert_with(|| {
             let shown = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
-            shown.map_or(wanted, |shown| Told::shown(&shown, &wanted))
+            shown.map_or(wanted, |shown| AppliedResources::shown(&shown, &wanted))
         });
         told.resize(&wanted, container)
     }
 
     pub(super) fn note_told(&self, id: &str, resources: &LinuxContainerResources) {
-        self.told.borrow_mut().insert(id.to_owned(), Told::of(resources));
+        self.told.borrow_mut().insert(id.to_owned(), AppliedResources::of(resources));
     }
 
     /// Forgets containers that no longer exist.
@@ -144,10 +144,10 @@ impl PodRuntime {
     }
 }
 
-fn show(pid: u32) -> Option<Shown> {
+fn show(pid: u32) -> Option<ReportedResources> {
     let (tree, group) = group_of(pid)?;
     let read = |file: &str| tree.read(&group, file).ok();
-    Some(Shown {
+    Some(ReportedResources {
         weight: read("cpu.weight")?.trim().parse().ok()?,
         cpu_max: CpuMax::parse(&read("cpu.max")?)?,
         memory_max: Limit::parse(&read("memory.max")?)?,
@@ -169,17 +169,18 @@ mod tests {
     use super::*;
     use crate::types::api::ContainerResizePolicy;
 
-    const WANTED: Told = Told { shares: 102, quota: 25_000, period: 100_000, memory: 33_554_433 };
+    const WANTED: AppliedResources =
+        AppliedResources { shares: 102, quota: 25_000, period: 100_000, memory: 33_554_433 };
 
-    fn shown(weight: u64, quota: Limit, memory_max: Limit) -> Shown {
-        Shown { weight, cpu_max: CpuMax { quota, period: 100_000 }, memory_max }
+    fn shown(weight: u64, quota: Limit, memory_max: Limit) -> ReportedResources {
+        ReportedResources { weight, cpu_max: CpuMax { quota, period: 100_000 }, memory_max }
     }
 
     #[test]
     fn cgroup_values_match_the_wanted_ones_with_either_weight_formula_and_page_rounding() {
         for weight in [4, 17] {
             let kernel = shown(weight, Limit::At(25_000), Limit::At(33_554_432));
-            assert_eq!(Told::shown(&kernel, &WANTED), WANTED, "{weight}");
+            assert_eq!(AppliedResources::shown(&kernel, &WANTED), WANTED, "{weight}");
         }
         for (kernel, what) in [
             (shown(5, Limit::At(25_000), Limit::At(33_554_432)), "weight"),
@@ -187,22 +188,22 @@ mod tests {
             (shown(4, Limit::At(25_000), Limit::Max), "memory"),
             (shown(4, Limit::At(25_000), Limit::At(33_554_432 << 1)), "more memory"),
         ] {
-            assert_ne!(Told::shown(&kernel, &WANTED), WANTED, "{what}");
+            assert_ne!(AppliedResources::shown(&kernel, &WANTED), WANTED, "{what}");
         }
-        let open = Told { quota: 0, memory: 0, ..WANTED };
-        assert_eq!(Told::shown(&shown(4, Limit::Max, Limit::Max), &open), open);
+        let open = AppliedResources { quota: 0, memory: 0, ..WANTED };
+        assert_eq!(AppliedResources::shown(&shown(4, Limit::Max, Limit::Max), &open), open);
     }
 
     #[test]
     fn container_is_resized_in_place_unless_its_policy_requires_a_restart() {
         let mut container = Container::default();
-        let change = |container: &Container, wanted: Told| WANTED.resize(&wanted, container);
+        let change = |container: &Container, wanted: AppliedResources| WANTED.resize(&wanted, container);
         assert_eq!(change(&container, WANTED), None);
-        let more = Told { memory: WANTED.memory * 2, ..WANTED };
+        let more = AppliedResources { memory: WANTED.memory * 2, ..WANTED };
         assert_eq!(change(&container, more), Some(Resize::InPlace { shrinks: false }));
-        let open = Told { quota: 0, ..WANTED };
+        let open = AppliedResources { quota: 0, ..WANTED };
         assert_eq!(change(&container, open), Some(Resize::InPlace { shrinks: false }));
-        let less = Told { quota: 10_000, ..WANTED };
+        let less = AppliedResources { quota: 10_000, ..WANTED };
         assert_eq!(change(&container, less), Some(Resize::InPlace { shrinks: true }));
         container.resize_policy = vec![ContainerResizePolicy {
             resource_name: MEMORY.to_owned(),

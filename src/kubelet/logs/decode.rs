@@ -75,7 +75,7 @@ impl Decoder {
             return None;
         }
         match Head::of(line.get(..LONGEST_HEAD).unwrap_or(line)) {
-            Found::Head { head: Head { partial: false, .. }, length } => {
+            DecodedLine::Head { head: Head { partial: false, .. }, length } => {
                 self.goes_on = false;
                 Some(length)
             }
@@ -95,7 +95,7 @@ impl Decoder {
                 head.extend_from_slice(if known > 0 { first } else { &[] });
                 let kept = std::mem::take(head);
                 match Head::of(if known > 0 { &kept } else { first }) {
-                    Found::Head { head, length } => {
+                    DecodedLine::Head { head, length } => {
                         let wanted = self.since.is_none_or(|since| head.is_since(since));
                         if !wanted {
                             self.state = State::Skip;
@@ -107,9 +107,9 @@ impl Decoder {
                         }
                         self.give(part.get(length.saturating_sub(known)..).unwrap_or_default(), text);
                     }
-                    Found::Part if known > 0 => self.state = State::Head(kept),
-                    Found::Part => self.state = State::Head(first.to_vec()),
-                    Found::Malformed => self.state = State::Skip,
+                    DecodedLine::Part if known > 0 => self.state = State::Head(kept),
+                    DecodedLine::Part => self.state = State::Head(first.to_vec()),
+                    DecodedLine::Malformed => self.state = State::Skip,
                 }
             }
         }
@@ -145,7 +145,7 @@ pub(super) struct Head<'a> {
     pub(super) partial: bool,
 }
 
-pub(super) enum Found<'a> {
+pub(super) enum DecodedLine<'a> {
     Head {
         head: Head<'a>,
         length: usize,
@@ -157,22 +157,22 @@ pub(super) enum Found<'a> {
 
 impl<'a> Head<'a> {
     /// Parses the head at the beginning of `line`.
-    pub(super) fn of(line: &'a [u8]) -> Found<'a> {
+    pub(super) fn of(line: &'a [u8]) -> DecodedLine<'a> {
         let mut rest = line;
         let (Some(time), Some(stream), Some(tag)) = (word(&mut rest), word(&mut rest), word(&mut rest)) else {
-            return if line.len() < LONGEST_HEAD { Found::Part } else { Found::Malformed };
+            return if line.len() < LONGEST_HEAD { DecodedLine::Part } else { DecodedLine::Malformed };
         };
         // The tag may be followed by others, separated by colons.
         let partial = match tag.split(|byte| *byte == b':').next() {
             Some(b"P") => true,
             Some(b"F") => false,
-            _ => return Found::Malformed,
+            _ => return DecodedLine::Malformed,
         };
         match std::str::from_utf8(time) {
             Ok(time) if matches!(stream, b"stdout" | b"stderr") && time.contains('T') => {
-                Found::Head { head: Self { time, partial }, length: time.len() + stream.len() + tag.len() + 3 }
+                DecodedLine::Head { head: Self { time, partial }, length: time.len() + stream.len() + tag.len() + 3 }
             }
-            _ => Found::Malformed,
+            _ => DecodedLine::Malformed,
         }
     }
 

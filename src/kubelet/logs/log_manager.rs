@@ -19,7 +19,7 @@ use nix::sys::inotify::WatchDescriptor;
 
 use super::limits::LogLimits;
 use super::links::link;
-use super::rotate::{RotateError, Standing, see_to};
+use super::rotate::{RotateError, RotationState, see_to};
 use super::watch::Watch;
 use crate::platform::cri::RuntimeService;
 use crate::platform::rt;
@@ -53,7 +53,7 @@ impl LogManager {
     pub(crate) fn start(cri: RuntimeService, limits: LogLimits) -> Self {
         let (changed, inbox) = async_channel::bounded(1);
         let changes = Rc::default();
-        let task = rt::spawn(Keeper::new(cri, limits).run(Rc::clone(&changes), inbox));
+        let task = rt::spawn(RotationTask::new(cri, limits).run(Rc::clone(&changes), inbox));
         Self { changes, changed, known: RefCell::default(), _task: task }
     }
 
@@ -74,7 +74,7 @@ impl LogManager {
     }
 }
 
-struct Keeper {
+struct RotationTask {
     cri: RuntimeService,
     limits: LogLimits,
     /// `None`: inotify is not available and logs are polled.
@@ -89,7 +89,7 @@ struct Keeper {
 struct Entry {
     pod: PodUid,
     log: Rc<PathBuf>,
-    standing: Standing,
+    standing: RotationState,
     looked: Instant,
     next: Option<Instant>,
     /// The file has existed before.
@@ -99,7 +99,7 @@ struct Entry {
     failing: bool,
 }
 
-type Done = (String, Result<Standing, RotateError>);
+type Done = (String, Result<RotationState, RotateError>);
 
 enum Woken {
     Changed,
@@ -116,7 +116,7 @@ const AWAY: Duration = Duration::from_secs(60);
 /// Capacity of the workers' results; workers wait when it is full.
 const DONE: usize = 16;
 
-impl Keeper {
+impl RotationTask {
     fn new(cri: RuntimeService, limits: LogLimits) -> Self {
         let watch = Watch::new().inspect_err(|error| {
             log!(warn, "failed to watch logs, polling instead", error = ErrorChain(error));
@@ -186,7 +186,7 @@ impl Keeper {
                 let entry = Entry {
                     pod: pod.clone(),
                     log: Rc::new(log.log.clone()),
-                    standing: Standing { size: 0, full: u64::MAX, away: true },
+                    standing: RotationState { size: 0, full: u64::MAX, away: true },
                     seen: false,
                     looked: now,
                     next: Some(now),
@@ -257,7 +257,7 @@ impl Keeper {
         }
     }
 
-    fn seen_to(&mut self, id: &str, standing: Result<Standing, RotateError>) {
+    fn seen_to(&mut self, id: &str, standing: Result<RotationState, RotateError>) {
         let Some(entry) = self.logs.get_mut(id) else { return };
         entry.seeing_to = None;
         let now = rt::now();

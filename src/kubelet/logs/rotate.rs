@@ -15,7 +15,7 @@ use crate::platform::rt;
 
 /// Sizes of a log's files, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct RotationState {
     pub(super) size: u64,
     /// Total of the rotated files.
     pub(super) full: u64,
@@ -33,19 +33,19 @@ pub(super) async fn see_to(
     log: &Path,
     limits: LogLimits,
     seen: bool,
-) -> Result<Standing, RotateError> {
+) -> Result<RotationState, RotateError> {
     let path = log.to_owned();
     match rt::blocking(move || make_room(&path, limits)).await.map_err(RotateError::Files)? {
-        Found::Fits(standing) => Ok(standing),
+        LogFiles::Fits(standing) => Ok(standing),
         // The runtime keeps its logs elsewhere or has not started writing.
-        Found::Away { full: 0 } if !seen => Ok(Standing { size: 0, full: 0, away: true }),
-        Found::Away { full } => {
+        LogFiles::Away { full: 0 } if !seen => Ok(RotationState { size: 0, full: 0, away: true }),
+        LogFiles::Away { full } => {
             // The file was removed, or an earlier rotation was interrupted: the runtime still writes to the renamed
             // file.
             reopen(cri, id).await?;
-            Ok(Standing { size: 0, full, away: true })
+            Ok(RotationState { size: 0, full, away: true })
         }
-        Found::Renamed { to } => match reopen(cri, id).await {
+        LogFiles::Renamed { to } => match reopen(cri, id).await {
             Ok(()) => {
                 // The runtime wrote to the renamed file until it reopened.
                 let log = log.to_owned();
@@ -67,8 +67,8 @@ async fn reopen(cri: &RuntimeService, id: &str) -> Result<(), RotateError> {
     }
 }
 
-enum Found {
-    Fits(Standing),
+enum LogFiles {
+    Fits(RotationState),
     /// The current file does not exist.
     Away {
         full: u64,
@@ -79,7 +79,7 @@ enum Found {
 }
 
 /// Removes surplus files, and renames the current file if it is full.
-fn make_room(log: &Path, limits: LogLimits) -> io::Result<Found> {
+fn make_room(log: &Path, limits: LogLimits) -> io::Result<LogFiles> {
     let mut files = files::list(log)?;
     let current = if files.last().is_some_and(|file| file.stamp.is_none()) { files.pop() } else { None };
     let size = current.as_ref().map_or(0, |file| file.size);
@@ -94,22 +94,22 @@ fn make_room(log: &Path, limits: LogLimits) -> io::Result<Found> {
     }
     let full = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
     if current.is_none() {
-        return Ok(Found::Away { full });
+        return Ok(LogFiles::Away { full });
     }
     if !rotates {
-        return failed.map_or(Ok(Found::Fits(Standing { size, full, away: false })), Err);
+        return failed.map_or(Ok(LogFiles::Fits(RotationState { size, full, away: false })), Err);
     }
     let mut to = log.as_os_str().to_owned();
     to.push(".");
     to.push(next_stamp(clock::timestamp(), last.as_deref()));
     let to = PathBuf::from(to);
     fs::rename(log, &to)?;
-    Ok(Found::Renamed { to })
+    Ok(LogFiles::Renamed { to })
 }
 
 /// The current sizes. A missing current file counts as empty.
-fn count(log: &Path) -> io::Result<Standing> {
-    let mut standing = Standing { size: 0, full: 0, away: false };
+fn count(log: &Path) -> io::Result<RotationState> {
+    let mut standing = RotationState { size: 0, full: 0, away: false };
     for file in files::list(log)? {
         let count = if file.stamp.is_some() { &mut standing.full } else { &mut standing.size };
         *count = count.saturating_add(file.size);
@@ -194,12 +194,12 @@ mod tests {
             fs::write(dir.0.join(name), "0123456789").unwrap();
         }
         let found = make_room(&log, LIMITS).unwrap();
-        let Found::Renamed { to } = found else { panic!("it was not renamed") };
+        let LogFiles::Renamed { to } = found else { panic!("it was not renamed") };
         let names = ["0.log.20990102-030405", "0.log.20990102-030406", "1.log", "note"];
         assert_eq!(dir.names(), names, "the clock is behind the newest file");
         fs::write(to, "0123456789 and more").unwrap();
-        assert_eq!(count(&log).unwrap(), Standing { size: 0, full: 29, away: false });
-        assert!(matches!(make_room(&log, LIMITS).unwrap(), Found::Away { full: 29 }));
+        assert_eq!(count(&log).unwrap(), RotationState { size: 0, full: 29, away: false });
+        assert!(matches!(make_room(&log, LIMITS).unwrap(), LogFiles::Away { full: 29 }));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         fs::write(&log, "x").unwrap();
         fs::write(dir.0.join("0.log.20260102-030405"), "x".repeat(30)).unwrap();
         let found = make_room(&log, LIMITS).unwrap();
-        assert!(matches!(found, Found::Fits(Standing { size: 1, full: 0, away: false })));
+        assert!(matches!(found, LogFiles::Fits(RotationState { size: 1, full: 0, away: false })));
         assert_eq!(dir.names(), ["0.log"]);
     }
 

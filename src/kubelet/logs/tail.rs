@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::decode::{Found, Head, LONGEST_HEAD};
+use super::decode::{DecodedLine, Head, LONGEST_HEAD};
 use super::files::LogFile;
 
 /// Block size in bytes.
@@ -77,7 +77,7 @@ struct Tail {
 impl Tail {
     /// True if all wanted lines start after `line`; otherwise `line` is one of them.
     fn is_complete_before(&mut self, line: &[u8]) -> bool {
-        let Found::Head { head, .. } = Head::of(line) else { return self.wanted == 0 };
+        let DecodedLine::Head { head, .. } = Head::of(line) else { return self.wanted == 0 };
         // A full line, or the last part of one, ends what precedes the lines found so far.
         if !head.partial || std::mem::take(&mut self.open_end) {
             self.open_end = false;

@@ -55,7 +55,7 @@ impl NodeRegistration {
         let _follower = rt::spawn(reflect(self.client.clone(), collection, sender));
         let Reporting { register, status_period, .. } = self.reporting;
         let mut own = NodeObjectState::new(self.profile.clone(), register, status_period, rt::now());
-        let mut talk = Talk::default();
+        let mut talk = NodeExchange::default();
         let mut images = Vec::new();
         let mut terms = None;
         loop {
@@ -183,11 +183,11 @@ fn read(object: Value) -> Option<Node> {
 
 /// Whether a failure was logged already.
 #[derive(Debug, Default)]
-struct Talk {
+struct NodeExchange {
     fails: bool,
 }
 
-async fn ask(client: &Client, name: &str, step: &Step, talk: &mut Talk) -> Outcome {
+async fn ask(client: &Client, name: &str, step: &Step, talk: &mut NodeExchange) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
     let answer = match step {
         Step::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,

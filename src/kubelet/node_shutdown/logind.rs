@@ -70,13 +70,13 @@ impl Follower {
         let mut logind = rt::slow(Logind::connect).await?;
         self.met = true;
         let readable = rt::Async::new_nonblocking(logind.connection.stream()?)?;
-        let mut news = Some(News::Came);
+        let mut news = Some(LogindEvent::Came);
         loop {
             let is_heard = match news {
                 None => true,
-                Some(News::ShutsDown(true)) => self.tell(true).await,
+                Some(LogindEvent::ShutsDown(true)) => self.tell(true).await,
                 // The previous lock has been released.
-                Some(News::Came | News::ShutsDown(false)) => {
+                Some(LogindEvent::Came | LogindEvent::ShutsDown(false)) => {
                     let wanted = self.wanted;
                     let (back, engaged) = rt::slow(move || {
                         let engaged = logind.engage(wanted);
@@ -153,7 +153,7 @@ struct Logind {
     owner: String,
 }
 
-enum News {
+enum LogindEvent {
     /// logind has started or restarted.
     Came,
     ShutsDown(bool),
@@ -178,18 +178,18 @@ impl Logind {
     }
 
     /// Reads the next message; `None` if it is irrelevant.
-    fn next(&mut self) -> io::Result<Option<News>> {
+    fn next(&mut self) -> io::Result<Option<LogindEvent>> {
         let Some(signal) = self.connection.signal_at_hand()? else { return Ok(None) };
         Ok(match (signal.member.as_str(), signal.arguments.as_slice()) {
             ("PrepareForShutdown", [Value::Bool(begins)]) if signal.sender == self.owner => {
-                Some(News::ShutsDown(*begins))
+                Some(LogindEvent::ShutsDown(*begins))
             }
             ("NameOwnerChanged", [Value::Text(name), Value::Text(_), Value::Text(owner)])
                 if signal.sender == BUS && name == LOGIND =>
             {
                 let came = !owner.is_empty() && *owner != self.owner;
                 self.owner.clone_from(owner);
-                came.then_some(News::Came)
+                came.then_some(LogindEvent::Came)
             }
             _ => None,
         })

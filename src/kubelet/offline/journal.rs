@@ -16,7 +16,7 @@ pub(super) type Batch = SortedMap<String, Option<Vec<u8>>>;
 pub(super) struct Journal {
     files: Box<dyn Files>,
     seal: Seal,
-    known: SortedMap<Box<str>, Known>,
+    known: SortedMap<Box<str>, LiveRecord>,
     /// Size of the file in bytes.
     length: u64,
     /// Bytes of the lines that are not obsolete.
@@ -27,7 +27,7 @@ pub(super) struct Journal {
 
 /// The record in the file for a name.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct LiveRecord {
     /// `None` for content that could not be decrypted.
     digest: Option<u64>,
     length: u64,
@@ -35,7 +35,7 @@ struct Known {
 
 /// The content of the file.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct JournalContents {
     pub(super) contents: SortedMap<String, Vec<u8>>,
     pub(super) faults: Faults,
 }
@@ -77,16 +77,16 @@ const LARGEST: u64 = 2 * MOST + SPARE + MOST;
 
 impl Journal {
     /// Reads the file. A file with unusable lines is set aside, and the other lines are used. Blocks.
-    pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<Found>) {
+    pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<JournalContents>) {
         let known = SortedMap::new();
         let mut journal = Self { files, seal, known, length: 0, live: 0, is_in_doubt: true };
         let found = journal.take_in();
         (journal, found)
     }
 
-    fn take_in(&mut self) -> io::Result<Found> {
+    fn take_in(&mut self) -> io::Result<JournalContents> {
         let bytes = self.current()?;
-        let mut found = Found::default();
+        let mut found = JournalContents::default();
         let whole = Lines::read(&bytes);
         found.faults.damaged = whole.damaged;
         found.faults.other_format = whole.other_format;
@@ -100,7 +100,7 @@ impl Journal {
                 Said::Gone => continue,
             };
             let digest = content.as_deref().map(digest);
-            self.known.insert((*name).into(), Known { digest, length: length_of(line.bytes) + 1 });
+            self.known.insert((*name).into(), LiveRecord { digest, length: length_of(line.bytes) + 1 });
             match content {
                 Some(content) => drop(found.contents.insert((*name).to_owned(), content)),
                 None => found.faults.unopened += 1,
@@ -176,7 +176,7 @@ impl Journal {
     }
 
     /// `None` if it is unchanged or may not be written.
-    fn news_of(&self, name: &str, content: Option<&[u8]>, known: Option<Known>) -> Option<News> {
+    fn news_of(&self, name: &str, content: Option<&[u8]>, known: Option<LiveRecord>) -> Option<PendingRecords> {
         let digest = content.map(digest);
         let mut line = Vec::new();
         match content {
@@ -195,14 +195,14 @@ impl Journal {
             },
             Some(content) => Record { name, said: Said::Content(content) }.write(&mut line),
         }
-        Some(News { name: name.into(), digest, is_there: content.is_some(), line })
+        Some(PendingRecords { name: name.into(), digest, is_there: content.is_some(), line })
     }
 
-    fn note(&mut self, news: &[News]) {
+    fn note(&mut self, news: &[PendingRecords]) {
         for one in news {
             let old = match one.is_there {
                 true => {
-                    let known = Known { digest: one.digest, length: length_of(&one.line) };
+                    let known = LiveRecord { digest: one.digest, length: length_of(&one.line) };
                     self.live += known.length;
                     self.known.insert(one.name.clone(), known)
                 }
@@ -214,7 +214,7 @@ impl Journal {
 
     /// Rewrites the file with these records and without obsolete lines. Returns its length and the number of corrupt
     /// lines.
-    fn rewrite(&mut self, news: &[News]) -> io::Result<(u64, u64)> {
+    fn rewrite(&mut self, news: &[PendingRecords]) -> io::Result<(u64, u64)> {
         let old = self.current()?;
         let whole = Lines::read(&old);
         let mut bytes = Vec::new();
@@ -227,7 +227,7 @@ impl Journal {
             bytes.extend_from_slice(line.bytes);
             bytes.push(b'\n');
             let digest = self.known.get(*name).and_then(|known| known.digest);
-            kept.insert(Box::from(*name), Known { digest, length: length_of(line.bytes) + 1 });
+            kept.insert(Box::from(*name), LiveRecord { digest, length: length_of(line.bytes) + 1 });
         }
         news.iter().filter(|one| one.is_there).for_each(|one| bytes.extend_from_slice(&one.line));
         self.is_in_doubt = true;
@@ -283,14 +283,14 @@ impl Journal {
 }
 
 /// A record to write.
-struct News {
+struct PendingRecords {
     name: Box<str>,
     digest: Option<u64>,
     is_there: bool,
     line: Vec<u8>,
 }
 
-impl News {
+impl PendingRecords {
     fn live_length(&self) -> u64 {
         if self.is_there { length_of(&self.line) } else { 0 }
     }

@@ -61,12 +61,12 @@ struct Inner {
     has_same_node: Cell<bool>,
     /// The Node object from a server where its uid is not the stored one.
     other_node: RefCell<Option<Vec<u8>>>,
-    book: RefCell<Book>,
+    book: RefCell<StoredObjects>,
 }
 
 /// State of the store, for status and metrics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct StoredObjects {
     pub(crate) records: usize,
     /// Size of the journal.
     pub(crate) bytes: u64,
@@ -130,8 +130,13 @@ impl OfflineStore {
             }
         };
         log!(info, "offline store opened", folder = shown, records = journal.records(), secrets = secrets);
-        let mut book =
-            Book { records: journal.records(), bytes: journal.length(), secrets, changed, ..Book::default() };
+        let mut book = StoredObjects {
+            records: journal.records(),
+            bytes: journal.length(),
+            secrets,
+            changed,
+            ..StoredObjects::default()
+        };
         let contents = match found {
             Ok(found) => {
                 let Faults { damaged, other_format, unopened } = found.faults;
@@ -145,7 +150,7 @@ impl OfflineStore {
                         unopened = unopened
                     );
                 }
-                book = Book { damaged, other_format, unopened, ..book };
+                book = StoredObjects { damaged, other_format, unopened, ..book };
                 found.contents
             }
             Err(error) => {
@@ -290,7 +295,7 @@ impl OfflineStore {
         self.inner.counts.get()
     }
 
-    pub(crate) fn book(&self) -> Book {
+    pub(crate) fn book(&self) -> StoredObjects {
         self.inner.book.borrow().clone()
     }
 

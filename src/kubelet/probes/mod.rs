@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use crate::kubelet::probes::prober::Prober;
-use crate::kubelet::probes::results::{Book, Found, container_at, probe_of, with_probes};
+use crate::kubelet::probes::results::{ProbeOutcome, ProbeResults, container_at, probe_of, with_probes};
 use crate::kubelet::probes::worker::Assignment;
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::{clock, process};
@@ -49,11 +49,11 @@ struct PodProbes {
     since: Instant,
     /// Spreads the probes after a start of the agent.
     random: u32,
-    book: Book,
-    tasks: Vec<Running>,
+    book: ProbeResults,
+    tasks: Vec<ProbeWorker>,
 }
 
-struct Running {
+struct ProbeWorker {
     place: usize,
     kind: ProbeKind,
     container_id: String,
@@ -108,7 +108,7 @@ impl Probes {
                     first: entry.first_question(container, kind, place, running, began, now),
                 };
                 let task = rt::spawn(worker::run(Rc::clone(prober), work));
-                entry.tasks.push(Running { place, kind, container_id: running.id.clone(), task });
+                entry.tasks.push(ProbeWorker { place, kind, container_id: running.id.clone(), task });
             }
         }
     }
@@ -124,7 +124,7 @@ impl Probes {
 impl PodProbes {
     fn new(pod: &Arc<Pod>, now: Instant) -> Self {
         let (pod, random) = (Arc::clone(pod), rt::random());
-        Self { pod, since: now, random, book: Book::default(), tasks: Vec::new() }
+        Self { pod, since: now, random, book: ProbeResults::default(), tasks: Vec::new() }
     }
 
     /// Takes a new version of the pod, whose probes may differ.
@@ -132,7 +132,7 @@ impl PodProbes {
         if Arc::ptr_eq(&self.pod, pod) {
             return;
         }
-        let probe = |pod: &Arc<Pod>, running: &Running| {
+        let probe = |pod: &Arc<Pod>, running: &ProbeWorker| {
             let container = container_at(&pod.spec, running.place)?;
             Some((container.name.clone(), probe_of(container, running.kind)?.clone()))
         };
@@ -196,12 +196,12 @@ fn pod_ip(observed: &ObservedPod, running: &ObservedContainer) -> Option<IpAddr>
     sandbox.ips.first().copied()
 }
 
-fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> Found {
+fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> ProbeOutcome {
     let statuses = || pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     // In the form `containerd://id`.
     let status = statuses().find(|status| status.container_id.ends_with(&running.id));
     let age = age(running);
-    Found {
+    ProbeOutcome {
         age,
         adopted: age > agent + SLACK,
         was_started: status.is_some_and(|status| status.started == Some(true)),

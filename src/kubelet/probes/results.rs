@@ -36,7 +36,7 @@ impl Default for Probed {
 
 /// A container with probes that has started or was found running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ProbeOutcome {
     pub(super) age: Duration,
     /// It was started before this agent.
     pub(super) adopted: bool,
@@ -46,18 +46,23 @@ pub(super) struct Found {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct ProbeResults {
     /// By container name.
     probed: SortedMap<String, Probed>,
 }
 
-impl Book {
+impl ProbeResults {
     pub(super) fn probed(&self) -> &SortedMap<String, Probed> {
         &self.probed
     }
 
     /// Updates the running instances. `find` is called for each new one.
-    pub(super) fn see(&mut self, spec: &PodSpec, observed: &ObservedPod, find: impl Fn(&ObservedContainer) -> Found) {
+    pub(super) fn see(
+        &mut self,
+        spec: &PodSpec,
+        observed: &ObservedPod,
+        find: impl Fn(&ObservedContainer) -> ProbeOutcome,
+    ) {
         for (_, container) in with_probes(spec) {
             let Some(running) = observed.container(&container.name).filter(|instance| instance.is_running()) else {
                 self.probed.remove(&container.name);
@@ -131,7 +136,7 @@ pub(super) fn probe_of(container: &Container, kind: ProbeKind) -> Option<&Probe>
 ///
 /// A container that was found running keeps the state in the pod's status. Without a status, a container that has run
 /// longer than its startup probe allows has passed that probe: a startup probe must not kill it now.
-fn first_sight(container: &Container, running: &ObservedContainer, found: Found) -> Probed {
+fn first_sight(container: &Container, running: &ObservedContainer, found: ProbeOutcome) -> Probed {
     let outlived = |probe: &Probe| found.adopted && (found.was_started || found.age > longest_start(probe));
     Probed {
         container_id: running.id.clone(),

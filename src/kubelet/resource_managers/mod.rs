@@ -75,7 +75,7 @@ pub(crate) struct ResourceManagers {
 
 /// Allocation for the containers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct PodAllocation {
     pub(crate) cpus: OwnCpus,
     memory: OwnMemory,
 }
@@ -233,7 +233,7 @@ impl ResourceManagers {
     }
 
     /// Computes the pod's allocation, aligned with the other providers' resources.
-    pub(crate) fn plan(&self, pod: &Pod, providers: Vec<&mut dyn Provider>) -> Result<Own, Refused> {
+    pub(crate) fn plan(&self, pod: &Pod, providers: Vec<&mut dyn Provider>) -> Result<PodAllocation, Refused> {
         let mut memory = self.memory.plan(pod);
         let mut all: Vec<&mut dyn Provider> = Vec::new();
         for provider in providers {
@@ -249,7 +249,7 @@ impl ResourceManagers {
         if memory.as_ref().is_some_and(Planning::has_failed) {
             metrics::count(Count::MemoryPinningErrors, &[]);
         }
-        Ok(Own { cpus: cpus?, memory: memory.map(Planning::into_own).unwrap_or_default() })
+        Ok(PodAllocation { cpus: cpus?, memory: memory.map(Planning::into_own).unwrap_or_default() })
     }
 
     fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
@@ -299,8 +299,8 @@ impl ResourceManagers {
     }
 
     /// Records the pod's allocation. True if its CPUs changed.
-    pub(crate) fn give(&mut self, pod: &PodUid, own: Own) -> bool {
-        let Own { cpus: own, memory } = own;
+    pub(crate) fn give(&mut self, pod: &PodUid, own: PodAllocation) -> bool {
+        let PodAllocation { cpus: own, memory } = own;
         if self.memory.give(pod, memory) {
             self.place_memory();
         }
@@ -407,8 +407,8 @@ mod tests {
         [("main".to_owned(), set(cpus))].into_iter().collect()
     }
 
-    fn all(cpus: &str) -> Own {
-        Own { cpus: own(cpus), ..Own::default() }
+    fn all(cpus: &str) -> PodAllocation {
+        PodAllocation { cpus: own(cpus), ..PodAllocation::default() }
     }
 
     fn managers(is_static: bool, state: State<Saved>) -> ResourceManagers {
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty.clone())));
         assert!(managers.give(&"p".into(), all("1-2")));
         assert!(!managers.give(&"p".into(), all("1-2")), "it has that");
-        assert!(!managers.give(&"q".into(), Own::default()), "it has nothing");
+        assert!(!managers.give(&"q".into(), PodAllocation::default()), "it has nothing");
         let (shared, text) = shown(&mut managers);
         assert_eq!((shared.as_str(), text.is_some()), ("0,3", true));
         assert!(!managers.keep(|_| true));

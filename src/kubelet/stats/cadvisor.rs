@@ -2,12 +2,12 @@
 
 use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
 use super::cadvisor_owners::{Owner, owners};
-use super::snapshot::{Look, NodeSnapshot};
+use super::snapshot::{NodeSnapshot, Snapshot};
 use crate::kubelet::node::Machine;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// The page for a full look.
-pub(super) fn cadvisor(look: &Look, machine: &Machine) -> Vec<u8> {
+pub(super) fn cadvisor(look: &Snapshot, machine: &Machine) -> Vec<u8> {
     let owners = owners(look);
     let mut out = Exposition::default();
     out.family(

@@ -1,6 +1,6 @@
 //! The sources of samples on `/metrics/cadvisor`: the machine, its cgroups, pods and containers. Pure.
 
-use super::snapshot::{Figures, Found, Look, PodSnapshot, Processes};
+use super::snapshot::{DiskUsage, Figures, PodSnapshot, Processes, Snapshot};
 use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
 use crate::platform::host::procfs::{Interface, MemInfo};
 use crate::types::metrics::Labels;
@@ -11,7 +11,7 @@ pub(super) struct Owner<'a> {
     pub(super) figures: &'a Figures,
     pub(super) started_at: Option<i64>,
     pub(super) processes: Option<Processes>,
-    pub(super) layer: Option<Found>,
+    pub(super) layer: Option<DiskUsage>,
     pub(super) interfaces: &'a [Interface],
     /// Only for the whole machine, whose root cgroup has few files.
     machine: Option<&'a MemInfo>,
@@ -49,7 +49,7 @@ impl Owner<'_> {
 }
 
 /// The machine first, then the cgroups above the pods, the pods and their containers.
-pub(super) fn owners(look: &Look) -> Vec<Owner<'_>> {
+pub(super) fn owners(look: &Snapshot) -> Vec<Owner<'_>> {
     let group = |figures, interfaces, machine| Owner {
         labels: labels(figures, ["", "", "", "", ""]),
         figures,

@@ -3,17 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::snapshot::{ContainerSnapshot, Figures, Look, Memory, NodeSnapshot, PodSnapshot, Processes};
+use super::snapshot::{ContainerSnapshot, Figures, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot};
 use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::platform::host::clock;
-use crate::platform::host::disk_usage::{Found, disk_usage};
+use crate::platform::host::disk_usage::{DiskUsage, disk_usage};
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::process;
 use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
 
 /// What to collect.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct CollectInputs {
     pub(super) depth: Depth,
     /// Also disks, networks and processes, not only CPU and memory.
     pub(super) with_rest: bool,
@@ -23,12 +23,12 @@ pub(super) struct Asked {
     pub(super) cgroup_v2: bool,
     pub(super) root_dir: PathBuf,
     /// Directory of the runtime's images, and their size and inodes.
-    pub(super) images: Option<(PathBuf, Found)>,
-    pub(super) layers: Option<(PathBuf, Found)>,
+    pub(super) images: Option<(PathBuf, DiskUsage)>,
+    pub(super) layers: Option<(PathBuf, DiskUsage)>,
 }
 
 /// Fills in the statistics of `look`.
-pub(super) fn pass(look: &mut Look, asked: &Asked) {
+pub(super) fn pass(look: &mut Snapshot, asked: &CollectInputs) {
     let mut pass = Pass {
         procfs: Procfs::host(),
         reader: UsageReader::new(Path::new(HIERARCHY)),
@@ -46,7 +46,7 @@ struct Pass<'a> {
     procfs: Procfs,
     reader: UsageReader,
     at: i64,
-    asked: &'a Asked,
+    asked: &'a CollectInputs,
     swap_free: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Pass<'_> {
             node.interfaces = counted(self.procfs.this_process().interfaces());
             node.main_interface = self.procfs.default_interface().unwrap_or_else(|| "eth0".to_owned());
             node.disk = file_system(&self.asked.root_dir).ok();
-            let place = |place: &Option<(PathBuf, Found)>| {
+            let place = |place: &Option<(PathBuf, DiskUsage)>| {
                 let (path, found) = place.as_ref()?;
                 Some((file_system(path).ok()?, *found))
             };

@@ -1,6 +1,6 @@
 //! Converts CRI statistics of pods and containers. Pure.
 
-use super::snapshot::{Figures, Found, Memory, PodSnapshot};
+use super::snapshot::{DiskUsage, Figures, Memory, PodSnapshot};
 use crate::platform::cri::v1::{
     ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, NetworkInterfaceUsage, PodSandboxStats, SwapUsage,
 };
@@ -44,8 +44,8 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
 }
 
 /// Usage of a runtime file system.
-pub(super) fn found(usage: &FilesystemUsage) -> Found {
-    Found { bytes: usage.used_bytes.unwrap_or(0), inodes: usage.inodes_used.unwrap_or(0) }
+pub(super) fn found(usage: &FilesystemUsage) -> DiskUsage {
+    DiskUsage { bytes: usage.used_bytes.unwrap_or(0), inodes: usage.inodes_used.unwrap_or(0) }
 }
 
 fn figures(cpu: Option<&CpuUsage>, memory: Option<&MemoryUsage>, swap: Option<&SwapUsage>, at: i64) -> Figures {

@@ -18,11 +18,11 @@ pub(crate) struct ForeignVolume {
     pub(super) name: String,
     pub(super) claim: Option<String>,
     pub(super) path: PathBuf,
-    pub(super) teller: Teller,
+    pub(super) teller: UsageSource,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Teller {
+pub(super) enum UsageSource {
     Driver {
         name: String,
         handle: String,
@@ -34,13 +34,13 @@ pub(super) enum Teller {
 /// The external volumes that containers of `pod` use; `uid` is its uid on the node. A hostPath has no statistics
 /// (upstream's `MetricsNil`).
 pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: &Objects) -> Vec<ForeignVolume> {
-    let driver = |name: &String, handle: String| Teller::Driver { name: name.clone(), handle };
+    let driver = |name: &String, handle: String| UsageSource::Driver { name: name.clone(), handle };
     let mount = |name: &str| target(&dirs.volume(uid, CSI, name));
     let place = |of: &Volume| match (&of.source, Topic::claim(pod, of)) {
         (VolumeSource::Csi(source), _) => {
             Some((mount(&of.name), driver(&source.driver, handle_of_inline(uid.as_str(), &of.name)), None))
         }
-        (VolumeSource::Nfs(_), _) => Some((dirs.volume(uid, NFS, &of.name), Teller::Mount, None)),
+        (VolumeSource::Nfs(_), _) => Some((dirs.volume(uid, NFS, &of.name), UsageSource::Mount, None)),
         (_, Some(claim)) => {
             let Lookup::Found(volume) = objects.claimed(&claim) else { return None };
             let (path, teller) = match &volume.source {
@@ -50,8 +50,8 @@ pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: 
                     (place, driver(&source.driver, source.handle.clone()))
                 }
                 _ if volume.is_block => return None,
-                PersistentSource::Local { .. } => (dirs.volume(uid, LOCAL, &volume.name), Teller::Mount),
-                PersistentSource::Nfs(_) => (dirs.volume(uid, NFS, &volume.name), Teller::Mount),
+                PersistentSource::Local { .. } => (dirs.volume(uid, LOCAL, &volume.name), UsageSource::Mount),
+                PersistentSource::Nfs(_) => (dirs.volume(uid, NFS, &volume.name), UsageSource::Mount),
                 PersistentSource::HostPath(_) | PersistentSource::Other(_) => return None,
             };
             let Topic::Claim { name, .. } = claim else { return None };
@@ -112,7 +112,7 @@ mod tests {
         bound(&mut objects, "c-block", &block);
         let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
         let found = foreign_volumes(&pod, &PodUid::from("u"), &dirs, &objects);
-        let driver = |handle: &str| Teller::Driver { name: "d".to_owned(), handle: handle.to_owned() };
+        let driver = |handle: &str| UsageSource::Driver { name: "d".to_owned(), handle: handle.to_owned() };
         let of = |name: &str, claim: Option<&str>, path: &str, teller| ForeignVolume {
             pod: "u".to_owned(),
             namespace: "ns".to_owned(),
@@ -123,8 +123,8 @@ mod tests {
         };
         let expected = [
             of("disk", Some("c-disk"), "/k/pods/u/volumes/kubernetes.io~csi/pv-c-disk/mount", driver("h")),
-            of("local", Some("c-local"), "/k/pods/u/volumes/kubernetes.io~local-volume/pv-c-local", Teller::Mount),
-            of("server", Some("c-server"), "/k/pods/u/volumes/kubernetes.io~nfs/pv-c-server", Teller::Mount),
+            of("local", Some("c-local"), "/k/pods/u/volumes/kubernetes.io~local-volume/pv-c-local", UsageSource::Mount),
+            of("server", Some("c-server"), "/k/pods/u/volumes/kubernetes.io~nfs/pv-c-server", UsageSource::Mount),
             of(
                 "block",
                 Some("c-block"),
@@ -137,7 +137,7 @@ mod tests {
                 "/k/pods/u/volumes/kubernetes.io~csi/inline/mount",
                 driver(&handle_of_inline("u", "inline")),
             ),
-            of("nfs", None, "/k/pods/u/volumes/kubernetes.io~nfs/nfs", Teller::Mount),
+            of("nfs", None, "/k/pods/u/volumes/kubernetes.io~nfs/nfs", UsageSource::Mount),
         ];
         assert_eq!(found, expected);
     }

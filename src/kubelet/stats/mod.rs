@@ -44,16 +44,16 @@ use crate::platform::config::CgroupDriver;
 use crate::platform::cri::v1::{ContainerStats, FilesystemUsage, PodSandboxStats};
 use crate::platform::cri::{self, ImageService, RuntimeService};
 use crate::platform::host::clock;
-use crate::platform::host::disk_usage::Found;
+use crate::platform::host::disk_usage::DiskUsage;
 use crate::platform::rt;
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, PodDirs, volume_places};
 use crate::types::api::{Pod, QosClass, Time, qos_class};
 use crate::types::error::ErrorChain;
 
-use collect::Asked;
+use collect::CollectInputs;
 use disk_usage_cache::DiskUsageCache;
 use rates::Rates;
-use snapshot::{ContainerSnapshot, Look, NodeSnapshot, PodSnapshot};
+use snapshot::{ContainerSnapshot, NodeSnapshot, PodSnapshot, Snapshot};
 use volume_stats::VolumeStatsCache;
 
 pub(crate) use external_volumes::{ForeignVolume, foreign_volumes};
@@ -155,14 +155,14 @@ impl Stats {
         volume_metrics::each_once(seen)
     }
 
-    async fn look(&self, question: Question, subjects: &[Subject], driver: Option<CgroupDriver>) -> Look {
+    async fn look(&self, question: Question, subjects: &[Subject], driver: Option<CgroupDriver>) -> Snapshot {
         let (depth, with_rest) = match question {
             Question::Cadvisor => (Depth::Whole, true),
             Question::Resource | Question::Summary { only_cpu_and_memory: true } => (Depth::CpuAndMemory, false),
             Question::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
         };
         let groups = self.settings.groups.as_ref().map(|(root, configured)| (root, driver.unwrap_or(*configured)));
-        let mut asked = Asked {
+        let mut asked = CollectInputs {
             depth,
             with_rest,
             groups: groups.map(|(root, driver)| {
@@ -177,7 +177,7 @@ impl Stats {
         };
         let node = NodeSnapshot { name: self.settings.node_name.clone(), ..NodeSnapshot::default() };
         let pods = subjects.iter().filter_map(|subject| self.pod(subject, groups)).collect();
-        let mut look = Look { at: 0, node, pods, is_partial: false };
+        let mut look = Snapshot { at: 0, node, pods, is_partial: false };
         let with_volumes = matches!(question, Question::Summary { only_cpu_and_memory: false });
         if with_volumes {
             self.inquiries.begin(foreign(subjects));
@@ -224,7 +224,7 @@ impl Stats {
         &self,
         with_rest: bool,
         everything: bool,
-        look: &mut Look,
+        look: &mut Snapshot,
     ) -> (Vec<ContainerStats>, Vec<PodSandboxStats>) {
         let mut told = (Vec::new(), Vec::new());
         if with_rest || everything {
@@ -284,7 +284,7 @@ impl Stats {
     }
 
     /// Sets the CPU rates since the last look. A rate reported by the runtime is kept until there is one.
-    fn rate(&self, look: &mut Look) {
+    fn rate(&self, look: &mut Snapshot) {
         let mut rates = self.rates.borrow_mut();
         let now = clock::since_boot();
         let mut rate = |who: &str, figures: &mut snapshot::Figures| {
@@ -309,7 +309,7 @@ fn foreign(subjects: &[Subject]) -> impl Iterator<Item = &ForeignVolume> {
 }
 
 /// The mount point and usage of a runtime file system.
-fn place(usage: &FilesystemUsage) -> Option<(PathBuf, Found)> {
+fn place(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
     let path = usage.fs_id.as_ref().map(|id| PathBuf::from(&id.mountpoint))?;
     Some((path, cri_stats::found(usage)))
 }

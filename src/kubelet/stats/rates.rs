@@ -7,14 +7,14 @@ use std::time::Duration;
 /// Keeps a small entry for each owner seen by the last look, and nothing for others.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    kept: SortedMap<u64, Kept>,
+    kept: SortedMap<u64, PreviousSample>,
     /// Hashes owners to eight bytes.
     hasher: RandomState,
     look: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct PreviousSample {
     at: Duration,
     cpu_nanos: u64,
     nano_cores: Option<u64>,
@@ -28,7 +28,7 @@ impl Rates {
     /// The rate in nanocores; `None` at the first look. `at` is monotonic time.
     pub(super) fn nano_cores(&mut self, who: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
         let look = self.look;
-        let fresh = Kept { at, cpu_nanos, nano_cores: None, look };
+        let fresh = PreviousSample { at, cpu_nanos, nano_cores: None, look };
         let kept = self.kept.entry(self.hasher.hash_one(who)).or_insert(fresh);
         kept.look = look;
         let passed = at.saturating_sub(kept.at);
@@ -37,7 +37,7 @@ impl Rates {
             None => *kept = fresh,
             Some(used) if passed >= LEAST => {
                 let rate = u128::from(used) * 1_000_000_000 / passed.as_nanos();
-                *kept = Kept { nano_cores: Some(u64::try_from(rate).unwrap_or(u64::MAX)), ..fresh };
+                *kept = PreviousSample { nano_cores: Some(u64::try_from(rate).unwrap_or(u64::MAX)), ..fresh };
             }
             Some(_) => {}
         }

@@ -1,10 +1,10 @@
 //! The response of `/metrics/resource`, which metrics-server reads. Pure.
 
-use super::snapshot::{ContainerSnapshot, Figures, Look, PodSnapshot};
+use super::snapshot::{ContainerSnapshot, Figures, PodSnapshot, Snapshot};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// Upstream's metric families.
-pub(super) fn resource(look: &Look) -> Vec<u8> {
+pub(super) fn resource(look: &Snapshot) -> Vec<u8> {
     let mut page = Page { out: Exposition::default() };
     let containers: Vec<(Labels, &ContainerSnapshot)> = look.pods.iter().flat_map(of_pod).collect();
     let pods: Vec<(Labels, &PodSnapshot)> = look.pods.iter().map(|pod| (labels(pod), pod)).collect();

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use crate::platform::cgroups::Usage;
 use crate::platform::host::procfs::{DiskIo, Interface, MemInfo, Pressure};
 
-pub(crate) use crate::platform::host::disk_usage::Found;
+pub(crate) use crate::platform::host::disk_usage::DiskUsage;
 pub(crate) use crate::platform::host::file_system::FileSystem;
 
 /// All statistics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     pub(crate) at: i64,
     pub(crate) node: NodeSnapshot,
     pub(crate) pods: Vec<PodSnapshot>,
@@ -37,8 +37,8 @@ pub(crate) struct NodeSnapshot {
     pub(crate) disk: Option<FileSystem>,
     pub(crate) device: Option<(String, DiskIo)>,
     /// The file system of the runtime's images and its usage by them.
-    pub(crate) images: Option<(FileSystem, Found)>,
-    pub(crate) layers: Option<(FileSystem, Found)>,
+    pub(crate) images: Option<(FileSystem, DiskUsage)>,
+    pub(crate) layers: Option<(FileSystem, DiskUsage)>,
     /// Number of processes and threads, and its limit.
     pub(crate) tasks: Option<(u64, u64)>,
     pub(crate) processors: u64,
@@ -61,7 +61,7 @@ pub(crate) struct PodSnapshot {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) processes: Option<u64>,
     /// The pod's files outside of volumes.
-    pub(crate) own: Found,
+    pub(crate) own: DiskUsage,
     pub(crate) volumes: Vec<VolumeSnapshot>,
     pub(crate) containers: Vec<ContainerSnapshot>,
 }
@@ -76,8 +76,8 @@ pub(crate) struct ContainerSnapshot {
     pub(crate) logs_directory: PathBuf,
     pub(crate) figures: Figures,
     /// The writable layer.
-    pub(crate) layer: Option<Found>,
-    pub(crate) logs: Option<Found>,
+    pub(crate) layer: Option<DiskUsage>,
+    pub(crate) logs: Option<DiskUsage>,
     /// Only in a full look.
     pub(crate) processes: Option<Processes>,
 }
@@ -100,7 +100,7 @@ pub(crate) struct VolumeSnapshot {
     /// A tmpfs or a remote volume, which does not count for the node's disk.
     pub(crate) is_elsewhere: bool,
     pub(crate) disk: FileSystem,
-    pub(crate) used: Found,
+    pub(crate) used: DiskUsage,
 }
 
 /// Usage of the node, a cgroup, a pod or a container.
@@ -200,10 +200,10 @@ impl Figures {
 
 impl PodSnapshot {
     /// Disk usage of the pod: writable layers, logs, local volumes and its own files.
-    pub(crate) fn storage(&self) -> Found {
+    pub(crate) fn storage(&self) -> DiskUsage {
         let containers = self.containers.iter().flat_map(|container| [container.layer, container.logs]).flatten();
         let volumes = self.volumes.iter().filter(|volume| !volume.is_elsewhere).map(|volume| volume.used);
-        containers.chain(volumes).fold(self.own, |sum, found| Found {
+        containers.chain(volumes).fold(self.own, |sum, found| DiskUsage {
             bytes: sum.bytes.saturating_add(found.bytes),
             inodes: sum.inodes.saturating_add(found.inodes),
         })

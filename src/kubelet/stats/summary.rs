@@ -1,12 +1,12 @@
 //! The response of `/stats/summary`: the kubelet's Summary v1alpha1. Pure.
 
 use super::json_text::JsonText;
-use super::snapshot::{ContainerSnapshot, Figures, FileSystem, Found, Look, NodeSnapshot, PodSnapshot};
+use super::snapshot::{ContainerSnapshot, DiskUsage, Figures, FileSystem, NodeSnapshot, PodSnapshot, Snapshot};
 use crate::platform::host::procfs::{Interface, Pressure, Stall};
 use crate::types::api::Time;
 
 /// `only_cpu_and_memory`: upstream's query parameter of this name.
-pub(super) fn summary(look: &Look, only_cpu_and_memory: bool) -> Vec<u8> {
+pub(super) fn summary(look: &Snapshot, only_cpu_and_memory: bool) -> Vec<u8> {
     let mut writer = Writer { json: JsonText::default(), brief: only_cpu_and_memory, time: (i64::MIN, String::new()) };
     writer.summary(look);
     writer.json.into_bytes()
@@ -32,7 +32,7 @@ impl Writer {
         self.json.end(']');
     }
 
-    fn summary(&mut self, look: &Look) {
+    fn summary(&mut self, look: &Snapshot) {
         self.object("", |this| {
             this.object("node", |this| this.node(&look.node, look.at));
             this.list("pods", |this| {
@@ -61,7 +61,7 @@ impl Writer {
         self.network(&node.interfaces, &node.main_interface, at);
         if let Some(disk) = &node.disk {
             let inodes = disk.inodes.saturating_sub(disk.inodes_free);
-            self.disk("fs", at, disk, Found { bytes: disk.used, inodes });
+            self.disk("fs", at, disk, DiskUsage { bytes: disk.used, inodes });
         }
         self.object("runtime", |this| {
             if let Some((disk, found)) = &node.images {
@@ -238,11 +238,11 @@ impl Writer {
         self.json.number("txErrors", interface.sent.errors);
     }
 
-    fn disk(&mut self, name: &str, at: i64, disk: &FileSystem, used: Found) {
+    fn disk(&mut self, name: &str, at: i64, disk: &FileSystem, used: DiskUsage) {
         self.object(name, |this| this.disk_fields(at, disk, used));
     }
 
-    fn disk_fields(&mut self, at: i64, disk: &FileSystem, used: Found) {
+    fn disk_fields(&mut self, at: i64, disk: &FileSystem, used: DiskUsage) {
         self.time("time", at);
         self.json.number("availableBytes", disk.available);
         self.json.number("capacityBytes", disk.capacity);

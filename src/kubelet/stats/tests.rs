@@ -44,7 +44,7 @@ fn figures(group: &str) -> Figures {
 }
 
 fn pod(name: &str) -> PodSnapshot {
-    let found = Found { bytes: 4096, inodes: 2 };
+    let found = DiskUsage { bytes: 4096, inodes: 2 };
     let container = |container: &str| ContainerSnapshot {
         id: format!("{name}-{container}"),
         name: container.to_owned(),
@@ -86,10 +86,10 @@ fn interfaces() -> Vec<Interface> {
 }
 
 /// A look with every field set.
-fn look() -> Look {
+fn look() -> Snapshot {
     let disk = FileSystem { capacity: 1000, available: 500, used: 400, inodes: 100, inodes_free: 60 };
-    let found = Found { bytes: 300, inodes: 30 };
-    Look {
+    let found = DiskUsage { bytes: 300, inodes: 30 };
+    Snapshot {
         at: AT,
         node: NodeSnapshot {
             name: "node1".to_owned(),
@@ -262,18 +262,18 @@ fn page_without_cgroup_v2_has_no_duplicate_series() {
 
 #[test]
 fn one_pass_measures_this_machine_and_a_process() {
-    let mut look = Look { at: AT, ..Look::default() };
+    let mut look = Snapshot { at: AT, ..Snapshot::default() };
     let network_pid = Some(std::process::id());
     look.pods.push(PodSnapshot { network_pid, ..PodSnapshot::default() });
     let here = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let asked = Asked {
+    let asked = CollectInputs {
         depth: Depth::Whole,
         with_rest: true,
         groups: None,
         cgroup_v2: false,
         root_dir: here.clone(),
-        images: Some((here, Found { bytes: 1, inodes: 1 })),
-        layers: Some((PathBuf::from("/nowhere/at/all"), Found::default())),
+        images: Some((here, DiskUsage { bytes: 1, inodes: 1 })),
+        layers: Some((PathBuf::from("/nowhere/at/all"), DiskUsage::default())),
     };
     collect::pass(&mut look, &asked);
     let node = &look.node;

@@ -57,14 +57,14 @@ const FAMILIES: [Family; 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::host::disk_usage::Found;
+    use crate::platform::host::disk_usage::DiskUsage;
 
     #[test]
     fn claim_of_several_pods_is_listed_once() {
         let claim = |claim: &str, bytes| ClaimSeen {
             namespace: "ns".to_owned(),
             claim: claim.to_owned(),
-            seen: VolumeSnapshot { used: Found { bytes, inodes: 1 }, ..VolumeSnapshot::default() },
+            seen: VolumeSnapshot { used: DiskUsage { bytes, inodes: 1 }, ..VolumeSnapshot::default() },
         };
         let claims = each_once([claim("a", 1), claim("b", 2), claim("a", 3)].into_iter());
         let text = |claims: &[ClaimSeen]| {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use async_channel::Receiver;
 
-use super::external_volumes::{ForeignVolume, Teller};
-use super::snapshot::{FileSystem, Found, VolumeSnapshot};
+use super::external_volumes::{ForeignVolume, UsageSource};
+use super::snapshot::{DiskUsage, FileSystem, VolumeSnapshot};
 use crate::kubelet::csi::Csi;
 use crate::platform::host::clock;
 use crate::platform::host::file_system::file_system;
@@ -30,14 +30,14 @@ pub(super) struct VolumeStatsCache {
 struct Inquiry {
     of: ForeignVolume,
     began: Instant,
-    told: Rc<Told>,
+    told: Rc<CachedUsage>,
     /// Closed when the walk has ended.
     ended: Receiver<()>,
     task: rt::Task<()>,
 }
 
 #[derive(Default)]
-struct Told {
+struct CachedUsage {
     seen: RefCell<Option<VolumeSnapshot>>,
     /// The last inquiry timed out.
     is_slow: Cell<bool>,
@@ -95,19 +95,19 @@ impl VolumeStatsCache {
         known.iter().find(|inquiry| inquiry.of == *volume)?.told.seen.borrow().clone()
     }
 
-    fn inquire(&self, volume: &ForeignVolume, told: Rc<Told>, now: Instant) -> Inquiry {
+    fn inquire(&self, volume: &ForeignVolume, told: Rc<CachedUsage>, now: Instant) -> Inquiry {
         let (held, ended) = async_channel::bounded(1);
         let (of, csi) = (volume.clone(), Rc::clone(&self.csi));
         let disk = match &of.teller {
-            Teller::Driver { .. } => None,
-            Teller::Mount => self.ask_file_system(&of.path),
+            UsageSource::Driver { .. } => None,
+            UsageSource::Mount => self.ask_file_system(&of.path),
         };
         let tells = Rc::clone(&told);
         let task = rt::spawn(async move {
             let found = match (&of.teller, disk) {
-                (Teller::Driver { name, handle }, _) => by_driver(&csi, name, handle, &of.path).await,
-                (Teller::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
-                (Teller::Mount, None) => None,
+                (UsageSource::Driver { name, handle }, _) => by_driver(&csi, name, handle, &of.path).await,
+                (UsageSource::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
+                (UsageSource::Mount, None) => None,
             };
             let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
             tells.seen.replace(found.map(|(disk, used)| VolumeSnapshot {
@@ -150,7 +150,7 @@ impl Inquiry {
     }
 }
 
-async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Option<(FileSystem, Found)> {
+async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Option<(FileSystem, DiskUsage)> {
     let path = place.to_owned();
     // If nothing is mounted, a driver might report the node's own disk.
     if !rt::blocking(move || mounted_at(&path).unwrap_or(false) || is_device(&path)).await {
@@ -176,9 +176,9 @@ fn is_device(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-fn of_disk(disk: FileSystem) -> (FileSystem, Found) {
+fn of_disk(disk: FileSystem) -> (FileSystem, DiskUsage) {
     let inodes = disk.inodes.saturating_sub(disk.inodes_free);
-    (disk, Found { bytes: disk.used, inodes })
+    (disk, DiskUsage { bytes: disk.used, inodes })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::SetUp;
 use super::fs_group::{changes_on_root_mismatch, fs_group};
-use crate::kubelet::csi::{CsiVolume, Missing, handle_of_inline};
+use crate::kubelet::csi::{CsiVolume, MissingObject, handle_of_inline};
 use crate::state::objects::{
     CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
 };
@@ -115,11 +115,13 @@ fn fill(
     named: Named<'_>,
     driver: &Lookup<&CsiDriver>,
     with: SetUp<'_>,
-) -> Result<(), Missing> {
+) -> Result<(), MissingObject> {
     let driver = match driver {
         Lookup::Found(driver) => Some(*driver),
         Lookup::Missing => None,
-        Lookup::Unknown(why) => return Err(Missing::DriverUnknown { driver: volume.driver.clone(), why: why.clone() }),
+        Lookup::Unknown(why) => {
+            return Err(MissingObject::DriverUnknown { driver: volume.driver.clone(), why: why.clone() });
+        }
     };
     check_mode(volume, driver)?;
     if let Some(source) = named.source.filter(|_| driver.is_none_or(|driver| driver.attach_required)) {
@@ -139,19 +141,19 @@ fn fill(
 }
 
 /// The publish context of the attachment. A volume that may be being detached is not set up.
-fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, Missing> {
+fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, MissingObject> {
     if !with.objects.is_attached(source) {
-        return Err(Missing::NotAttached);
+        return Err(MissingObject::NotAttached);
     }
     match with.objects.attachment(pod, source) {
         Lookup::Found(attachment) => Ok(attachment.context.clone()),
-        Lookup::Missing => Err(Missing::NoAttachment),
-        Lookup::Unknown(why) => Err(Missing::AttachmentUnknown { why }),
+        Lookup::Missing => Err(MissingObject::NoAttachment),
+        Lookup::Unknown(why) => Err(MissingObject::AttachmentUnknown { why }),
     }
 }
 
 /// Whether the driver supports this volume lifecycle mode.
-fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Missing> {
+fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), MissingObject> {
     let mode = if volume.is_ephemeral { EPHEMERAL } else { "Persistent" };
     let supported = match driver {
         None if !volume.is_ephemeral => return Ok(()),
@@ -159,18 +161,18 @@ fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Miss
         Some(driver) if driver.lifecycle_modes.iter().any(|known| known == mode) => return Ok(()),
         Some(driver) => Some(driver.lifecycle_modes.clone()),
     };
-    Err(Missing::Mode { mode, driver: volume.driver.clone(), supported })
+    Err(MissingObject::Mode { mode, driver: volume.driver.clone(), supported })
 }
 
 fn secrets(
     field: &'static str,
     key: Option<&ObjectKey>,
     with: SetUp<'_>,
-) -> Result<SortedMap<String, String>, Missing> {
+) -> Result<SortedMap<String, String>, MissingObject> {
     let Some(key) = key else { return Ok(SortedMap::new()) };
     let failed = |unknown| {
         let (namespace, name) = (key.namespace.clone(), key.name.clone());
-        Err(Missing::Secret { field, namespace, name, unknown })
+        Err(MissingObject::Secret { field, namespace, name, unknown })
     };
     match with.objects.secret(key) {
         Lookup::Found(secret) => Ok(secret.texts()),
@@ -191,15 +193,15 @@ fn pod_info(pod: &Pod, is_ephemeral: bool) -> SortedMap<String, String> {
 }
 
 /// By audience, as `TokenRequestStatus`.
-fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<String>, Missing> {
+fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<String>, MissingObject> {
     let mut tokens = Map::new();
     for request in &driver.token_requests {
         let key = TokenKey::for_driver(pod, request);
         let expires = Time::from_unix_nanos(with.objects.token_end(key.clone()).saturating_mul(1_000_000_000));
         let token = match with.objects.token(key) {
             Lookup::Found(token) => token,
-            Lookup::Missing => return Err(Missing::NoToken),
-            Lookup::Unknown(why) => return Err(Missing::TokenUnknown { why }),
+            Lookup::Missing => return Err(MissingObject::NoToken),
+            Lookup::Unknown(why) => return Err(MissingObject::TokenUnknown { why }),
         };
         tokens.insert(request.0.clone(), json!({"expirationTimestamp": expires.to_string(), "token": token}));
     }

@@ -34,7 +34,7 @@ use crate::state::pods::PodDirs;
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
 use crate::types::sorted::SortedSet;
 use error::{EnvFileError, Problem};
-use mounts::{Given, Place};
+use mounts::{MountInputs, Place};
 use plan::{Files, Plan, Planned, Source};
 
 pub(crate) use error::Error;
@@ -203,7 +203,7 @@ impl PodVolumes {
         expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
         recursive_read_only: bool,
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
-        let given = Given { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
+        let given = MountInputs { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
         let planned = mounts::container_mounts(container, &given);
         let uid = self.uid.clone();
         async move {

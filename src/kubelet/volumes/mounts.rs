@@ -30,7 +30,7 @@ pub(super) struct Part {
     pub(super) target: PathBuf,
 }
 
-pub(super) struct Given<'a> {
+pub(super) struct MountInputs<'a> {
     pub(super) places: &'a [Place],
     /// Parent directory of subpath bind mounts.
     pub(super) subpaths: &'a Path,
@@ -43,7 +43,10 @@ pub(super) struct Given<'a> {
 /// The mounts of `container`, and the subpaths to bind before.
 ///
 /// A mount of an image volume has an empty [`ImageSpec`], which is filled in after the image is pulled.
-pub(super) fn container_mounts(container: &Container, given: &Given<'_>) -> Result<(Vec<Mount>, Vec<Part>), Error> {
+pub(super) fn container_mounts(
+    container: &Container,
+    given: &MountInputs<'_>,
+) -> Result<(Vec<Mount>, Vec<Part>), Error> {
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
     for (index, mount) in container.volume_mounts.iter().enumerate() {
@@ -151,7 +154,10 @@ mod tests {
             _ => Err(["A", "B"].map(str::to_owned).into_iter().collect()),
         };
         let subpaths = Path::new("/subpaths");
-        container_mounts(&container, &Given { places: &places, subpaths, recursive_read_only: able, expand: &expand })
+        container_mounts(
+            &container,
+            &MountInputs { places: &places, subpaths, recursive_read_only: able, expand: &expand },
+        )
     }
 
     fn mounts(mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {

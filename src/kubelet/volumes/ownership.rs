@@ -19,7 +19,7 @@ pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<(
     if on_mismatch && found.st_gid == group && found.st_mode & DIRECTORY == DIRECTORY {
         return Ok(());
     }
-    let mut giving = Giving { group, failed: 0, why: None };
+    let mut giving = OwnershipChange { group, failed: 0, why: None };
     giving.all(top.as_fd(), 0)?;
     giving.note(give_one(top.as_fd(), group, found.st_mode));
     if let Some(why) = giving.why {
@@ -29,14 +29,14 @@ pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<(
     Ok(())
 }
 
-struct Giving {
+struct OwnershipChange {
     group: u32,
     failed: u32,
     /// The first error.
     why: Option<io::Error>,
 }
 
-impl Giving {
+impl OwnershipChange {
     /// Symlinks are changed but never followed: the content is untrusted and may change meanwhile.
     fn all(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
         if depth > DEEPEST {

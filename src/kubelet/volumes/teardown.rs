@@ -46,18 +46,18 @@ async fn give_back(pod: &Path, uid: &str, csi: &Csi) -> Result<(), Error> {
 
 /// Directories and log directories of pods found at one time.
 #[derive(Debug)]
-pub(crate) struct FoundPods {
+pub(crate) struct PodDirectories {
     pods: Vec<PathBuf>,
     logs: Vec<PathBuf>,
 }
 
 /// The caller compares them with the known pods afterwards, because pods may be added in between.
-pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<FoundPods, Error> {
+pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<PodDirectories, Error> {
     let (pods, logs) = (dirs.pods().to_owned(), dirs.all_logs().to_owned());
-    rt::blocking(move || Ok(FoundPods { pods: directories(&pods)?, logs: directories(&logs)? })).await
+    rt::blocking(move || Ok(PodDirectories { pods: directories(&pods)?, logs: directories(&logs)? })).await
 }
 
-impl FoundPods {
+impl PodDirectories {
     /// Removes the directories of pods not in `known`. Continues after a failure and returns an error for one.
     pub(crate) async fn remove_strays(self, known: &[PodUid], csi: &Csi) -> Result<(), Error> {
         let is_stray = |uid: &str| known.iter().all(|known| known.as_str() != uid);

@@ -320,7 +320,7 @@ fn mounts_match_the_recorded_ones() {
     let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
     let places: Vec<Place> = plan.volumes.iter().map(Planned::set_up_place).collect();
-    let given = Given {
+    let given = MountInputs {
         places: &places,
         subpaths: &dirs.subpaths(&pod.metadata.uid),
         recursive_read_only: false,

@@ -126,22 +126,22 @@ fn digest(certificate: &CertificateDer<'static>) -> String {
 }
 
 /// The location of a PEM: its file, or a field of the kubeconfig.
-struct Place {
+struct CredentialFiles {
     path: PathBuf,
     field: Option<&'static str>,
 }
 
-impl Place {
+impl CredentialFiles {
     fn wrong(&self, what: &str) -> AccessError {
         let what = self.field.map_or_else(|| what.to_owned(), |field| format!("{field}: {what}"));
         AccessError::Wrong { path: self.path.clone(), what }
     }
 }
 
-fn load(pem: &Pem, kubeconfig: &Path, field: &'static str) -> Result<(Place, Vec<u8>), AccessError> {
+fn load(pem: &Pem, kubeconfig: &Path, field: &'static str) -> Result<(CredentialFiles, Vec<u8>), AccessError> {
     match pem {
-        Pem::Data(data) => Ok((Place { path: kubeconfig.to_owned(), field: Some(field) }, data.clone())),
-        Pem::File(path) => Ok((Place { path: path.clone(), field: None }, read(path)?)),
+        Pem::Data(data) => Ok((CredentialFiles { path: kubeconfig.to_owned(), field: Some(field) }, data.clone())),
+        Pem::File(path) => Ok((CredentialFiles { path: path.clone(), field: None }, read(path)?)),
     }
 }
 

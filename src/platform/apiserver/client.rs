@@ -34,14 +34,14 @@ pub(crate) struct Client {
 }
 
 struct Inner {
-    way: Rc<Way>,
+    way: Rc<Transport>,
     connector: Rc<Connector<Exchange>>,
     /// Notified on each 401.
     unauthorized: Signal,
 }
 
 /// Everything needed to connect.
-struct Way {
+struct Transport {
     source: Source,
     dialer: Dialer,
     gate: Rc<Gate>,
@@ -105,7 +105,7 @@ impl Client {
     }
 
     fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, source: Source, dialer: Dialer) -> Self {
-        let way = Way {
+        let way = Transport {
             source,
             dialer,
             gate,
@@ -359,7 +359,7 @@ impl Inner {
     }
 }
 
-impl Way {
+impl Transport {
     async fn access(&self) -> Result<Access, ApiError> {
         match &self.source {
             Source::Given(access) => Ok(Access::clone(access)),
@@ -404,7 +404,7 @@ fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
 }
 
 /// The life of one connection, from the attempt until it is lost or the gate is shut.
-async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
+async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Transport>) {
     let gate = Rc::clone(&way.gate);
     let shut = async {
         gate.shut().await;
@@ -421,7 +421,7 @@ async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>
     }
 }
 
-async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
+async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Transport>) {
     if let Some(moment) = attempt.not_before {
         rt::sleep_until(moment).await;
     }

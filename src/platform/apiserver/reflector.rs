@@ -41,7 +41,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         };
         let wait = match done {
             Ok(heard) => {
-                if turn.is_round && heard == Heard::All {
+                if turn.is_round && heard == WatchOutcome::All {
                     done_in = turn.number;
                 }
                 away = false;
@@ -74,7 +74,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
 
 /// Whether the server may have more to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum WatchOutcome {
     All,
     More,
 }
@@ -84,11 +84,11 @@ async fn list(
     request: &Request,
     reflection: &mut Reflection,
     listener: &Sender<Change>,
-) -> Result<Heard, ApiError> {
+) -> Result<WatchOutcome, ApiError> {
     let answer = client.send(request).await?;
-    let Some(change) = reflection.listed(answer.json()?)? else { return Ok(Heard::More) };
+    let Some(change) = reflection.listed(answer.json()?)? else { return Ok(WatchOutcome::More) };
     let _ = listener.send(change).await;
-    Ok(Heard::All)
+    Ok(WatchOutcome::All)
 }
 
 /// Watches until `end`, or until `ended` completes, but never stops between receiving a change and delivering it. In a
@@ -101,27 +101,27 @@ async fn watch(
     reflection: &mut Reflection,
     listener: &Sender<Change>,
     is_round: bool,
-) -> Result<Heard, ApiError> {
+) -> Result<WatchOutcome, ApiError> {
     let opened = async { client.open(request).await.map(Next::Some) };
-    let Next::Some(mut stream) = unless(ended.as_mut(), opened).await? else { return Ok(Heard::More) };
+    let Next::Some(mut stream) = unless(ended.as_mut(), opened).await? else { return Ok(WatchOutcome::More) };
     reflection.begun();
     let mut lines = Lines::default();
-    let mut heard = Heard::All;
+    let mut heard = WatchOutcome::All;
     loop {
         let next = async { Ok(until(end, stream.next()).await?.map_or(Next::End, Next::Some)) };
         match unless(ended.as_mut(), next).await? {
             Next::Some(bytes) => lines.receive(bytes),
             Next::End => return Ok(heard),
-            Next::Ended => return Ok(Heard::More),
+            Next::Ended => return Ok(WatchOutcome::More),
         }
         while let Some(event) = lines.next()? {
             if is_round && event.is_bookmark() {
                 reflection.watched(event);
-                return Ok(Heard::All);
+                return Ok(WatchOutcome::All);
             }
             let Some(change) = reflection.watched(event) else { continue };
             // The server may end the watch before it has sent everything.
-            heard = Heard::More;
+            heard = WatchOutcome::More;
             if listener.send(change).await.is_err() {
                 return Ok(heard);
             }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::did_you_mean::nearest;
 use super::duration;
-use super::schema::{Field, KUBELET_CONFIGURATION, Kind, Standing};
+use super::schema::{Field, FieldSupport, KUBELET_CONFIGURATION, Kind};
 use crate::types::api::{Quantity, SysctlNamespace, dotted_sysctl};
 use crate::types::cpu_set::CpuSet;
 
@@ -114,9 +114,9 @@ impl Walk {
         }
         self.value(&field.kind, value)?;
         match field.standing {
-            Standing::NotYet if !asks_nothing(&field.kind, value) => self.not_yet.push(self.path.clone()),
-            Standing::Refused if !asks_nothing(&field.kind, value) => return Err(self.fault("not supported")),
-            Standing::InForce | Standing::NotYet | Standing::Moot | Standing::Refused => {}
+            FieldSupport::NotYet if !asks_nothing(&field.kind, value) => self.not_yet.push(self.path.clone()),
+            FieldSupport::Refused if !asks_nothing(&field.kind, value) => return Err(self.fault("not supported")),
+            FieldSupport::InForce | FieldSupport::NotYet | FieldSupport::Moot | FieldSupport::Refused => {}
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::flag_table::{FLAGS, Meaning, Own};
 use super::flag_values::FlagValues;
 use super::managers;
 use super::node_labels;
-use super::schema::{Kind, Standing};
+use super::schema::{FieldSupport, Kind};
 use super::static_pod_url;
 use super::taints;
 
@@ -106,8 +106,8 @@ impl FlagValues {
         match meaning(flag) {
             Some(Meaning::Field(path)) => {
                 match field(path).map(|field| field.standing) {
-                    Some(Standing::NotYet) if !silent => self.not_yet.push(format!("--{flag}")),
-                    Some(Standing::Refused) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
+                    Some(FieldSupport::NotYet) if !silent => self.not_yet.push(format!("--{flag}")),
+                    Some(FieldSupport::Refused) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
                     _ => {}
                 }
                 set(&mut self.fields, path, value);

@@ -45,12 +45,12 @@ pub(super) enum Kind {
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    pub(super) standing: Standing,
+    pub(super) standing: FieldSupport,
 }
 
 /// How a field is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum FieldSupport {
     InForce,
     /// Accepted and reported, but not supported yet.
     NotYet,
@@ -61,19 +61,19 @@ pub(super) enum Standing {
 }
 
 const fn used(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, standing: Standing::InForce }
+    Field { name, kind, standing: FieldSupport::InForce }
 }
 
 const fn later(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, standing: Standing::NotYet }
+    Field { name, kind, standing: FieldSupport::NotYet }
 }
 
 const fn moot(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, standing: Standing::Moot }
+    Field { name, kind, standing: FieldSupport::Moot }
 }
 
 const fn refused(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, standing: Standing::Refused }
+    Field { name, kind, standing: FieldSupport::Refused }
 }
 
 const FOREVER: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The usage of a directory tree, including its root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct DiskUsage {
     /// Allocated bytes, fewer than the size of a sparse file.
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
@@ -23,17 +23,17 @@ const BLOCK: u64 = 512;
 
 /// Sums up everything below `path` on the same file system. Links are not followed, and a file with several names counts
 /// once. Files removed meanwhile are not counted; a missing directory is empty.
-pub(crate) fn disk_usage(path: &Path) -> io::Result<Found> {
+pub(crate) fn disk_usage(path: &Path) -> io::Result<DiskUsage> {
     disk_usage_until(path, None)
 }
 
 /// As [`disk_usage`], but stops at `end` and returns the sum so far.
-pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<Found> {
+pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<DiskUsage> {
     let root = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DiskUsage::default()),
         root => root?,
     };
-    let mut found = Found { bytes: root.blocks().saturating_mul(BLOCK), inodes: 1 };
+    let mut found = DiskUsage { bytes: root.blocks().saturating_mul(BLOCK), inodes: 1 };
     let mut linked = SortedSet::new();
     let mut directories: Vec<PathBuf> = if root.is_dir() { vec![path.to_owned()] } else { Vec::new() };
     while let Some(directory) = directories.pop() {
@@ -91,6 +91,6 @@ mod tests {
         assert_eq!(full.inodes, 5, "the file and the link");
         let more = full.bytes - empty.bytes;
         assert!((100_000..200_000).contains(&more), "{more}");
-        assert_eq!(disk_usage(&root).unwrap(), Found::default());
+        assert_eq!(disk_usage(&root).unwrap(), DiskUsage::default());
     }
 }

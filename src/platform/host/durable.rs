@@ -17,7 +17,7 @@ use crate::platform::host::file;
 
 /// What a file contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum StoredFile {
     Nothing,
     /// The checksum does not match.
     Damaged,
@@ -36,22 +36,22 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(crate) fn write_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     // A file that is larger or cannot be read differs.
-    if matches!(read(path, limit), Ok(Found::Whole(known)) if known == bytes) {
+    if matches!(read(path, limit), Ok(StoredFile::Whole(known)) if known == bytes) {
         return Ok(false);
     }
     write(path, bytes).map(|()| true)
 }
 
 /// Reads a file of at most `limit` bytes. An error says nothing about the file's content.
-pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Found> {
+pub(crate) fn read(path: &Path, limit: u64) -> io::Result<StoredFile> {
     let mut bytes = match file::read_all(path, limit.saturating_add(HEAD)) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredFile::Nothing),
         Err(error) => return Err(error),
     };
-    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(Found::Damaged) };
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(StoredFile::Damaged) };
     let rest = bytes.split_off(end + 1);
-    Ok(if bytes == head(&rest).as_bytes() { Found::Whole(rest) } else { Found::Damaged })
+    Ok(if bytes == head(&rest).as_bytes() { StoredFile::Whole(rest) } else { StoredFile::Damaged })
 }
 
 /// Removes the file durably. A missing file is no error.
@@ -98,14 +98,14 @@ mod tests {
     fn files_round_trip_and_removal_is_idempotent() {
         let folder = Folder::new("whole");
         let path = folder.0.join("inner/a.yaml");
-        assert_eq!(read(&path, 9).unwrap(), Found::Nothing);
+        assert_eq!(read(&path, 9).unwrap(), StoredFile::Nothing);
         for text in [&b""[..], b"a: 1\n", b"\n\n", b"\xff\0"] {
             write(&path, text).unwrap();
-            assert_eq!(read(&path, 9).unwrap(), Found::Whole(text.to_vec()));
+            assert_eq!(read(&path, 9).unwrap(), StoredFile::Whole(text.to_vec()));
         }
         remove(&path).unwrap();
         remove(&path).unwrap();
-        assert_eq!(read(&path, 9).unwrap(), Found::Nothing);
+        assert_eq!(read(&path, 9).unwrap(), StoredFile::Nothing);
     }
 
     #[test]
@@ -117,11 +117,11 @@ mod tests {
         assert_eq!(whole.len(), usize::try_from(HEAD).unwrap() + 10);
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
-            assert_eq!(read(&path, 99).unwrap(), Found::Damaged, "cut at {cut}");
+            assert_eq!(read(&path, 99).unwrap(), StoredFile::Damaged, "cut at {cut}");
             let mut other = whole.clone();
             other[cut] ^= 1;
             fs::write(&path, &other).unwrap();
-            assert_eq!(read(&path, 99).unwrap(), Found::Damaged, "changed at {cut}");
+            assert_eq!(read(&path, 99).unwrap(), StoredFile::Damaged, "changed at {cut}");
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert!(!write_changed(&path, b"one").unwrap());
         assert_eq!(inode(), first);
         assert!(write_changed(&path, b"on").unwrap() && write_changed(&path, b"two").unwrap());
-        assert_eq!(read(&path, 3).unwrap(), Found::Whole(b"two".to_vec()));
+        assert_eq!(read(&path, 3).unwrap(), StoredFile::Whole(b"two".to_vec()));
     }
 
     #[test]
@@ -147,9 +147,9 @@ mod tests {
         write(&path, b"old").unwrap();
         // What a process leaves that stopped between write and rename.
         fs::write(folder.0.join("a.new"), b"# coracle sha256:half").unwrap();
-        assert_eq!(read(&path, 9).unwrap(), Found::Whole(b"old".to_vec()));
+        assert_eq!(read(&path, 9).unwrap(), StoredFile::Whole(b"old".to_vec()));
         write(&path, b"new").unwrap();
-        assert_eq!(read(&path, 9).unwrap(), Found::Whole(b"new".to_vec()));
+        assert_eq!(read(&path, 9).unwrap(), StoredFile::Whole(b"new".to_vec()));
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
     }
 
@@ -159,6 +159,6 @@ mod tests {
         let path = folder.0.join("a");
         write(&path, b"four").unwrap();
         assert!(read(&path, 3).is_err());
-        assert_eq!(read(&path, 4).unwrap(), Found::Whole(b"four".to_vec()));
+        assert_eq!(read(&path, 4).unwrap(), StoredFile::Whole(b"four".to_vec()));
     }
 }

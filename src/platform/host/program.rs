@@ -17,7 +17,7 @@ use crate::platform::rt::{self, AsyncReadExt as _, AsyncWriteExt as _};
 
 /// The exit status and the output of a program.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
@@ -32,7 +32,7 @@ pub(crate) enum ProgramError {
 }
 
 /// Runs `command` with `input`. On timeout, or if the future is dropped, kills the program and all its children.
-pub(crate) async fn run(command: Command, input: Vec<u8>, limit: Duration) -> Result<Ended, ProgramError> {
+pub(crate) async fn run(command: Command, input: Vec<u8>, limit: Duration) -> Result<ProgramOutput, ProgramError> {
     let give = |stdin: Option<ChildStdin>| -> Part<'static> {
         Box::pin(async move {
             let Some(stdin) = stdin else { return Ok(Vec::new()) };
@@ -47,7 +47,7 @@ pub(crate) async fn run(command: Command, input: Vec<u8>, limit: Duration) -> Re
 }
 
 /// As [`run`], with a file as the input.
-pub(crate) async fn run_on(command: Command, input: File, limit: Duration) -> Result<Ended, ProgramError> {
+pub(crate) async fn run_on(command: Command, input: File, limit: Duration) -> Result<ProgramOutput, ProgramError> {
     let nothing = |_| -> Part<'static> { Box::pin(std::future::ready(Ok(Vec::new()))) };
     run_given(command, Stdio::from(input), Box::new(nothing), limit).await
 }
@@ -57,7 +57,7 @@ pub(crate) async fn run_fed(
     command: Command,
     feed: impl FnOnce(ChildStdin) + Send + 'static,
     limit: Duration,
-) -> Result<Ended, ProgramError> {
+) -> Result<ProgramOutput, ProgramError> {
     let give = |stdin: Option<ChildStdin>| -> Part<'static> {
         Box::pin(async move {
             rt::slow(move || stdin.map_or((), feed)).await;
@@ -67,9 +67,14 @@ pub(crate) async fn run_fed(
     run_given(command, Stdio::piped(), Box::new(give), limit).await
 }
 
-type Give = Box<dyn FnOnce(Option<ChildStdin>) -> Part<'static>>;
+type WriteInput = Box<dyn FnOnce(Option<ChildStdin>) -> Part<'static>>;
 
-async fn run_given(mut command: Command, stdin: Stdio, give: Give, limit: Duration) -> Result<Ended, ProgramError> {
+async fn run_given(
+    mut command: Command,
+    stdin: Stdio,
+    give: WriteInput,
+    limit: Duration,
+) -> Result<ProgramOutput, ProgramError> {
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = rt::blocking(move || command.spawn()).await.map_err(ProgramError::Start)?;
     let mut group = Group(Some(child));
@@ -81,7 +86,7 @@ async fn run_given(mut command: Command, stdin: Stdio, give: Give, limit: Durati
     ended
 }
 
-async fn talk(child: &mut Child, give: Give) -> Result<Ended, ProgramError> {
+async fn talk(child: &mut Child, give: WriteInput) -> Result<ProgramOutput, ProgramError> {
     let given = give(child.stdin.take());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let said: Part<'_> = Box::pin(async move { read(stdout).await });
@@ -94,7 +99,7 @@ async fn talk(child: &mut Child, give: Give) -> Result<Ended, ProgramError> {
     }
     pidfd::exited(child.id()).await.map_err(ProgramError::Talk)?;
     let status = child.wait().map_err(ProgramError::Talk)?;
-    Ok(Ended { status, stdout, stderr })
+    Ok(ProgramOutput { status, stdout, stderr })
 }
 
 type Part<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + 'a>>;
@@ -157,7 +162,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn shell(script: &str, input: &[u8], limit: Duration) -> Result<Ended, ProgramError> {
+    fn shell(script: &str, input: &[u8], limit: Duration) -> Result<ProgramOutput, ProgramError> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         rt::block_on(run(command, input.to_vec(), limit))

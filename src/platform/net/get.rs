@@ -41,7 +41,7 @@ impl Answer {
 
 /// Limits of a request.
 #[derive(Clone, Copy)]
-struct How {
+struct FetchOptions {
     /// Most bytes of the body to keep.
     most: usize,
     /// Whether to refuse redirects from HTTPS to HTTP.
@@ -57,7 +57,7 @@ impl Dialer {
     /// Sends a GET for `url`. Follows redirects on the same host; a redirect to another host is returned as the
     /// response.
     pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
-        self.get_as(How { most: BODY, stays_secret: false }, url, headers, limit).await
+        self.get_as(FetchOptions { most: BODY, stays_secret: false }, url, headers, limit).await
     }
 
     /// As [`Self::get`], keeping `most` bytes of the body, and without redirects to plain HTTP.
@@ -68,10 +68,16 @@ impl Dialer {
         limit: Duration,
         most: usize,
     ) -> Result<Answer, GetError> {
-        self.get_as(How { most, stays_secret: true }, url, headers, limit).await
+        self.get_as(FetchOptions { most, stays_secret: true }, url, headers, limit).await
     }
 
-    async fn get_as(&self, how: How, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
+    async fn get_as(
+        &self,
+        how: FetchOptions,
+        url: &Url,
+        headers: &Headers,
+        limit: Duration,
+    ) -> Result<Answer, GetError> {
         let end = rt::now() + limit;
         let left = || end.saturating_duration_since(rt::now());
         let mut at = url.clone();

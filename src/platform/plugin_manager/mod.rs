@@ -67,7 +67,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// A socket, and the task that handles it.
-struct Known {
+struct KnownPlugin {
     made: (u64, i64, i64),
     #[expect(dead_code, reason = "dropping the task ends it and deregisters the plugin")]
     task: rt::Task<()>,
@@ -76,7 +76,7 @@ struct Known {
 /// Registers plugins in `directory` as they come and go, until the process exits.
 pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
     let takers = Rc::new(takers);
-    let mut known: SortedMap<PathBuf, Known> = SortedMap::new();
+    let mut known: SortedMap<PathBuf, KnownPlugin> = SortedMap::new();
     loop {
         let (looked, watch) = (rt::now(), watch(&directory));
         let found = sockets(&directory);
@@ -84,7 +84,7 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
         for (path, made) in found {
             if !known.contains_key(&path) {
                 let task = rt::spawn(see_to(path.clone(), Rc::clone(&takers)));
-                known.insert(path, Known { made, task });
+                known.insert(path, KnownPlugin { made, task });
             }
         }
         let changed = async {

@@ -42,12 +42,12 @@ pub(crate) struct Unsent {
     pub(crate) number: u64,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    pub(crate) what: UnsentWhat,
+    pub(crate) what: UnsentChange,
     count: i32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum UnsentWhat {
+pub(crate) enum UnsentChange {
     New(Box<Event>),
     /// A merge patch of count and last time of an event that was sent before.
     Again(Value),
@@ -66,7 +66,7 @@ pub(crate) enum Sent {
 /// One event and its count.
 #[derive(Clone, Debug)]
 pub(crate) struct EventRecord {
-    told: Told,
+    told: NewEvent,
     pub(crate) count: i32,
     first: Time,
     last: Time,
@@ -85,7 +85,7 @@ pub(crate) struct EventRecord {
 
 /// An event without its times and count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct NewEvent {
     object: EventObject,
     /// Of the object's current version.
     resource_version: String,
@@ -113,14 +113,14 @@ impl EventRing {
     }
 
     /// Adds an occurrence of an event.
-    pub(crate) fn note(&mut self, told: Told, now: Time, moment: Instant) {
+    pub(crate) fn note(&mut self, told: NewEvent, now: Time, moment: Instant) {
         let is_told = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&told.object, told.kind, moment));
         let mut record = match self.take(|record| !record.combined && record.told.is_same(&told)) {
             Some(record) => record,
             None if self.is_one_of_many(&told, moment) => {
                 let known = self.take(|record| record.combined && record.told.is_similar(&told));
                 let message = [COMBINED, &told.message].concat();
-                let told = Told { message, ..told };
+                let told = NewEvent { message, ..told };
                 match known {
                     Some(record) => EventRecord { told, ..record },
                     None => EventRecord { combined: true, ..self.first(told, now, moment) },
@@ -143,8 +143,8 @@ impl EventRing {
         let record = of(false).or_else(|| of(true))?;
         let event = record.event(node);
         let what = match record.posted {
-            false => UnsentWhat::New(Box::new(event.clone())),
-            true => UnsentWhat::Again(record.patch()),
+            false => UnsentChange::New(Box::new(event.clone())),
+            true => UnsentChange::Again(record.patch()),
         };
         let ObjectMeta { name, namespace, .. } = event.metadata;
         Some(Unsent { number: record.number, namespace, name, what, count: record.count })
@@ -178,7 +178,7 @@ impl EventRing {
         self.events.iter().map(move |record| record.event(node))
     }
 
-    fn first(&mut self, told: Told, now: Time, moment: Instant) -> EventRecord {
+    fn first(&mut self, told: NewEvent, now: Time, moment: Instant) -> EventRecord {
         self.noted = self.noted.wrapping_add(1);
         EventRecord {
             resource_version: told.resource_version.clone(),
@@ -195,7 +195,7 @@ impl EventRing {
     }
 
     /// Whether there are so many similar events already that this one is combined.
-    fn is_one_of_many(&self, told: &Told, moment: Instant) -> bool {
+    fn is_one_of_many(&self, told: &NewEvent, moment: Instant) -> bool {
         let is_recent = |record: &&EventRecord| moment.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
         let similar = self.events.iter().filter(|record| !record.combined && record.told.is_similar(told));
         similar.filter(is_recent).count() + 1 >= SIMILAR
@@ -230,7 +230,7 @@ impl EventRing {
 
 impl EventRecord {
     fn event(&self, node: &str) -> Event {
-        let Told { object, field_path, kind, reason, message, .. } = &self.told;
+        let NewEvent { object, field_path, kind, reason, message, .. } = &self.told;
         // Upstream's names contain nanoseconds; any unique number will do.
         let number = self.number & u64::from(u32::MAX);
         let name = format!("{}.{:x}{number:08x}", name_part(&object.name), self.first.unix_seconds());
@@ -282,7 +282,7 @@ const LONGEST_NAME: usize = 253 - 20;
 /// Tools expect this component name.
 const COMPONENT: &str = "kubelet";
 
-impl Told {
+impl NewEvent {
     /// `spec`: the pod whose spec has the event's container.
     pub(crate) fn of_pod(object: EventObject, spec: Option<&Pod>, event: PodEvent) -> Self {
         let PodEvent { pod: _, container, kind, reason, message } = event;
@@ -348,14 +348,14 @@ mod tests {
         }
     }
 
-    fn told(pod: &str, message: &str) -> Told {
+    fn told(pod: &str, message: &str) -> NewEvent {
         let object = EventObject {
             kind: ObjectKind::Pod,
             namespace: "default".to_owned(),
             name: pod.to_owned(),
             uid: PodUid::from(pod),
         };
-        Told::of_pod(object, None, pod_event(None, Reason::FAILED, message))
+        NewEvent::of_pod(object, None, pod_event(None, Reason::FAILED, message))
     }
 
     struct Clock {
@@ -372,7 +372,7 @@ mod tests {
             Self { ring: EventRing::with_queue(u32::MAX), ..Self::new() }
         }
 
-        fn note(&mut self, second: i64, told: Told) {
+        fn note(&mut self, second: i64, told: NewEvent) {
             let moment = self.begin + Duration::from_secs(second.unsigned_abs());
             self.ring.note(told, Time::from_unix_nanos(second * 1_000_000_000), moment);
         }
@@ -465,8 +465,8 @@ mod tests {
         let mut all = Vec::new();
         while let Some(unsent) = ring.unsent("n") {
             all.push(match &unsent.what {
-                UnsentWhat::New(event) => format!("+{} {}", event.message, event.count),
-                UnsentWhat::Again(patch) => format!("={patch}"),
+                UnsentChange::New(event) => format!("+{} {}", event.message, event.count),
+                UnsentChange::Again(patch) => format!("={patch}"),
             });
             ring.sent(&unsent, Sent::Taken);
         }
@@ -563,7 +563,7 @@ mod tests {
             let mut pod = Pod::default();
             pod.metadata.resource_version = version.to_owned();
             let object = told("web", "a").object;
-            clock.note(1, Told::of_pod(object, Some(&pod), pod_event(None, Reason::FAILED, "a")));
+            clock.note(1, NewEvent::of_pod(object, Some(&pod), pod_event(None, Reason::FAILED, "a")));
         }
         let events: Vec<Event> = clock.ring.events("n").collect();
         let [event] = events.as_slice() else { panic!("{events:?}") };
@@ -585,7 +585,7 @@ mod tests {
         let now = Time::from_unix_nanos(1_700_000_000_000_000_000);
         ring.note(told("web", "m"), now, Instant::now());
         let node = NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, "m");
-        ring.note(Told::of_node("n", node), now, Instant::now());
+        ring.note(NewEvent::of_node("n", node), now, Instant::now());
         let events: Vec<_> = ring.events("n").map(|event| crate::types::api::encode(&event)).collect();
         let time = "2023-11-14T22:13:20Z";
         let expected = serde_json::json!({

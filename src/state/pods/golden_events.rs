@@ -41,11 +41,11 @@ fn made(event: &Value, pod: &Pod) -> Value {
             Some(name) => PodEvent::of_container(&object.uid, name, kind, reason.clone(), message.as_str()),
             None => PodEvent::of_pod(&object.uid, kind, reason.clone(), message.as_str()),
         };
-        let told = Told::of_pod(object.clone(), Some(&pod), happened);
+        let told = NewEvent::of_pod(object.clone(), Some(&pod), happened);
         ring.note(told, Time::from_unix_nanos(0), Instant::now());
     }
     let unsent = ring.unsent("node1").unwrap();
-    let UnsentWhat::New(event) = unsent.what else { panic!("{unsent:?}") };
+    let UnsentChange::New(event) = unsent.what else { panic!("{unsent:?}") };
     let metadata = &event.metadata;
     assert_eq!((&metadata.namespace, &metadata.name), (&unsent.namespace, &unsent.name));
     assert_eq!(metadata.namespace, object.namespace, "an event is in its object's namespace");

@@ -24,11 +24,11 @@ mod waiting_reason;
 pub(crate) use cpu_placements::{Assigned, MemoryBlock, PlacedMemory, Placements};
 pub(crate) use device_allocation::AllocatedDevices;
 pub(crate) use event_object::EventObject;
-pub(crate) use event_ring::{EventRing, Sent, Told, Unsent, UnsentWhat};
+pub(crate) use event_ring::{EventRing, NewEvent, Sent, Unsent, UnsentChange};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
 };
-pub(crate) use observed_cache::{Look, ObservedCache, Taken};
+pub(crate) use observed_cache::{ObservationTicket, ObserveResult, ObservedCache};
 pub(crate) use oom_kill::OomKill;
 pub(crate) use pod_change::{PodAnswer, PodChange, PodChangeKind, Put, RestartRequest, VersionAsk, VersionAsked};
 pub(crate) use pod_dirs::PodDirs;

@@ -12,7 +12,7 @@ use crate::types::sorted::SortedMap;
 /// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedCache {
-    pods: SortedMap<PodUid, Seen>,
+    pods: SortedMap<PodUid, CachedPod>,
     /// Pods that were gone in the query with this number. Kept while an older query is in progress.
     gone: SortedMap<PodUid, u64>,
     /// Number of queries begun.
@@ -21,14 +21,14 @@ pub(crate) struct ObservedCache {
 }
 
 #[derive(Debug)]
-struct Seen {
+struct CachedPod {
     pod: Rc<ObservedPod>,
     look: u64,
 }
 
 /// A query of the runtime: begun before the first request, and held until its result is stored.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct ObservationTicket {
     number: u64,
     #[expect(dead_code, reason = "the query is in progress while this is held")]
     under_way: Arc<()>,
@@ -36,7 +36,7 @@ pub(crate) struct Look {
 
 /// The effect of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum ObserveResult {
     /// A newer query's result is already stored.
     TooLate,
     NothingNew,
@@ -53,18 +53,18 @@ impl ObservedCache {
     }
 
     /// Begins a query.
-    pub(crate) fn begin(&mut self) -> Look {
+    pub(crate) fn begin(&mut self) -> ObservationTicket {
         self.forget_gone();
         self.begun += 1;
         let under_way = Arc::new(());
         self.under_way.push_back((self.begun, Arc::downgrade(&under_way)));
-        Look { number: self.begun, under_way }
+        ObservationTicket { number: self.begun, under_way }
     }
 
-    pub(crate) fn observe(&mut self, pod: ObservedPod, look: &Look) -> Taken {
+    pub(crate) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> ObserveResult {
         let newest = self.pods.get(&pod.uid).map(|seen| seen.look).or_else(|| self.gone.get(&pod.uid).copied());
         if newest.is_some_and(|newest| newest > look.number) {
-            return Taken::TooLate;
+            return ObserveResult::TooLate;
         }
         let known = self.pods.get_mut(&pod.uid);
         if pod.is_gone() {
@@ -72,17 +72,17 @@ impl ObservedCache {
             self.pods.remove(&pod.uid);
             self.gone.insert(pod.uid, look.number);
             self.forget_gone();
-            return if news { Taken::News } else { Taken::NothingNew };
+            return if news { ObserveResult::News } else { ObserveResult::NothingNew };
         }
         self.gone.remove(&pod.uid);
         match known {
             Some(seen) if *seen.pod == pod => {
                 seen.look = look.number;
-                Taken::NothingNew
+                ObserveResult::NothingNew
             }
             Some(_) | None => {
-                self.pods.insert(pod.uid.clone(), Seen { pod: Rc::new(pod), look: look.number });
-                Taken::News
+                self.pods.insert(pod.uid.clone(), CachedPod { pod: Rc::new(pod), look: look.number });
+                ObserveResult::News
             }
         }
     }
@@ -125,11 +125,11 @@ mod tests {
     fn repeated_observation_is_not_a_change() {
         let mut cache = ObservedCache::default();
         let look = cache.begin();
-        assert_eq!(cache.observe(pod(&["a"]), &look), Taken::News);
-        assert_eq!(cache.observe(pod(&["a"]), &look), Taken::NothingNew);
-        assert_eq!(cache.observe(pod(&["b"]), &look), Taken::News);
-        assert_eq!(cache.observe(pod(&[]), &look), Taken::News);
-        assert_eq!(cache.observe(pod(&[]), &look), Taken::NothingNew);
+        assert_eq!(cache.observe(pod(&["a"]), &look), ObserveResult::News);
+        assert_eq!(cache.observe(pod(&["a"]), &look), ObserveResult::NothingNew);
+        assert_eq!(cache.observe(pod(&["b"]), &look), ObserveResult::News);
+        assert_eq!(cache.observe(pod(&[]), &look), ObserveResult::News);
+        assert_eq!(cache.observe(pod(&[]), &look), ObserveResult::NothingNew);
         assert_eq!(cache.iter().count(), 0);
     }
 
@@ -177,7 +177,7 @@ mod tests {
     /// Returns the number of queries in progress at the end.
     fn replay(steps: &[Step]) -> usize {
         let mut cache = ObservedCache::default();
-        let mut looks: Vec<Look> = Vec::new();
+        let mut looks: Vec<ObservationTicket> = Vec::new();
         let mut newest: Option<(u64, bool)> = None;
         for step in steps {
             match *step {
@@ -190,7 +190,7 @@ mod tests {
                     let sandboxes = if there { &[&*id][..] } else { &[] };
                     let late = newest.is_some_and(|(number, _)| number > look.number);
                     let taken = cache.observe(pod(sandboxes), &look);
-                    assert_eq!(taken == Taken::TooLate, late, "{steps:?}");
+                    assert_eq!(taken == ObserveResult::TooLate, late, "{steps:?}");
                     if !late {
                         newest = Some((look.number, there));
                     }

@@ -2,8 +2,8 @@
 
 use crate::state::objects::ObjectEvent;
 use crate::state::pods::{
-    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation, ProbeResult,
-    ReportDone, RestartRequest, SourceUpdate, VersionAsked, Waiting,
+    MirrorDone, NodeEvent, ObservationTicket, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation,
+    ProbeResult, ReportDone, RestartRequest, SourceUpdate, VersionAsked, Waiting,
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 
@@ -96,7 +96,7 @@ pub(crate) struct NodeTerms {
 #[derive(Debug)]
 pub(crate) struct Observation {
     pub(crate) pod: ObservedPod,
-    pub(crate) look: Look,
+    pub(crate) look: ObservationTicket,
 }
 
 /// The observed state of all pods.
@@ -105,7 +105,7 @@ pub(crate) struct Relist {
     pub(crate) pods: Vec<ObservedPod>,
     /// Pods that exist but could not be queried in time; only their names are known.
     pub(crate) unseen: Vec<ObservedPod>,
-    pub(crate) look: Look,
+    pub(crate) look: ObservationTicket,
 }
 
 /// The runtime's status.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::platform::host::directories::set_aside;
-use crate::platform::host::durable::{self, Found};
+use crate::platform::host::durable::{self, StoredFile};
 
 /// The doors take no more of a manifest.
 const LIMIT: u64 = 1 << 20;
@@ -62,8 +62,8 @@ pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<Loade
 
 pub(super) fn read(path: &Path) -> io::Result<Loaded> {
     Ok(match durable::read(path, LIMIT)? {
-        Found::Whole(text) => Loaded::Manifest(text),
-        Found::Damaged | Found::Nothing => Loaded::Damaged,
+        StoredFile::Whole(text) => Loaded::Manifest(text),
+        StoredFile::Damaged | StoredFile::Nothing => Loaded::Damaged,
     })
 }
 

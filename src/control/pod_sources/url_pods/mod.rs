@@ -22,7 +22,7 @@ use self::error::FetchError;
 pub(crate) use self::signature::{EXPECTED, PublicKey};
 use self::url_state::{Book, Given, Taken, decode, encode};
 use crate::platform::apiserver::believing;
-use crate::platform::host::durable::{self, Found};
+use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
 use crate::platform::net::{Answer, Dialer, Headers, Purpose, Url};
 use crate::platform::rt;
@@ -114,9 +114,9 @@ impl Running {
         let path = self.source.kept.clone();
         let limit = KEPT_HEAD + u64::try_from(MOST).unwrap_or(u64::MAX);
         let kept = match rt::blocking(move || durable::read(&path, limit)).await {
-            Ok(Found::Nothing) => return,
-            Ok(Found::Whole(kept)) => kept,
-            Ok(Found::Damaged) => return self.not_kept("it is damaged"),
+            Ok(StoredFile::Nothing) => return,
+            Ok(StoredFile::Whole(kept)) => kept,
+            Ok(StoredFile::Damaged) => return self.not_kept("it is damaged"),
             Err(error) => return self.not_kept(&ErrorChain(&error).to_string()),
         };
         // Another URL's pods are not this one's.

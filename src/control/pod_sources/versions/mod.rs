@@ -22,7 +22,7 @@ use self::record::Record;
 pub(crate) use self::record::{Ask, Doing, Verdict};
 use super::static_pod::is_own_uid;
 use crate::platform::host::directories::set_aside;
-use crate::platform::host::durable::{self, Found};
+use crate::platform::host::durable::{self, StoredFile};
 use crate::state::pods::{SourceName, SourcePod, SourceUpdate};
 use crate::types::api::{Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -254,8 +254,8 @@ pub(crate) fn write(written: &[Written]) -> Result<(), String> {
 
 fn load(path: &Path) -> Option<Record> {
     match durable::read(path, MOST_BYTES) {
-        Ok(Found::Whole(text)) => serde_json::from_slice::<Value>(&text).ok().and_then(Record::from_json),
-        Ok(Found::Damaged | Found::Nothing) | Err(_) => None,
+        Ok(StoredFile::Whole(text)) => serde_json::from_slice::<Value>(&text).ok().and_then(Record::from_json),
+        Ok(StoredFile::Damaged | StoredFile::Nothing) | Err(_) => None,
     }
 }
 

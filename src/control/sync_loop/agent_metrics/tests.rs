@@ -176,10 +176,12 @@ fn probes_have_upstreams_page() {
 fn certificates_are_told_under_the_names_that_alerts_have_and_by_their_dates() {
     let (node_state, certificates, seen) =
         (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default(), ObservedCache::default());
-    certificates
-        .note(Which::Client, CertificateEntry { not_after: Some(4_000_000_000), ..CertificateEntry::default() });
-    certificates.failed(Which::Client, "no server".to_owned());
-    certificates.failed(Which::Serving, "no server".to_owned());
+    certificates.note(
+        CertificateKind::Client,
+        CertificateEntry { not_after: Some(4_000_000_000), ..CertificateEntry::default() },
+    );
+    certificates.failed(CertificateKind::Client, "no server".to_owned());
+    certificates.failed(CertificateKind::Serving, "no server".to_owned());
     let ours = parsed::parse(&text(page(&sight(&node_state, &seen, &certificates))));
     let left = ours["kubelet_certificate_manager_client_ttl_seconds"].value(&[]);
     assert!((1e9..3e9).contains(&left), "{left}");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::kubelet::eviction::{
-    self, Candidate, Layout, Measure, Measured, Observations, Places, PodUsage, Starved, ThresholdState, is_close,
-    is_resolved, node_was_low, rank,
+    self, Candidate, FilesystemPaths, Layout, Measure, Measured, Observations, PodUsage, Starved, ThresholdState,
+    is_close, is_resolved, node_was_low, rank,
 };
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::platform::cgroups::CgroupName;
@@ -138,7 +138,7 @@ pub(in crate::control::sync_loop) async fn observe(runtime: &PodRuntime) -> (Obs
         .pod_cgroups
         .as_ref()
         .map(|groups| CgroupName::kubepods(&groups.root).path(driver.unwrap_or(groups.driver)));
-    let places = Places { cgroup_v2: node.cgroup_v2, kubepods, node: node.root_dir.clone(), images, layers };
+    let places = FilesystemPaths { cgroup_v2: node.cgroup_v2, kubepods, node: node.root_dir.clone(), images, layers };
     rt::blocking(move || eviction::observe(&places)).await
 }
 

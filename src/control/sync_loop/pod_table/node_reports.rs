@@ -10,7 +10,7 @@ use crate::control::pod_workers::Identity;
 use crate::control::sync_loop::effect::NodeStatusChange;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::host::clock;
-use crate::state::pods::{EventObject, NodeEvent, PodEvent, RuntimeState, SourceProblem, Told};
+use crate::state::pods::{EventObject, NewEvent, NodeEvent, PodEvent, RuntimeState, SourceProblem};
 use crate::types::api::{EventKind, ObjectKind, ObjectMeta, Pod, Reason};
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl PodTable {
         let Identity { uid, namespace, name } = worker.identity.clone();
         self.reports.dedup.tell(&worker.identity.to_string(), &event);
         let object = EventObject { kind: ObjectKind::Pod, namespace, name, uid };
-        let told = Told::of_pod(object, worker.pod.as_deref(), event);
+        let told = NewEvent::of_pod(object, worker.pod.as_deref(), event);
         self.note(told, now);
     }
 
@@ -48,7 +48,7 @@ impl PodTable {
             EventKind::Normal => log!(info, &event.message, reason = event.reason),
             EventKind::Warning => log!(warn, &event.message, reason = event.reason),
         }
-        self.note(Told::of_node(&self.runtime.node.node_name, event), now);
+        self.note(NewEvent::of_node(&self.runtime.node.node_name, event), now);
     }
 
     /// The pod is not accepted from its source and has no worker.
@@ -58,7 +58,7 @@ impl PodTable {
         let object =
             EventObject { kind: ObjectKind::Pod, namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
         let event = PodEvent::of_pod(uid, EventKind::Warning, Reason::FAILED_VALIDATION, problem.what.as_str());
-        self.note(Told::of_pod(object, Some(pod), event), now);
+        self.note(NewEvent::of_pod(object, Some(pod), event), now);
     }
 
     /// Keeps the error to be shown by the local socket.
@@ -74,7 +74,7 @@ impl PodTable {
         self.node_state.borrow_mut().runtime = state;
     }
 
-    fn note(&self, told: Told, now: Instant) {
+    fn note(&self, told: NewEvent, now: Instant) {
         self.node_state.borrow().events.borrow_mut().note(told, clock::now(), now);
         if let Some(sender) = &self.reports.sender {
             sender.noted();

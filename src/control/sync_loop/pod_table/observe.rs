@@ -4,19 +4,21 @@ use std::rc::Rc;
 
 use super::PodTable;
 use crate::kubelet::logs::{KeptLog, link_name};
-use crate::state::pods::{Look, ObservedContainer, ObservedPod, PodDirs, ProbeResult, Relist, Taken};
+use crate::state::pods::{
+    ObservationTicket, ObserveResult, ObservedContainer, ObservedPod, PodDirs, ProbeResult, Relist,
+};
 use crate::types::api::PodUid;
 use crate::types::sorted::SortedSet;
 
 impl PodTable {
     /// True if the runtime has the pod and it is not as it was.
-    pub(in crate::control::sync_loop) fn observe(&mut self, pod: ObservedPod, look: &Look) -> bool {
+    pub(in crate::control::sync_loop) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> bool {
         let uid = pod.uid.clone();
         let taken = self.observed.borrow_mut().observe(pod, look);
-        if taken != Taken::TooLate {
+        if taken != ObserveResult::TooLate {
             self.workers.seen(&uid);
         }
-        if taken != Taken::News {
+        if taken != ObserveResult::News {
             return false;
         }
         let observed = Rc::clone(&self.observed);
@@ -40,7 +42,10 @@ impl PodTable {
     }
 
     /// The pods as the relist has them: those that it lists, and those that it does not, which are empty then.
-    pub(in crate::control::sync_loop) fn take_relist(&mut self, relist: Relist) -> (Vec<ObservedPod>, Look) {
+    pub(in crate::control::sync_loop) fn take_relist(
+        &mut self,
+        relist: Relist,
+    ) -> (Vec<ObservedPod>, ObservationTicket) {
         let listed: SortedSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
         let gone: Vec<ObservedPod> = {
             let observed = self.observed.borrow();

@@ -19,9 +19,9 @@ fn at(clock: Seconds) -> Present {
 #[track_caller]
 fn check(held: Held, present: Present, standing: &str) {
     let found = match held.standing(present) {
-        Standing::Good { .. } => "good",
-        Standing::Due => "due",
-        Standing::Expired => "expired",
+        RenewalState::Good { .. } => "good",
+        RenewalState::Due => "due",
+        RenewalState::Expired => "expired",
     };
     assert_eq!(found, standing, "{held:?} {present:?}");
 }
@@ -29,7 +29,7 @@ fn check(held: Held, present: Present, standing: &str) {
 #[test]
 fn certificate_is_renewed_between_70_and_90_percent_of_its_life() {
     for random in [0, 1, 100, 32768, 65535] {
-        let Standing::Good { until } = held(random).standing(at(MADE)) else { panic!("{random}") };
+        let RenewalState::Good { until } = held(random).standing(at(MADE)) else { panic!("{random}") };
         let part = (until - MADE) as f64 / YEAR as f64;
         assert!((0.6999..=0.9).contains(&part), "{random}: {part}");
         check(held(random), at(until - 1), "good");
@@ -49,7 +49,7 @@ fn renewal_time_differs_between_nodes_and_is_stable() {
             ..Default::default()
         };
         match Held::new(&certificate, None).standing(at(MADE)) {
-            Standing::Good { until } => until,
+            RenewalState::Good { until } => until,
             other => panic!("{other:?}"),
         }
     };
@@ -123,15 +123,15 @@ fn extreme_dates_do_not_overflow() {
 #[test]
 fn working_credentials_are_used_alone() {
     use Credentials::{Bootstrap, Own};
-    let good = Some(Standing::Good { until: 0 });
+    let good = Some(RenewalState::Good { until: 0 });
     for (own, has_bootstrap, expected) in [
         (None, false, &[][..]),
         (None, true, &[Bootstrap]),
         (good, true, &[Own]),
-        (Some(Standing::Due), true, &[Own]),
-        (Some(Standing::Due), false, &[Own]),
-        (Some(Standing::Expired), false, &[Own]),
-        (Some(Standing::Expired), true, &[Own, Bootstrap]),
+        (Some(RenewalState::Due), true, &[Own]),
+        (Some(RenewalState::Due), false, &[Own]),
+        (Some(RenewalState::Expired), false, &[Own]),
+        (Some(RenewalState::Expired), true, &[Own, Bootstrap]),
     ] {
         assert_eq!(credentials(own, has_bootstrap), expected, "{own:?} {has_bootstrap}");
     }
@@ -149,8 +149,8 @@ fn backoff_doubles_to_32_seconds_and_to_five_minutes_when_refused() {
 #[test]
 fn waits_by_date_only_when_the_clock_is_plausible() {
     let until = MADE + YEAR / 2;
-    assert_eq!(held(0).wait(until, at(MADE + 5)), Until::Date(until));
-    let span = |seconds: Seconds| Until::Span(Duration::from_secs(seconds.try_into().unwrap()));
+    assert_eq!(held(0).wait(until, at(MADE + 5)), NextRotation::Date(until));
+    let span = |seconds: Seconds| NextRotation::Span(Duration::from_secs(seconds.try_into().unwrap()));
     assert_eq!(held(0).wait(until, at(0)), span(YEAR / 2));
     assert_eq!(held(0).wait(until, Present { clock: 0, floor: until - 7 }), span(7));
     let issued = Held { age: Some(Duration::from_secs(3)), ..held(0) };
@@ -168,7 +168,7 @@ fn certificate_just_issued_is_kept_whatever_its_dates() {
         age: Some(Duration::from_secs(age)),
         share: share(0),
     };
-    let Standing::Good { until } = short(0).standing(at(MADE)) else { panic!("{:?}", short(0).standing(at(MADE))) };
+    let RenewalState::Good { until } = short(0).standing(at(MADE)) else { panic!("{:?}", short(0).standing(at(MADE))) };
     assert_eq!(until, MADE + 36);
     check(short(35), at(MADE + 35), "good");
     check(short(36), at(MADE + 36), "due");

@@ -9,11 +9,11 @@ use super::{ServingCertificateCell, names};
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
 use crate::kubelet::certificates::csr::Issued;
 use crate::kubelet::certificates::csr_attempt::pursue;
-use crate::kubelet::certificates::events::Teller;
+use crate::kubelet::certificates::events::CertificateEvents;
 use crate::kubelet::certificates::inspect::floor;
 use crate::kubelet::certificates::pair::Pair;
 use crate::kubelet::certificates::pkcs10::Names;
-use crate::kubelet::certificates::rotation::{Held, Present, Seconds, Standing, Until};
+use crate::kubelet::certificates::rotation::{Held, NextRotation, Present, RenewalState, Seconds};
 use crate::kubelet::certificates::signing_request::Purpose;
 use crate::kubelet::certificates::store::Store;
 use crate::kubelet::certificates::waits::{clock_set, due};
@@ -31,10 +31,11 @@ pub(super) async fn run(
     news: &StatusInputs,
     directory: PathBuf,
     shown: &ServingCertificateCell,
-    teller: Teller,
+    teller: CertificateEvents,
 ) {
     let store = Store::new(directory, "kubelet-server");
-    let mut keeper = Keeper { client, store, teller, started: clock::uptime(), current: None, issued: None };
+    let mut keeper =
+        ServingCertificateManager { client, store, teller, started: clock::uptime(), current: None, issued: None };
     keeper.look(shown).await;
     loop {
         let seen = news.addresses_changed.changes();
@@ -43,10 +44,10 @@ pub(super) async fn run(
     }
 }
 
-struct Keeper {
+struct ServingCertificateManager {
     client: Client,
     store: Store,
-    teller: Teller,
+    teller: CertificateEvents,
     started: Duration,
     /// The pair shown to clients.
     current: Option<Pair>,
@@ -54,7 +55,7 @@ struct Keeper {
     issued: Option<(Certificate, Duration)>,
 }
 
-impl Keeper {
+impl ServingCertificateManager {
     /// Loads the pair that an earlier process obtained.
     async fn look(&mut self, shown: &ServingCertificateCell) {
         let store = self.store.clone();
@@ -93,12 +94,12 @@ impl Keeper {
     }
 
     /// When the next renewal is due, if the current certificate has these names.
-    fn rests(&self, names: &Names, present: Present) -> Option<Until> {
+    fn rests(&self, names: &Names, present: Present) -> Option<NextRotation> {
         let leaf = &self.current.as_ref()?.leaf;
         let held = self.held(leaf);
         match held.standing(present) {
-            Standing::Good { until } if names.are_in(leaf) => Some(held.wait(until, present)),
-            Standing::Good { .. } | Standing::Due | Standing::Expired => None,
+            RenewalState::Good { until } if names.are_in(leaf) => Some(held.wait(until, present)),
+            RenewalState::Good { .. } | RenewalState::Due | RenewalState::Expired => None,
         }
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::{ServingCertificateCell, entry};
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
-use crate::kubelet::certificates::events::Teller;
+use crate::kubelet::certificates::events::CertificateEvents;
 use crate::kubelet::certificates::pair::{Pair, PairError};
-use crate::kubelet::certificates::rotation::Until;
+use crate::kubelet::certificates::rotation::NextRotation;
 use crate::kubelet::certificates::waits::{changed, due};
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::{clock, file};
@@ -21,7 +21,7 @@ const LIMIT: u64 = 1 << 20;
 /// Two files are replaced one after the other; in between they do not match.
 const BOTH: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, teller: &Teller) {
+pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, teller: &CertificateEvents) {
     let mut last: Option<Pair> = None;
     loop {
         let watch = FileWatch::new(&files);
@@ -42,7 +42,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
         let end = last.as_ref().map(|pair| pair.leaf.not_after).filter(|end| *end >= now);
         let ended = async {
             match end {
-                Some(end) => due(Until::Date(end.saturating_add(1))).await,
+                Some(end) => due(NextRotation::Date(end.saturating_add(1))).await,
                 None => std::future::pending().await,
             }
         };

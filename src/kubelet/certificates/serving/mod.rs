@@ -18,10 +18,10 @@ use async_channel::Sender;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::certificate_status::{CertificateEntry, CertificateStatuses, Which};
-use super::events::Teller;
+use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
+use super::events::CertificateEvents;
 use super::pair::Pair;
-use super::rotation::Standing;
+use super::rotation::RenewalState;
 use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::state::pods::SyncEvent;
@@ -79,7 +79,7 @@ pub(crate) enum ServingSource {
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ServingCertificate) {
     let ServingCertificate { node_name, source, shown, book, inbox } = settings;
-    let teller = Teller::new(Which::Serving, book, inbox);
+    let teller = CertificateEvents::new(CertificateKind::Serving, book, inbox);
     match source {
         ServingSource::Files { certificate, key } => files::run([certificate, key], &shown, &teller).await,
         ServingSource::Cluster { client, news, directory } => {
@@ -92,6 +92,6 @@ pub(crate) async fn run(settings: ServingCertificate) {
 /// The entry for a pair that is not renewed before its end.
 fn entry(pair: &Pair, clock: i64) -> CertificateEntry {
     let not_after = pair.leaf.not_after;
-    let standing = if clock > not_after { Standing::Expired } else { Standing::Good { until: not_after } };
+    let standing = if clock > not_after { RenewalState::Expired } else { RenewalState::Good { until: not_after } };
     CertificateEntry { not_after: Some(not_after), standing: Some(standing), ..CertificateEntry::default() }
 }

@@ -6,11 +6,11 @@ use super::files::read_pair;
 use super::validity::{self, Validity};
 use super::{ServingCertificateCell, entry};
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
-use crate::kubelet::certificates::events::Teller;
+use crate::kubelet::certificates::events::CertificateEvents;
 use crate::kubelet::certificates::key::{Key, KeyError};
 use crate::kubelet::certificates::pair::Pair;
 use crate::kubelet::certificates::pkcs10::{Names, self_signed};
-use crate::kubelet::certificates::rotation::{Seconds, Until};
+use crate::kubelet::certificates::rotation::{NextRotation, Seconds};
 use crate::kubelet::certificates::store::StoreError;
 use crate::kubelet::certificates::waits::{changed, due};
 use crate::platform::host::file_watch::FileWatch;
@@ -20,7 +20,7 @@ use crate::protocol::pem;
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
-pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertificateCell, teller: &Teller) {
+pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertificateCell, teller: &CertificateEvents) {
     let files = [directory.join("kubelet.crt"), directory.join("kubelet.key")];
     // A certificate that could not be written is kept in memory.
     let mut held: Option<Pair> = None;
@@ -44,7 +44,7 @@ pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertif
         held = pair.filter(|_| !is_kept);
         // The clock that says it has expired is not trusted; wait until the clock is set.
         let end = if end <= now { Seconds::MAX } else { end };
-        rt::either(changed(&watch), due(Until::Date(end))).await;
+        rt::either(changed(&watch), due(NextRotation::Date(end))).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
-use super::{Device, DeviceAllocations, Given, Lacks, Resource, asked, in_order};
+use super::{Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, asked, in_order};
 use crate::kubelet::resource_managers::{self, Hints, Nodes};
 use crate::types::api::{Container, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -23,7 +23,7 @@ const IN_ORDER: [Place; 3] = [Place::Near, Place::Elsewhere, Place::Anywhere];
 
 impl DeviceAllocations {
     /// Chooses devices for all containers of the pod without any.
-    pub(super) fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
+    pub(super) fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), InsufficientDevices> {
         let mut left = Left::new();
         in_order(pod).try_for_each(|(container, _)| self.choose_for(pod, container, &runs, &mut left))
     }
@@ -35,13 +35,13 @@ impl DeviceAllocations {
         container: &Container,
         runs: &dyn Fn(&str) -> bool,
         left: &mut Left,
-    ) -> Result<(), Lacks> {
+    ) -> Result<(), InsufficientDevices> {
         let uid = &pod.metadata.uid;
         let stays = in_order(pod).any(|(other, stays)| stays && other.name == container.name);
         for (name, count) in asked(container) {
             if !self.is_known(name) {
                 if pod.is_static() {
-                    return Err(Lacks(format!("no device plugin has registered {name}")));
+                    return Err(InsufficientDevices(format!("no device plugin has registered {name}")));
                 }
                 // A resource unknown to this node is accounted by the cluster.
                 continue;
@@ -55,7 +55,7 @@ impl DeviceAllocations {
                 self.given.push(given);
             }
             let has = self.given.iter().filter(|given| given.is_of(uid, &container.name, name));
-            for id in has.flat_map(Given::ids) {
+            for id in has.flat_map(DeviceAllocation::ids) {
                 if stays {
                     left.remove(id);
                 } else {
@@ -87,13 +87,13 @@ impl DeviceAllocations {
         let mut found = Vec::new();
         for (name, count) in amounts.into_iter().filter(|(_, count)| *count > 0) {
             let Some(resource) = self.resources.get(name).filter(|resource| resource.has_nodes()) else { continue };
-            let is_its = |given: &&Given| {
+            let is_its = |given: &&DeviceAllocation| {
                 given.pod == pod.metadata.uid
                     && given.resource == name
                     && container.is_none_or(|container| container.name == given.container)
             };
             let mut free: Vec<&str> = Vec::new();
-            for id in self.given.iter().filter(is_its).flat_map(Given::ids) {
+            for id in self.given.iter().filter(is_its).flat_map(DeviceAllocation::ids) {
                 if !free.contains(&id.as_str()) {
                     free.push(id);
                 }
@@ -122,7 +122,7 @@ impl DeviceAllocations {
         name: &str,
         count: usize,
         runs: impl Fn(&str) -> bool,
-    ) -> Result<bool, Lacks> {
+    ) -> Result<bool, InsufficientDevices> {
         let Some(given) = self.given.iter_mut().find(|given| given.is_of(uid, container, name)) else {
             return Ok(false);
         };
@@ -134,7 +134,7 @@ impl DeviceAllocations {
         }
         let has = given.ids().count();
         if has != count {
-            return Err(Lacks(format!(
+            return Err(InsufficientDevices(format!(
                 "pod {:?} container {container:?} changed request for resource {name:?} from {has} to {count}",
                 uid.as_str()
             )));
@@ -145,7 +145,7 @@ impl DeviceAllocations {
                 return Err(none_healthy(name));
             }
             if !given.ids().all(|id| resource.has(id)) {
-                return Err(Lacks(format!(
+                return Err(InsufficientDevices(format!(
                     "previously allocated devices are no longer healthy; cannot allocate unhealthy devices {name}"
                 )));
             }
@@ -162,7 +162,7 @@ impl DeviceAllocations {
         name: &str,
         count: usize,
         left: &SortedSet<String>,
-    ) -> Result<Vec<String>, Lacks> {
+    ) -> Result<Vec<String>, InsufficientDevices> {
         let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
         if resource.healthy().next().is_none() {
             return Err(none_healthy(name));
@@ -172,7 +172,7 @@ impl DeviceAllocations {
         let available: Vec<&str> = self.available(name).filter(|id| !left.contains(*id)).collect();
         let near = self.near(pod, &container.name);
         if available.len() < needed {
-            return Err(Lacks(format!(
+            return Err(InsufficientDevices(format!(
                 "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}",
                 available.len()
             )));
@@ -186,14 +186,14 @@ impl DeviceAllocations {
 
     /// The available devices for GetPreferredAllocation, and those that must be included because the pod has them.
     /// `None` if the plugin does not support the call, or there is no choice.
-    pub(in crate::kubelet::devices) fn choice(&self, given: &Given) -> Option<(Vec<String>, Vec<String>)> {
+    pub(in crate::kubelet::devices) fn choice(&self, given: &DeviceAllocation) -> Option<(Vec<String>, Vec<String>)> {
         let resource = self.resources.get(&given.resource)?;
         let own: Vec<&String> = given.ids().collect();
-        let others = |other: &&Given| {
+        let others = |other: &&DeviceAllocation| {
             let is_kind = other.pod == given.pod && other.resource == given.resource;
             is_kind && other.container != given.container
         };
-        let reused: SortedSet<&String> = self.given.iter().filter(others).flat_map(Given::ids).collect();
+        let reused: SortedSet<&String> = self.given.iter().filter(others).flat_map(DeviceAllocation::ids).collect();
         let mut kept: Vec<String> = own.iter().filter(|id| reused.contains(**id)).map(|id| (*id).clone()).collect();
         let needed = own.len() - kept.len();
         let free = self.available(&given.resource).map(str::to_owned);
@@ -216,7 +216,7 @@ impl DeviceAllocations {
     }
 
     /// Applies the plugin's preference as far as the devices are available; the rest stays as chosen.
-    pub(in crate::kubelet::devices) fn prefer(&mut self, given: &Given, preferred: &[String]) {
+    pub(in crate::kubelet::devices) fn prefer(&mut self, given: &DeviceAllocation, preferred: &[String]) {
         let Some((all, kept)) = self.choice(given) else { return };
         let Some(resource) = self.resources.get(&given.resource) else { return };
         let near = self.near(&given.pod, &given.container);
@@ -299,10 +299,10 @@ fn most_at_once(pod: &Pod) -> Vec<(&str, usize)> {
     most
 }
 
-fn unregistered(name: &str) -> Lacks {
-    Lacks(format!("cannot allocate unregistered device {name}"))
+fn unregistered(name: &str) -> InsufficientDevices {
+    InsufficientDevices(format!("cannot allocate unregistered device {name}"))
 }
 
-fn none_healthy(name: &str) -> Lacks {
-    Lacks(format!("no healthy devices present; cannot allocate unhealthy devices {name}"))
+fn none_healthy(name: &str) -> InsufficientDevices {
+    InsufficientDevices(format!("no healthy devices present; cannot allocate unhealthy devices {name}"))
 }

@@ -34,7 +34,7 @@ const MOST_TRIES: u32 = 6;
 
 /// The archives by file name.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct ArchiveList {
     files: SortedMap<String, Archive>,
     /// The directory was listed at least once.
     looked: bool,
@@ -80,7 +80,7 @@ impl Archive {
     }
 }
 
-impl Book {
+impl ArchiveList {
     /// Loads the record of an earlier process.
     pub(super) fn load(&mut self, record: &[u8]) {
         let record: Value = serde_json::from_slice(record).unwrap_or_default();
@@ -214,7 +214,7 @@ mod tests {
         files.iter().map(|(file, size)| ((*file).to_owned(), Stamp { size: *size, modified: 1 })).collect()
     }
 
-    fn state<'a>(book: &'a Book, file: &str) -> &'a State {
+    fn state<'a>(book: &'a ArchiveList, file: &str) -> &'a State {
         &book.files.get(file).expect("it is known").state
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn existing_files_are_imported_at_once_and_new_ones_after_settling() {
-        let (mut book, start) = (Book::default(), Instant::now());
+        let (mut book, start) = (ArchiveList::default(), Instant::now());
         book.look(&listing(&[("b", 1), ("a", 1)]), start);
         assert_eq!(book.next_due(), None);
         assert_eq!([book.begin(), book.begin(), book.begin()], [Some("a".to_owned()), Some("b".to_owned()), None]);
@@ -241,13 +241,14 @@ mod tests {
 
     #[test]
     fn images_are_kept_while_their_file_exists() {
-        let (mut book, start) = (Book::default(), Instant::now());
+        let (mut book, start) = (ArchiveList::default(), Instant::now());
         book.look(&listing(&[("a", 1)]), start);
         book.begin();
         book.ended("a", Ok(images(&["x:1"])), start);
         assert_eq!(book.imported(), [("a".to_owned(), images(&["x:1"]))]);
         book.look(&listing(&[("a", 2)]), start);
-        let pinned = |book: &Book| book.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>();
+        let pinned =
+            |book: &ArchiveList| book.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>();
         assert_eq!(pinned(&book), ["x:1"]);
         book.unlisted("gone".to_owned());
         assert_eq!(pinned(&book), ["x:1"]);
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn refused_file_waits_for_a_change_and_failed_one_is_retried() {
-        let (mut book, start) = (Book::default(), Instant::now());
+        let (mut book, start) = (ArchiveList::default(), Instant::now());
         let mut now = start;
         book.look(&listing(&[("bad", 1), ("late", 1)]), now);
         book.begin();
@@ -279,20 +280,20 @@ mod tests {
 
     #[test]
     fn restart_imports_only_changed_files() {
-        let (mut book, start) = (Book::default(), Instant::now());
+        let (mut book, start) = (ArchiveList::default(), Instant::now());
         book.look(&listing(&[("a", 1), ("b", 1)]), start);
         for name in ["x:1", "y:1"] {
             let file = book.begin().unwrap();
             book.ended(&file, Ok(images(&[name])), start);
         }
-        let mut next = Book::default();
+        let mut next = ArchiveList::default();
         next.load(&book.record());
         assert_eq!(next.record(), book.record());
         next.look(&listing(&[("a", 1), ("b", 2)]), start);
         assert_eq!((next.begin().as_deref(), next.begin()), (Some("b"), None));
         next.lost("a");
         assert_eq!(next.begin().as_deref(), Some("a"));
-        let mut nothing = Book::default();
+        let mut nothing = ArchiveList::default();
         nothing.load(b"{\"a\": {\"images\": 7}}");
         nothing.load(b"what");
         assert_eq!(nothing.iter().count(), 0);

@@ -82,7 +82,7 @@ fn unread() -> Failure {
     Failure::Failed("the import tool has not read all of it".to_owned())
 }
 
-fn check(tool: &str, ended: Result<program::Ended, program::ProgramError>) -> Result<(), Failure> {
+fn check(tool: &str, ended: Result<program::ProgramOutput, program::ProgramError>) -> Result<(), Failure> {
     let why = match ended {
         Ok(ended) if ended.status.success() => return Ok(()),
         Ok(ended) => {

@@ -2,7 +2,7 @@
 //! the archives exist.
 //!
 //! ```text
-//!   inotify -> list (blocking) -> Book::look -> import -> the record (durable) -> SyncEvent::ImagesCame
+//!   inotify -> list (blocking) -> ArchiveList::look -> import -> the record (durable) -> SyncEvent::ImagesCame
 //! ```
 
 mod archive_list;
@@ -21,13 +21,13 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 
 pub(crate) use self::archive_list::Stamp;
-use self::archive_list::{Book, Failure, State, is_archive};
+use self::archive_list::{ArchiveList, Failure, State, is_archive};
 use self::import::{Tool, import};
 use super::image_name::with_default_tag;
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::directories;
-use crate::platform::host::durable::{self, Found};
+use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::rt;
 use crate::state::pods::SyncEvent;
@@ -38,7 +38,7 @@ use crate::types::time::Backoff;
 /// The known archives, shared with status pages and image garbage collection.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageArchives {
-    book: Rc<RefCell<Book>>,
+    book: Rc<RefCell<ArchiveList>>,
     /// Closed when no import is in progress.
     busy: Rc<RefCell<Option<Receiver<()>>>>,
     wake: Sender<()>,
@@ -86,10 +86,10 @@ impl ImageArchives {
         let (archives, woken) = Self::nothing();
         let path = record.to_owned();
         match rt::blocking(move || durable::read(&path, MOST_RECORD)).await {
-            Ok(Found::Whole(record)) => archives.book.borrow_mut().load(&record),
-            Ok(Found::Nothing) => {}
+            Ok(StoredFile::Whole(record)) => archives.book.borrow_mut().load(&record),
+            Ok(StoredFile::Nothing) => {}
             // Everything can be imported again.
-            Ok(Found::Damaged) => log!(warn, "failed to read record of image archives", file = record.display()),
+            Ok(StoredFile::Damaged) => log!(warn, "failed to read record of image archives", file = record.display()),
             Err(error) => log!(warn, "failed to read record of image archives", file = record.display(), error = error),
         }
         (archives, woken)

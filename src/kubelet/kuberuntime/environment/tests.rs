@@ -37,7 +37,7 @@ fn objects() -> Objects {
 fn environment(spec: Value, from_files: &[FileValue]) -> Result<Environment, ConfigError> {
     let ips = ["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
     let (pod, node, objects) = (pod(), golden::node(), objects());
-    let given = Given { pod: &pod, pod_ips: &ips, node: &node, objects: &objects, from_files };
+    let given = EnvironmentInputs { pod: &pod, pod_ips: &ips, node: &node, objects: &objects, from_files };
     Environment::new(&container(spec), given)
 }
 
@@ -214,7 +214,7 @@ fn service_variables_may_be_referred_to_and_overridden() {
     let content = Some(crate::state::objects::Content::Services(services));
     objects.hear(crate::state::objects::ObjectEvent::Heard(crate::state::objects::Topic::ApiServerService, content));
     let (pod, node) = (pod(), golden::node());
-    let given = Given { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
+    let given = EnvironmentInputs { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
     let env =
         json!([{"name": "API", "value": "$(KUBERNETES_SERVICE_HOST)"}, {"name": "KUBERNETES_PORT", "value": "x"}]);
     let found = Environment::new(&container(json!({"name": "main", "env": env})), given).unwrap();

@@ -174,7 +174,7 @@ fn key() -> Seal {
     Seal::Key(Key::derive(&[7; SHORTEST]).unwrap())
 }
 
-fn open(files: &Memory) -> (Journal, Found) {
+fn open(files: &Memory) -> (Journal, JournalContents) {
     let (journal, found) = Journal::open(Box::new(files.clone()), key());
     (journal, found.unwrap())
 }
@@ -214,7 +214,7 @@ fn unchanged_content_and_new_resource_versions_are_not_written() {
     let written = journal.commit(&batch(&[("configmap/a", Some(&version("1"))), ("secret/s", Some("2"))])).unwrap();
     assert!(written.bytes > 0);
     let before = files.operations();
-    for (mut journal, _) in [(journal, Found::default()), open(&files)] {
+    for (mut journal, _) in [(journal, JournalContents::default()), open(&files)] {
         let same = batch(&[("configmap/a", Some(&version("2"))), ("secret/s", Some("2")), ("pod/none", None)]);
         assert_eq!(journal.commit(&same).unwrap(), Committed::default());
         assert_eq!(files.operations(), before);
@@ -437,7 +437,7 @@ fn write_for_ever(folder: std::path::PathBuf) {
     }
 }
 
-fn count_in(found: &Found, name: &str) -> Option<u64> {
+fn count_in(found: &JournalContents, name: &str) -> Option<u64> {
     let text = String::from_utf8(found.contents.get(name)?.clone()).unwrap();
     text.trim_start_matches('"').split(' ').next()?.parse().ok()
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::state::pods::ContainerState;
 use crate::types::api::{ExecAction, PodUid, ProbeHandler, RestartPolicy};
 
-const FRESH: Found = Found { age: Duration::ZERO, adopted: false, was_started: false, was_ready: false };
+const FRESH: ProbeOutcome = ProbeOutcome { age: Duration::ZERO, adopted: false, was_started: false, was_ready: false };
 const LATER: Duration = Duration::from_secs(3600);
 
 fn probe() -> Option<Box<Probe>> {
@@ -45,19 +45,19 @@ fn result(id: &str, kind: ProbeKind, passed: bool) -> ProbeResult {
 }
 
 /// The initials of the probes that are due.
-fn due(book: &Book, spec: &PodSpec, ending: bool) -> String {
+fn due(book: &ProbeResults, spec: &PodSpec, ending: bool) -> String {
     let initials = [('S', ProbeKind::Startup), ('R', ProbeKind::Readiness), ('L', ProbeKind::Liveness)];
     let due = initials.iter().filter(|(_, kind)| book.is_due(&spec.containers[0], *kind, ending));
     due.map(|(initial, _)| *initial).collect()
 }
 
-fn seen(spec: &PodSpec, found: Found) -> Book {
-    let mut book = Book::default();
+fn seen(spec: &PodSpec, found: ProbeOutcome) -> ProbeResults {
+    let mut book = ProbeResults::default();
     book.see(spec, &running("c1"), |_| found);
     book
 }
 
-fn state(book: &Book) -> (bool, bool, Option<ProbeKind>) {
+fn state(book: &ProbeResults) -> (bool, bool, Option<ProbeKind>) {
     let probed = &book.probed()["main"];
     (probed.started, probed.ready, probed.failed)
 }
@@ -129,11 +129,11 @@ fn terminating_pod_runs_only_readiness_probes() {
 
 #[test]
 fn adopted_container_keeps_the_state_of_its_status() {
-    let found = Found { age: LATER, adopted: true, was_started: true, was_ready: true };
+    let found = ProbeOutcome { age: LATER, adopted: true, was_started: true, was_ready: true };
     assert_eq!(state(&seen(&spec("SRL"), found)), (true, true, None));
-    let found = Found { was_ready: false, ..found };
+    let found = ProbeOutcome { was_ready: false, ..found };
     assert_eq!(state(&seen(&spec("SRL"), found)), (true, false, None));
-    let found = Found { adopted: false, was_ready: true, ..found };
+    let found = ProbeOutcome { adopted: false, was_ready: true, ..found };
     assert_eq!(state(&seen(&spec("SRL"), found)), (false, false, None), "the status is of another instance");
 }
 
@@ -142,10 +142,10 @@ fn adopted_container_older_than_its_startup_probe_has_passed_it() {
     let spec = spec("SL");
     // 5 s initial delay, 3 attempts, and up to one period before the first tick.
     for (seconds, asked) in [(45, "S"), (46, "L")] {
-        let found = Found { age: Duration::from_secs(seconds), adopted: true, ..FRESH };
+        let found = ProbeOutcome { age: Duration::from_secs(seconds), adopted: true, ..FRESH };
         assert_eq!(due(&seen(&spec, found), &spec, false), asked, "{seconds} s");
     }
-    let not_adopted = Found { age: LATER, ..FRESH };
+    let not_adopted = ProbeOutcome { age: LATER, ..FRESH };
     assert_eq!(due(&seen(&spec, not_adopted), &spec, false), "S");
 }
 

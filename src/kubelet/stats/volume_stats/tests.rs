@@ -33,7 +33,7 @@ impl Scratch {
         true
     }
 
-    fn volume(&self, name: &str, directory: &str, teller: Teller) -> ForeignVolume {
+    fn volume(&self, name: &str, directory: &str, teller: UsageSource) -> ForeignVolume {
         ForeignVolume {
             pod: "u".to_owned(),
             namespace: "ns".to_owned(),
@@ -72,7 +72,7 @@ async fn answer(inquiries: &VolumeStatsCache, volumes: &[ForeignVolume], of: &Fo
 #[test]
 fn file_system_is_measured_and_forgotten_with_its_volume() {
     let scratch = Scratch::new("here");
-    let volumes = [scratch.volume("v", "/", Teller::Mount), scratch.volume("w", "here", Teller::Mount)];
+    let volumes = [scratch.volume("v", "/", UsageSource::Mount), scratch.volume("w", "here", UsageSource::Mount)];
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
         let seen = answer(&inquiries, &volumes, &volumes[0]).await;
@@ -105,8 +105,8 @@ fn hanging_file_server_is_waited_for_once_with_bounded_threads() {
         return;
     }
     let names: Vec<String> = (0..3 * MOST_THREADS).map(|number| number.to_string()).collect();
-    let mut volumes: Vec<_> = names.iter().map(|name| scratch.volume(name, "away", Teller::Mount)).collect();
-    volumes.insert(0, scratch.volume("v", "/", Teller::Mount));
+    let mut volumes: Vec<_> = names.iter().map(|name| scratch.volume(name, "away", UsageSource::Mount)).collect();
+    volumes.insert(0, scratch.volume("v", "/", UsageSource::Mount));
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
         answer(&inquiries, &volumes, &volumes[0]).await;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::super::flag_table::{FLAGS, Meaning};
-use super::super::schema::{CORACLE_FILE, CREDENTIAL_PROVIDER_CONFIG, Field, KUBELET_CONFIGURATION, Kind, Standing};
+use super::super::schema::{
+    CORACLE_FILE, CREDENTIAL_PROVIDER_CONFIG, Field, FieldSupport, KUBELET_CONFIGURATION, Kind,
+};
 use super::super::{CgroupDriver, ConfiguredFields};
 
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
@@ -34,7 +36,7 @@ fn rows_of(heading: &str) -> BTreeMap<String, Row> {
 }
 
 /// The fields that hold values, by their dotted paths.
-fn leaves(prefix: &str, fields: &[Field], out: &mut BTreeMap<String, Standing>) {
+fn leaves(prefix: &str, fields: &[Field], out: &mut BTreeMap<String, FieldSupport>) {
     for field in fields {
         let path = format!("{prefix}{}", field.name);
         match &field.kind {
@@ -48,13 +50,13 @@ fn leaves(prefix: &str, fields: &[Field], out: &mut BTreeMap<String, Standing>) 
 }
 
 #[track_caller]
-fn check_effect(name: &str, standing: Standing, effect: &str) {
+fn check_effect(name: &str, standing: FieldSupport, effect: &str) {
     // Both are required, and mean nothing else.
     let is_header = matches!(name, "kind" | "apiVersion");
     let expected = match standing {
-        Standing::InForce => (false, false),
-        Standing::NotYet | Standing::Moot => (!is_header, false),
-        Standing::Refused => (false, true),
+        FieldSupport::InForce => (false, false),
+        FieldSupport::NotYet | FieldSupport::Moot => (!is_header, false),
+        FieldSupport::Refused => (false, true),
     };
     assert_eq!((effect.contains(NO_EFFECT), effect.contains(REFUSED)), expected, "{name}: {effect}");
 }
@@ -90,11 +92,11 @@ fn configuration_page_lists_every_flag_and_no_other() {
             Meaning::Field(path) => {
                 assert!(effect.contains(&format!("`{path}`")), "--{name} sets {path}: {effect}");
                 // Flags for a whole object have no standing of their own.
-                standings.get(*path).copied().unwrap_or(Standing::InForce)
+                standings.get(*path).copied().unwrap_or(FieldSupport::InForce)
             }
-            Meaning::Own(_) => Standing::InForce,
-            Meaning::NotYet(_) | Meaning::Gone(..) => Standing::NotYet,
-            Meaning::Refused(_) => Standing::Refused,
+            Meaning::Own(_) => FieldSupport::InForce,
+            Meaning::NotYet(_) | Meaning::Gone(..) => FieldSupport::NotYet,
+            Meaning::Refused(_) => FieldSupport::Refused,
         };
         check_effect(name, standing, effect);
     }
@@ -106,7 +108,7 @@ fn configuration_page_shows_the_defaults_of_configz() {
     let mut standings = BTreeMap::new();
     leaves("", KUBELET_CONFIGURATION, &mut standings);
     let rows = rows_of("KubeletConfiguration");
-    for (name, _) in standings.iter().filter(|(_, standing)| **standing == Standing::InForce) {
+    for (name, _) in standings.iter().filter(|(_, standing)| **standing == FieldSupport::InForce) {
         let default = match &page["kubeletconfig"].pointer(&format!("/{}", name.replace('.', "/"))) {
             Some(Value::String(text)) => text.clone(),
             Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
