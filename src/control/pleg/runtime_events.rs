@@ -1,6 +1,6 @@
-//! The runtime's own events, where it has them: each names a pod to look at.
+//! The runtime's events, if it supports them. Each names a pod to observe.
 //!
-//! A look at one pod waits for no other. What is told of a pod while it is being looked at asks for one more look.
+//! Pods are observed concurrently. Events that arrive during an observation of their pod cause one more.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// Reads events until the stream ends. Without it the exit watches and the relist see everything too, a little later.
+/// Reads events until the stream ends. Without events, the exit watches and the relists notice the same changes later.
 pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
     let mut events = match runtime.events().await {
         Ok(events) => events,
@@ -41,12 +41,12 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
     }
 }
 
-/// This runtime has no events: the task stays, so that nobody asks again before the runtime has been restarted.
+/// Never returns, so that a runtime without events is not asked again before it restarts.
 async fn never_again() {
     std::future::pending().await
 }
 
-/// The looks under way. Dropping it ends them.
+/// The running observations. Dropping it ends them.
 struct Looks {
     runtime: Rc<PodRuntime>,
     inbox: Sender<SyncEvent>,
@@ -54,7 +54,7 @@ struct Looks {
 }
 
 struct Look {
-    /// More has happened since it began.
+    /// Further events arrived since the observation started.
     again: Rc<Cell<bool>>,
     task: rt::Task<()>,
 }
@@ -72,7 +72,7 @@ impl Looks {
     }
 }
 
-/// Looks until the pod was seen as it was after the last event.
+/// Observes the pod until an observation started after its last event.
 async fn look(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     loop {
