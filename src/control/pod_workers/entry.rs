@@ -70,8 +70,8 @@ impl Entry {
         }
     }
 
-    /// Ends the work under way. A sync and a refresh are asked to end between two calls, so that none is left half done; a
-    /// look and what can be done anew as it is, which is the rest, are dropped at once.
+    /// Cancels the running work. A sync or refresh is asked to stop between two calls, so that no call is left half
+    /// done. All other work can be repeated safely and is dropped at once.
     pub(super) fn cancel(&mut self) {
         match self.worker.busy {
             Some(Kind::Look | Kind::Collect | Kind::Stop) => {

@@ -1,12 +1,12 @@
-//! Pods that were put on this node itself: their manifests are kept below the state directory, one file a pod, and run
-//! after every start.
+//! Pods put on this node: their manifests are stored in the state directory, one file per pod, and run after every
+//! start.
 //!
 //! ```text
 //!   PUT -> LocalPods::ask -> Book::judge -> the disk (blocking) -> SyncEvent::Sources -> the answer
 //! ```
 //!
-//! The answer comes when the change is on the disk. One change follows the other; a manifest that is refused changes
-//! nothing. A file that is damaged is set aside, and what it has started runs on until somebody puts or deletes the pod.
+//! A change is answered once it is on disk. Changes are handled one at a time; a refused manifest changes nothing. A
+//! damaged file is set aside, and its pod keeps running until it is put again or deleted.
 
 mod files;
 mod pod_list;

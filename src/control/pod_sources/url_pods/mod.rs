@@ -1,4 +1,4 @@
-//! Pods from a URL: asked for now and then, and kept for a start without the server.
+//! Pods from a URL: polled, and stored for a start without the server.
 //!
 //! ```text
 //!   the kept answer -> Book::take -> SyncEvent::Sources
@@ -6,8 +6,8 @@
 //!                                                         -> 200: Book::take -> the disk -> SyncEvent::Sources
 //! ```
 //!
-//! An answer counts as a whole or not at all. Whatever else comes (no server, no end, something else, a signature that is
-//! not good) keeps what runs, is told once, and makes the next questions rarer.
+//! A response is accepted or rejected as a whole. On any failure (unreachable server, truncated or invalid response,
+//! bad signature) the running pods stay, the failure is reported once, and polls become less frequent.
 
 mod error;
 mod signature;

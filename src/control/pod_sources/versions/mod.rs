@@ -1,11 +1,11 @@
-//! Versions of the node's own pods, and the way back to an earlier one.
+//! Versions of the node's own pods, and rollback to earlier ones.
 //!
 //! ```text
 //!   SourceUpdate -> take_in -> what runs instead of what the manifest says, if it does
 //!   statuses -> judge -> accepted or rejected -> coracle/versions/NAMESPACE_NAME.json (durable)
 //! ```
 //!
-//! Of a manifest's ConfigMaps and Secrets there is one version: the manifest's.
+//! Only pods are versioned: a manifest's ConfigMaps and Secrets always are the manifest's.
 
 mod record;
 
