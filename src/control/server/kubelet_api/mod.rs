@@ -3,7 +3,7 @@
 //! ```text
 //!   TLS: presents the newest certificate, asks for the client's     tls.rs
 //!   reads requests                                                  ../connections.rs
-//!   authentication: certificate, token, anonymous                   connection.rs, client_ca.rs, bearer_token.rs, delegated_auth.rs
+//!   authentication: certificate, token, anonymous   connection.rs, client_ca.rs, bearer_token.rs, delegated_auth.rs
 //!   authorization                                                   attributes.rs, delegated_auth.rs
 //!   exec, attach, port-forward                                      ../streaming.rs, ../relay.rs
 //!   commands, checkpoints, files of the node                        run_and_checkpoint.rs, system_logs.rs
