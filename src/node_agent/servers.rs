@@ -1,4 +1,4 @@
-//! The servers of the agent: the local socket, the kubelet's API, the read-only port, the status page and healthz.
+//! The servers of the agent: the local socket, the kubelet API, the read-only port, the status page and healthz.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::platform::rt;
 
 pub(super) struct Servers {
     pub(super) local: LocalServer,
-    /// What the servers answer from.
+    /// The data behind the servers.
     pub(super) api: Rc<dyn LocalApi>,
     pub(super) streaming: Streaming,
     /// `None` without a cluster.
@@ -43,7 +43,7 @@ impl Servers {
     }
 }
 
-/// Whether the kubelet's API is served. Without anybody who could be let in, it is not.
+/// Whether the kubelet API is served. Without any way to authenticate, it is not.
 fn opens_kubelet_api(config: &Config, in_cluster: bool) -> bool {
     let identity = &config.identity;
     let has_clients = in_cluster || identity.client_ca_file.is_some() || identity.server.anonymous;

@@ -35,7 +35,7 @@ pub(super) enum Beats {
 /// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// The loop has answered: pet, and ask again. `stalled`: for how long it had not, where that was told.
+    /// The loop made progress: pet, and ask again. `stalled`: how long it had not, if a stall was reported.
     Moves {
         stalled: Option<Duration>,
     },
