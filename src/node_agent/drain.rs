@@ -24,13 +24,13 @@ impl Background {
             Some(LoopEnd::Spins { rounds, part }) => {
                 let part = part.map_or("events", Part::name);
                 self.watchdog.note_spin(rounds, part);
-                log!(error, "sync loop went round without waiting, restart needed", rounds = rounds, part = part);
+                log!(error, "sync loop spins, restart needed", rounds = rounds, part = part);
             }
             Some(LoopEnd::NoSenders) => log!(error, "sync loop has no senders left, restart needed"),
             None => {}
         }
         self.watchdog.end();
-        log!(info, "ending, the pods run on");
+        log!(info, "stopping, pods keep running");
         drop(self.tasks);
         if let Some(store) = self.store {
             store.flush().await;

@@ -68,7 +68,7 @@ fn apply_kernel_parameters(config: &Config) -> Result<(), StartError> {
         }
         KernelParameters::Set => {
             for fault in kernel_parameters::set(root) {
-                log!(warn, "kernel parameter not as it should be", error = fault);
+                log!(warn, "kernel parameter has an unexpected value", error = fault);
             }
             Ok(())
         }

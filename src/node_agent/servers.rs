@@ -49,10 +49,7 @@ fn opens_kubelet_api(config: &Config, in_cluster: bool) -> bool {
     let has_clients = in_cluster || identity.client_ca_file.is_some() || identity.server.anonymous;
     let opens = identity.server.enabled && has_clients;
     if opens && !in_cluster && identity.server.authorization != Authorization::AlwaysAllow {
-        log!(
-            warn,
-            "the node's server refuses everybody: authorization.mode is Webhook, and there is no cluster to ask"
-        );
+        log!(warn, "kubelet API denies all requests: authorization.mode is Webhook, and there is no cluster");
     }
     opens
 }
@@ -78,7 +75,7 @@ fn serving_source(handles: &Handles, client: Option<Client>) -> ServingSource {
             ServingSource::Cluster { client, news: Rc::clone(&handles.news), directory }
         }
         (ServingIdentity::Cluster, None) => {
-            log!(warn, "serverTLSBootstrap has no effect: there is no cluster to ask for a certificate");
+            log!(warn, "serverTLSBootstrap has no effect without a cluster");
             ServingSource::OwnMaking { directory }
         }
         (ServingIdentity::SelfSigned, _) => ServingSource::OwnMaking { directory },

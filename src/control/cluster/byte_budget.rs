@@ -81,7 +81,12 @@ impl DayRecord {
         };
         day.unwrap_or_else(|error| {
             let path = self.path.display();
-            log!(warn, "the bytes of today are counted anew", path = path, error = ErrorChain(&error));
+            log!(
+                warn,
+                "failed to read today's byte count, starting from zero",
+                path = path,
+                error = ErrorChain(&error)
+            );
             ByteDay::new(now, 0)
         })
     }
@@ -89,7 +94,7 @@ impl DayRecord {
     pub(super) async fn write(&self, day: ByteDay, counted: u64) {
         let (path, record) = (self.path.clone(), day.write(&self.boot, counted));
         if let Err(error) = rt::blocking(move || file::replace(&path, record.as_bytes())).await {
-            log!(warn, "the bytes of today not written", path = self.path.display(), error = ErrorChain(&error));
+            log!(warn, "failed to write today's byte count", path = self.path.display(), error = ErrorChain(&error));
         }
     }
 }

@@ -69,12 +69,12 @@ async fn run(
                 ring.borrow_mut().sent(&unsent, outcome);
                 let all = ring.borrow().lost();
                 if all > lost {
-                    log!(warn, "events were lost before the API server could be told of them", events = all - lost);
+                    log!(warn, "events lost before they could be sent", events = all - lost);
                     lost = all;
                 }
             }
             Err(error) => {
-                log!(debug, "event not told to the API server, trying again", error = ErrorChain(&error));
+                log!(debug, "failed to send event, trying again", error = ErrorChain(&error));
                 let wait = rt::sleep(jitter(retry.next_wait(), 0.5, rt::random()));
                 rt::either(wait, client.gate().opened_since(openings, Rank::Event)).await;
             }
@@ -97,7 +97,7 @@ async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
         // The node's credentials may be renewed.
         Err(error) if error.is_retryable() || error.is_unauthorized() => Err(error),
         Err(error) => {
-            log!(debug, "the API server does not want this event", error = ErrorChain(&error));
+            log!(debug, "API server rejected event", error = ErrorChain(&error));
             Ok(Sent::Refused)
         }
     }

@@ -197,7 +197,7 @@ impl StatusManager {
         let state = match done.failure {
             None => Mirrored::Settles(now + SETTLES),
             Some(why) => {
-                log!(warn, "mirror pod not as it should be", pod = done.name, error = why);
+                log!(warn, "failed to update mirror pod", pod = done.name, error = why);
                 Mirrored::Failed(now + jitter(RETRY_MIRROR, 0.5, rt::random()))
             }
         };

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, process: Process, pid: u32) {
     if let Err(error) = pidfd::exited(pid).await {
         // A different pid namespace than the runtime's, or an old kernel: the relist will notice the exit.
-        log!(debug, "process not watched", pod = pod, pid = pid, error = ErrorChain(&error));
+        log!(debug, "failed to watch process", pod = pod, pid = pid, error = ErrorChain(&error));
         return;
     }
     // Boxed, so that the observation's memory is not held for as long as the process runs.
@@ -36,7 +36,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: 
             let _ = inbox.send(SyncEvent::Observed(observation)).await;
         }
         None => {
-            log!(warn, "the runtime has not noticed that a process ended", pod = pod, id = process.id(), pid = pid);
+            log!(warn, "runtime did not report the exit of a process", pod = pod, id = process.id(), pid = pid);
         }
     }
 }
@@ -53,7 +53,7 @@ async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option
             Ok(None) => {}
             Ok(Some(observation)) => return Some(observation),
             Err(error) => {
-                log!(debug, "pod not observed", pod = pod, error = ErrorChain(&error));
+                log!(debug, "failed to observe pod", pod = pod, error = ErrorChain(&error));
                 rt::sleep(retry.next_wait()).await;
                 // The call failed: the time to wait for the runtime starts again.
                 began = rt::now();

@@ -22,7 +22,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
         Ok(events) => events,
         Err(error) if error.is_unimplemented() => return never_again().await,
         Err(error) => {
-            log!(debug, "no events from the runtime", error = ErrorChain(&error));
+            log!(debug, "runtime has no event stream", error = ErrorChain(&error));
             return;
         }
     };
@@ -33,7 +33,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
             Ok(None) => return,
             Err(error) if error.is_unimplemented() => return never_again().await,
             Err(error) => {
-                log!(debug, "events of the runtime ended", error = ErrorChain(&error));
+                log!(debug, "runtime event stream ended", error = ErrorChain(&error));
                 return;
             }
         };
@@ -86,7 +86,7 @@ async fn look(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, ag
                 }
             }
             Err(error) => {
-                log!(debug, "pod not observed", pod = pod, error = ErrorChain(&error));
+                log!(debug, "failed to observe pod", pod = pod, error = ErrorChain(&error));
                 rt::sleep(retry.next_wait()).await;
             }
         }

@@ -112,7 +112,7 @@ impl ApiSource {
         if stored.is_empty() {
             return true;
         }
-        log!(info, "the cluster cannot be heard: pods as it last told them", pods = stored.len());
+        log!(info, "API server unreachable, using stored pods", pods = stored.len());
         let terms = self.store.take_node().filter(|_| !self.news.is_heard());
         let terms = terms.map(SyncEvent::NodeHeard);
         self.store.begin_to_count();

@@ -232,7 +232,7 @@ impl PodWorkers {
     /// This sandbox of the pod runs outside the pod's cgroup.
     pub(crate) fn found_groupless(&mut self, uid: &PodUid, sandbox: String) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        log!(warn, "the pod's control group is gone: it begins anew", pod = uid, sandbox = sandbox);
+        log!(warn, "pod cgroup is gone, recreating the sandbox", pod = uid, sandbox = sandbox);
         entry.groupless = Some(sandbox);
         self.touch(uid);
     }

@@ -10,7 +10,7 @@ impl PodWorkers {
     pub(crate) fn restart(&mut self, asked: RestartRequest) {
         let RestartRequest { uid, containers, running } = asked;
         let Some(entry) = self.workers.get_mut(&uid).filter(|entry| entry.worker.state == State::Sync) else { return };
-        log!(info, "containers begin anew on request", pod = uid, containers = containers.join(", "));
+        log!(info, "restarting containers on request", pod = uid, containers = containers.join(", "));
         self.backoff.forgive(&uid, &containers);
         entry.worker.asked_to_start(&containers);
         entry.asked.extend(running);

@@ -56,7 +56,12 @@ impl Text for LogText {
             match reader.next(&self.source.ended).await {
                 Ok(part) => part,
                 Err(error) => {
-                    log!(warn, "log not read on", log = self.source.log.display(), error = ErrorChain(&error));
+                    log!(
+                        warn,
+                        "failed to read the container log",
+                        log = self.source.log.display(),
+                        error = ErrorChain(&error)
+                    );
                     None
                 }
             }

@@ -45,7 +45,7 @@ impl Listener {
                     told = true;
                     log!(
                         warn,
-                        "cannot listen, trying again",
+                        "failed to listen, trying again",
                         door = name,
                         address = address,
                         error = ErrorChain(&error)
@@ -71,7 +71,7 @@ impl Listener {
                 // The client has already disconnected.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    log!(warn, "listens no more, trying again", door = self.name, error = ErrorChain(&error));
+                    log!(warn, "listener failed, trying again", door = self.name, error = ErrorChain(&error));
                     return;
                 }
             }

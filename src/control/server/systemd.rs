@@ -39,6 +39,6 @@ pub(crate) fn stderr_is_journal() -> bool {
 /// Does not wait: the service manager reads its messages at once.
 fn tell(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        log!(warn, "service manager not reached", error = ErrorChain(&error));
+        log!(warn, "failed to notify the service manager", error = ErrorChain(&error));
     }
 }

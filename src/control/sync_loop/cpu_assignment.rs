@@ -91,7 +91,7 @@ impl CpuAssignment {
             self.managers.not_written();
         }
         if let Some(fault) = placed.fault.as_ref().filter(|fault| self.fault.as_ref() != Some(*fault)) {
-            log!(warn, "processors not given", error = fault);
+            log!(warn, "failed to assign CPUs", error = fault);
         }
         self.fault = placed.fault;
     }

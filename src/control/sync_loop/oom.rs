@@ -108,7 +108,7 @@ fn system_oom(kill: &OomKill) -> Option<NodeEvent> {
 
 fn open_kernel_log() -> Option<Rc<KernelLog>> {
     let told = |error: &io::Error| {
-        log!(info, "the kernel's log cannot be read: SystemOOM is not told", error = ErrorChain(error));
+        log!(info, "failed to open the kernel log, not recording SystemOOM", error = ErrorChain(error));
     };
     KernelLog::open().inspect_err(told).ok().map(Rc::new)
 }
@@ -119,7 +119,7 @@ async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
         let Unread { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
             Ok(unread) => unread,
             Err(error) => {
-                log!(warn, "the kernel's log cannot be read any more", error = ErrorChain(&error));
+                log!(warn, "failed to read the kernel log", error = ErrorChain(&error));
                 return;
             }
         };

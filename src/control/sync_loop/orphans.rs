@@ -73,7 +73,7 @@ async fn remove(
         found.remove_strays(&known, &csi).await
     };
     if let Err(error) = removed.await {
-        log!(warn, "directories of former pods not removed", error = ErrorChain(&error));
+        log!(warn, "failed to remove directories of orphaned pods", error = ErrorChain(&error));
         failed.set(true);
     }
     let links = runtime.dirs.log_links();

@@ -94,7 +94,7 @@ impl NodeShutdown {
     /// reported.
     pub(super) fn release_inhibitor(&mut self, is_reporting: bool, now: Instant) {
         if self.progress.is_over(is_reporting, now) {
-            log!(info, "the machine may shut down");
+            log!(info, "pods ended, releasing the shutdown inhibitor");
             self.inhibitor.replace(None);
         }
     }

@@ -76,7 +76,7 @@ impl PodVersions {
         let done = pods.node_state_mut().versions.ask(&pod, ask);
         match done {
             Ok(done) => {
-                log!(info, "versions of a pod", pod = pod.full_name(), done = done);
+                log!(info, "pod version changed", pod = pod.full_name(), done = done);
                 self.answers.push((answer, PodAnswer::Done(done)));
                 replace_pods(pods);
                 vec![Effect::Reconcile]

@@ -173,7 +173,7 @@ impl Watcher {
             let seconds = interval.as_secs_f32();
             log!(
                 warn,
-                "manifests are not watched, only looked at now and then",
+                "failed to watch manifests, checking periodically",
                 every_s = seconds,
                 error = ErrorChain(error)
             );
@@ -193,7 +193,7 @@ impl Watcher {
         match events {
             Ok(events) => events,
             Err(error) => {
-                log!(warn, "the watch on manifests failed", error = ErrorChain(&error));
+                log!(warn, "failed to read manifest events", error = ErrorChain(&error));
                 self.watch = None;
                 rt::sleep_until(due).await;
                 None
@@ -215,7 +215,7 @@ fn tell_problems(old: &[SourceProblem], new: &[SourceProblem]) {
         );
     }
     for problem in old.iter().filter(|old| !new.iter().any(|new| same(old, new))) {
-        log!(info, "manifest problem is over", file = problem.origin, problem = problem.what);
+        log!(info, "manifest problem solved", file = problem.origin, problem = problem.what);
     }
 }
 

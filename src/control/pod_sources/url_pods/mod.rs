@@ -128,7 +128,7 @@ impl Running {
 
     fn not_kept(&mut self, why: &str) {
         let path = self.source.kept.display();
-        log!(warn, "the kept answer of staticPodURL is not used", file = path, error = why);
+        log!(warn, "stored response of staticPodURL not used", file = path, error = why);
         self.book.fail(format!("what was kept in {path} is not used: {why}"), clock::now());
     }
 

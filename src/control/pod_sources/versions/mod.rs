@@ -74,7 +74,7 @@ impl Versions {
             entries => entries,
         };
         let found = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).unwrap_or_else(|error| {
-            log!(warn, "versions of pods not read", directory = versions.directory.display(), error = error);
+            log!(warn, "failed to read pod versions", directory = versions.directory.display(), error = error);
             Vec::new()
         });
         for entry in found {
@@ -86,7 +86,7 @@ impl Versions {
                 Some(record) => drop(versions.records.insert(name, Entry { record, owner: None })),
                 None => {
                     if let Err(error) = set_aside(&entry.path()) {
-                        log!(warn, "versions of a pod not used", file = entry.path().display(), error = error);
+                        log!(warn, "pod version record not used", file = entry.path().display(), error = error);
                     }
                 }
             }

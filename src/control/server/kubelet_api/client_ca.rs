@@ -78,7 +78,7 @@ impl Authorities {
                 Err(error) => {
                     let fault = ErrorChain(&error).to_string();
                     if fault != told {
-                        log!(warn, "whose certificates are believed is not known", clientCAFile = fault);
+                        log!(warn, "failed to load the client CA bundle", clientCAFile = fault);
                         told = fault;
                     }
                 }

@@ -105,14 +105,14 @@ impl Visit {
             match self.by_certificate() {
                 Ok(user) => return Ok(user),
                 Err(error) => {
-                    log!(debug, "a client's certificate is not believed", error = ErrorChain(&error));
+                    log!(debug, "client certificate rejected", error = ErrorChain(&error));
                     is_refused = true;
                 }
             }
         }
         if let Some(good) = self.door.settings.token_ttl {
             let tokens = tokens(request).unwrap_or_else(|why| {
-                log!(debug, "a client's token cannot be read", error = why);
+                log!(debug, "client token malformed", error = why);
                 is_refused = true;
                 Vec::new()
             });
@@ -125,7 +125,7 @@ impl Visit {
                         return Err(Response::text(Status::TooManyRequests, text));
                     }
                     Err(Unasked::Failed(error)) => {
-                        log!(debug, "whose a token is cannot be asked", error = ErrorChain(&error));
+                        log!(debug, "failed to review a token", error = ErrorChain(&error));
                     }
                 }
                 is_refused = true;
@@ -163,7 +163,7 @@ impl Visit {
                 Ok(false) => {}
                 Err(error) => {
                     let why = ErrorChain(&error);
-                    log!(warn, "who may ask the node cannot be asked", user = user.name, part = part, error = why);
+                    log!(warn, "failed to review access", user = user.name, part = part, error = why);
                     let text = about.undecided(&user.name, part);
                     return Err(Response::text(Status::InternalServerError, text));
                 }

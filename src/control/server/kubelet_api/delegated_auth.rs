@@ -105,7 +105,7 @@ impl DelegatedAuth {
         let good = if matches!(user, Ok(Some(_))) { good } else { good.min(NOBODYS) };
         // Only the API server's decision matters to the client, not its reason.
         let user = user.unwrap_or_else(|why| {
-            log!(debug, "a token that is nobody's", why = ErrorChain(&why));
+            log!(debug, "token rejected by the API server", why = ErrorChain(&why));
             None
         });
         self.tokens.borrow_mut().put(key, user.clone(), good, rt::now());
@@ -115,7 +115,7 @@ impl DelegatedAuth {
     fn tell_of_strangers(&self, now: Instant) {
         if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
             self.told.set(Some(now));
-            log!(warn, "too many unknown tokens are shown to the node: the cluster is asked about few of them");
+            log!(warn, "too many unknown tokens, limiting token reviews");
         }
     }
 

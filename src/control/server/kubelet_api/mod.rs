@@ -132,7 +132,7 @@ impl KubeletApiServer {
     fn configure(&self, hints: Option<Vec<rustls::DistinguishedName>>) {
         match tls::server_config(&self.settings.tls, &self.shown, hints) {
             Ok(config) => drop(self.tls.replace(Some(config))),
-            Err(error) => log!(error, "the node's server cannot speak TLS", error = ErrorChain(&error)),
+            Err(error) => log!(error, "failed to configure TLS of the kubelet API", error = ErrorChain(&error)),
         }
     }
 

@@ -61,7 +61,7 @@ fn refused(error: Errno) -> Response {
 }
 
 fn failed(error: &io::Error) -> Response {
-    log!(warn, "a file below /var/log is not shown", error = error);
+    log!(warn, "failed to serve a file in /var/log", error = error);
     Response::text(Status::InternalServerError, "500 Internal Server Error\n")
 }
 

@@ -51,14 +51,14 @@ fn provider(settings: &TlsSettings) -> CryptoProvider {
         let unknown: Vec<&str> =
             settings.cipher_suites.iter().filter(|wanted| !is_known(wanted)).map(String::as_str).collect();
         if !unknown.is_empty() {
-            log!(warn, "cipher suites that are not spoken here", tlsCipherSuites = unknown.join(","));
+            log!(warn, "unsupported cipher suites ignored", tlsCipherSuites = unknown.join(","));
         }
     }
     if !settings.curves.is_empty() {
         let all = provider.kx_groups.clone();
         provider.kx_groups.retain(|group| settings.curves.contains(&u16::from(group.name())));
         if provider.kx_groups.is_empty() {
-            log!(warn, "none of the curves is known here, all that are stay", tlsCurvePreferences = "");
+            log!(warn, "no supported curve configured, using all supported ones", tlsCurvePreferences = "");
             provider.kx_groups = all;
         }
     }

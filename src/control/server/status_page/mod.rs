@@ -76,7 +76,7 @@ impl StatusPage {
     pub(crate) async fn serve(self) {
         let address = self.address;
         if !address.ip().is_loopback() {
-            log!(warn, "the page is open to everybody who can reach this address", address = address);
+            log!(warn, "status page is open to every host that can reach this address", address = address);
         }
         self.door().serve(&|tcp, _, standing| Box::pin(self.meet(tcp, standing))).await;
     }

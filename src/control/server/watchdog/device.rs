@@ -80,10 +80,10 @@ impl Device {
             }
         }
         if facts.nowayout {
-            log!(warn, "this watchdog cannot be stopped: the board is reset when coracle ends for good", path = path);
+            log!(warn, "watchdog device cannot be stopped: the board resets if coracle stays down", path = path);
         }
         if facts.reset_the_board {
-            log!(warn, "this watchdog reset the board before this boot", path = path);
+            log!(warn, "the watchdog device caused the last reset", path = path);
         }
         let timeout = facts.timeout.unwrap_or(UNKNOWN_TIMEOUT);
         let file = Arc::new(file);
@@ -105,7 +105,7 @@ impl Device {
     pub(super) fn close(self) {
         let Some(open) = self.open else { return };
         if let Err(error) = (&*open.file).write_all(MAGIC_CLOSE) {
-            log!(warn, "watchdog device not stopped", path = self.path.display(), error = ErrorChain(&error));
+            log!(warn, "failed to stop the watchdog device", path = self.path.display(), error = ErrorChain(&error));
         }
     }
 }

@@ -93,7 +93,7 @@ impl Watchdog {
             shared.lock().phase = Phase::On;
             if let Err(error) = rt::thread("watchdog", || keeper.run()) {
                 shared.lock().phase = Phase::Off;
-                log!(error, "watchdogs not answered", error = ErrorChain(&error));
+                log!(error, "failed to start the watchdog thread", error = ErrorChain(&error));
             }
         }
         Self(shared)

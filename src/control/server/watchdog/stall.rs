@@ -105,14 +105,14 @@ impl StallFile {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                log!(warn, "record of the last stall not read", path = path, error = ErrorChain(&error));
+                log!(warn, "failed to read the stall record", path = path, error = ErrorChain(&error));
                 return None;
             }
         };
         match serde_json::from_slice(&bytes) {
             Ok(stall) => Some(stall),
             Err(error) => {
-                log!(warn, "record of the last stall set aside", path = path, error = ErrorChain(&error));
+                log!(warn, "stall record corrupt, set aside", path = path, error = ErrorChain(&error));
                 // At worst the file is found again at the next start.
                 let _ = fs::rename(&self.0, self.0.with_extension("json.corrupt"));
                 None
@@ -123,7 +123,7 @@ impl StallFile {
     pub(super) fn write(&self, stall: &Stall) {
         let text = serde_json::to_vec_pretty(stall).unwrap_or_default();
         if let Err(error) = replace(&self.0, &text) {
-            log!(warn, "stall not written down", path = self.0.display(), error = ErrorChain(&error));
+            log!(warn, "failed to write the stall record", path = self.0.display(), error = ErrorChain(&error));
         }
     }
 }

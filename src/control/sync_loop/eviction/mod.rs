@@ -61,7 +61,7 @@ impl EvictionManager {
         let has_memory = settings.thresholds.iter().any(|t| Starved::of(t.signal) == Starved::Memory);
         let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE)).ok() } else { None };
         if has_memory && stalls.is_none() {
-            log!(info, "this kernel does not tell when memory is short: it is looked at every ten seconds then");
+            log!(info, "kernel reports no memory stalls, checking memory every ten seconds near a threshold");
         }
         Self {
             settings: Rc::new(settings.clone()),
@@ -215,7 +215,7 @@ fn has_dead(pods: &PodTable) -> bool {
 async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
     loop {
         if let Err(error) = stalls.happened().await {
-            log!(warn, "it is not told any more when memory is short", error = ErrorChain(&error));
+            log!(warn, "failed to watch memory stalls", error = ErrorChain(&error));
             return;
         }
         log!(debug, "processes wait for memory");

@@ -61,7 +61,7 @@ impl PressureCheck {
             return look;
         };
         let starved = Starved::of(first.signal);
-        log!(debug, "the node is short of something", signal = first.signal.as_str(), disks = format!("{layout:?}"));
+        log!(debug, "node under pressure", signal = first.signal.as_str(), disks = format!("{layout:?}"));
         if self.memory.borrow_mut().told.replace(starved) != Some(starved) {
             let message = format!("Attempting to reclaim {}", starved.as_str());
             look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
@@ -83,8 +83,10 @@ impl PressureCheck {
         let Some(pods) = &self.pods else { return false };
         self.memory.borrow_mut().reclaimed = Some(now);
         match self.runtime.free_images(pods).await {
-            Ok(bytes) => log!(info, "images that nothing needs were removed for want of room", bytes = bytes),
-            Err(error) => log!(warn, "images not removed for want of room", error = format!("{error:?}")),
+            Ok(bytes) => log!(info, "removed unused images under disk pressure", bytes = bytes),
+            Err(error) => {
+                log!(warn, "failed to remove unused images under disk pressure", error = format!("{error:?}"))
+            }
         }
         let (seen, _) = observe(&self.runtime).await;
         is_resolved(thresholds, &seen)

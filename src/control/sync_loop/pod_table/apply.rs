@@ -21,7 +21,7 @@ impl PodTable {
             Effect::Delete(pod) => self.delete(&pod),
             Effect::End(end) => self.end(end, now),
             Effect::EndOrphan(pod) => {
-                log!(info, "ending a pod that no source has", pod = pod.uid, name = pod.name);
+                log!(info, "ending orphaned pod", pod = pod.uid, name = pod.name);
                 self.workers.orphan(&pod);
             }
             Effect::NodeStatus(change) => self.reports.node_status(change),

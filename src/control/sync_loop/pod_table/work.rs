@@ -28,7 +28,7 @@ impl PodTable {
         if let WorkResult::Synced { failure: Some(failure), .. } | WorkResult::Failed { failure } = result {
             let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
             if !matches!(result, WorkResult::Synced { warnings, .. } if !warnings.is_empty()) {
-                log!(warn, "pod not synced", pod = name, error = failure);
+                log!(warn, "failed to sync pod", pod = name, error = failure);
             }
             self.node_state.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
         }
