@@ -223,7 +223,7 @@ fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
 }
 
 #[test]
-fn a_seed_decides_everything() {
+fn runs_of_the_same_seed_are_identical() {
     if !is_root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Makes the requests that are due, and says what has become of them.
+//! The status manager: sends due status updates and mirror pod changes, and handles their results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::types::metrics::{self, Timed};
 use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
-/// The status manager: sends pod statuses, deletions and mirror pod changes to the API server.
+/// Sends pod statuses, deletions and mirror pod changes to the API server.
 pub(crate) struct StatusManager {
     client: Client,
     node: String,

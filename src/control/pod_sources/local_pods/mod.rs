@@ -2,7 +2,7 @@
 //! start.
 //!
 //! ```text
-//!   PUT -> LocalPods::ask -> Book::judge -> the disk (blocking) -> SyncEvent::Sources -> the answer
+//!   PUT -> LocalPods::ask -> Book::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
 //! ```
 //!
 //! A change is answered once it is on disk. Changes are handled one at a time; a refused manifest changes nothing. A

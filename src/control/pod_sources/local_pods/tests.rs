@@ -153,7 +153,7 @@ fn refused_manifest_changes_nothing() {
 }
 
 #[test]
-fn what_was_deleted_stays_gone() {
+fn deleted_pod_stays_deleted() {
     let disk = Disk::new();
     let missing = PodAnswer::Missing("the node keeps no pod default/web".to_owned());
     let (answers, update) = disk.asked(vec![

@@ -4,10 +4,10 @@
 //!             closed, moved in            good
 //!   unknown ---------------------> read ------> its pods are wanted
 //!      |  otherwise: unchanged for a while        |       |
-//!      +------------------------------>           |       | wrong, unreadable
+//!      +------------------------------>           |       | invalid, unreadable
 //!                                                 |       +-----------> its last good pods stay wanted
-//!                                    not in a good listing, and still not a moment later
-//!                                                 +-------------------> its pods are not wanted any more
+//!                                    missing in two good listings, a moment apart
+//!                                                 +-------------------> its pods are no longer wanted
 //! ```
 //!
 //! The same applies to ConfigMaps and Secrets.

@@ -138,7 +138,7 @@ fn own_uid_is_recognized() {
 }
 
 #[test]
-fn the_hash_is_fnv_128a() {
+fn hash_is_fnv_128a() {
     let hash = |text: &[u8]| {
         let mut hash = Fnv128a::new();
         hash.write(text);

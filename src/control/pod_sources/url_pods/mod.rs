@@ -1,9 +1,9 @@
 //! Pods from a URL: polled, and stored for a start without the server.
 //!
 //! ```text
-//!   the kept answer -> Book::take -> SyncEvent::Sources
-//!   GET, with what tells the last answer from another one -> 304: nothing
-//!                                                         -> 200: Book::take -> the disk -> SyncEvent::Sources
+//!   the stored response -> Book::take -> SyncEvent::Sources
+//!   GET, with the validators of the last response -> 304: nothing
+//!                                                 -> 200: Book::take -> the disk -> SyncEvent::Sources
 //! ```
 //!
 //! A response is accepted or rejected as a whole. On any failure (unreachable server, truncated or invalid response,

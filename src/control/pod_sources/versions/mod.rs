@@ -1,7 +1,7 @@
 //! Versions of the node's own pods, and rollback to earlier ones.
 //!
 //! ```text
-//!   SourceUpdate -> take_in -> what runs instead of what the manifest says, if it does
+//!   SourceUpdate -> take_in -> the version to run instead of the manifest's, if any
 //!   statuses -> judge -> accepted or rejected -> coracle/versions/NAMESPACE_NAME.json (durable)
 //! ```
 //!

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_is_a_verb() {
+    fn method_maps_to_a_verb() {
         for (method, verb) in [
             ("GET", "get"),
             ("POST", "create"),

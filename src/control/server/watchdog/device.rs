@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_device() {
+    fn regular_file_is_refused_as_a_device() {
         let board = Board::new("file", &[]);
         fs::write(board.path(), "kept").unwrap();
         let mut device = board.device();
