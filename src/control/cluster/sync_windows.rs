@@ -1,5 +1,4 @@
-//! Schedules the exchanges with the cluster: windows, polls, and the waits between them. Pure: the moment is an
-//! argument.
+//! Windows, polls and the waits between exchanges with the cluster. Pure: the moment is an argument.
 
 use std::time::Duration;
 

@@ -197,7 +197,7 @@ fn manifest_may_arrive_in_pieces_and_has_a_size_limit() {
 }
 
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_do_not_keep_others_out() {
     let answer = with_server(|path| {
         let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let answer = exchange(&path, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
