@@ -193,7 +193,7 @@ async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>,
     }
 }
 
-/// A different cluster's API server does not count: objects it lacks may exist in this cluster.
+/// Treats changes from another cluster's API server as an outage: objects that it lacks may exist in this cluster.
 fn believed(context: &WatchContext, change: Change) -> Change {
     match context.store.believes(&context.client.authorities()) {
         true => change,
@@ -333,7 +333,7 @@ impl fmt::Display for AnswerError {
     }
 }
 
-/// The part of the object to store.
+/// Fetches the volume of a claim, or an attachment, reduced to the parts to store.
 async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerError> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
     let (namespace, name, owner) = match topic {

@@ -86,7 +86,7 @@ pub(crate) enum Ask {
 }
 
 impl Record {
-    /// The source has this version in its manifest. True if the record changed and must be stored.
+    /// Handles the manifest's current version. True if the record changed and must be stored.
     pub(super) fn offer(&mut self, pod: &Arc<Pod>) -> bool {
         let uid = pod.metadata.uid.clone();
         self.offered = Some(Arc::clone(pod));

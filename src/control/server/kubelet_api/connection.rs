@@ -146,7 +146,7 @@ impl Visit {
         }
     }
 
-    /// Token and anonymous users are not allowed everything.
+    /// Whether the client has a valid certificate, which pod changes require.
     fn is_by_certificate(&self) -> bool {
         !self.shown.is_empty() && self.by_certificate().is_ok()
     }

@@ -28,7 +28,7 @@ pub(super) struct DelegatedAuth {
     /// When the last warning about too many unknown tokens was logged.
     told: Cell<Option<Instant>>,
     accesses: RefCell<AuthCache<bool>>,
-    /// Concurrent requests of the same client wait here, and find the first one's result in the cache.
+    /// Limits concurrent reviews. A request that has waited may find an earlier one's result in the cache.
     asking: Semaphore,
 }
 
@@ -150,7 +150,7 @@ impl DelegatedAuth {
     }
 }
 
-/// The size of a token review, rounded up, plus 1 KiB for its overhead.
+/// The assumed traffic of a token review in KiB: the token's whole KiB, plus one for everything else.
 fn kibibytes(token: &str) -> u32 {
     u32::try_from(token.len() / 1024).unwrap_or(u32::MAX).saturating_add(1)
 }
