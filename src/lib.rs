@@ -1,4 +1,4 @@
-//! Coracle: a kubelet that a small board can carry.
+//! Coracle: a kubelet for small boards.
 //!
 //! The folders are layers; a module uses the layers below its own (ARCHITECTURE.md has the picture, and a test keeps
 //! it). `pub` here means: used by the binary, the tests, the benchmarks or the fuzz targets.
@@ -18,7 +18,7 @@ mod node_agent;
 #[cfg(test)]
 mod simulation;
 
-// Parts of the tests name this crate as they do from outside.
+// Test modules shared with integration tests refer to this crate by its name.
 #[cfg(test)]
 extern crate self as coracle;
 

@@ -1,4 +1,4 @@
-//! The binary: hands over to the library at once.
+//! The `coracle` binary. All code is in the library.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Where events meet: the sync loop, the pod workers, and the sources and servers that feed them.
+//! The sync loop, the pod workers, and the pod sources and servers that feed them.
 
 pub(crate) mod cluster;
 pub(crate) mod pleg;

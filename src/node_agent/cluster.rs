@@ -1,4 +1,4 @@
-//! The API server's client and what the node exchanges with the API server.
+//! The API server client, and the tasks that exchange data with the API server.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::state::pods::EventRing;
 pub(super) struct Cluster {
     pub(super) client: Client,
     dialer: Dialer,
-    /// Decides when the client may speak to the API server.
+    /// Decides when the client may contact the API server.
     pub(super) scheduler: SyncScheduler,
     pub(super) store: OfflineStore,
 }
@@ -39,7 +39,7 @@ impl Cluster {
         Some(Self { client, dialer, scheduler, store })
     }
 
-    /// Starts sending events, which the ring queues from now on.
+    /// Starts sending events. The ring queues them from now on.
     pub(super) fn event_sender(&self, handles: &Handles) -> EventSender {
         let config = &handles.config;
         let ring = Rc::new(RefCell::new(EventRing::with_queue(rt::random())));
@@ -47,7 +47,7 @@ impl Cluster {
         EventSender::start(self.client.clone(), &config.node.name, &config.cluster.reporting, ring)
     }
 
-    /// `profile`: of the Node object. `images`: for the images in the node status.
+    /// `profile` is for the Node object, `images` for the images in the node status.
     pub(super) fn spawn(self, handles: &Handles, profile: NodeProfile, images: ImageService) -> Vec<rt::Task<()>> {
         let registration = NodeRegistration {
             client: self.client.clone(),

@@ -1,4 +1,4 @@
-//! Ends the agent: stops its tasks and writes what is not on disk yet. Pods are left running.
+//! Stops the agent's tasks and writes unsaved state to disk. Pods keep running.
 
 use std::process::ExitCode;
 
@@ -7,13 +7,13 @@ use crate::control::sync_loop::{LoopEnd, Part};
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::rt;
 
-/// What runs beside the sync loop.
+/// The tasks that run beside the sync loop.
 pub(super) struct Background {
     pub(super) tasks: Vec<rt::Task<()>>,
     pub(super) watchdog: Watchdog,
     /// `None` without a cluster.
     pub(super) store: Option<OfflineStore>,
-    /// Writes the store; it has to run until the store is flushed.
+    /// Writes the store. It must run until the store is flushed.
     pub(super) writer: Option<rt::Task<()>>,
 }
 
@@ -24,13 +24,13 @@ impl Background {
             Some(LoopEnd::Spins { rounds, part }) => {
                 let part = part.map_or("events", Part::name);
                 self.watchdog.note_spin(rounds, part);
-                log!(error, "sync loop went round without waiting, restart needed", rounds = rounds, part = part);
+                log!(error, "sync loop spins, restart needed", rounds = rounds, part = part);
             }
             Some(LoopEnd::NoSenders) => log!(error, "sync loop has no senders left, restart needed"),
             None => {}
         }
         self.watchdog.end();
-        log!(info, "ending, the pods run on");
+        log!(info, "stopping, pods keep running");
         drop(self.tasks);
         if let Some(store) = self.store {
             store.flush().await;

@@ -1,4 +1,4 @@
-//! Handles that most parts of the agent hold.
+//! Handles shared by most parts of the agent.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,6 @@ use crate::kubelet::node::StatusInputs;
 use crate::platform::config::Config;
 use crate::state::pods::SyncEvent;
 
-/// Handles that most parts hold.
 pub(super) struct Handles {
     pub(super) config: Rc<Config>,
     /// The sync loop's inbox.

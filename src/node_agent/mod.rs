@@ -24,7 +24,7 @@ use crate::types::error::ErrorChain;
 use open::Agent;
 use spawn::Running;
 
-/// Runs the node agent until it is asked to end. Pods are left running.
+/// Runs the node agent until it is asked to end. Pods keep running.
 pub(crate) fn run(config: Config) -> ExitCode {
     let ended = match signals::termination() {
         Ok(ended) => ended,
@@ -36,7 +36,7 @@ pub(crate) fn run(config: Config) -> ExitCode {
     rt::block_on(serve(Rc::new(config), ended))
 }
 
-/// The same, until `ended`: everything of the agent but what takes the process's signals.
+/// Runs the agent until `ended`, without handling signals.
 pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -> ExitCode {
     log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node.name);
     let agent = match Agent::open(config).await {

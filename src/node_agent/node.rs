@@ -1,4 +1,4 @@
-//! The machine, and what the configuration leaves of it for pods.
+//! The machine, and the resources that the configuration leaves for pods.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl Node {
         apply_kernel_parameters(config)?;
         let managers = open_managers(config, &facts).await?;
         let groups = Rc::new(container_manager(config, &facts).with_placements(managers.placements()));
-        // A process in the root group, as on a machine without systemd, cannot tell from its own group.
+        // Without systemd, a process in the root cgroup cannot tell this from its own cgroup.
         facts.swap_limits |= groups.limits_swap();
         let settings = NodeSettings::new(config, &facts);
         let profile = NodeProfile::new(config, &facts, &Machine::read(Path::new("/")), &settings);
@@ -37,7 +37,7 @@ impl Node {
     }
 }
 
-/// Refuses a reservation that the machine cannot keep.
+/// Rejects reservations that exceed the machine's capacity.
 fn check_reservations(config: &Config, facts: &Facts) -> Result<(), StartError> {
     let capacity = facts.allocatable(&[]);
     for name in [CPU, MEMORY] {
@@ -68,14 +68,14 @@ fn apply_kernel_parameters(config: &Config) -> Result<(), StartError> {
         }
         KernelParameters::Set => {
             for fault in kernel_parameters::set(root) {
-                log!(warn, "kernel parameter not as it should be", error = fault);
+                log!(warn, "kernel parameter has an unexpected value", error = fault);
             }
             Ok(())
         }
     }
 }
 
-/// The CPU, memory and topology managers, with what they had assigned before.
+/// The CPU, memory and topology managers, with their stored assignments.
 async fn open_managers(config: &Config, facts: &Facts) -> Result<ResourceManagers, StartError> {
     let topology = Topology::read(Path::new("/"));
     let root_dir = config.root_dir.clone();

@@ -1,4 +1,4 @@
-//! Opens the parts of the agent in the order in which they need each other.
+//! Opens the parts of the agent, in the order of their dependencies.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::platform::rt;
 use crate::state::pods::{NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Reason};
 
-/// All parts of the agent: open, and not yet running but for the watchdog and the event sender.
+/// The parts of the agent. Of these, only the watchdog and the event sender are already running.
 pub(super) struct Agent {
     pub(super) handles: Handles,
     pub(super) started: Instant,
@@ -36,7 +36,7 @@ pub(super) struct Agent {
     pub(super) sources: PodSources,
     pub(super) plugins: Plugins,
     pub(super) watchdog: Watchdog,
-    /// The watchdog's questions whether tasks other than the sync loop run.
+    /// Requests of the watchdog to show that tasks other than the sync loop run.
     pub(super) turns: Receiver<()>,
     pub(super) sync_loop: SyncLoop,
 }
@@ -91,7 +91,7 @@ impl Agent {
 }
 
 impl Handles {
-    /// Gives the sync loop its ways to the node status and, if there is one, to the cluster.
+    /// Connects the sync loop to the node status and, if there is one, to the cluster.
     fn connect(&self, sync_loop: SyncLoop, cluster: Option<&Cluster>) -> SyncLoop {
         let sync_loop = sync_loop.telling(Rc::clone(&self.news));
         let Some(cluster) = cluster else { return sync_loop };

@@ -1,4 +1,4 @@
-//! Device plugins and CSI drivers, and the socket that shows what containers have of devices, CPUs and memory.
+//! Device plugins, CSI drivers, and the pod resources socket, which lists the containers' devices, CPUs and memory.
 
 use std::cell::RefCell;
 use std::rc::Rc;

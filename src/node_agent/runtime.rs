@@ -20,7 +20,7 @@ pub(super) struct Runtime {
     pub(super) importer: Importer,
 }
 
-/// The clients of the runtime and of the service that has its images, which is mostly the runtime, too.
+/// Clients of the runtime service and the image service, which usually are the same process.
 struct Services {
     runtime: RuntimeService,
     images: ImageService,

@@ -1,4 +1,4 @@
-//! The servers of the agent: the local socket, the kubelet's API, the read-only port, the status page and healthz.
+//! The servers of the agent: the local socket, the kubelet API, the read-only port, the status page and healthz.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::platform::rt;
 
 pub(super) struct Servers {
     pub(super) local: LocalServer,
-    /// What the servers answer from.
+    /// The data behind the servers.
     pub(super) api: Rc<dyn LocalApi>,
     pub(super) streaming: Streaming,
     /// `None` without a cluster.
@@ -43,16 +43,13 @@ impl Servers {
     }
 }
 
-/// Whether the kubelet's API is served. Without anybody who could be let in, it is not.
+/// Whether the kubelet API is served. Without any way to authenticate, it is not.
 fn opens_kubelet_api(config: &Config, in_cluster: bool) -> bool {
     let identity = &config.identity;
     let has_clients = in_cluster || identity.client_ca_file.is_some() || identity.server.anonymous;
     let opens = identity.server.enabled && has_clients;
     if opens && !in_cluster && identity.server.authorization != Authorization::AlwaysAllow {
-        log!(
-            warn,
-            "the node's server refuses everybody: authorization.mode is Webhook, and there is no cluster to ask"
-        );
+        log!(warn, "kubelet API denies all requests: authorization.mode is Webhook, and there is no cluster");
     }
     opens
 }
@@ -78,7 +75,7 @@ fn serving_source(handles: &Handles, client: Option<Client>) -> ServingSource {
             ServingSource::Cluster { client, news: Rc::clone(&handles.news), directory }
         }
         (ServingIdentity::Cluster, None) => {
-            log!(warn, "serverTLSBootstrap has no effect: there is no cluster to ask for a certificate");
+            log!(warn, "serverTLSBootstrap has no effect without a cluster");
             ServingSource::OwnMaking { directory }
         }
         (ServingIdentity::SelfSigned, _) => ServingSource::OwnMaking { directory },

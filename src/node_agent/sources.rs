@@ -1,4 +1,4 @@
-//! The sources of pods other than the API server: manifests, a URL, and pods that were applied on the node.
+//! The pod sources other than the API server: manifests, a URL, and pods put on the node.
 
 use async_channel::{Receiver, Sender};
 
@@ -26,7 +26,7 @@ impl PodSources {
         Ok(Self { url, local, asked })
     }
 
-    /// The sources that the node has pods from.
+    /// The enabled sources, with the API server if `in_cluster`.
     pub(super) fn names(&self, config: &Config, in_cluster: bool) -> Vec<SourceName> {
         let file = config.static_pods.path.as_ref().map(|_| SourceName::File);
         let url = self.url.as_ref().map(|_| SourceName::Http);
@@ -34,7 +34,7 @@ impl PodSources {
         file.into_iter().chain([SourceName::Local]).chain(url).chain(api).collect()
     }
 
-    /// `dialer`: for the URL.
+    /// `dialer` connects to the URL.
     pub(super) fn spawn(self, handles: &Handles, dialer: Dialer) -> Vec<rt::Task<()>> {
         let (config, inbox) = (&handles.config, &handles.inbox);
         let mut tasks = Vec::new();
@@ -53,7 +53,7 @@ fn file_source(config: &Config, inbox: Sender<SyncEvent>) -> Option<rt::Task<()>
     Some(rt::spawn(static_file::run(path, node_name, frequency, static_file::boot_over(), inbox)))
 }
 
-/// The source of pods at a URL, if one is configured; else one line about the setting that is wrong.
+/// The URL source, if one is configured. The error is one line that names the invalid setting.
 fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
     let Some(source) = &config.static_pods.url else { return Ok(None) };
     let url = Url::parse(&source.url).ok_or_else(|| format!("staticPodURL: {:?} is no URL", source.url))?;

@@ -13,7 +13,7 @@ use crate::control::sync_loop::{LoopEnd, NodeLocalApi, NodeStats};
 use crate::kubelet::stats::{self, Stats};
 use crate::platform::rt;
 
-/// The agent at work.
+/// The running agent.
 pub(super) struct Running {
     pub(super) sync_loop: rt::Task<LoopEnd>,
     pub(super) background: Background,
@@ -40,7 +40,7 @@ impl Agent {
         Running { sync_loop, background: Background { tasks, watchdog, store, writer } }
     }
 
-    /// What the agent tells the command line and its other servers.
+    /// The API behind the local socket and the other servers.
     fn local_api(&self) -> Rc<dyn LocalApi> {
         let (handles, runtime) = (&self.handles, &self.runtime.pods);
         let client = self.cluster.as_ref().map(|cluster| cluster.client.clone());
@@ -82,7 +82,7 @@ impl Agent {
     }
 }
 
-/// Shows the watchdog that tasks other than the sync loop run. At rest, the watchdog alone wakes it.
+/// Shows the watchdog that tasks other than the sync loop run. Woken only by the watchdog.
 async fn take_turns(asked: Receiver<()>, pulse: Arc<Pulse>) {
     while asked.recv().await.is_ok() {
         pulse.turn();

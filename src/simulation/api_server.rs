@@ -1,5 +1,5 @@
-//! The cluster's API server on the simulated network: HTTP/2 as it is, decisions as in the tests' fake server, and what goes
-//! wrong on the way.
+//! The cluster's API server on the simulated network: real HTTP/2, the decisions of the tests' fake server, and
+//! injected faults.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -24,20 +24,20 @@ use crate::protocol::http2::{self, Connection, ErrorCode, Event, StreamId};
 pub(super) const ADDRESS: &str = "10.0.0.254:6443";
 pub(super) const NODE: &str = "node-a";
 
-/// How often requests go wrong, in parts per thousand.
+/// How often requests fail, in parts per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
-    /// 429, 500 or 503, and nothing is done.
+    /// Status 429, 500 or 503, without an effect.
     pub(super) refused: u32,
-    /// It is done, and the answer is lost.
+    /// The request takes effect, and the response is lost.
     pub(super) lost: u32,
-    /// Nothing is done, and no answer comes.
+    /// No effect, and no response.
     pub(super) hung: u32,
-    /// The connection ends in the middle of the answer.
+    /// The connection closes in the middle of the response.
     pub(super) halved: u32,
-    /// A watch ends right after it began.
+    /// The watch ends right after its start.
     pub(super) short: u32,
-    /// Longest time that an answer takes.
+    /// Longest latency.
     pub(super) slow: Duration,
 }
 
@@ -45,19 +45,19 @@ pub(super) struct ApiServer {
     world: Rc<World>,
     record: Rc<Record>,
     server: RefCell<Server>,
-    /// Objects have changed, or watches are to end.
+    /// Objects changed, or watches must end.
     changed: Signal,
     pub(super) faults: Cell<Faults>,
-    /// Watches that began before are to end.
+    /// Watches of earlier generations must end.
     generation: Cell<u64>,
     serving: RefCell<Option<rt::Task<()>>>,
-    /// Requests in the second that began then.
+    /// Requests in the current second, and when it started.
     rate: Cell<(Duration, u32)>,
-    /// When the node's lease was written last.
+    /// When the node's lease was last renewed.
     renewed: Cell<Duration>,
 }
 
-/// More than this in a second is a storm: a node of a few pods that comes back after an outage asks for a hundred things.
+/// Requests per second that count as a storm. A node of a few pods sends about a hundred after an outage.
 const STORM: u32 = 400;
 
 impl ApiServer {
@@ -84,7 +84,7 @@ impl ApiServer {
                 open.retain(|connection| !connection.is_finished());
                 let server = Rc::clone(&server);
                 open.push(rt::spawn(async move {
-                    // Its client may be cut off at any time.
+                    // The connection may be cut at any time.
                     let _ = serve_connection(server, TcpStream::Simulated(pipe)).await;
                 }));
             }
@@ -109,7 +109,7 @@ impl ApiServer {
         self.world.network.host(ADDRESS).delay.set(delay);
     }
 
-    /// Every open watch ends.
+    /// Ends all open watches.
     pub(super) fn end_watches(&self) {
         self.generation.set(self.generation.get() + 1);
         self.changed.notify();
@@ -125,7 +125,7 @@ impl ApiServer {
         changed
     }
 
-    /// Since the node's lease was written.
+    /// Time since the node's lease was renewed.
     pub(super) fn lease_age(&self) -> Duration {
         self.world.passed().saturating_sub(self.renewed.get())
     }
@@ -163,7 +163,7 @@ struct Link {
     this: Weak<Link>,
     state: RefCell<State>,
     work: Signal,
-    /// How many bytes more may leave.
+    /// Number of bytes until the connection is cut.
     left: Cell<usize>,
     server: Rc<ApiServer>,
 }
@@ -251,7 +251,7 @@ impl Link {
         self.with(|http| http.send_data(stream, bytes, end));
     }
 
-    /// The connection ends when `bytes` more have left.
+    /// Cuts the connection after `bytes` more bytes.
     fn cut_after(&self, bytes: usize) {
         self.left.set(bytes);
         self.work.notify();
@@ -310,7 +310,7 @@ async fn answer(link: Weak<Link>, stream: StreamId, message: Message) {
     }
 }
 
-/// Tells what happens, until the watch's time is up or somebody ends it.
+/// Sends watch events until the watch times out or is ended.
 async fn tell(
     server: &ApiServer,
     link: &Weak<Link>,
@@ -320,7 +320,7 @@ async fn tell(
     is_short: bool,
 ) {
     let (generation, end) = (server.generation.get(), rt::now() + following.lasts());
-    // What happened before the watch began is told at once.
+    // Earlier events are sent at once.
     let mut lines = match server.look(|server| server.lines(&mut following)) {
         Lines::GoOn(more) => Lines::GoOn([first, more].concat()),
         last @ Lines::End(_) => last,

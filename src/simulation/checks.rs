@@ -1,5 +1,4 @@
-//! What must hold when nothing goes wrong any more: everything that should run does, nothing else, and the API server
-//! shows it.
+//! Checks that must hold once all faults are over: exactly the wanted pods run, and the API server shows them.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +14,7 @@ use crate::platform::cri::v1;
 use crate::types::metrics;
 
 impl Node {
-    /// Whether everything runs that should, nothing else does, and the API server shows what is.
+    /// Whether exactly the wanted pods run, and the API server shows their state.
     pub(super) fn converged(&self) -> Result<(), String> {
         let wanted = self.wanted.borrow();
         for (revision, pod) in &wanted.pods {
@@ -36,7 +35,7 @@ impl Node {
         self.node_is_ready()
     }
 
-    /// Volumes of the CSI driver are with the pods that want them, and nowhere else.
+    /// The CSI driver's volumes are published for the pods that want them, and for no others.
     fn volumes_are_where_they_belong(&self, wanted: &Wanted) -> Result<(), String> {
         let driver = &self.csi.service;
         let mut users = BTreeSet::new();
@@ -50,7 +49,7 @@ impl Node {
         if let Some(uid) = users.difference(&published).next() {
             return Err(format!("pod {uid} runs without its volume"));
         }
-        // A pod that is done keeps its volume until its owner deletes it.
+        // A completed pod keeps its volume until its owner deletes it.
         let is_done = |uid: &String| {
             let pods = self.api.look(|server| server.list("/api/v1/pods"));
             pods.iter().any(|pod| pod["metadata"]["uid"] == **uid)
@@ -88,7 +87,7 @@ impl Node {
         if pod.traits.side && self.running_container(revision, "side").is_none() {
             return Err("its second container does not run".into());
         }
-        // An attempt may have been used up by a start that failed.
+        // A failed start may have used up an attempt.
         let most = u64::from(attempt).max(starts.saturating_sub(1));
         if restarts < u64::from(attempt) || restarts > most || shown["ready"] != true {
             let truth = format!("attempt {attempt} runs, after {starts} starts in all");
@@ -140,7 +139,7 @@ impl Node {
         }
     }
 
-    /// What is kept for a start without the cluster keeps secrets.
+    /// The data stored for a start without the cluster contains no plain secrets.
     pub(super) fn check_disk(&self) {
         let mut folders = vec![self.machine.disk.join("pods/coracle")];
         while let Some(folder) = folders.pop() {
@@ -155,7 +154,7 @@ impl Node {
         }
     }
 
-    /// A pod that does not run and should. What ran once does not run again.
+    /// A wanted pod that does not run. Completed jobs do not count.
     pub(super) fn not_running(&self) -> Option<String> {
         let wanted = self.wanted.borrow();
         let lasting = wanted.pods.iter().filter(|(_, pod)| !pod.traits.job);
@@ -165,7 +164,7 @@ impl Node {
         lasting.into_iter().find_map(missing)
     }
 
-    /// The main container of a revision that runs, and which attempt it is.
+    /// The id and attempt of a revision's running main container.
     pub(super) fn running_of(&self, revision: &str) -> Option<(String, u32)> {
         self.running_container(revision, "main")
     }

@@ -1,5 +1,5 @@
-//! The container runtime on the simulated network: gRPC as it is, containers as in the tests' fake runtime, and what goes
-//! wrong on the way. What it is asked to do is held against what is wanted.
+//! The container runtime on the simulated network: real gRPC, the containers of the tests' fake runtime, and injected
+//! faults. Checks every request against the wanted pods.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,20 +19,20 @@ use crate::protocol::protobuf::encode;
 
 pub(super) const SOCKET: &str = "/run/simulated/cri.sock";
 
-/// How often calls go wrong, in parts per thousand.
+/// How often calls fail, in parts per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
-    /// Nothing is done, and the answer is an error.
+    /// The call has no effect and returns an error.
     pub(super) failed: u32,
-    /// It is done, and the connection is cut.
+    /// The call takes effect, and the connection is cut.
     pub(super) lost: u32,
-    /// It is done after `slow`, and the answer never comes.
+    /// The call takes effect after `slow`, and there is no response.
     pub(super) hung: u32,
-    /// Longest time that a call takes beyond what it takes anyway.
+    /// Longest additional latency.
     pub(super) slow: Duration,
 }
 
-/// How one call goes wrong.
+/// How one call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallFault {
     Fails,
@@ -44,11 +44,11 @@ pub(super) enum CallFault {
     IsCutBeforeItsEffect,
     IsCutAfterItsEffect,
     IsCutInItsAnswer,
-    /// It waits until [`ContainerRuntime::release`].
+    /// The call waits until [`ContainerRuntime::release`].
     IsHeld,
 }
 
-/// The call that is to go wrong.
+/// The call that will fail.
 struct Armed {
     method: &'static str,
     skip: u32,
@@ -63,21 +63,21 @@ pub(super) struct ContainerRuntime {
     pub(super) faults: Cell<Faults>,
     serving: RefCell<Option<rt::Task<()>>>,
     armed: RefCell<Option<Armed>>,
-    /// A call of this kind is held; its effect comes later, whatever becomes of the caller.
+    /// A held call. It takes effect later, whatever happens to the caller.
     held: RefCell<Option<rt::Task<()>>>,
-    /// A call was held, released, or the containers were listed.
+    /// A call was held or released, or the containers were listed.
     changed: Signal,
-    /// The held call may have its effect.
+    /// The held call may take effect.
     released: Cell<bool>,
-    /// Calls that change something since the last of [`ContainerRuntime::begin_episode`].
+    /// Number of mutating calls since [`ContainerRuntime::begin_episode`].
     changes: Cell<u64>,
-    /// How often the containers were listed.
+    /// Number of times that the containers were listed.
     lists: Cell<u64>,
-    /// Calls in the minute that began then.
+    /// Calls in the current minute, and when it started.
     rate: Cell<(Duration, u32)>,
-    /// The seconds of grace that a container was given last.
+    /// The last grace period in seconds of each stopped container.
     graces: RefCell<BTreeMap<String, i64>>,
-    /// How often the container of a revision was started.
+    /// Number of container starts of each revision.
     starts: RefCell<BTreeMap<String, u64>>,
 }
 
@@ -93,10 +93,10 @@ const CHANGES: &[&str] = &[
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// More calls than this in a minute are a storm: some twenty pods that all fail ask for half of it.
+/// Calls per minute that count as a storm. Some twenty failing pods need half of it.
 const STORM: u32 = 6000;
 
-/// Nanoseconds since 1970.
+/// Unix time in nanoseconds.
 fn now() -> i64 {
     i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or_default()
 }
@@ -140,7 +140,7 @@ impl ContainerRuntime {
                 let runtime = Rc::clone(&runtime);
                 let answer = handler(move |request| Rc::clone(&runtime).answer(request));
                 open.push(rt::spawn(async move {
-                    // Its client may be cut off at any time.
+                    // The connection may be cut at any time.
                     let _ = serve_connection(UnixStream::Simulated(pipe), answer, ServerLimits::large()).await;
                 }));
             }
@@ -148,7 +148,7 @@ impl ContainerRuntime {
         self.serving.replace(Some(task));
     }
 
-    /// The containers go on.
+    /// Stops the server. Containers keep running.
     pub(super) fn stop(&self) {
         self.world.network.host(SOCKET).close();
         self.serving.take();
@@ -214,7 +214,7 @@ impl ContainerRuntime {
         answer
     }
 
-    /// The next call of `method`, after `skip` others, goes wrong.
+    /// Makes the call of `method` after `skip` others fail.
     pub(super) fn arm(&self, method: &'static str, skip: u32, fault: CallFault) {
         self.armed.replace(Some(Armed { method, skip, fault }));
         self.held.take();
@@ -248,7 +248,7 @@ impl ContainerRuntime {
             CallFault::Hangs => {}
             CallFault::HangsAfterItsEffect => drop(self.act(method, message).await),
             CallFault::SpeaksNoHttp => {
-                // The agent may have gone.
+                // The agent may have disconnected.
                 let _ = wire.stream().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
                 wire.cut_after(0);
             }
@@ -267,7 +267,7 @@ impl ContainerRuntime {
                 let (runtime, method, message) = (Rc::clone(self), method.to_owned(), message.clone());
                 self.held.replace(Some(rt::spawn(async move {
                     runtime.until(|runtime| runtime.released.get()).await;
-                    // Nobody waits for the answer.
+                    // The response has no receiver.
                     let _ = runtime.act(&method, &message).await;
                 })));
                 self.changed.notify();
@@ -276,7 +276,7 @@ impl ContainerRuntime {
         std::future::pending().await
     }
 
-    /// Calls that change something are counted for each episode.
+    /// Resets the count of mutating calls.
     pub(super) fn begin_episode(&self) {
         self.changes.set(0);
     }
@@ -285,18 +285,18 @@ impl ContainerRuntime {
         self.record.see("changing CRI calls in an episode", self.changes.get());
     }
 
-    /// Waits until the armed call has come and is held.
+    /// Waits until the armed call is held.
     pub(super) async fn until_held(&self) {
         self.until(|runtime| runtime.held.borrow().is_some()).await;
     }
 
-    /// Waits until the containers have been listed once more.
+    /// Waits until the containers are listed once more.
     pub(super) async fn until_listed(&self) {
         let before = self.lists.get();
         self.until(|runtime| runtime.lists.get() > before).await;
     }
 
-    /// The held call has its effect.
+    /// Lets the held call take effect.
     pub(super) async fn release(&self) {
         self.released.set(true);
         self.changed.notify();
@@ -356,12 +356,12 @@ impl ContainerRuntime {
         answer
     }
 
-    /// How often the container of a pod was started.
+    /// Number of container starts of a revision.
     pub(super) fn starts(&self, revision: &str) -> u64 {
         self.starts.borrow().get(revision).copied().unwrap_or_default()
     }
 
-    /// What is to run once does.
+    /// A container was started: jobs must start only once.
     fn on_started(&self, message: &[u8]) {
         let request: v1::StartContainerRequest = crate::protocol::protobuf::decode(message).unwrap_or_default();
         let started = self.look(|runtime| {
@@ -384,7 +384,7 @@ impl ContainerRuntime {
         }
     }
 
-    /// The container or pod that a call is about.
+    /// The container or pod of a call.
     fn about(&self, method: &str, message: &[u8]) -> String {
         use crate::protocol::protobuf::decode;
         let container = |id: &str| {
@@ -418,13 +418,13 @@ impl ContainerRuntime {
         found.unwrap_or_default()
     }
 
-    /// Somebody asks for the end of a container that runs: it must not be wanted.
+    /// A container is being stopped: if it runs, it must not be wanted.
     fn on_stop(&self, id: &str) {
         let asked = self.look(|runtime| {
             let runs = |one: &&super::fake_cri::Container| one.state == v1::ContainerState::Running && one.id == id;
             let container = runtime.world.containers.iter().find(runs)?;
             let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
-            // The containers of a sandbox that has died are of no use.
+            // The containers of a dead sandbox are useless.
             let revision = pod.is_ready().then(|| revision(&container.config.labels, pod))?;
             Some((revision, format!("{}/{}", pod.name(), container.name())))
         });
@@ -438,7 +438,7 @@ impl ContainerRuntime {
         }
     }
 
-    /// Who ends a container for the second time may only give it less.
+    /// A second stop of a container must not lengthen the grace period.
     fn on_grace(&self, id: &str, grace: i64) {
         let before = self.graces.borrow_mut().insert(id.to_owned(), grace);
         if before.is_some_and(|before| before < grace) {
@@ -457,7 +457,7 @@ impl ContainerRuntime {
         }
     }
 
-    /// What must hold after every call.
+    /// Checks that must hold after every call.
     fn check(&self) {
         let twice = self.look(|runtime| {
             let world = &runtime.world;
@@ -490,7 +490,7 @@ impl ContainerRuntime {
         self.check_mounts();
     }
 
-    /// What is mounted into a container that runs is there.
+    /// The mount sources of running containers exist.
     fn check_mounts(&self) {
         let missing = self.look(|runtime| {
             let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
@@ -504,7 +504,7 @@ impl ContainerRuntime {
     }
 }
 
-/// The revision of the pod that a container is of.
+/// The revision of a container's pod.
 pub(super) fn revision(
     labels: &crate::types::sorted::SortedMap<String, String>,
     pod: &super::fake_cri::Sandbox,
@@ -517,7 +517,7 @@ pub(super) fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
 }
 
-/// Longest time that a call takes when all is well.
+/// Longest usual latency of a call.
 fn usual(method: &str) -> Duration {
     Duration::from_millis(match method {
         "RunPodSandbox" => 400,

@@ -1,4 +1,4 @@
-//! A CSI driver with volumes in memory. It holds its callers to the order of the specification.
+//! A CSI driver with volumes in memory. It checks that calls come in the order of the specification.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -53,14 +53,14 @@ message! {
 }
 
 pub(super) const NAME: &str = "csi.example.com";
-/// Volumes that there are; pods of the same number share one.
+/// Number of volumes. Pods of the same number share one.
 pub(super) const VOLUMES: u64 = 5;
 const STAGE_UNSTAGE_VOLUME: i32 = 1;
 
 pub(super) struct CsiDriver {
     record: Rc<Record>,
     runtime: Rc<ContainerRuntime>,
-    /// Volumes and where they are.
+    /// The volumes with their staging paths, and with their target paths.
     staged: RefCell<BTreeSet<(String, String)>>,
     published: RefCell<BTreeSet<(String, String)>>,
 }
@@ -75,7 +75,7 @@ impl CsiDriver {
         }
     }
 
-    /// Creates the CSIDriver, its volumes, and a bound claim for each.
+    /// Creates the CSIDriver object, its volumes, and a bound claim for each.
     pub(super) fn create_objects(server: &mut Server) {
         server.create(&json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": NAME},
@@ -101,18 +101,18 @@ impl CsiDriver {
         }
     }
 
-    /// The machine was switched off: nothing is mounted.
+    /// Drops all mounts, as after a power cut.
     pub(super) fn forget_mounts(&self) {
         self.staged.take();
         self.published.take();
     }
 
-    /// The uids of the pods that a volume is published for.
+    /// The uids of the pods for which a volume is published.
     pub(super) fn pods(&self) -> BTreeSet<String> {
         self.published.borrow().iter().map(|(_, target)| pod_uid(target).to_owned()).collect()
     }
 
-    /// A volume that is staged and published for no pod.
+    /// A volume that is staged but not published.
     pub(super) fn left_staged(&self) -> Option<String> {
         let published = self.published.borrow();
         let staged = self.staged.borrow();
@@ -139,7 +139,7 @@ impl CsiDriver {
             self.violated(format!("{} is published before it is staged", place.0));
         }
         if self.published.borrow_mut().insert(place.clone()) {
-            // An earlier try may have made it.
+            // An earlier attempt may have created it.
             let _ = std::fs::create_dir(&place.1);
             let (from, nothing) = (Some(Path::new(&staged.1)), None::<&str>);
             let mounted = mount(from, place.1.as_str(), nothing, MsFlags::MS_BIND, nothing);
@@ -218,7 +218,7 @@ pub(super) fn claim(number: u64) -> String {
     format!("data-{}", number % VOLUMES)
 }
 
-/// Of `.../pods/<uid>/volumes/kubernetes.io~csi/<name>/mount`.
+/// The pod uid in `.../pods/<uid>/volumes/kubernetes.io~csi/<name>/mount`.
 fn pod_uid(target: &str) -> &str {
     let mut parts = target.rsplit('/').skip(4);
     parts.next().unwrap_or_default()

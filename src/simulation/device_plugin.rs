@@ -1,4 +1,4 @@
-//! A device plugin. Which device a container has stands in its environment.
+//! A device plugin. A container's device is in its environment.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ use crate::types::sorted::SortedMap;
 
 pub(super) const RESOURCE: &str = "example.com/camera";
 const VARIABLE: &str = "CAMERA";
-/// More than there are pods at any time, those that end included.
+/// More than the number of pods at any time, including ending ones.
 const DEVICES: usize = 64;
 
 message! {
@@ -53,7 +53,7 @@ type Messages = Sender<Result<Vec<u8>, Status>>;
 
 #[derive(Default)]
 pub(super) struct Cameras {
-    /// Open for as long as their connections.
+    /// Open streams. They end with their connections.
     lists: RefCell<Vec<Messages>>,
 }
 
@@ -66,7 +66,7 @@ impl Service for Cameras {
             "ListAndWatch" => {
                 let (sender, receiver) = async_channel::bounded(1);
                 let device = |number: usize| Device { id: format!("camera-{number}"), health: "Healthy".to_owned() };
-                // There is room for one.
+                // The queue has room for one message.
                 let _ = sender.try_send(Ok(encode(&Devices { devices: (0..DEVICES).map(device).collect() })));
                 let mut lists = self.lists.borrow_mut();
                 lists.retain(|list| !list.is_closed());
@@ -92,7 +92,7 @@ pub(super) fn device_of(config: &v1::ContainerConfig) -> Option<String> {
     Some(String::from_utf8_lossy(&device.value).into_owned())
 }
 
-/// No two running containers have one device.
+/// Checks that no two running containers have the same device.
 pub(super) fn check(runtime: &ContainerRuntime, record: &Record) {
     let mut owners: Vec<(String, String)> = Vec::new();
     runtime.look(|runtime| {

@@ -1,5 +1,5 @@
-//! Every call of a pod's life goes wrong once, or is the last one of an agent that is killed in it. The pod comes to its end all
-//! the same, nothing is made twice, and no other pod is touched.
+//! Every runtime call in a pod's life fails once, or is the last call of an agent that is killed during it. The pod
+//! must end properly nevertheless, nothing may be created twice, and no other pod may be touched.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,14 +11,14 @@ use super::plan::{Episode, HeldCall, Plan, Step, What};
 use super::wanted::Traits;
 use super::{after, is_root};
 
-/// Where in its life the pod is.
+/// The point in the pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// Its manifest is written.
     Start,
-    /// A container of it has ended.
+    /// One of its containers has exited.
     Restart,
-    /// A container of it has ended for the second time: the first dead one is removed.
+    /// One of its containers has exited for the second time: the first dead one is removed.
     SecondRestart,
     /// The connection to the runtime is cut: the agent relists.
     Reconnect,
@@ -28,7 +28,7 @@ enum Moment {
     Removal,
 }
 
-/// Every call at every moment at which it is made, and how many of its kind go by before.
+/// Every call made at each moment, and how many calls of its kind precede it.
 const CALLS: &[(Moment, &[(&str, u32)])] = &[
     (
         Moment::Start,
@@ -89,7 +89,7 @@ const CALLS: &[(Moment, &[(&str, u32)])] = &[
     ),
 ];
 
-/// Calls that change something: a start takes 6, a removal 4, and one of them fails.
+/// Maximum number of mutating calls: a start takes 6, a removal 4, and one of them fails.
 const MOST_CHANGES: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 impl Moment {
-    /// The episodes before it. A pod `static-1` runs at the end of them, and except before the start `static-2` too.
+    /// The episodes before it. At their end a pod `static-1` runs, and `static-2` too except before the start.
     fn prepared(self) -> Vec<Episode> {
         let mut episodes = vec![episode(vec![after(1, What::WriteManifest(Traits::default()))])];
         if self != Self::Start {
@@ -129,7 +129,7 @@ impl Moment {
     }
 }
 
-/// Two containers, and an image that is pulled.
+/// A pod with two containers, and an image that is pulled.
 fn write_web() -> Step {
     after(1, What::WriteManifest(Traits { side: true, pull: true, ..Traits::default() }))
 }
@@ -143,27 +143,27 @@ impl Case {
         after(0, What::CallGoesWrong { method: self.call, skip: self.skip, fault })
     }
 
-    /// A life that comes to this moment, where `fault` happens to the call, and whatever `ends` it.
+    /// A simulation up to this moment, in which the call fails with `fault`, followed by `ends`.
     fn live(self, fault: CallFault, ends: Option<What>) -> Report {
         let mut episodes = self.moment.prepared();
         let mut steps = match self.moment {
-            // The agent that is killed makes none of its calls any more.
+            // The killed agent makes no further calls.
             Moment::Adoption => vec![self.moment.happens(), self.wrong(fault)],
             _ => vec![self.wrong(fault), self.moment.happens()],
         };
-        // The deadline of a call that hangs is two minutes.
+        // A hanging call has a deadline of two minutes.
         let hangs = matches!(fault, CallFault::Hangs | CallFault::HangsAfterItsEffect);
         steps.push(match ends {
             Some(what) => after(0, what),
             None => after(if hangs { 150 } else { 20 }, What::EndWatches),
         });
-        // A relist finds what was missed.
+        // The relist finds what was missed.
         episodes.push(Episode { quiet: Duration::from_secs(65), ..episode(steps) });
         live(&Plan { seed: 1, lease: Duration::from_secs(40), episodes })
     }
 }
 
-/// All of these cases, several at once.
+/// Runs all of these cases, several at once.
 #[track_caller]
 fn in_each(cases: impl Iterator<Item = Case>, fault: CallFault, ends: Option<&What>) {
     if !is_root() {
@@ -204,62 +204,62 @@ fn goes_wrong_everywhere(fault: CallFault) {
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_fails() {
+fn pod_survives_any_call_failing() {
     goes_wrong_everywhere(CallFault::Fails);
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_fails_as_unavailable() {
+fn pod_survives_any_call_failing_as_unavailable() {
     goes_wrong_everywhere(CallFault::FailsAsUnavailable);
 }
 
-/// A pull has no deadline: no time is too long for a slow line.
+/// Pulls have no deadline, because a line may be slow.
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_hangs() {
+fn pod_survives_any_call_hanging() {
     in_each(cases().filter(|case| case.call != "PullImage"), CallFault::Hangs, None);
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_hangs_after_its_effect() {
+fn pod_survives_any_call_hanging_after_its_effect() {
     in_each(cases().filter(|case| case.call != "PullImage"), CallFault::HangsAfterItsEffect, None);
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_answers_garbage() {
+fn pod_survives_any_call_answering_garbage() {
     goes_wrong_everywhere(CallFault::AnswersGarbage);
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_is_answered_without_http() {
+fn pod_survives_any_call_answered_without_http() {
     goes_wrong_everywhere(CallFault::SpeaksNoHttp);
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_is_cut_before_its_effect() {
+fn pod_survives_any_call_being_cut_before_its_effect() {
     goes_wrong_everywhere(CallFault::IsCutBeforeItsEffect);
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_is_cut_after_its_effect() {
+fn pod_survives_any_call_being_cut_after_its_effect() {
     goes_wrong_everywhere(CallFault::IsCutAfterItsEffect);
 }
 
 #[test]
-fn a_pod_comes_to_its_end_when_any_call_is_cut_in_its_answer() {
+fn pod_survives_any_call_being_cut_in_its_answer() {
     goes_wrong_everywhere(CallFault::IsCutInItsAnswer);
 }
 
 #[test]
-fn an_agent_that_is_killed_before_any_call_takes_effect_is_followed_by_one_that_goes_on() {
+fn next_agent_continues_when_a_call_was_dropped_with_its_agent() {
     in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::Dropped)));
 }
 
 #[test]
-fn an_agent_that_is_killed_after_any_call_took_effect_is_followed_by_one_that_goes_on() {
+fn next_agent_continues_when_a_call_took_effect_after_a_kill() {
     in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::DoneUnseen)));
 }
 
 #[test]
-fn a_call_of_a_killed_agent_may_take_effect_when_the_next_agent_has_listed_the_containers() {
+fn killed_agents_call_may_take_effect_after_the_next_agents_list() {
     in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::DoneLate)));
 }

@@ -1,4 +1,4 @@
-//! A node that lives through a plan.
+//! Runs a node through a plan.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::platform::cri::v1;
 use crate::platform::rt::{self, Line, Resolver, World, simulate};
 use crate::types::log::{self, Level};
 
-/// How a life went.
+/// The result of a simulation.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) violation: Option<Violation>,
@@ -34,30 +34,30 @@ pub(super) struct Report {
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) digest: u64,
     pub(super) lasted: Duration,
-    /// From the end of the last fault until everything was as it should be: the longest.
+    /// Longest time from the end of the last fault until convergence.
     pub(super) longest_recovery: Duration,
     pub(super) most: BTreeMap<&'static str, u64>,
 }
 
-/// Everything that should run does, and is told, so long after nothing goes wrong any more.
+/// Time limit for convergence after the last fault.
 const RECOVERY: Duration = Duration::from_secs(300);
-/// Longer than a readiness probe takes to be asked again after a restart.
+/// Longer than a readiness probe takes to run again after a restart.
 const SETTLED: Duration = Duration::from_secs(15);
-/// What an episode began has ended by then.
+/// Everything an episode started has ended by then.
 const SETTLES: Duration = Duration::from_secs(15 * 60);
-/// Sent and received in an hour of rest: 10 MB a day.
+/// Maximum traffic in an idle hour: 10 MB a day.
 const BYTES_AT_REST: u64 = 420_000;
-/// Files synced in an hour of rest: tokens that are renewed are stored.
+/// Maximum number of synced files in an idle hour: renewed tokens are stored.
 const SYNCS_AT_REST: u64 = 30;
-/// Versions that a restore takes back at least.
+/// Minimum number of resource versions that a restore takes back.
 const LEAST_HISTORY: u64 = 30;
-/// The API server as the kubeconfig names it.
+/// The API server's name in the kubeconfig.
 const API_NAME: &str = "api.cluster.test";
-/// Within this the agent makes every call that a step leads to.
+/// Within this time the agent makes every call that a step leads to.
 const LATEST_CALL: Duration = Duration::from_secs(120);
-/// More pods than this are not made.
+/// Maximum number of pods.
 const PODS: usize = 12;
-/// Log lines a minute, beyond which somebody writes without end.
+/// Maximum number of log lines per minute.
 const LOG_LINES: u32 = 600;
 
 pub(super) fn live(plan: &Plan) -> Report {
@@ -85,16 +85,16 @@ pub(super) struct Node {
     pub(super) runtime: Rc<ContainerRuntime>,
     pub(super) csi: Rc<Plugin<CsiDriver>>,
     cameras: Rc<Plugin<Cameras>>,
-    /// So long a lease holds: then the cluster takes the node for dead.
+    /// Duration of the node's lease, after which the cluster takes the node for dead.
     pub(super) lease: Duration,
     agent: Option<rt::Task<()>>,
-    /// What ends later: an outage, a pause.
+    /// Faults and pauses that end later.
     pending: Vec<rt::Task<()>>,
     /// When the agent starts again.
     starts: Option<Duration>,
     names: u64,
     longest_recovery: Duration,
-    /// What the API server had, and what was wanted of it then.
+    /// The store of the API server, and the pods that were wanted of it at that time.
     backup: Option<(Store, BTreeMap<String, Pod>)>,
 }
 
@@ -204,11 +204,11 @@ impl Node {
         self.starts = None;
     }
 
-    /// As `kill -9` does.
+    /// Kills the agent like `kill -9`.
     async fn kill_agent(&mut self) {
         self.agent.take();
         self.world.end_life();
-        // Its tasks are dropped when it is their turn.
+        // Its tasks are dropped at their next turn.
         rt::sleep(Duration::from_millis(1)).await;
         self.record.line("the agent is gone");
     }
@@ -230,7 +230,7 @@ impl Node {
                 return;
             }
             self.rest(episode.quiet).await;
-            // What was as it should be stays so.
+            // The node must stay converged.
             if let Err(what) = self.converged() {
                 self.record.violated(Rule::StaysSo, format!("in the quiet: {what}"));
             }
@@ -246,7 +246,7 @@ impl Node {
         }
     }
 
-    /// Time passes, and the agent starts where it was ended for a while.
+    /// Lets time pass. The agent starts when it is due.
     async fn pass(&mut self, time: Duration) {
         let end = self.world.passed() + time;
         if let Some(starts) = self.starts.filter(|starts| *starts <= end) {
@@ -257,7 +257,7 @@ impl Node {
         self.pending.retain(|task| !task.is_finished());
     }
 
-    /// Nothing happens, and the agent does as little.
+    /// Lets time pass without any step, and checks that the agent is idle.
     async fn rest(&mut self, time: Duration) {
         let Some(measured) = time.checked_sub(SETTLES).filter(|measured| *measured >= SETTLES) else {
             return self.pass(time).await;
@@ -279,7 +279,7 @@ impl Node {
         }
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all faults.
     fn heal(&mut self) {
         self.record.line("STEP    all is well");
         self.pending.clear();
@@ -304,8 +304,8 @@ impl Node {
         }
     }
 
-    /// Waits until everything is as it should be, and stays so for a while: an agent that has just begun may not have looked
-    /// yet.
+    /// Waits until the node has converged, and stays so for a while: an agent that has just started may not have
+    /// relisted yet.
     async fn recover(&mut self) {
         let begun = self.world.passed();
         let mut since = None;
@@ -330,8 +330,8 @@ impl Node {
         }
     }
 
-    /// Pods that are back since the API server was restored and ended all the same, and pods that were refused for want of
-    /// their device, are deleted by their owners.
+    /// Deletes, as their owners, pods that were restored but ended nevertheless, and pods that were rejected for lack
+    /// of their device.
     fn delete_ended(&self) {
         let mut back = std::mem::take(&mut self.wanted.borrow_mut().back);
         let pods = self.wanted.borrow().of(Source::Api);
@@ -412,7 +412,7 @@ impl Node {
         }
     }
 
-    /// The power is away for so long. The agent does not start yet.
+    /// Cuts the power for this time. The agent does not start yet.
     async fn cut_power(&mut self, down: Duration) {
         self.record.count("power cuts");
         self.kill_agent().await;
@@ -447,7 +447,7 @@ impl Node {
         }
     }
 
-    /// Everything runs and was told. Now the power goes while the API server is away: what ran runs again without it.
+    /// After convergence, cuts the power while the API server is unreachable: running pods must start again without it.
     async fn start_alone(&mut self) {
         self.record.line("STEP    the power goes, and the API server is away");
         self.record.count("starts without the API server");
@@ -571,9 +571,9 @@ impl Node {
         }
     }
 
-    /// The API server has what it had at the time of the backup: pods are back that were deleted since, others are gone.
+    /// Restores the API server from the backup: pods deleted since come back, pods created since disappear.
     fn restore(&mut self) {
-        // Soon after a backup the new history overtakes the old one before the agent asks again: no client can tell them apart.
+        // If the new history overtakes the old one before the agent asks again, no client can tell them apart.
         let grown = |store: &Store| self.api.look(|server| server.version()) >= store.version() + LEAST_HISTORY;
         if !self.backup.as_ref().is_some_and(|(store, _)| grown(store)) {
             return;
@@ -588,7 +588,7 @@ impl Node {
         wanted.pods.retain(|_, pod| pod.source != Source::Api);
         for (revision, pod) in pods {
             if pod.traits.job {
-                // Whether it ran nobody can tell any more.
+                // Whether it ran is unknown.
                 self.api.change(|server| server.delete(&pod.path(), Some(0)));
             } else {
                 wanted.pods.insert(revision, pod);
@@ -611,7 +611,7 @@ impl Node {
             return;
         }
         self.names += 1;
-        // Names come again, as those of a StatefulSet do.
+        // Names are reused, like those of a StatefulSet.
         let name = format!("web-{}", self.names % 20);
         let pod = Pod { name, source: Source::Api, traits };
         if self.api.look(|server| server.get(&pod.path())).is_some() {
@@ -648,7 +648,7 @@ impl Node {
         })
     }
 
-    /// The process that holds a pod's namespaces ends, and its containers with it.
+    /// Ends the process that holds a pod's namespaces, and its containers with it.
     fn sandbox_dies(&mut self, which: u64) {
         let found = self.runtime.look(|runtime| {
             let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
@@ -660,7 +660,7 @@ impl Node {
         self.record.count("sandboxes that died");
         self.runtime.change(|runtime| {
             let request = crate::protocol::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });
-            // It is there.
+            // The sandbox exists.
             let _ = runtime.answer("StopPodSandbox", &request);
         });
     }
@@ -678,7 +678,7 @@ impl Node {
     }
 }
 
-/// The agent's log is a part of the record. It must not be without end, nor tell secrets.
+/// Adds the agent's log to the record, and checks its volume and that it contains no secrets.
 fn read_log(world: &Rc<World>, record: &Rc<Record>) {
     let (world, record) = (Rc::clone(world), Rc::clone(record));
     let minute = std::cell::Cell::new((0, 0));

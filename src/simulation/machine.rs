@@ -1,4 +1,4 @@
-//! The machine: a disk of its own for each simulation, in a mount namespace that ends with its thread.
+//! The machine: each simulation's own disk, in a mount namespace that ends with its thread.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 use crate::platform::host::mounts;
 use crate::platform::rt::World;
 
-/// Where every simulation has its disk; nobody outside its thread sees it.
+/// The disk of every simulation, visible only to its own thread.
 const DISK: &str = "/tmp/coracle-simulation";
 
 const FILL: &str = "too-much";
@@ -20,7 +20,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Needs root. The calling thread sees another `/tmp` from now on.
+    /// Needs root. The calling thread gets its own `/tmp`.
     pub(super) fn new() -> Self {
         unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).expect("a mount namespace: simulations run as root");
         let nothing = None::<&str>;
@@ -34,16 +34,16 @@ impl Machine {
         Self { disk }
     }
 
-    /// What is in memory is gone: every mount, every socket, and what was not synced.
+    /// Loses everything in memory: mounts, sockets, and unsynced data.
     pub(super) fn power_cut(&self, world: &World) {
         Self::free_disk(&self.disk);
         mounts::unmount_below(&self.disk).unwrap();
         world.cut_power().unwrap();
-        // Nobody listened on it any more.
+        // No process listens on it any more.
         let _ = fs::remove_file(self.disk.join("coracle.sock"));
     }
 
-    /// Somebody writes until there is no room left.
+    /// Fills the disk completely.
     pub(super) fn fill_disk(&self) {
         let mut file = fs::File::create(self.disk.join(FILL)).unwrap();
         let block = vec![0; 1 << 16];
@@ -51,7 +51,7 @@ impl Machine {
     }
 
     pub(super) fn free_disk(disk: &Path) {
-        // It may not have been full.
+        // The disk may not have been full.
         let _ = fs::remove_file(disk.join(FILL));
     }
 

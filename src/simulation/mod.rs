@@ -1,10 +1,10 @@
-//! A node's life in a simulation: the whole agent under a virtual clock, with a runtime, an API server, a network and a
-//! machine that go wrong, all from one seed. What must hold is checked at every step, and again when nothing goes wrong
-//! any more.
+//! Simulations of a node's life: the whole agent under a virtual clock, with a faulty runtime, API server, network and
+//! machine, all derived from one seed. Rules are checked at every step, and convergence when all faults are over.
 //!
-//! For the test, `SIMULATION_SEEDS=100..200` says which seeds it runs, `SIMULATION_MINUTES=1440` how long each node lives at
-//! least, `SIMULATION_REST=600` how many minutes of quiet may follow each episode beside its own, `SIMULATION_FIRST=1` that it ends with the first seed in which something that must hold does not, `SIMULATION_TRACE=1` that it
-//! prints all that happened there, and `SIMULATION_REDUCE=0` that it does not look for a shorter plan.
+//! Environment of the test: `SIMULATION_SEEDS=100..200` selects the seeds, `SIMULATION_MINUTES=1440` the minimum
+//! lifetime of each node, `SIMULATION_REST=600` up to how many minutes of additional quiet follow each episode.
+//! `SIMULATION_FIRST=1` stops at the first seed with a violation, `SIMULATION_TRACE=1` prints its complete log, and
+//! `SIMULATION_REDUCE=0` skips the search for a shorter plan.
 
 mod api_server;
 mod checks;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use life::{Report, live};
 use plan::{Episode, Plan, Step, What};
 
-/// What a number of lives came to.
+/// The results of several simulations.
 #[derive(Debug, Default)]
 struct Sum {
     lasted: Duration,
@@ -47,7 +47,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The seeds to run: those that somebody asks for, or the usual ones.
+/// The seeds from the environment, or the default ones.
 fn seeds() -> std::ops::Range<u64> {
     let Ok(asked) = std::env::var("SIMULATION_SEEDS") else { return 0..SEEDS };
     let parse = |text: &str| text.parse::<u64>().expect("SIMULATION_SEEDS is a seed, or a range such as 100..200");
@@ -58,10 +58,10 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 const SEEDS: u64 = 100;
-/// How long a node lives, unless the environment says otherwise.
+/// Minimum lifetime of a node, unless the environment sets it.
 const MINUTES: u64 = 10;
 
-/// Lives all of these lives, several at once.
+/// Runs these simulations, several at once.
 fn live_all(seeds: std::ops::Range<u64>, lasts: Duration, rest: Duration) -> Sum {
     let (next, sum) = (AtomicU64::new(seeds.start), Mutex::new(Sum::default()));
     let work = || {
@@ -91,13 +91,13 @@ fn live_all(seeds: std::ops::Range<u64>, lasts: Duration, rest: Duration) -> Sum
             }
         }
     };
-    // A life waits for the kernel to mount and unmount.
+    // Simulations wait for the kernel to mount and unmount.
     let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     sum.into_inner().unwrap()
 }
 
-/// What happened before something that must hold did not, with a plan as short as can be found.
+/// The log before a violation, with the shortest plan found.
 fn shown(plan: Plan, report: &Report) -> String {
     let rule = |report: &Report| report.violation.as_ref().map(|violation| violation.rule);
     let shortest = plan.reduced(|shorter| rule(&live(shorter)) == rule(report));
@@ -107,10 +107,10 @@ fn shown(plan: Plan, report: &Report) -> String {
     format!("what happened, made as short as it could be:\n{shortest}how it went in the end:\n{trace}")
 }
 
-/// Lines of a trace that are shown.
+/// Number of log lines shown.
 const LINES: usize = 150;
 
-/// Whether a simulation can have a disk of its own. `./check` runs as root.
+/// Whether simulations can mount their own disk. `./check` runs as root.
 fn is_root() -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
@@ -147,7 +147,7 @@ fn nodes_live_through_whatever_happens() {
     panic!("something that must hold did not; again with SIMULATION_SEEDS={seed} {settings}\n{shown}");
 }
 
-/// What happens, and how long after the step before.
+/// A step, `seconds` after the previous one.
 fn after(seconds: u64, what: What) -> Step {
     Step { after: Duration::from_secs(seconds), what }
 }
@@ -160,12 +160,12 @@ fn kill_agent() -> Step {
     after(1, What::KillAgent { down: Duration::from_secs(1) })
 }
 
-/// Every read, write and sync fails for some minutes.
+/// Every read, write and sync fails for five minutes.
 fn fail_disk() -> Step {
     after(30, What::DiskFails { rate: 1000, lasts: Duration::from_secs(300) })
 }
 
-/// Some lives with these episodes, after which everything must be as it should be.
+/// Runs some simulations with these episodes, after which the node must converge.
 #[track_caller]
 fn live_through(episodes: &[(Vec<Step>, Start)]) {
     if !is_root() {
@@ -184,16 +184,15 @@ fn live_through(episodes: &[(Vec<Step>, Start)]) {
     }
 }
 
-/// Whether a power cut without the API server follows an episode.
+/// Whether an episode is followed by a power cut without the API server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     None,
     Offline,
 }
 
-/// An agent that starts while the runtime fails now and then does not report as lost what it could not see.
 #[test]
-fn a_pod_that_the_runtime_does_not_tell_of_is_not_reported_as_restarted() {
+fn pods_not_observed_at_the_start_are_not_reported_as_restarted() {
     let pods = (0..6).map(|_| create(wanted::Traits::default()));
     let failing = container_runtime::Faults { failed: 300, ..container_runtime::Faults::default() };
     let failing = What::RuntimeFails { faults: failing, lasts: Duration::from_secs(30) };
@@ -202,7 +201,7 @@ fn a_pod_that_the_runtime_does_not_tell_of_is_not_reported_as_restarted() {
 }
 
 #[test]
-fn tokens_are_stored_when_the_key_could_not_be_read_at_first() {
+fn tokens_are_stored_when_the_key_was_unreadable_at_first() {
     let token = wanted::Traits { token: true, ..wanted::Traits::default() };
     live_through(&[
         (vec![create(wanted::Traits::default())], Start::None),
@@ -214,7 +213,7 @@ fn tokens_are_stored_when_the_key_could_not_be_read_at_first() {
 }
 
 #[test]
-fn a_volume_is_unpublished_though_its_file_could_not_be_read_at_first() {
+fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
     let volume = wanted::Traits { volume: true, ..wanted::Traits::default() };
     let delete = What::DeletePod { which: 0, forced: true };
     live_through(&[
@@ -224,7 +223,7 @@ fn a_volume_is_unpublished_though_its_file_could_not_be_read_at_first() {
 }
 
 #[test]
-fn a_seed_decides_everything() {
+fn runs_of_the_same_seed_are_identical() {
     if !is_root() {
         return;
     }
@@ -232,9 +231,8 @@ fn a_seed_decides_everything() {
     assert_eq!(live(&plan).digest, live(&plan).digest);
 }
 
-/// Steps that do not matter are left out, and those that do are kept.
 #[test]
-fn a_plan_is_reduced_to_what_matters() {
+fn plan_is_reduced_to_the_steps_that_matter() {
     let plan = Plan::new(7, Duration::from_secs(12 * 3600), Duration::ZERO);
     let matters = |plan: &Plan| {
         let steps = plan.episodes.iter().flat_map(|episode| &episode.steps);

@@ -1,4 +1,4 @@
-//! What happens to a node, and when: made from a seed, run as often as one likes, and made shorter when it finds something.
+//! The plan of a simulation: derived from a seed, repeatable, and reduced when it causes a violation.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,24 +16,24 @@ pub(super) struct Plan {
     pub(super) episodes: Vec<Episode>,
 }
 
-/// A time in which things happen, and one of peace.
+/// A period with steps, followed by a quiet one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Episode {
     pub(super) steps: Vec<Step>,
-    /// After everything that should run does.
+    /// Begins once the node has converged.
     pub(super) quiet: Duration,
-    /// Then the power goes while the API server is away, and every pod starts without it.
+    /// Then the power is cut while the API server is unreachable, and every pod must start without it.
     pub(super) offline: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Step {
-    /// Since the step before.
+    /// Time since the previous step.
     pub(super) after: Duration,
     pub(super) what: What,
 }
 
-/// The numbers choose among what there is then.
+/// What happens in a step. The numbers select among what exists at that time.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
     CreatePod(Traits),
@@ -49,13 +49,13 @@ pub(super) enum What {
         code: i32,
     },
     SandboxDies(u64),
-    /// The next call of this method, after `skip` others, goes wrong.
+    /// The call of this method after `skip` others fails.
     CallGoesWrong {
         method: &'static str,
         skip: u32,
         fault: CallFault,
     },
-    /// Waits for the call that was to be held, and kills the agent then.
+    /// Waits until the armed call is held, then kills the agent.
     KillAgentInCall(HeldCall),
     IgnoreSigterm(u64),
     ChangeConfigMap,
@@ -85,7 +85,7 @@ pub(super) enum What {
     },
     EndWatches,
     Compact,
-    /// The API server begins anew with a backup from the last time that all was well.
+    /// Restores the API server from the backup of the last convergence.
     Restore,
     RuntimeGone {
         lasts: Duration,
@@ -105,7 +105,7 @@ pub(super) enum What {
     FullDisk {
         lasts: Duration,
     },
-    /// Each turn of a task takes up to so long.
+    /// Each turn of a task takes up to this long.
     SlowMachine {
         longest: Duration,
         lasts: Duration,
@@ -115,7 +115,7 @@ pub(super) enum What {
         rate: u32,
         lasts: Duration,
     },
-    /// The name server answers slowly, or not.
+    /// The name server answers slowly or not at all.
     NamesFail {
         resolver: Resolver,
         lasts: Duration,
@@ -131,13 +131,13 @@ pub(super) enum What {
     },
 }
 
-/// What the runtime does with a call whose caller was killed.
+/// What the runtime does with a call of a killed agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeldCall {
     Dropped,
-    /// It takes effect before there is another agent.
+    /// The call takes effect before the next agent starts.
     DoneUnseen,
-    /// It takes effect when the next agent has listed the containers.
+    /// The call takes effect after the next agent has listed the containers.
     DoneLate,
 }
 
@@ -147,7 +147,7 @@ pub(super) enum PluginKind {
     Device,
 }
 
-/// Numbers from a seed (xorshift64*), apart from those of the world that runs the plan.
+/// Random numbers from a seed (xorshift64*), independent of those of the simulated world.
 struct Numbers(u64);
 
 impl Numbers {
@@ -170,7 +170,7 @@ impl Numbers {
         u32::try_from([20, 100, 300, 1000][usize::try_from(self.below(4)).unwrap_or_default()]).unwrap_or_default()
     }
 
-    /// Mostly short, now and then about as long as `longest`.
+    /// Usually short, sometimes about `longest`.
     fn time(&mut self, longest: Duration) -> Duration {
         let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         let scale = [100, 10, 3, 1][usize::try_from(self.below(4)).unwrap_or_default()];
@@ -181,7 +181,7 @@ impl Numbers {
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Plan {
-    /// At least `lasts` of a node's life, with up to `rest` of quiet after each episode beside its own.
+    /// A plan of at least `lasts`, with up to `rest` of additional quiet after each episode.
     pub(super) fn new(seed: u64, lasts: Duration, rest: Duration) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let lease = [40, 120, 600][usize::try_from(numbers.below(3)).unwrap_or_default()];
@@ -190,7 +190,7 @@ impl Plan {
             let mut episode = Episode::new(&mut numbers);
             episode.quiet += numbers.time(rest);
             if episodes.is_empty() {
-                // A node that has something to do.
+                // The node starts with some pods.
                 let first = (0..numbers.below(7)).map(|_| What::CreatePod(traits(&mut numbers)));
                 let steps = first.map(|what| Step { after: Duration::from_millis(200), what });
                 episode.steps.splice(0..0, steps.collect::<Vec<_>>());
@@ -214,7 +214,7 @@ impl Plan {
             episode.steps.retain_mut(|step| {
                 let stays = !(from..to).contains(&number);
                 number += 1;
-                // The others happen when they did.
+                // The remaining steps keep their times.
                 carried += step.after;
                 if stays {
                     step.after = std::mem::take(&mut carried);
@@ -225,7 +225,7 @@ impl Plan {
         shorter
     }
 
-    /// A plan as short as can be found of which `fails` still holds.
+    /// The shortest plan found for which `fails` still holds.
     pub(super) fn reduced(self, fails: impl Fn(&Self) -> bool) -> Self {
         let mut plan = self;
         while let Some((_, front)) = plan.episodes.split_last().filter(|(_, front)| !front.is_empty()) {

@@ -1,4 +1,4 @@
-//! A plugin on the simulated network: a socket in the registry, and calls that fail, hang or take long.
+//! A plugin on the simulated network: a socket in the registry, and injected faults.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -24,20 +24,20 @@ message! {
     }
 }
 
-/// How often calls go wrong, in parts per thousand.
+/// How often calls fail, in parts per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
-    /// Nothing is done, and the answer is an error.
+    /// The call has no effect and returns an error.
     pub(super) failed: u32,
-    /// It is done, and the answer never comes.
+    /// The call takes effect, and there is no response.
     pub(super) hung: u32,
-    /// Longest time that a call takes beyond the usual.
+    /// Longest additional latency.
     pub(super) slow: Duration,
 }
 
-/// What a plugin does.
+/// The service of a plugin.
 pub(super) trait Service {
-    /// Kind, name and version, as it registers with.
+    /// Kind, name and version for the registration.
     const INFO: [&'static str; 3];
 
     fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status>;
@@ -74,7 +74,7 @@ impl<S: Service + 'static> Plugin<S> {
             return;
         }
         let connections = self.world.network.host(&self.address()).listen();
-        // Two directories above it may be missing on a new disk.
+        // The two directories above it may be missing on a new disk.
         self.socket.parent().map_or(Ok(()), fs::create_dir_all).unwrap();
         drop(UnixListener::bind(&self.socket).unwrap());
         let plugin = Rc::clone(self);
@@ -85,7 +85,7 @@ impl<S: Service + 'static> Plugin<S> {
                 let plugin = Rc::clone(&plugin);
                 let answer = handler(move |request| Rc::clone(&plugin).answer(request));
                 open.push(rt::spawn(async move {
-                    // Its client may be cut off at any time.
+                    // The connection may be cut at any time.
                     let _ = serve_connection(UnixStream::Simulated(pipe), answer, ServerLimits::large()).await;
                 }));
             }
@@ -93,7 +93,7 @@ impl<S: Service + 'static> Plugin<S> {
         self.serving.replace(Some(task));
     }
 
-    /// Ends the process. Its socket is gone with it.
+    /// Ends the process and removes its socket.
     pub(super) fn stop(&self) {
         self.world.network.host(&self.address()).close();
         self.serving.take();

@@ -1,4 +1,4 @@
-//! What happened, for people; and what must not have.
+//! The log of a simulation, and violated rules.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -9,45 +9,45 @@ use std::time::Duration;
 
 use crate::platform::rt::World;
 
-/// Lines that are kept: those before a violation tell why.
+/// Number of lines kept, which show what led to a violation.
 const LINES: usize = 4000;
 
-/// What must hold.
+/// The rules that a node must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// A container or a sandbox is there once.
+    /// A container or a sandbox exists only once.
     Once,
-    /// Nobody ends a container that is wanted and runs.
+    /// No wanted and running container is stopped.
     WantedRuns,
-    /// When faults are over, what runs is what is wanted and what the API server shows.
+    /// When faults are over, the wanted pods run, and the API server shows them.
     Recovers,
-    /// What ran runs again after a power cut, without the API server.
+    /// Running pods start again after a power cut, without the API server.
     StartsAlone,
-    /// What was as it should be stays so.
+    /// A converged node stays converged.
     StaysSo,
-    /// The agent runs until somebody ends it.
+    /// The agent runs until the simulation ends it.
     AgentRuns,
-    /// Time passes, and somebody waits for it.
+    /// Virtual time keeps passing, and the sync loop does not stall.
     Alive,
-    /// Who ends a container twice gives it no more time than before.
+    /// A second stop of a container does not lengthen the grace period.
     GraceShrinks,
-    /// A pod that is to run once does.
+    /// A job runs only once.
     RunsOnce,
     /// No storm of requests or log lines.
     Modest,
-    /// Secrets are in their pods alone.
+    /// Secrets are visible only to their pods.
     Discreet,
-    /// No device belongs to two containers that run.
+    /// No two running containers have the same device.
     DeviceOnce,
-    /// A container that asks for a device starts with one.
+    /// Every container that asks for a device starts with one.
     HasDevice,
-    /// No volume is taken from a container that runs, and CSI calls come in the order of the specification.
+    /// No volume of a running container is unpublished, and CSI calls come in the order of the specification.
     VolumeStays,
-    /// A node with nothing to do writes nothing, and sends what its lease and its watches need.
+    /// An idle node writes nothing, and sends only what its lease and its watches need.
     Rests,
 }
 
-/// What must hold did not.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) at: Duration,
@@ -55,7 +55,7 @@ pub(super) struct Violation {
     pub(super) what: String,
 }
 
-/// They outlive a simulation that gets stuck.
+/// Shared, to outlive a simulation that hangs.
 pub(super) type Lines = Arc<Mutex<VecDeque<String>>>;
 
 pub(super) struct Record {
@@ -63,9 +63,9 @@ pub(super) struct Record {
     lines: Lines,
     violation: RefCell<Option<Violation>>,
     counts: RefCell<BTreeMap<&'static str, u64>>,
-    /// The largest values that were seen.
+    /// The largest observed values.
     most: RefCell<BTreeMap<&'static str, u64>>,
-    /// Also when nobody asks for the lines, they tell one run from another.
+    /// A digest of all lines, kept even if the lines are not: it distinguishes runs.
     pub(super) digest: Cell<u64>,
 }
 
@@ -92,7 +92,7 @@ impl Record {
         lines.push_back(text);
     }
 
-    /// The first counts: what follows may follow from it.
+    /// Only the first violation is kept: later ones may follow from it.
     pub(super) fn violated(&self, rule: Rule, what: String) {
         self.line(&format!("VIOLATED {rule:?}: {what}"));
         let mut violation = self.violation.borrow_mut();
@@ -122,7 +122,7 @@ impl Record {
     }
 }
 
-/// As `1d 03:04:05.678`.
+/// Displays as `1d 03:04:05.678`.
 pub(super) struct Moment(pub(super) Duration);
 
 impl fmt::Display for Moment {

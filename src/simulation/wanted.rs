@@ -1,4 +1,4 @@
-//! What is to run on the node, as those know it who have said so.
+//! The pods that should run on the node, as their creators know them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use super::api_server::NODE;
 use super::csi_driver::claim;
 use super::device_plugin::RESOURCE;
 
-/// The label by which a pod's containers are told from those of an earlier pod of its name.
+/// The label that distinguishes a pod's containers from those of an earlier pod of its name.
 pub(super) const REVISION: &str = "revision";
-/// What must be seen by nobody but the pods that have it.
+/// A secret that only its pods may see.
 pub(super) const SECRET: &str = "the-launch-code-is-00000000";
-/// The same as objects have it.
+/// [`SECRET`] in base64, as in API objects.
 pub(super) const SECRET_DATA: &str = "dGhlLWxhdW5jaC1jb2RlLWlzLTAwMDAwMDAw";
 
-/// An image that a registry has.
+/// An image that the registry has.
 pub(super) const APP: &str = "registry.example/app:1";
 
 pub(super) fn tells_secret(text: &str) -> bool {
@@ -28,7 +28,7 @@ pub(super) enum Source {
     Api,
 }
 
-/// A pod of one container.
+/// A pod with one or two containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pod {
     pub(super) name: String,
@@ -41,24 +41,24 @@ pub(super) struct Traits {
     pub(super) secret: bool,
     pub(super) token: bool,
     pub(super) probe: bool,
-    /// It is done when its container has ended.
+    /// The pod is complete when its container has exited.
     pub(super) job: bool,
-    /// A claim of the CSI driver's.
+    /// The pod has a claim of the CSI driver.
     pub(super) volume: bool,
-    /// A device of the plugin's.
+    /// The pod has a device of the plugin.
     pub(super) device: bool,
-    /// A second container.
+    /// The pod has a second container.
     pub(super) side: bool,
-    /// An image that the node does not have yet.
+    /// The pod's image must be pulled.
     pub(super) pull: bool,
 }
 
-/// By revision.
+/// The wanted pods by revision.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) pods: BTreeMap<String, Pod>,
-    /// Those of them that were deleted, and are back since the API server was restored: the agent may have begun to end them,
-    /// and then it does.
+    /// Pods that were deleted and restored with the API server. The agent may have started to end them, and then ends
+    /// them.
     pub(super) back: BTreeSet<String>,
     revisions: u64,
 }
@@ -68,7 +68,7 @@ impl Wanted {
         self.pods.contains_key(revision)
     }
 
-    /// Its revision.
+    /// Adds a pod. Returns its revision.
     pub(super) fn add(&mut self, pod: Pod) -> String {
         self.revisions += 1;
         let revision = self.revisions.to_string();
@@ -76,14 +76,14 @@ impl Wanted {
         revision
     }
 
-    /// One of those of a source, by any number.
+    /// A pod of the source, chosen by any number.
     pub(super) fn pick(&self, source: Source, number: u64) -> Option<(String, Pod)> {
         let pods: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.source == source).collect();
         let place = usize::try_from(number).ok()?.checked_rem(pods.len())?;
         pods.get(place).map(|(revision, pod)| ((*revision).clone(), (*pod).clone()))
     }
 
-    /// Those of a source.
+    /// The pods of a source.
     pub(super) fn of(&self, source: Source) -> BTreeMap<String, Pod> {
         let pods = self.pods.iter().filter(|(_, pod)| pod.source == source);
         pods.map(|(revision, pod)| (revision.clone(), pod.clone())).collect()
@@ -142,7 +142,7 @@ impl Pod {
         })
     }
 
-    /// Its path on the API server: that of its mirror pod if it has one.
+    /// The pod's path on the API server, or that of its mirror pod.
     pub(super) fn path(&self) -> String {
         match self.source {
             Source::Api => format!("/api/v1/namespaces/default/pods/{}", self.name),

@@ -189,7 +189,9 @@ fn a_slow_registry_holds_up_nobody_else_and_a_pull_ends_with_its_pod() {
     wait_until_ready(&node, "present");
     wait_until_ready(&node, "quick");
     assert_eq!(pulls().len(), 1, "the slow pull is not over");
-    assert!(node.ask(&["status"]).unwrap().contains(&format!("\nPulls:\n  {slow} for slow-node-a_default: in progress")));
+    assert!(
+        node.ask(&["status"]).unwrap().contains(&format!("\nPulls:\n  {slow} for slow-node-a_default: in progress"))
+    );
 
     node.remove_manifest("slow");
     node.wait_until_gone("slow");

@@ -1,4 +1,4 @@
-//! The bytes of a day, which begins with the clock of this boot: an agent that is started again has no more of them.
+//! The daily byte budget. Days are counted by the boot clock, and a restarted agent continues the same day.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// A day's record is written this often, and no more of it can be forgotten.
+/// The day's record is written after each of this many parts of the budget: a restart forgets at most one part.
 const PARTS: u64 = 32;
-/// Of the record.
+/// Longest record, in bytes.
 const LONGEST: u64 = 256;
 
-/// When the day began, and how many bytes had been counted then; of earlier agents', how many belong to this day.
+/// When the day started, the traffic counter at that time, and the bytes that earlier agents used on the same day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ByteDay {
     begun: Duration,
@@ -35,17 +35,17 @@ impl ByteDay {
         counted.saturating_sub(self.before).saturating_add(self.earlier)
     }
 
-    /// What is counted when so many bytes of the day are used.
+    /// The traffic counter's value at which `used` bytes of the day are used.
     pub(super) fn counted_at(self, used: u64) -> u64 {
         used.saturating_sub(self.earlier).saturating_add(self.before)
     }
 
-    /// `BOOT-ID SECONDS BYTES`; `None` if it cannot be read so.
+    /// Parses `BOOT-ID SECONDS BYTES`; `None` if malformed.
     fn read(record: &str, boot: &str, now: Duration) -> Option<Self> {
         let mut words = record.split_ascii_whitespace();
         let [of, begun, earlier] = [words.next()?, words.next()?, words.next()?];
         let day = Self { begun: Duration::from_secs(begun.parse().ok()?), before: 0, earlier: earlier.parse().ok()? };
-        // Of a former boot, or a day that is over: nothing of it counts.
+        // A record of another boot or of a past day does not count.
         let is_today = of == boot && day.begun <= now && !day.left(now).is_zero();
         Some(if is_today { day } else { Self::new(now, 0) })
     }
@@ -55,7 +55,7 @@ impl ByteDay {
     }
 }
 
-/// Where a day's bytes are written down: where a reboot empties it, and the flash is not worn.
+/// The file with the day's record, on a file system that a reboot clears, so that flash is not worn.
 #[derive(Debug)]
 pub(super) struct DayRecord {
     path: PathBuf,
@@ -63,14 +63,14 @@ pub(super) struct DayRecord {
 }
 
 impl DayRecord {
-    /// Beside the local socket.
+    /// The record beside the local socket.
     pub(super) fn beside(socket: &Path) -> Self {
         let mut path = socket.as_os_str().to_owned();
         path.push(".bytes");
         Self { path: path.into(), boot: clock::boot_id() }
     }
 
-    /// The day that is not over, if there is one.
+    /// The current day, continued from the record if it is still valid.
     pub(super) fn read(&self) -> ByteDay {
         let now = clock::uptime();
         let day = match file::read_all(&self.path, LONGEST) {
@@ -81,7 +81,12 @@ impl DayRecord {
         };
         day.unwrap_or_else(|error| {
             let path = self.path.display();
-            log!(warn, "the bytes of today are counted anew", path = path, error = ErrorChain(&error));
+            log!(
+                warn,
+                "failed to read today's byte count, starting from zero",
+                path = path,
+                error = ErrorChain(&error)
+            );
             ByteDay::new(now, 0)
         })
     }
@@ -89,12 +94,12 @@ impl DayRecord {
     pub(super) async fn write(&self, day: ByteDay, counted: u64) {
         let (path, record) = (self.path.clone(), day.write(&self.boot, counted));
         if let Err(error) = rt::blocking(move || file::replace(&path, record.as_bytes())).await {
-            log!(warn, "the bytes of today not written", path = self.path.display(), error = ErrorChain(&error));
+            log!(warn, "failed to write today's byte count", path = self.path.display(), error = ErrorChain(&error));
         }
     }
 }
 
-/// After so many bytes the record is written next.
+/// The number of used bytes at which the record is written next.
 pub(super) fn next_write(budget: u64, used: u64) -> u64 {
     let part = (budget / PARTS).max(1);
     (used / part).saturating_add(1).saturating_mul(part)
@@ -107,14 +112,14 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_day_goes_on_with_the_next_agent_of_the_same_boot_and_with_no_other() {
+    fn day_continues_only_with_the_next_agent_of_the_same_boot() {
         let record = ByteDay::new(HOUR, 500).write("boot", 1700);
         assert_eq!(record, "boot 3600 1200\n");
         let read = |boot: &str, hours| ByteDay::read(&record, boot, hours * HOUR).unwrap();
         let day = read("boot", 3);
         assert_eq!((day.used(0), day.used(300), day.left(3 * HOUR)), (1200, 1500, 22 * HOUR));
         assert_eq!((day.counted_at(1500), day.counted_at(1000)), (300, 0));
-        // Another boot's clock, a day that is over, one that is still to come.
+        // Another boot, a past day, a day in the future.
         assert_eq!([read("other", 3), read("boot", 25)].map(|day| day.used(0)), [0, 0]);
         assert_eq!(ByteDay::read(&record, "boot", HOUR / 2).unwrap().used(0), 0);
         for damaged in ["", "boot", "boot 1", "boot -1 5", "boot 1 x", "\u{fffd}"] {
@@ -123,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_is_written_with_each_part_of_a_budget() {
+    fn record_is_written_with_each_part_of_a_budget() {
         assert_eq!([0, 99, 100, 3199].map(|used| next_write(3200, used)), [100, 100, 200, 3200]);
         assert_eq!([next_write(0, 7), next_write(u64::MAX, u64::MAX)], [8, u64::MAX]);
     }

@@ -1,4 +1,4 @@
-//! Tells the cluster what happens to pods and to the node, one event after the other.
+//! Sends events about pods and the node to the API server, one at a time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::types::api::encode;
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, TokenBucket, jitter};
 
-/// What is to be told stands in the ring of events; this is the task that takes it from there.
+/// Handle of the task that sends the events in the ring.
 pub(crate) struct EventSender {
     noted: Rc<Signal>,
     #[expect(dead_code, reason = "dropping the task ends it")]
@@ -21,7 +21,7 @@ pub(crate) struct EventSender {
 }
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Leases and statuses come first when a server is back.
+/// Longest wait between retries. Leases and statuses come first when the API server is back.
 const MOST: Duration = Duration::from_secs(60);
 
 impl EventSender {
@@ -32,7 +32,7 @@ impl EventSender {
         Self { noted, task }
     }
 
-    /// There is something new in the ring.
+    /// New events are in the ring.
     pub(crate) fn noted(&self) {
         self.noted.notify();
     }
@@ -69,12 +69,12 @@ async fn run(
                 ring.borrow_mut().sent(&unsent, outcome);
                 let all = ring.borrow().lost();
                 if all > lost {
-                    log!(warn, "events were lost before the API server could be told of them", events = all - lost);
+                    log!(warn, "events lost before they could be sent", events = all - lost);
                     lost = all;
                 }
             }
             Err(error) => {
-                log!(debug, "event not told to the API server, trying again", error = ErrorChain(&error));
+                log!(debug, "failed to send event, trying again", error = ErrorChain(&error));
                 let wait = rt::sleep(jitter(retry.next_wait(), 0.5, rt::random()));
                 rt::either(wait, client.gate().opened_since(openings, Rank::Event)).await;
             }
@@ -82,7 +82,7 @@ async fn run(
     }
 }
 
-/// An error if the same may do better later.
+/// Fails only if a retry may succeed.
 async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
     let all = format!("/api/v1/namespaces/{}/events", unsent.namespace);
     let (request, is_new) = match &unsent.what {
@@ -91,13 +91,13 @@ async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
     };
     match client.send(&request.unread().ranked(Rank::Event)).await {
         Ok(_) => Ok(Sent::Taken),
-        // The answer to an earlier attempt was lost.
+        // The response to an earlier attempt was lost.
         Err(error) if is_new && error.is_already_exists() => Ok(Sent::Taken),
         Err(error) if !is_new && error.is_not_found() => Ok(Sent::Gone),
-        // Who the node is may be another thing tomorrow.
+        // The node's credentials may be renewed.
         Err(error) if error.is_retryable() || error.is_unauthorized() => Err(error),
         Err(error) => {
-            log!(debug, "the API server does not want this event", error = ErrorChain(&error));
+            log!(debug, "API server rejected event", error = ErrorChain(&error));
             Ok(Sent::Refused)
         }
     }

@@ -1,6 +1,6 @@
-//! The mirrors of the node's own pods: what the cluster sees of pods that it did not ask for. Pure.
+//! Mirror pods of the node's static pods. Pure.
 //!
-//! As pkg/kubelet/pod/mirror_client.go has it.
+//! Follows pkg/kubelet/pod/mirror_client.go.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::types::api::{Pod, encode};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MirrorStep {
-    /// A mirror of nobody, or of what its pod was before.
+    /// Deletes a mirror pod whose static pod is gone or has changed.
     Delete {
         namespace: String,
         name: String,
@@ -24,8 +24,9 @@ pub(super) enum MirrorStep {
     },
 }
 
-/// What brings the mirrors to what the pods are. `complete`: these are all pods of the node's own; a mirror of no pod is
-/// nobody's then. `node_uid` is that of the node's object; as long as it is not known there are no mirrors to be made.
+/// The steps that bring the mirror pods in line with the static pods. `complete`: `own` has all static pods, so a
+/// mirror pod without one is deleted. `node_uid` is the uid of the Node object; while it is unknown no mirror pods are
+/// created.
 pub(super) fn steps(
     own: &[Arc<Pod>],
     mirrors: &[Arc<Pod>],
@@ -53,7 +54,7 @@ pub(super) fn steps(
     outdated.map(delete).chain(missing.map(create)).collect()
 }
 
-/// One that is being deleted is gone for good: another takes its place.
+/// A mirror pod that is being deleted does not count: a new one replaces it.
 fn is_mirror_of(mirror: &Pod, pod: &Pod) -> bool {
     mirror.metadata.deletion_timestamp.is_none() && mirror.annotation(CONFIG_MIRROR) == pod.annotation(CONFIG_HASH)
 }
@@ -62,7 +63,7 @@ fn mirror(pod: &Pod, node: &str, node_uid: &str) -> Value {
     let mut mirror = pod.clone();
     let hash = pod.annotation(CONFIG_HASH).unwrap_or_default().to_owned();
     mirror.metadata.annotations.insert(CONFIG_MIRROR, hash);
-    // The server gives it one of its own.
+    // The API server assigns the uid.
     mirror.metadata.uid = Default::default();
     let mut object = encode(&mirror);
     if let Value::Object(object) = &mut object {
@@ -98,7 +99,7 @@ mod tests {
         Arc::new(mirror)
     }
 
-    /// As `-name` and `+name`.
+    /// Steps as `-name` (delete) and `+name` (create).
     fn steps_of(own: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
         steps_on("nu", own, mirrors, complete)
     }
@@ -115,32 +116,32 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_gets_a_mirror_and_a_mirror_of_nobody_goes() {
+    fn static_pods_get_mirrors_and_orphaned_mirrors_are_deleted() {
         let (own, mirrors) = ([pod("a", "1"), pod("b", "1")], [mirror_of("b", "1"), mirror_of("c", "1")]);
         assert_eq!(steps_of(&own, &mirrors, true), ["-c", "+a"]);
         assert_eq!(steps_of(&own, &mirrors, false), ["+a"]);
     }
 
     #[test]
-    fn nobody_has_a_mirror_before_the_node_is_known() {
+    fn no_mirror_is_created_before_the_node_uid_is_known() {
         assert_eq!(steps_on("", &[pod("a", "1")], &[mirror_of("c", "1")], true), ["-c"]);
     }
 
     #[test]
-    fn a_mirror_of_what_the_pod_was_before_goes_before_another_comes() {
+    fn outdated_mirror_is_deleted_before_a_new_one_is_created() {
         assert_eq!(steps_of(&[pod("a", "2")], &[mirror_of("a", "1")], true), ["-a"]);
         assert_eq!(steps_of(&[pod("a", "2")], &[], true), ["+a"]);
     }
 
     #[test]
-    fn a_mirror_that_somebody_deletes_is_made_anew() {
+    fn mirror_that_is_being_deleted_is_replaced() {
         let mut deleted = Pod::clone(&mirror_of("a", "1"));
         deleted.metadata.deletion_timestamp = Some(Time::from_unix_nanos(1));
         assert_eq!(steps_of(&[pod("a", "1")], &[Arc::new(deleted)], true), ["-a"]);
     }
 
     #[test]
-    fn a_mirror_says_whose_it_is_and_leaves_its_uid_to_the_server() {
+    fn mirror_names_its_node_and_leaves_its_uid_to_the_server() {
         let made = mirror(&pod("a", "1"), "n", "nu");
         assert_eq!(made["metadata"]["annotations"][CONFIG_MIRROR], "1");
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "nu");

@@ -1,7 +1,7 @@
-//! What the node tells the cluster of its pods: their statuses, their end, the mirrors of its own pods, and events.
+//! What the node reports to the API server about its pods: statuses, deletions, mirror pods and events.
 //!
-//! The sync loop says what is true now; what is told of it, when and how often, is decided in `reports.rs` and
-//! `mirrors.rs`. Nothing here holds up a pod: a server that is away is tried again, and hears the newest then.
+//! The sync loop passes the current state. `status_queue.rs` and `mirror_pods.rs` decide what is sent, when and how
+//! often. No pod waits for this: an unreachable API server is retried, and gets the newest state then.
 
 mod byte_budget;
 mod event_sender;

@@ -1,4 +1,4 @@
-//! Follows the objects that pods need, for as long as one needs them.
+//! Watches the API objects that pods need, for as long as a pod needs them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::types::api::{ConfigMap, DecodeError, Secret, decode};
 use crate::types::sorted::{SortedMap, SortedSet};
 use crate::types::time::{Backoff, jitter};
 
-/// Asks for what is wanted, and tells the sync loop what it hears.
+/// Fetches and watches the wanted objects, and sends changes to the sync loop.
 pub(crate) struct Follower {
     context: WatchContext,
     followed: SortedMap<Topic, rt::Task<()>>,
 }
 
-/// Changes of one topic that wait to be told.
+/// Pending changes per topic.
 const CHANGES: usize = 4;
-/// A claim that is not bound yet is asked for again after so long, and then twice as long.
+/// Back-off of requests for an unbound claim.
 const CLAIM_FIRST: Duration = Duration::from_secs(2);
 const CLAIM_LONGEST: Duration = Duration::from_secs(60);
-/// A server that has no version of an API is asked again after so long, and then twice as long.
+/// Back-off if the API server has no version of an API.
 const VERSION_FIRST: Duration = Duration::from_secs(2);
 const VERSION_LONGEST: Duration = Duration::from_secs(600);
 
@@ -41,7 +41,7 @@ impl Follower {
         Self { context: WatchContext { client, store, inbox }, followed: SortedMap::new() }
     }
 
-    /// Follows these and no others. Those that are not followed any more are given.
+    /// Follows exactly these topics. Returns the topics that are no longer followed.
     pub(crate) fn follow(&mut self, wanted: SortedSet<Topic>) -> Vec<Topic> {
         let released: Vec<Topic> = self.followed.keys().filter(|topic| !wanted.contains(topic)).cloned().collect();
         for topic in &released {
@@ -57,7 +57,7 @@ impl Follower {
 }
 
 fn begin(context: WatchContext, topic: Topic) -> rt::Task<()> {
-    // What was heard before is taken now: what is left then is of no use to anybody.
+    // Taken even if it is not used: whatever stays in the store belongs to no topic.
     let stored = context.store.take(&topic);
     match topic.clone() {
         Topic::Token(key) => rt::spawn(keep_token(context, key, stored)),
@@ -80,7 +80,7 @@ fn begin(context: WatchContext, topic: Topic) -> rt::Task<()> {
 
 fn one_object(key: &ObjectKey) -> Collection {
     let ObjectKey { kind, namespace, name } = key;
-    // A node may list and watch a single object by its name only.
+    // A node may list and watch a single object only by name.
     named(&format!("/api/v1/namespaces/{namespace}/{}s", kind.resource()), name)
 }
 
@@ -107,11 +107,11 @@ async fn follow(context: WatchContext, collection: Collection, topic: Topic, sto
     let follower = rt::spawn(reflect(context.client.clone(), collection, sender));
     tell(&context, &topic, &changes, stored).await;
     drop(follower);
-    // Nothing more is asked for; the task stands for what is known, until nobody needs it.
+    // Nothing more to fetch. The task stays to mark the topic as followed.
     std::future::pending::<()>().await;
 }
 
-/// Bundles of the newest version of their API that the server has.
+/// Follows the cluster trust bundles in the newest API version that the server has.
 async fn follow_bundles(context: WatchContext, key: BundleKey, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(VERSION_FIRST, VERSION_LONGEST);
     let path = loop {
@@ -148,13 +148,13 @@ async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
     Ok(None)
 }
 
-/// Until nothing more can be news.
+/// Sends changes until no further change is possible.
 async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
     let mut there: SortedMap<String, Value> = SortedMap::new();
     loop {
         let change = async { changes.recv().await };
         let change = match stored {
-            // Whoever has something stored is told after a while that there is nothing to hear.
+            // With a stored copy, stop waiting after a while and use it.
             Some(_) => rt::either(change, quiet(context)).await,
             None => change.await,
         };
@@ -183,7 +183,7 @@ async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>,
             }
         };
         let is_immutable = matches!(&heard, ObjectEvent::Heard(_, Some(Content::Object(object))) if object.immutable);
-        // What was heard is kept by who needs it: once is enough.
+        // The sync loop keeps the object: no second copy is needed.
         if matches!(topic, Topic::Object(_)) {
             there.clear();
         }
@@ -193,7 +193,7 @@ async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>,
     }
 }
 
-/// What a server of another cluster does not have, this one may have.
+/// Treats changes from another cluster's API server as an outage: objects that it lacks may exist in this cluster.
 fn believed(context: &WatchContext, change: Change) -> Change {
     match context.store.believes(&context.client.authorities()) {
         true => change,
@@ -201,22 +201,22 @@ fn believed(context: &WatchContext, change: Change) -> Change {
     }
 }
 
-/// Nothing has been heard for as long as it is worth waiting for.
+/// Waits as long as the store's patience, then reports that nothing was received.
 async fn quiet<E>(context: &WatchContext) -> Result<Change, E> {
     rt::sleep(context.store.patience()).await;
     Ok(Change::Away(String::new()))
 }
 
-/// What cannot be read leaves what was read before.
+/// An unreadable object does not replace the stored one.
 fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectEvent, there: &SortedMap<String, Value>) {
     match heard {
-        // That there is none is worth knowing, too.
+        // Also stores that the object does not exist.
         ObjectEvent::Heard(..) => store.remember(topic, &there.values().map(used_part).collect()),
         ObjectEvent::Failed(..) => {}
     }
 }
 
-/// As [`remember`] has put it down.
+/// Reads what [`remember`] stored.
 fn by_name(stored: Value) -> SortedMap<String, Value> {
     let Value::Array(objects) = stored else { return SortedMap::new() };
     objects.into_iter().map(|object| (name_of(&object), object)).collect()
@@ -253,8 +253,8 @@ fn handler_of(class: &Value) -> String {
     class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Asks for the volume of a claim, or how one is attached, until there is one: a node may read them by their names, and
-/// watch none of them.
+/// Requests the volume of a claim, or a volume attachment, until it is usable. A node may get these by name, and watch
+/// none of them.
 async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(CLAIM_FIRST, CLAIM_LONGEST);
     loop {
@@ -288,14 +288,14 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
             return;
         }
         if is_found {
-            // What is bound stays bound.
+            // A bound claim stays bound.
             return std::future::pending().await;
         }
         rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
     }
 }
 
-/// Why there is no answer about a claim or an attachment that can be used: upstream's words where there are some.
+/// Why a claim or an attachment is not usable, in upstream's words where it has some.
 #[derive(Debug)]
 enum AnswerError {
     Api(ApiError),
@@ -303,7 +303,7 @@ enum AnswerError {
         volume: String,
         name: String,
     },
-    /// Nobody was asked, or did not answer in time.
+    /// No request was made, or there was no response in time.
     None,
     NotAttached(NotAttached),
     NotBound {
@@ -333,7 +333,7 @@ impl fmt::Display for AnswerError {
     }
 }
 
-/// What is to be remembered of it.
+/// Fetches the volume of a claim, or an attachment, reduced to the parts to store.
 async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerError> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
     let (namespace, name, owner) = match topic {
@@ -341,7 +341,7 @@ async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerErr
         Topic::Attachment(name) => {
             let found = get(format!("/apis/storage.k8s.io/v1/volumeattachments/{name}")).await;
             let found = found.map_err(AnswerError::Api)?;
-            // One that is not attached yet is asked for again.
+            // A volume that is not attached yet is requested again.
             Attachment::read(&found).map_err(AnswerError::NotAttached)?;
             return Ok(without_managed_fields(found));
         }
@@ -350,7 +350,7 @@ async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerErr
     let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
     let claim = claim.map_err(AnswerError::Api)?;
     if let Some(ClaimOwner { pod_name, .. }) = owner.as_ref().filter(|owner| !is_controlled_by(&claim, &owner.pod)) {
-        // One of another pod of this name may be on its way out.
+        // A claim of another pod of the same name may still be being deleted.
         let (namespace, name, pod_name) = (namespace.clone(), name.clone(), pod_name.clone());
         return Err(AnswerError::NotOwner { namespace, name, pod_name });
     }

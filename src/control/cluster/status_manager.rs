@@ -1,4 +1,4 @@
-//! Makes the requests that are due, and says what has become of them.
+//! The status manager: sends due status updates and mirror pod changes, and handles their results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ use crate::types::metrics::{self, Timed};
 use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
-/// StatusRequest the sync loop tells the cluster through.
+/// Sends pod statuses, deletions and mirror pod changes to the API server.
 pub(crate) struct StatusManager {
     client: Client,
     node: String,
     inbox: Sender<SyncEvent>,
     reports: StatusQueue,
-    /// Of the node's object; empty until it is known. Without it no mirror can be made.
+    /// The uid of the Node object; empty while unknown. Mirror pods are not created without it.
     node_uid: String,
-    /// The pods of the node's own whose mirrors are being made or removed, or were, and until when nothing more is tried.
+    /// Mirror pods being created or deleted, or that recently were, and when the next step may be tried.
     mirrored: SortedMap<String, Mirrored>,
     own: Vec<Arc<Pod>>,
     own_complete: bool,
@@ -38,12 +38,12 @@ pub(crate) struct StatusManager {
 #[derive(Clone, Copy, Debug)]
 enum Mirrored {
     UnderWay,
-    /// The server has answered; its watch tells what has become of it before this moment.
+    /// The API server answered. Until this moment, the watch is expected to show the result.
     Settles(Instant),
     Failed(Instant),
 }
 
-/// Until the watch has shown a mirror.
+/// How long the watch may take to show a mirror pod.
 const SETTLES: Duration = Duration::from_secs(10);
 const RETRY_MIRROR: Duration = Duration::from_secs(20);
 
@@ -65,23 +65,24 @@ impl StatusManager {
         }
     }
 
-    /// The node's object is this one. Mirrors of an earlier one are the cluster's to remove; others take their place.
+    /// Sets the uid of the Node object. The API server removes the mirror pods of an earlier Node object; new ones
+    /// replace them.
     pub(crate) fn node_is(&mut self, uid: &str) {
         uid.clone_into(&mut self.node_uid);
     }
 
-    /// The server shows this pod so.
+    /// The API server's current state of the pod.
     pub(crate) fn see(&mut self, pod: &Pod) {
         self.reports.see(&pod.metadata.uid, target(pod), &pod.status, version(pod));
     }
 
-    /// The server has told all of its pods anew: these, and mirrors that are seen with the next [`Self::see_mirrors`].
+    /// The API server listed all pods: these, and the mirror pods of the next [`Self::see_mirrors`].
     pub(crate) fn relisted(&mut self, pods: &[SourcePod]) {
         let all = pods.iter().map(|source| &*source.pod);
         self.reports.relisted(all.map(|pod| (&pod.metadata.uid, &pod.status, version(pod))));
     }
 
-    /// The node's own pods, under the uids that they run with, and the mirrors that the server has.
+    /// The static pods under their running uids, and the API server's mirror pods.
     pub(crate) fn see_mirrors(&mut self, own: Vec<(PodUid, Arc<Pod>)>, complete: bool, mirrors: Vec<Arc<Pod>>) {
         for mirror in &mirrors {
             let pod = own.iter().find(|(_, pod)| pod.full_name() == mirror.full_name());
@@ -96,14 +97,14 @@ impl StatusManager {
         self.mirrors = mirrors;
     }
 
-    /// This is true of the pod now. `may_run`: not all of its containers are known to have ended.
+    /// Sets the pod's status to report. `may_run`: not all of its containers are known to have exited.
     pub(crate) fn tell(&mut self, pod: &PodUid, status: &PodStatus, may_run: bool, now: Time) {
         let Some(shown) = self.reports.shown(pod) else { return };
         let told = reported(shown, status, may_run, now);
         self.reports.want(pod, told);
     }
 
-    /// Nothing of a pod is left that the cluster has deleted.
+    /// Nothing is left on the node of a pod that the API server is deleting.
     pub(crate) fn gone(&mut self, pod: &PodUid) {
         self.reports.gone(pod);
     }
@@ -112,12 +113,12 @@ impl StatusManager {
         self.reports.forget(pod);
     }
 
-    /// A pod's status is on its way.
+    /// A status update is in flight.
     pub(crate) fn is_telling(&self) -> bool {
         self.reports.are_under_way()
     }
 
-    /// Of so many pods something is to be told.
+    /// Number of pods whose status has not been reported.
     pub(crate) fn untold(&self) -> usize {
         self.reports.untold()
     }
@@ -133,12 +134,12 @@ impl StatusManager {
         self.reports.due().into_iter().chain(mirrored).min()
     }
 
-    /// StatusRequest waits can be told again.
+    /// The API server accepts statuses again: failed requests are retried at once.
     pub(crate) fn admitted(&mut self) {
         self.reports.begin_anew();
     }
 
-    /// Begins what is due, while it is admitted.
+    /// Starts the due requests, if statuses are admitted.
     pub(crate) fn start(&mut self, now: Instant) {
         self.tasks.retain(|task| !task.is_finished());
         if !self.client.gate().admits(Rank::Status) {
@@ -196,7 +197,7 @@ impl StatusManager {
         let state = match done.failure {
             None => Mirrored::Settles(now + SETTLES),
             Some(why) => {
-                log!(warn, "mirror pod not as it should be", pod = done.name, error = why);
+                log!(warn, "failed to update mirror pod", pod = done.name, error = why);
                 Mirrored::Failed(now + jitter(RETRY_MIRROR, 0.5, rt::random()))
             }
         };
@@ -204,7 +205,7 @@ impl StatusManager {
     }
 }
 
-/// The loop has to be told when what waits can be told.
+/// Notifies the sync loop when statuses can be sent again.
 async fn wake(client: Client, inbox: Sender<SyncEvent>) {
     loop {
         client.gate().shut_out(Rank::Status).await;
@@ -220,7 +221,7 @@ fn target(pod: &Pod) -> Target {
     Target { namespace: metadata.namespace.clone(), name: metadata.name.clone(), uid: metadata.uid.clone() }
 }
 
-/// Versions of one server can be compared as numbers.
+/// Resource versions of one API server can be compared as numbers.
 fn version(pod: &Pod) -> u64 {
     pod.metadata.resource_version.parse().unwrap_or_default()
 }
@@ -252,17 +253,17 @@ async fn report(client: &Client, job: &StatusJob) -> ReportOutcome {
     }
 }
 
-/// A patch for the pod of another uid is an invalid one to the server.
+/// The API server rejects a patch as invalid if the pod has another uid.
 fn is_another(error: &ApiError) -> bool {
     matches!(error, ApiError::Refused(status) if status.code == 422 && status.message.contains("metadata.uid"))
 }
 
-/// At once, and no other pod of this name.
+/// Deletes at once, and only the pod with this uid.
 fn delete_options(uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
 }
 
-/// StatusRequest is there already, or gone, is as it should be.
+/// An object that already exists, or is already gone, counts as success.
 async fn carry_out(client: &Client, step: MirrorStep) -> Result<(), ApiError> {
     match step {
         MirrorStep::Delete { namespace, name, uid } => {

@@ -1,4 +1,4 @@
-//! StatusRequest is still to be told of each pod, and what is on its way. Pure: the moment is an argument.
+//! Pod statuses to send, and the requests in flight. Pure: the moment is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::types::api::{PodStatus, PodUid};
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// The pod as the API server has it: for a pod of the node's own that is its mirror.
+/// The pod on the API server: for a static pod, its mirror pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) namespace: String,
@@ -18,10 +18,10 @@ pub(super) struct Target {
     pub(super) uid: PodUid,
 }
 
-/// A request to be made.
+/// A request to send.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StatusJob {
-    /// Whose status it is.
+    /// The pod whose status it is.
     pub(super) pod: PodUid,
     pub(super) target: Target,
     pub(super) what: StatusRequest,
@@ -29,40 +29,41 @@ pub(super) struct StatusJob {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StatusRequest {
-    /// Strategic merge, of the status.
+    /// Strategic merge patch of the status.
     Patch(Value),
-    /// The pod has ended and nothing of it is left: the server need not wait any longer. Only this version of it is known to be
-    /// deleted: one of another history may not be. 0 if no version is known.
+    /// Confirms the deletion of a pod that has ended and left nothing on the node. Only this version is known to be
+    /// deleted: the pod may exist in another history. 0 if no version is known.
     Delete { version: u64 },
 }
 
 #[derive(Debug, Default)]
 pub(super) struct StatusQueue {
     pods: SortedMap<PodUid, Report>,
-    /// Of the changes so far.
+    /// Number of changes so far.
     changes: u64,
 }
 
 #[derive(Debug)]
 struct Report {
     target: Target,
-    /// StatusRequest the server shows, as far as is known, and since which of its versions.
+    /// The API server's status as last observed, and its resource version.
     shown: PodStatus,
     version: u64,
-    /// StatusRequest it shall show, and which change that was.
+    /// The status to report, and the number of the change that set it.
     wanted: Option<PodStatus>,
     change: u64,
     /// Nothing of the pod is left on the node.
     gone: bool,
-    /// StatusRequest is shown may differ from what is wanted.
+    /// `shown` may differ from `wanted`.
     news: bool,
     under_way: Option<UnderWay>,
-    /// After a failure.
+    /// After a failure: nothing is sent before this moment.
     not_before: Option<Instant>,
     backoff: Backoff,
-    /// The server refuses the status as it is: until it changes, or the server's object does, it is sent ever more rarely.
+    /// The API server rejects the status as invalid. It is retried ever more rarely, until the status or the server's
+    /// object changes.
     refusals: Option<Backoff>,
-    /// The server has said that it does not have this pod, or has another one of its name.
+    /// The API server does not have this pod, or has another pod of its name.
     unknown: bool,
 }
 
@@ -70,7 +71,7 @@ struct Report {
 enum UnderWay {
     Patch {
         status: Box<PodStatus>,
-        /// The version that was known when it was sent.
+        /// The version known when the request was sent.
         since: u64,
     },
     Delete {
@@ -78,16 +79,16 @@ enum UnderWay {
     },
 }
 
-/// Requests at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 4;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// The kubelet's own batch.
+/// The period of the kubelet's status batches.
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
-/// A status that the server refuses as invalid.
+/// First and longest retry of a status rejected as invalid.
 const RETRY_INVALID: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
 
 impl StatusQueue {
-    /// The server shows this of the pod, in this version. StatusRequest is older than what it was told last means nothing.
+    /// The API server shows this status in this version. Versions older than the known one are ignored.
     pub(super) fn see(&mut self, pod: &PodUid, target: Target, shown: &PodStatus, version: u64) {
         match self.pods.get_mut(pod).filter(|report| report.target == target) {
             Some(report) if version < report.version => {}
@@ -107,12 +108,13 @@ impl StatusQueue {
         }
     }
 
-    /// All that the server has was told anew. That may be another history, after its store was restored: what it shows
-    /// counts even if its versions are lower, and what it was told before may be lost. StatusRequest is gone is to be said again.
+    /// The API server listed all pods. After a restore of its store that may be another history: the listed statuses
+    /// count even if their versions are lower, and statuses and deletions sent before may be lost. Deletions must be
+    /// confirmed again.
     pub(super) fn relisted<'a>(&mut self, all: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
         for report in self.pods.values_mut() {
             report.version = 0;
-            // Nobody may have deleted the pod there.
+            // The pod may not be deleted in this history.
             report.gone = false;
             if let Some(UnderWay::Patch { since, .. }) = &mut report.under_way {
                 *since = 0;
@@ -131,7 +133,7 @@ impl StatusQueue {
         self.pods.get(pod).map(|report| &report.shown)
     }
 
-    /// This is true of the pod now. A pod that the server does not have is told of when it has.
+    /// Sets the status to report. For a pod that the API server does not have, it is sent once it does.
     pub(super) fn want(&mut self, pod: &PodUid, status: PodStatus) {
         if let Some(report) = self.pods.get_mut(pod) {
             if report.wanted.as_ref() != Some(&status) {
@@ -144,7 +146,7 @@ impl StatusQueue {
         }
     }
 
-    /// Nothing of the pod is left, and the server waits for that.
+    /// Nothing of the pod is left on the node, and the API server waits for that.
     pub(super) fn gone(&mut self, pod: &PodUid) {
         if let Some(report) = self.pods.get_mut(pod) {
             report.news |= !report.gone;
@@ -152,17 +154,17 @@ impl StatusQueue {
         }
     }
 
-    /// The server does not have the pod any more.
+    /// The API server no longer has the pod.
     pub(super) fn forget(&mut self, pod: &PodUid) {
         self.pods.remove(pod);
     }
 
-    /// Of so many pods something is to be told, or may be.
+    /// Number of pods with an unsent status or a request in flight.
     pub(super) fn untold(&self) -> usize {
         self.pods.values().filter(|report| report.news || report.under_way.is_some()).count()
     }
 
-    /// Finds out of which pods nothing is to be told, while nothing can be.
+    /// Recomputes which pods have a status to send, while nothing can be sent.
     pub(super) fn settle(&mut self) {
         for report in self.pods.values_mut().filter(|report| report.news && report.under_way.is_none()) {
             let wanted = report.wanted.as_ref().and_then(|wanted| status_patch(&report.shown, wanted));
@@ -170,14 +172,14 @@ impl StatusQueue {
         }
     }
 
-    /// StatusRequest failed before says nothing of what is asked now.
+    /// Clears the waits of earlier failures.
     pub(super) fn begin_anew(&mut self) {
         for report in self.pods.values_mut() {
             report.not_before = None;
         }
     }
 
-    /// StatusRequest is to be asked now, as far as there is room for it: the newest first.
+    /// The requests to send now, newest change first, as far as slots are free.
     pub(super) fn next(&mut self, now: Instant) -> Vec<StatusJob> {
         let room = self.room();
         let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
@@ -186,7 +188,7 @@ impl StatusQueue {
         due.into_iter().filter_map(|(pod, report)| report.next(pod)).take(room).collect()
     }
 
-    /// Requests that may be made beside those under way.
+    /// Number of free request slots.
     fn room(&self) -> usize {
         let under_way = self.pods.values().filter(|report| report.under_way.is_some()).count();
         AT_ONCE.saturating_sub(under_way)
@@ -196,8 +198,8 @@ impl StatusQueue {
         self.pods.values().any(|report| report.under_way.is_some())
     }
 
-    /// The moment of the next request that no event asks for. Without room for one there is none: the end of a request
-    /// that is under way is an event.
+    /// When the next request is due without an event. `None` without a free slot: the end of a request in flight is an
+    /// event.
     pub(super) fn due(&self) -> Option<Instant> {
         if self.room() == 0 {
             return None;
@@ -207,7 +209,7 @@ impl StatusQueue {
         waiting.filter_map(|report| report.not_before).min()
     }
 
-    /// StatusRequest has become of a request. `stretch` adds jitter. True if the server has gone back to another history.
+    /// Handles the result of a request. `stretch` adds jitter. True if the API server went back to another history.
     pub(super) fn done(
         &mut self,
         pod: &PodUid,
@@ -225,14 +227,14 @@ impl StatusQueue {
                 report.refusals = None;
                 match under_way {
                     Some(UnderWay::Patch { status, since }) => {
-                        // StatusRequest is written is newer than all that was there before.
+                        // A write always gets a newer version than everything before it.
                         let is_another_history = *version > 0 && *version < since;
-                        // Somebody may have written since, and the watch may have told of it before the answer came.
+                        // Another client may have written since, and the watch may have been faster than the response.
                         if is_another_history || *version == 0 || *version >= report.version {
                             report.shown = *status;
                             report.version = if is_another_history { *version } else { report.version.max(*version) };
                         }
-                        // StatusRequest the pod is there, a list will tell.
+                        // The next list tells whether the pod still exists.
                         report.unknown |= is_another_history;
                         return is_another_history;
                     }
@@ -240,7 +242,7 @@ impl StatusQueue {
                     None => {}
                 }
             }
-            // Somebody has written meanwhile, and it was heard of before the answer.
+            // Another client wrote meanwhile, and the watch was faster than the response.
             ReportOutcome::Unknown if matches!(under_way, Some(UnderWay::Delete { since }) if since < report.version) =>
                 {}
             ReportOutcome::Unknown => report.unknown = true,

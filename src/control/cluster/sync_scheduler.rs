@@ -1,7 +1,7 @@
-//! Opens and shuts the gate to the API server by the sync mode, and knows what has come of it.
+//! Opens and closes the gate to the API server according to the sync mode, and keeps the results.
 //!
-//! An exchange opens the gate for one kind of request after the other: the next one's turn comes when nothing of those
-//! before it is on its way any more. What is asked is the business of those who ask.
+//! An exchange opens the gate for one rank of requests after the other. The next rank follows when no request of the
+//! earlier ranks is in flight. The requests themselves are made by other components.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::types::time::Backoff;
 
-/// A handle on the task; clones share it.
+/// Handle of the task; clones share it.
 #[derive(Clone)]
 pub(crate) struct SyncScheduler {
     inner: Rc<Inner>,
@@ -29,58 +29,58 @@ pub(crate) struct SyncScheduler {
 struct Inner {
     client: Client,
     mode: SyncMode,
-    /// Somebody on the node wants an exchange.
+    /// A user or component on the node requested an exchange.
     is_asked: Cell<bool>,
     asked: Signal,
-    /// One has begun or ended, or the gate has been opened.
+    /// An exchange started or ended, or the gate was opened.
     changed: Signal,
     under_way: Cell<bool>,
     ended: Cell<u64>,
     last: RefCell<Option<Exchange>>,
-    /// By the clock of this boot: the last one that went well, and the next one.
+    /// The last successful exchange and the next one, by the boot clock.
     succeeded: Cell<Option<Duration>>,
     next: Cell<Option<Duration>>,
     day: Cell<ByteDay>,
-    /// Where there is a bound for a day's bytes.
+    /// Present if a daily byte limit is configured.
     day_record: Option<DayRecord>,
     told_left_out: Cell<usize>,
 }
 
-/// What has come of one.
+/// The result of one exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub(crate) ended: Timestamp,
-    /// Why it was broken off; empty if it was not.
+    /// Why the exchange was aborted; empty if it was not.
     pub(crate) fault: String,
-    /// Answers, by the kind of request, in order.
+    /// Number of responses by kind of request, in order.
     pub(crate) answered: Vec<(&'static str, u32)>,
     pub(crate) failed: u32,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
 }
 
-/// How things stand.
+/// The state shown to users.
 pub(crate) struct SyncState {
     pub(crate) is_open: bool,
     pub(crate) last: Option<Exchange>,
-    /// Seconds ago.
+    /// Seconds since the last success.
     pub(crate) succeeded: Option<u64>,
-    /// In seconds.
+    /// Seconds until the next exchange.
     pub(crate) next: Option<u64>,
     pub(crate) bytes_today: u64,
     pub(crate) bytes_per_day: Option<u64>,
     pub(crate) left_out: Vec<&'static str>,
 }
 
-/// However much there is.
+/// Longest duration of an exchange.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
-/// A poll that failed is tried again after this, and then after twice as long.
+/// First wait after a failed poll; doubled for each further failure.
 const RETRY: Duration = Duration::from_secs(30);
-/// A window of which nobody knows how long it is open is taken to be short.
+/// Assumed length of a window whose end is unknown.
 const UNKNOWN: Duration = Duration::from_secs(50);
 
 impl SyncScheduler {
-    /// What was used of this day before counts from the beginning; `socket` is the local one, on a file system in memory.
+    /// Bytes already used today count from the start. `socket` is the local socket, on a file system in memory.
     pub(crate) fn new(client: Client, mode: SyncMode, socket: &Path) -> Self {
         let day_record = client.gate().budget().map(|_| DayRecord::beside(socket));
         let day = day_record.as_ref().map_or_else(|| ByteDay::new(clock::uptime(), 0), DayRecord::read);
@@ -103,7 +103,7 @@ impl SyncScheduler {
         Self { inner: Rc::new(inner) }
     }
 
-    /// How the gate is before anything was asked.
+    /// The gate's initial opening.
     pub(crate) fn first(mode: &SyncMode) -> Opening {
         match mode {
             SyncMode::Watch => Opening::Open(Rank::Event),
@@ -205,7 +205,7 @@ impl SyncScheduler {
         }
     }
 
-    /// One exchange; whether it went well.
+    /// Runs one exchange. True if it succeeded.
     async fn exchange(&self) -> bool {
         let Inner { client, changed, under_way, .. } = &*self.inner;
         let before = (client.traffic().bytes_sent(), client.traffic().bytes_received(), client.gate().tally());
@@ -248,7 +248,7 @@ impl SyncScheduler {
         went_well
     }
 
-    /// Opens the gate rank by rank. Why that was broken off, if it was.
+    /// Opens the gate rank by rank. Returns why that was aborted, if it was.
     async fn climb(&self, opening: fn(Rank) -> Opening) -> Option<String> {
         let client = &self.inner.client;
         client.begin_anew();
@@ -265,7 +265,7 @@ impl SyncScheduler {
         None
     }
 
-    /// Counts the bytes of each day, by the clock of this boot, and tells the gate.
+    /// Counts the bytes of each day by the boot clock, and passes them to the gate.
     async fn count_days<T>(&self) -> T {
         let (gate, traffic) = (self.inner.client.gate(), self.inner.client.traffic());
         loop {
@@ -289,7 +289,7 @@ impl SyncScheduler {
         }
     }
 
-    /// Once for each thing that is left out.
+    /// Logs when further kinds of requests are left out.
     fn tell_left_out(&self) {
         let left_out = self.left_out();
         let told = self.inner.told_left_out.replace(left_out.len());
@@ -306,7 +306,7 @@ impl SyncScheduler {
         self.inner.client.gate().left_out().map(Rank::name).collect()
     }
 
-    /// Has one begun, unless the gate is open anyway; with `wait` it returns when it has ended.
+    /// Requests an exchange, unless the gate is open anyway. With `wait`, returns when the exchange has ended.
     pub(crate) async fn ask(&self, wait: bool) {
         let Inner { client, is_asked, asked, changed, under_way, ended, .. } = &*self.inner;
         let before = ended.get();

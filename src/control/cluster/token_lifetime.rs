@@ -1,4 +1,4 @@
-//! How long a token is good for, and which one is worth writing down. Pure.
+//! Lifetimes of tokens, and which tokens are worth storing. Pure.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 
 use crate::types::api::Bytes;
 
-/// Seconds since 1970.
+/// Unix times, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dates {
     pub(super) issued: i64,
     pub(super) expires: i64,
 }
 
-/// A token that is written down more often wears the flash for an hour of life.
+/// Shortest time between two writes of a token. More writes would wear the flash for an hour of lifetime.
 const REST: i64 = 6 * 3600;
 
 impl Dates {
-    /// As the token itself says. An API server may give a token that is good for longer than it says beside it.
+    /// Reads the dates in the token. An API server may issue a token that is valid for longer than it states beside it.
     pub(super) fn of(token: &str, now: i64, life: Duration) -> Self {
         let asked = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
         claimed(token).unwrap_or(Self { issued: now, expires: now.saturating_add(asked) })
     }
 
-    /// So much of its time is left; `None` once it is over.
+    /// The remaining lifetime; `None` once expired.
     pub(super) fn left(self, now: i64) -> Option<Duration> {
         let seconds = u64::try_from(self.expires.saturating_sub(now)).ok()?;
         (seconds > 0).then_some(Duration::from_secs(seconds))
@@ -34,7 +34,7 @@ impl Dates {
     }
 }
 
-/// What a token says of itself (RFC 7519), for those that are JWTs.
+/// The dates in the token itself (RFC 7519), if it is a JWT.
 fn claimed(token: &str) -> Option<Dates> {
     let mut text = token.split('.').nth(1)?.replace('-', "+").replace('_', "/");
     while text.len() % 4 != 0 {
@@ -45,7 +45,7 @@ fn claimed(token: &str) -> Option<Dates> {
     Some(Dates { issued: date("iat")?, expires: date("exp")? })
 }
 
-/// Whether a new token is written in the place of one with these dates: one whose time is half over, and not too often.
+/// Whether to store a new token in place of one with these dates: after half of its lifetime, and not too often.
 pub(super) fn is_worth_keeping(kept: Option<Dates>, now: i64) -> bool {
     kept.is_none_or(|Dates { issued, expires }| {
         let age = now.saturating_sub(issued);
@@ -57,7 +57,7 @@ pub(super) fn write(token: &str, dates: Dates) -> Value {
     json!({"token": token, "issued": dates.issued, "expires": dates.expires})
 }
 
-/// `None` for what cannot be read.
+/// `None` if malformed.
 pub(super) fn read(stored: &Value) -> Option<(String, Dates)> {
     let date = |name: &str| stored.get(name).and_then(Value::as_i64);
     let token = stored.get("token").and_then(Value::as_str)?;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_for_as_long_as_it_says_itself() {
+    fn lifetime_in_the_token_takes_precedence() {
         let life = Duration::from_secs(3607);
         let token = jwt(&json!({"iat": 100, "exp": 100 + 365 * 24 * HOUR, "sub": "é?>~"}));
         assert_eq!(Dates::of(&token, 7, life), Dates { issued: 100, expires: 100 + 365 * 24 * HOUR });
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_written_again_when_half_of_its_time_is_over_and_not_too_often() {
+    fn stored_token_is_replaced_after_half_its_life_and_not_too_often() {
         let long = Dates { issued: 0, expires: 100 * HOUR };
         let short = Dates { issued: 0, expires: HOUR };
         for (kept, now, expected) in [
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_token_reads_back() {
         let dates = Dates { issued: 1, expires: 2 };
         assert_eq!(read(&write("t", dates)), Some(("t".to_owned(), dates)));
         assert_eq!(read(&json!({"token": "t"})), None);

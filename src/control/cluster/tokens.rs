@@ -1,4 +1,4 @@
-//! Keeps a pod's token of its service account: asks for it, and for another before its time is over.
+//! Requests a pod's service account token, and renews it before it expires.
 
 use std::time::Duration;
 
@@ -14,18 +14,19 @@ use crate::state::pods::{PodEvent, SyncEvent};
 use crate::types::api::{EventKind, PodUid, Reason, Time};
 use crate::types::time::{Backoff, jitter};
 
-/// A token that could not be had is asked for again after so long, and then twice as long.
+/// Back-off of failed token requests.
 const TOKEN_FIRST: Duration = Duration::from_secs(1);
 const TOKEN_LONGEST: Duration = Duration::from_secs(60);
-/// A token is replaced when so much of its time is over, and a day at the latest (pkg/kubelet/token/token_manager.go).
+/// A token is renewed after this share of its lifetime, and after a day at the latest
+/// (pkg/kubelet/token/token_manager.go).
 const TOKEN_LIFE: f64 = 0.8;
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// A token of a server that does not say how long it is valid.
+/// Assumed lifetime if the API server does not return one.
 const HOUR: Duration = Duration::from_secs(3600);
 const TOKEN_JITTER: Duration = Duration::from_secs(10);
 
-/// One that could not be replaced is used on, also when its time is over: then the pod is told of. What was stored counts
-/// until the cluster gives another.
+/// Keeps the token of `key` up to date. A token that cannot be renewed stays in use, even after it expires, which is
+/// recorded as an event of the pod. A stored token is used until the API server issues a new one.
 pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Option<Value>) {
     let topic = Topic::Token(key.clone());
     let mut untold = stored.as_ref().and_then(token_lifetime::read);
@@ -38,7 +39,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
         let asked = request_token(&context.client, &key);
         let limit = match (&untold, used) {
             (Some(_), _) => Some(context.store.patience()),
-            // However long nobody may be asked, the pod hears when its token is over.
+            // Without access to the API server, wake up to report that the token expires.
             (None, Some(dates)) if !is_warned => dates.left(clock::timestamp().as_second()),
             (None, _) => None,
         };
@@ -59,7 +60,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
                     kept = used;
                 }
                 let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
-                // Whatever a server calls a life, it is not asked without a pause.
+                // Pause between requests even if the API server returns a very short lifetime.
                 let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
                 half = Some((life / 2).max(TOKEN_FIRST));
                 (heard(&topic, token, dates), wait)
@@ -81,7 +82,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
                 return;
             }
         }
-        // Where the cluster is asked now and then alone, this may be the last time before the token is over.
+        // If the API server is reached only in exchanges, this may be the last one before the token expires.
         let exchange = async {
             match half.take() {
                 Some(half) => rt::sleep(half).await,
@@ -107,14 +108,14 @@ fn expired(key: &TokenKey, dates: Dates) -> PodEvent {
     PodEvent::of_pod(pod, EventKind::Warning, Reason::TOKEN_EXPIRED, message)
 }
 
-/// A token, and how long it is valid from now on.
+/// Requests a token. Returns it with its remaining lifetime.
 async fn request_token(client: &Client, key: &TokenKey) -> Result<(String, Duration), ApiError> {
     let TokenKey { namespace, service_account, .. } = key;
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token");
     let answer = client.send(&Request::post(path, &token_request(key))).await?.json()?;
     let token = answer.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?;
-    // Counted from here: the clocks of node and server need not agree.
+    // The lifetime counts from now: the clocks of node and API server may differ.
     let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
     Ok((token.to_owned(), life.map_or(HOUR, Duration::from_secs)))
 }

@@ -1,4 +1,4 @@
-//! What every task of the object watcher works with.
+//! Context shared by the tasks of the object watcher.
 
 use async_channel::Sender;
 
@@ -10,8 +10,8 @@ use crate::state::pods::SyncEvent;
 #[derive(Clone)]
 pub(super) struct WatchContext {
     pub(super) client: Client,
-    /// Answers of earlier runs, for when the API server is unreachable.
+    /// Objects stored by earlier runs, for when the API server is unreachable.
     pub(super) store: OfflineStore,
-    /// The sync loop's.
+    /// The sync loop's inbox.
     pub(super) inbox: Sender<SyncEvent>,
 }

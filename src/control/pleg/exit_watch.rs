@@ -1,4 +1,4 @@
-//! One running process, watched until it ends: no polling, no timer.
+//! Watches one running process until it exits, without polling.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,33 +14,35 @@ use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
-/// The runtime usually books an exit within some tens of milliseconds: so long it is asked often, with one small call.
+/// The runtime usually reports an exit within some tens of milliseconds: until [`SOON`] it is polled with one small
+/// call.
 const OFTEN: Duration = Duration::from_millis(3);
 const SOON: Duration = Duration::from_millis(300);
 /// After this the relist takes over.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits for the process `pid` to end, then for the runtime to have seen it, and tells the sync loop what has become of
-/// the pod.
+/// Waits for the process `pid` to exit and for the runtime to report it, then sends the pod's new state to the sync
+/// loop.
 pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, process: Process, pid: u32) {
     if let Err(error) = pidfd::exited(pid).await {
-        // Another process namespace than the runtime's, or an old kernel: the relist will see it.
-        log!(debug, "process not watched", pod = pod, pid = pid, error = ErrorChain(&error));
+        // A different pid namespace than the runtime's, or an old kernel: the relist will notice the exit.
+        log!(debug, "failed to watch process", pod = pod, pid = pid, error = ErrorChain(&error));
         return;
     }
-    // Boxed: what a look needs must not lie in memory for as long as the process runs.
+    // Boxed, so that the observation's memory is not held for as long as the process runs.
     match Box::pin(follow(&runtime, &pod, &process)).await {
         Some(observation) => {
             // The loop is gone only when the process ends.
             let _ = inbox.send(SyncEvent::Observed(observation)).await;
         }
         None => {
-            log!(warn, "the runtime has not noticed that a process ended", pod = pod, id = process.id(), pid = pid);
+            log!(warn, "runtime did not report the exit of a process", pod = pod, id = process.id(), pid = pid);
         }
     }
 }
 
-/// The kernel tells us and the runtime's shim at the same time; the runtime's own books follow when it has cleaned up.
+/// The kernel notifies this process and the runtime's shim at the same time. The runtime reports the exit only after
+/// its cleanup.
 async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option<Observation> {
     let mut later = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
@@ -51,9 +53,9 @@ async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option
             Ok(None) => {}
             Ok(Some(observation)) => return Some(observation),
             Err(error) => {
-                log!(debug, "pod not observed", pod = pod, error = ErrorChain(&error));
+                log!(debug, "failed to observe pod", pod = pod, error = ErrorChain(&error));
                 rt::sleep(retry.next_wait()).await;
-                // It was not asked in vain: it did not answer.
+                // The call failed: the time to wait for the runtime starts again.
                 began = rt::now();
             }
         }

@@ -1,8 +1,8 @@
-//! Pod lifecycle events: exits noticed by the runtime's own events, by pidfd, by relist.
+//! The pod lifecycle event generator (PLEG): notices exits by runtime events, pidfds and relists.
 //!
-//! Three things look at the runtime: `runtime_watch` at everything, when the runtime is reached and then rarely;
-//! `runtime_events` at a pod that the runtime names, where the runtime can tell; and `exit_watch` at the pod of a
-//! container or sandbox whose process has just ended. Whatever was seen goes to the sync loop.
+//! `runtime_watch` relists everything when the runtime becomes available, and then rarely. `runtime_events` observes a
+//! pod that the runtime reports, if the runtime supports events. `exit_watch` observes the pod of a container or
+//! sandbox whose process has exited. All observations go to the sync loop.
 
 mod exit_watch;
 mod runtime_events;
@@ -19,11 +19,11 @@ use crate::state::pods::{ObservedPod, SandboxState, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 
-/// Dropping it ends every watch.
+/// Watches the runtime's pods. Dropping it ends every watch.
 pub(crate) struct Pleg {
     runtime: Rc<PodRuntime>,
     inbox: Sender<SyncEvent>,
-    /// The processes that are watched, by the id of their container or sandbox.
+    /// The watched processes, by the id of their container or sandbox.
     watches: SortedMap<String, Watch>,
     #[expect(dead_code, reason = "dropping the task cancels it")]
     runtime_watch: rt::Task<()>,
@@ -41,7 +41,7 @@ impl Pleg {
         Self { runtime, inbox, watches: SortedMap::new(), runtime_watch }
     }
 
-    /// Watches what runs of this pod, and nothing else of it any more.
+    /// Watches exactly the running processes of this pod.
     pub(crate) fn watch(&mut self, pod: &ObservedPod) {
         let running = processes(pod);
         self.watches.retain(|id, watch| watch.pod != pod.uid || running.iter().any(|(running, _)| running.id() == id));
@@ -56,13 +56,13 @@ impl Pleg {
         }
     }
 
-    /// The pod is gone from the runtime.
+    /// The runtime no longer has the pod.
     pub(crate) fn forget(&mut self, pod: &PodUid) {
         self.watches.retain(|_, watch| watch.pod != *pod);
     }
 }
 
-/// The containers and sandboxes that run, each with the process to watch.
+/// The running containers and sandboxes, each with the pid to watch.
 fn processes(pod: &ObservedPod) -> Vec<(Process, u32)> {
     let sandboxes = pod
         .sandboxes

@@ -1,6 +1,6 @@
-//! The runtime's own events, where it has them: each names a pod to look at.
+//! The runtime's events, if it supports them. Each names a pod to observe.
 //!
-//! A look at one pod waits for no other. What is told of a pod while it is being looked at asks for one more look.
+//! Pods are observed concurrently. Events that arrive during an observation of their pod cause one more.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// Reads events until the stream ends. Without it the exit watches and the relist see everything too, a little later.
+/// Reads events until the stream ends. Without events, the exit watches and the relists notice the same changes later.
 pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
     let mut events = match runtime.events().await {
         Ok(events) => events,
         Err(error) if error.is_unimplemented() => return never_again().await,
         Err(error) => {
-            log!(debug, "no events from the runtime", error = ErrorChain(&error));
+            log!(debug, "runtime has no event stream", error = ErrorChain(&error));
             return;
         }
     };
@@ -33,7 +33,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
             Ok(None) => return,
             Err(error) if error.is_unimplemented() => return never_again().await,
             Err(error) => {
-                log!(debug, "events of the runtime ended", error = ErrorChain(&error));
+                log!(debug, "runtime event stream ended", error = ErrorChain(&error));
                 return;
             }
         };
@@ -41,12 +41,12 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
     }
 }
 
-/// This runtime has no events: the task stays, so that nobody asks again before the runtime has been restarted.
+/// Never returns, so that a runtime without events is not asked again before it restarts.
 async fn never_again() {
     std::future::pending().await
 }
 
-/// The looks under way. Dropping it ends them.
+/// The running observations. Dropping it ends them.
 struct Looks {
     runtime: Rc<PodRuntime>,
     inbox: Sender<SyncEvent>,
@@ -54,7 +54,7 @@ struct Looks {
 }
 
 struct Look {
-    /// More has happened since it began.
+    /// Further events arrived since the observation started.
     again: Rc<Cell<bool>>,
     task: rt::Task<()>,
 }
@@ -72,7 +72,7 @@ impl Looks {
     }
 }
 
-/// Looks until the pod was seen as it was after the last event.
+/// Observes the pod until an observation started after its last event.
 async fn look(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     loop {
@@ -86,7 +86,7 @@ async fn look(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, ag
                 }
             }
             Err(error) => {
-                log!(debug, "pod not observed", pod = pod, error = ErrorChain(&error));
+                log!(debug, "failed to observe pod", pod = pod, error = ErrorChain(&error));
                 rt::sleep(retry.next_wait()).await;
             }
         }

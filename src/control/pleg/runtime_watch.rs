@@ -1,4 +1,4 @@
-//! Whether the runtime is there, and everything in it: looked at when it is reached, and then rarely.
+//! Watches the runtime's availability. Relists everything when the runtime becomes available, and then rarely.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,27 +16,27 @@ use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
 use crate::types::time::{Backoff, jitter};
 
-/// As long as the runtime or its network is not ready.
+/// Wait between checks while the runtime or its network is not ready.
 const NOT_READY: Duration = Duration::from_secs(5);
 
-/// Longest wait after a call that found no runtime: it adds to the time until a runtime that is back is noticed.
+/// Longest wait after a call that found no runtime. It delays noticing a runtime that is back.
 const MOST_ABSENT: Duration = Duration::from_secs(1);
 
-/// A connection that breaks sooner after a look than this may have been broken by it.
+/// A connection that breaks sooner than this after a relist may have been broken by the relist.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// What holds for as long as the runtime is there.
+/// State that is valid while the runtime is connected.
 #[derive(Default)]
 struct Standing {
-    /// Reads the runtime's own events.
+    /// Reads the runtime's events.
     events: Option<rt::Task<()>>,
-    /// The runtime has said who makes control groups, or cannot say.
+    /// The runtime has reported its cgroup driver, or cannot.
     cgroup_driver: bool,
-    /// When everything was looked at last.
+    /// The last complete relist.
     relisted: Option<Instant>,
 }
 
-/// `period` is how often everything is looked at although nothing happened: the safety net below the watches.
+/// `period` is the relist period when nothing happens: the safety net below the watches.
 pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender<SyncEvent>) {
     let mut retry = Backoff::new(Duration::from_millis(100), NOT_READY);
     let mut absent = Backoff::new(Duration::from_millis(100), MOST_ABSENT);
@@ -63,12 +63,12 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
             retry.reset();
             absent.reset();
         } else {
-            // It may come back as another one.
+            // A different runtime may come back.
             standing = Standing::default();
             reopen.reset();
         }
         if away {
-            // The next call waits until there is something to connect to, unless that fails at once.
+            // The next call waits for a socket to connect to, unless connecting fails at once.
             rt::sleep(absent.next_wait()).await;
             continue;
         }
@@ -82,9 +82,9 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
             (true, true) => jitter(period, 0.5, rt::random()),
         };
         let looked = rt::now();
-        // A connection that breaks is the sign that the runtime restarts.
+        // A broken connection means that the runtime restarts.
         let lost = lost(&mut connection);
-        // Without its events the runtime is looked at again, and asked for them.
+        // When the event stream ends, relist and subscribe again.
         let ended = async {
             match &mut standing.events {
                 Some(events) => events.await,
@@ -102,7 +102,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
     }
 }
 
-/// What the runtime says of itself, and whether all was seen.
+/// The runtime's state, and whether everything was observed.
 async fn look(
     runtime: &Rc<PodRuntime>,
     inbox: &Sender<SyncEvent>,
@@ -112,7 +112,7 @@ async fn look(
     if !standing.cgroup_driver {
         standing.cgroup_driver = runtime.ask_cgroup_driver().await;
     }
-    // Before the relist, so that nothing can happen between what that sees and the first event.
+    // Subscribe before the relist, so that no event between the two is lost.
     standing.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));
     let begun = rt::now();
     let relist = runtime.relist().await?;
@@ -127,7 +127,6 @@ async fn look(
     Ok((state, complete))
 }
 
-/// Returns when the connection to the runtime breaks.
 async fn lost(connection: &mut rpc::Watch) {
     while connection.changed().await {}
 }
@@ -156,7 +155,7 @@ mod tests {
     use crate::platform::cri::{ImageService, RuntimeService};
 
     #[test]
-    fn an_absent_runtime_is_not_asked_without_a_pause() {
+    fn absent_runtime_is_not_polled_without_a_pause() {
         let ended = rt::simulate(1, |_| async {
             let (config, (inbox, _events)) = (Config::default(), async_channel::unbounded());
             let client = rpc::Client::new("/run/simulated/absent.sock");

@@ -1,4 +1,4 @@
-//! The API server as a source: the pods that are bound to this node.
+//! The API server source: the pods bound to this node.
 
 use std::rc::Rc;
 
@@ -12,27 +12,27 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::SyncEvent;
 
-/// Who is asked, for what, and who is told.
+/// The API server source and its dependencies.
 pub(crate) struct ApiSource {
     pub(crate) client: Client,
-    /// Its name.
+    /// The node's name.
     pub(crate) node: String,
     pub(crate) news: Rc<StatusInputs>,
     pub(crate) store: OfflineStore,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
-/// Changes that wait to be taken in; the server is asked for no more until they are.
+/// Pending changes. When the queue is full, the reflector waits.
 const CHANGES: usize = 64;
 
-/// Told of the source, for as long as it is so.
+/// The source's problem while the API server is one of another cluster.
 const OTHER: &str = "the server is of another cluster (by its authority and the node's uid) than the pods that are stored: \
                      they stay. `coracle leave` gives them up";
 
 impl ApiSource {
-    /// Tells the pods of the node whenever they change, until the inbox is closed. What cannot be asked changes nothing:
-    /// the pods that were told last stay. They are asked for once it is known what the cluster has of the node itself: a
-    /// pod that is refused for a label is refused for good.
+    /// Sends the node's pods whenever they change, until the inbox is closed. An unreachable API server changes
+    /// nothing: the last pods stay. The pods are requested only when the Node object is known, because a pod that is
+    /// rejected for a missing label is rejected for good.
     pub(crate) async fn run(self) {
         let (sender, changes) = bounded(CHANGES);
         let collection = Collection {
@@ -61,7 +61,7 @@ impl ApiSource {
                 },
             };
             self.take_in(&mut pods, change);
-            // Of a burst only the end is of interest.
+            // Only the end of a burst matters.
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut pods, change);
             }
@@ -79,7 +79,7 @@ impl ApiSource {
         self.store.believes(&self.client.authorities())
     }
 
-    /// What a server of another cluster tells changes nothing.
+    /// Ignores changes from an API server of another cluster.
     fn take_in(&self, pods: &mut ApiPods, change: Change) {
         let now = clock::timestamp();
         if !matches!(change, Change::Away(_)) && !pods.has_none() && !self.believes() {
@@ -93,7 +93,7 @@ impl ApiSource {
         pods.take_in(change, now);
     }
 
-    /// The cluster's first word; `None` if nothing comes of it soon, and something is stored.
+    /// The first change from the API server; `None` if none arrives soon and pods are stored.
     async fn first(&self, changes: &Receiver<Change>) -> Option<Change> {
         if !self.store.has_pods() {
             return None;
@@ -106,13 +106,13 @@ impl ApiSource {
         rt::either(word, enough).await
     }
 
-    /// Goes by the store until the cluster can be heard. False if nobody listens.
+    /// Uses the stored pods until the API server is reachable. False if the inbox is closed.
     async fn restore(&self, pods: &mut ApiPods) -> bool {
         let stored = self.store.take_pods();
         if stored.is_empty() {
             return true;
         }
-        log!(info, "the cluster cannot be heard: pods as it last told them", pods = stored.len());
+        log!(info, "API server unreachable, using stored pods", pods = stored.len());
         let terms = self.store.take_node().filter(|_| !self.news.is_heard());
         let terms = terms.map(SyncEvent::NodeHeard);
         self.store.begin_to_count();

@@ -1,4 +1,4 @@
-//! The pods of this node as the API server has them, and the mirrors of its own pods among them. Pure.
+//! The API server's pods of this node, including mirror pods. Pure.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use crate::types::sorted::SortedMap;
 
 #[derive(Debug, Default)]
 pub(super) struct ApiPods {
-    /// All there was has been told once.
+    /// The complete set has been sent once.
     synced: bool,
     changed: bool,
-    /// Since the last time that anything was told.
+    /// A list arrived since the last update.
     relisted: bool,
     pods: SortedMap<PodUid, Arc<Pod>>,
-    /// Pods that cannot be read, by namespace and name. What was known of such a pod stays.
+    /// Pods that cannot be decoded, by namespace and name. Their last known state stays.
     unread: SortedMap<String, SourceProblem>,
     away: Option<SourceProblem>,
-    /// Pods that were deleted of late: what comes of them afterwards is older.
+    /// Recently deleted pods: later changes of them are outdated.
     deleted: VecDeque<PodUid>,
-    /// What is to be remembered of what has come.
+    /// Changes to be stored.
     kept: Vec<Kept>,
 }
 
-/// What a node that starts without the server has to know.
+/// A change to store for a start without the API server.
 #[derive(Debug)]
 pub(super) enum Kept {
     There {
         pod: Arc<Pod>,
-        /// As the server told it.
+        /// As received from the server.
         content: Vec<u8>,
         pace: Pace,
     },
     Gone(Arc<Pod>),
 }
 
-/// Deleted pods that are remembered.
+/// Number of deleted pods remembered.
 const DELETED: usize = 64;
 
-/// What is shown as the place that these pods come from.
+/// The origin shown for these pods.
 const ORIGIN: &str = "API server";
 
 impl ApiPods {
@@ -87,7 +87,7 @@ impl ApiPods {
         }
     }
 
-    /// What the server told before this process began. It may have more, or less, to tell by now.
+    /// Restores the stored pods. The API server's set may differ by now.
     pub(super) fn restore(&mut self, stored: Vec<Value>, now: Timestamp) {
         self.changed = true;
         for object in stored {
@@ -96,17 +96,17 @@ impl ApiPods {
         self.kept.clear();
     }
 
-    /// There is nothing that could be lost.
+    /// No pods are known.
     pub(super) fn has_none(&self) -> bool {
         self.pods.is_empty()
     }
 
-    /// What is to be remembered, since the last call.
+    /// The changes to store since the last call.
     pub(super) fn take_kept(&mut self) -> Vec<Kept> {
         std::mem::take(&mut self.kept)
     }
 
-    /// Something newer is known of the pod.
+    /// Whether a newer state of the pod is known.
     fn is_older(&self, object: &Value) -> bool {
         let uid = uid_of(object);
         let known = self.pods.get(uid).map(|pod| version(&pod.metadata.resource_version));
@@ -125,7 +125,7 @@ impl ApiPods {
                 self.unread.remove(&name);
                 let pod = Arc::new(pod);
                 if !pod.is_mirror() {
-                    // What only tells how the pod is doing, this node has told itself.
+                    // A change of the status alone was written by this node itself.
                     let is_asked = old.is_none_or(|old| !same_content(old, &pod));
                     let pace = if is_asked { Pace::Soon } else { Pace::Later };
                     self.kept.push(Kept::There { pod: Arc::clone(&pod), content, pace });
@@ -136,7 +136,7 @@ impl ApiPods {
                 self.unread.insert(name.clone(), problem(&name, error.to_string(), now));
                 if let Some(old) = old {
                     let mut old = Pod::clone(old);
-                    // What is older than what could not be read is still older.
+                    // Changes older than the undecodable one stay outdated.
                     old.metadata.resource_version = version;
                     self.pods.insert(uid, Arc::new(old));
                 }
@@ -144,7 +144,7 @@ impl ApiPods {
         }
     }
 
-    /// What is to be told, if anything has changed since the last time and it is known what there is.
+    /// The next update, if anything changed since the last one and the complete set is known.
     pub(super) fn update(&mut self) -> Option<SourceUpdate> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -163,7 +163,7 @@ impl ApiPods {
     }
 }
 
-/// The pod with this node's own notes on it.
+/// Decodes the pod and adds this node's annotations.
 fn read(object: Value, old: Option<&Arc<Pod>>, now: Timestamp) -> Result<Pod, DecodeError> {
     let mut pod: Pod = decode(object)?.value;
     if !pod.is_mirror() {
@@ -186,7 +186,7 @@ fn version_of(object: &Value) -> &str {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Versions of one server can be compared as numbers; one that cannot is as new as any.
+/// Versions of one server can be compared as numbers. An unreadable one counts as the newest.
 fn version(text: &str) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_come_and_go_and_mirrors_are_told_apart() {
+    fn pods_are_added_and_removed_and_mirror_pods_are_separate() {
         let mut pods = ApiPods::default();
         assert!(pods.update().is_none());
         pods.take_in(Change::Replaced(vec![pod("a", json!("i")), mirror("m")]), at(1));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_what_is_known_is_passed_over() {
+    fn outdated_changes_are_ignored() {
         let in_version = |image: &str, version: &str| {
             let mut object = pod("a", json!(image));
             object["metadata"]["resourceVersion"] = json!(version);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_counts_whatever_its_versions() {
+    fn list_counts_whatever_its_versions() {
         let in_version = |image: Value, version: &str| {
             let mut object = pod("a", image);
             object["metadata"]["resourceVersion"] = json!(version);
@@ -265,7 +265,7 @@ mod tests {
         assert!(pods.update().unwrap().relisted);
         pods.take_in(Change::Applied(in_version(json!("j"), "10")), at(1));
         assert!(!pods.update().unwrap().relisted);
-        // Another history, in which the pod cannot be read at first.
+        // In another history, the pod cannot be decoded at first.
         pods.take_in(Change::Replaced(vec![in_version(json!(7), "3")]), at(2));
         pods.take_in(Change::Applied(in_version(json!("k"), "4")), at(2));
         let update = pods.update().unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_pod_was_first_seen_stays() {
+    fn time_of_first_sight_is_kept() {
         let mut pods = ApiPods::default();
         pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
         pods.take_in(Change::Replaced(vec![pod("a", json!("j"))]), at(2));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_cannot_be_read_stays_as_it_was_and_is_told() {
+    fn undecodable_pod_stays_unchanged_and_is_reported() {
         let mut pods = ApiPods::default();
         pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
         pods.take_in(Change::Applied(pod("a", json!(7))), at(2));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_is_told_and_nothing_is_known_to_be_all() {
+    fn restored_pods_are_reported_but_not_as_complete() {
         let mut pods = ApiPods::default();
         pods.restore(vec![pod("a", json!("i")), pod("b", json!("i"))], at(1));
         let update = pods.update().unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_the_node_is_kept_sooner_than_what_it_has_told() {
+    fn spec_changes_are_stored_sooner_than_own_status() {
         let object = |image: &str, phase: &str| {
             let mut object = pod("a", json!(image));
             object["metadata"]["managedFields"] = json!([{"manager": "m"}]);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_away_takes_no_pod_with_it() {
+    fn unreachable_server_removes_no_pod() {
         let mut pods = ApiPods::default();
         pods.take_in(Change::Away("connection refused".to_owned()), at(1));
         assert!(!pods.update().unwrap().complete);

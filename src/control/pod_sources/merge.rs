@@ -1,4 +1,4 @@
-//! All sources' pods become one set of wanted pods, and what has changed in it. Pure.
+//! Merges the pods of all sources into one set of wanted pods, and computes its changes. Pure.
 
 use std::sync::Arc;
 
@@ -8,39 +8,39 @@ use crate::types::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
 use crate::types::api::{Map, Pod, PodUid, Time};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// What every source has said last, and the pods that are wanted for it.
+/// The last update of every source, and the wanted pods that follow from them.
 #[derive(Debug)]
 pub(crate) struct Sources {
     sources: SortedMap<SourceName, Source>,
     wanted: SortedMap<PodUid, SourcePod>,
-    /// It is known what is wanted. Before, the sources have said what they have, but not yet what counts of it.
+    /// The wanted pods have been computed. Before that, only the sources' own pods are known.
     merged: bool,
 }
 
 #[derive(Debug, Default)]
 struct Source {
-    /// It has told at least once all that it has.
+    /// The source has reported its complete set at least once.
     ready: bool,
     pods: Vec<SourcePod>,
     objects: Vec<SourceObject>,
     problems: Vec<SourceProblem>,
     mirrors: Vec<Arc<Pod>>,
-    /// Found while merging.
+    /// Found by the merge.
     duplicates: Vec<SourceProblem>,
-    /// Objects that do not count.
+    /// Objects that were refused.
     refused: Vec<SourceProblem>,
 }
 
-/// How the set of wanted pods has changed. Removal is carried out before addition.
+/// The changes of the set of wanted pods. Removals are carried out before additions.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) removed: Vec<PodUid>,
     pub(crate) added: Vec<Arc<Pod>>,
-    /// The same uid with another content.
+    /// The same uid with other content.
     pub(crate) updated: Vec<Arc<Pod>>,
-    /// The same content with another status: somebody else has written there.
+    /// The same content with another status: another client wrote the status.
     pub(crate) reconciled: Vec<Arc<Pod>>,
-    /// Pods that do not count since now: why, and where they are from.
+    /// Pods that newly lost their name or uid to another pod, with the reason and their origin.
     pub(crate) ignored: Vec<(Arc<Pod>, SourceProblem)>,
 }
 
@@ -54,13 +54,13 @@ pub(crate) struct SourceView {
 }
 
 impl Sources {
-    /// `expected` are the sources that must report before anything is removed that none of them wants.
+    /// `expected` are the sources that must report before orphaned pods are removed.
     pub(crate) fn new(expected: &[SourceName]) -> Self {
         let sources = expected.iter().map(|name| (*name, Source::default())).collect();
         Self { sources, wanted: SortedMap::new(), merged: false }
     }
 
-    /// Takes in what a source says; [`Self::changes`] tells what it means.
+    /// Stores the update of a source. [`Self::changes`] computes its effects.
     pub(crate) fn receive(&mut self, update: SourceUpdate) {
         let source = self.sources.entry(update.source).or_default();
         source.ready |= update.complete;
@@ -70,7 +70,7 @@ impl Sources {
         source.mirrors = update.mirrors;
     }
 
-    /// Several sources, or several manifests of one, have a pod of this name.
+    /// Whether another pod of any source has this name.
     pub(crate) fn has_namesake(&self, pod: &Pod) -> bool {
         let (name, uid) = (pod.full_name(), &pod.metadata.uid);
         let all = self.sources.iter().filter(|(source, _)| **source != SourceName::Api);
@@ -82,7 +82,7 @@ impl Sources {
         })
     }
 
-    /// Puts another version in the place of each pod for which there is one.
+    /// Replaces each pod for which `version` returns another one.
     pub(crate) fn replace_pods(&mut self, version: impl Fn(&SourcePod) -> Option<Arc<Pod>>) {
         let pods = self.sources.values_mut().flat_map(|source| &mut source.pods);
         for source in pods {
@@ -92,12 +92,12 @@ impl Sources {
         }
     }
 
-    /// The ConfigMaps and Secrets of all manifests, whichever source they are from.
+    /// The ConfigMaps and Secrets of all manifests.
     pub(crate) fn objects(&self) -> Vec<SourceObject> {
         self.sources.values().flat_map(|source| &source.objects).cloned().collect()
     }
 
-    /// Notes which objects do not count. Gives those that are new.
+    /// Stores the refused objects. Returns those that are new.
     pub(crate) fn refuse(&mut self, refused: Vec<SourceProblem>) -> Vec<SourceProblem> {
         let mut new = Vec::new();
         for source in self.sources.values_mut() {
@@ -113,7 +113,7 @@ impl Sources {
         self.sources.values().all(|source| source.ready)
     }
 
-    /// What has changed since the last call. `runs` tells which pods the runtime has.
+    /// The changes since the last call. `runs` tells which pods the runtime has.
     pub(crate) fn changes(&mut self, runs: impl Fn(&PodUid) -> bool) -> Changes {
         let mut changes = Changes::default();
         let wanted = self.merge(runs, &mut changes.ignored);
@@ -126,7 +126,7 @@ impl Sources {
         let mut next = SortedMap::new();
         for (uid, new) in wanted {
             let kept = match self.wanted.remove(&uid) {
-                // The same pod keeps the same allocation, and the moment at which it was first seen.
+                // An unchanged pod keeps its allocation, and the time when it was first seen.
                 Some(old) if same_content(&old.pod, &new.pod) && old.pod.status == new.pod.status => {
                     SourcePod { pod: old.pod, ..new }
                 }
@@ -149,12 +149,12 @@ impl Sources {
         changes
     }
 
-    /// The pods of the API server that only show what the node's own pods do.
+    /// The mirror pods that the API server has.
     pub(crate) fn mirrors(&self) -> &[Arc<Pod>] {
         self.sources.get(&SourceName::Api).map_or(&[], |source| &source.mirrors)
     }
 
-    /// The wanted pods of all sources; before it is known what is wanted, all that they have.
+    /// The wanted pods of all sources; before the first merge, all pods of the sources.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &SourcePod> {
         let all = self.sources.values().filter(|_| !self.merged).flat_map(|source| &source.pods);
         self.wanted.values().chain(all)
@@ -169,10 +169,10 @@ impl Sources {
         })
     }
 
-    /// Of two pods with one full name or one uid only one counts: the one that is wanted already or whose manifest's pod
-    /// is, else the one that runs, else the first. The other is a problem of its source. Pods of the cluster and of
-    /// manifests do not share names: where they meet, one waits for the other.
-    /// What was no such problem before goes to `ignored`.
+    /// Of several pods with the same full name or uid, one is selected: a pod that is already wanted or the successor
+    /// of such a pod from the same manifest, else one that runs, else the first. The others become problems of their
+    /// sources. Pods of the cluster and of manifests do not share names: where they meet, one waits for the other. New
+    /// problems are added to `ignored`.
     fn merge(
         &mut self,
         runs: impl Fn(&PodUid) -> bool,
@@ -198,7 +198,7 @@ impl Sources {
                 pods.push((standing, *name, pod.clone()));
             }
         }
-        // Those of equal standing stay in the order of their sources.
+        // Pods of equal standing stay in the order of their sources.
         pods.sort_by_key(|(standing, ..)| *standing);
         let mut wanted: SortedMap<PodUid, SourcePod> = SortedMap::new();
         let mut names: SortedMap<(bool, String), Arc<str>> = SortedMap::new();
@@ -221,11 +221,11 @@ impl Sources {
     }
 }
 
-/// How good a pod's claim to its name is, the best first.
+/// How strong a pod's claim to its name is, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     Wanted,
-    /// The manifest of one that is wanted has another content now.
+    /// The wanted pod's manifest has changed to this pod.
     Succeeds,
     Runs,
     New,
@@ -241,13 +241,13 @@ fn duplicate(pod: &SourcePod, other: &Arc<str>) -> SourceProblem {
     }
 }
 
-/// When the source saw the pod: the moment since which it is in the way.
+/// When the source first saw the pod, which is when the conflict started.
 fn seen(pod: &Pod) -> Time {
     let seen = pod.annotation(CONFIG_SEEN).and_then(|seen| seen.parse().ok());
     Time::from_timestamp(seen.unwrap_or_default())
 }
 
-/// Equal in all that a node acts on, and but for what this node itself notes on a pod.
+/// Whether two pods are equal in everything that a node acts on, ignoring this node's own annotations.
 ///
 /// `podsDifferSemantically` in pkg/kubelet/config/config.go.
 pub(super) fn same_content(old: &Arc<Pod>, new: &Arc<Pod>) -> bool {
@@ -263,7 +263,7 @@ pub(super) fn same_content(old: &Arc<Pod>, new: &Arc<Pod>) -> bool {
             && old.spec == new.spec
 }
 
-/// The annotations that were not made on this node.
+/// The annotations that this node did not add.
 fn foreign(annotations: &Map<String>) -> impl Iterator<Item = (&str, &String)> {
     annotations.iter().filter(|(name, _)| ![CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE].contains(name))
 }

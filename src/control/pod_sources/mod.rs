@@ -1,5 +1,5 @@
-//! Where pods come from: files on disk, what was put on this node itself, a URL, and the API server of a cluster. Each sends all
-//! that it has whenever that changes.
+//! Pod sources: manifest files, pods put on this node, a URL, and the API server of a cluster. Each sends its complete
+//! set whenever that changes.
 
 pub(crate) mod api;
 mod api_pods;

@@ -1,8 +1,9 @@
-//! From a manifest's text to static pods, with uid, name and annotations as a kubelet gives them, and to the ConfigMaps
-//! and Secrets that they use. Pure.
+//! Parses manifests: static pods, with the uid, name and annotations that a kubelet assigns, and the ConfigMaps and
+//! Secrets that they use. Pure.
 //!
-//! A file may hold several documents, and `List` and `PodList` objects. Each object stands for itself: one that is wrong
-//! does not harm the others. Text that is not YAML at all harms the whole file, for nobody can tell where it goes on.
+//! A file may hold several documents, and `List` and `PodList` objects. Objects are independent: an invalid one does
+//! not affect the others. Text that is not valid YAML invalidates the whole file, because the next document cannot be
+//! located.
 
 use std::fmt;
 
@@ -17,22 +18,21 @@ use crate::types::api::{
     Secret, TaintEffect, Toleration, TolerationOperator, annotations, decode, defaults, encode, qos_class,
 };
 
-/// Where a manifest comes from and which node reads it: this goes into the identity of its pods.
+/// The file and node of a manifest, which are part of its pods' identity.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     pub(crate) source: SourceName,
-    /// The path of the file.
     pub(crate) path: &'a str,
     pub(crate) node_name: &'a str,
-    /// When it was seen first, RFC 3339 with nanoseconds.
+    /// When the manifest was first seen: RFC 3339 with nanoseconds.
     pub(crate) seen: &'a str,
 }
 
-/// One object of a manifest, or why it is none.
+/// One object of a manifest, or why it is invalid.
 #[derive(Debug)]
 pub(crate) struct ManifestObject {
     pub(crate) place: Place,
-    /// What it says it is.
+    /// The kind that the object states.
     pub(crate) kind: Kind,
     pub(crate) object: Result<Object, ObjectError>,
     pub(crate) warnings: Vec<Warning>,
@@ -48,31 +48,31 @@ pub(crate) enum Object {
 pub(crate) enum Kind {
     /// A ConfigMap or a Secret.
     Config,
-    /// Something that the API has and a manifest cannot hold.
+    /// A kind of the API that manifests do not support.
     Other,
     Pod,
-    /// It does not say.
+    /// The object states no kind.
     Unknown,
 }
 
-/// Where in a manifest an object stands; shows as nothing where there is only one.
+/// The position of an object in its manifest. Displays as nothing if there is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Number and line of the document, where there are several.
+    /// Number and line of the document, if there are several.
     document: Option<(usize, usize)>,
-    /// Number in a list, from 0.
+    /// Index in a list.
     item: Option<usize>,
 }
 
 /// Why an object of a manifest cannot be used.
 #[derive(Debug)]
 pub(crate) enum ObjectError {
-    /// It does not say what it is.
+    /// The object does not state its kind or version.
     Field {
         path: &'static str,
         problem: String,
     },
-    /// A kind that the API has and a manifest cannot hold.
+    /// A kind of the API that manifests do not support.
     Unsupported {
         kind: String,
     },
@@ -80,14 +80,13 @@ pub(crate) enum ObjectError {
     Invalid(Vec<FieldError>),
 }
 
-/// What is odd about an object and does no harm.
+/// A harmless defect of an object.
 #[derive(Debug)]
 pub(crate) enum Warning {
     Duplicate(DuplicateKey),
     UnknownField(String),
 }
 
-/// The objects of a manifest, in order.
 pub(crate) fn read_manifest(text: &[u8], origin: &Origin<'_>) -> Result<Vec<ManifestObject>, ParseError> {
     let documents = yaml::parse(text)?;
     let several = documents.len() > 1;
@@ -96,7 +95,7 @@ pub(crate) fn read_manifest(text: &[u8], origin: &Origin<'_>) -> Result<Vec<Mani
         let place = Place { document: several.then_some((index + 1, document.line)), item: None };
         let first = objects.len();
         read_document(document.value, place, origin, &mut objects);
-        // Duplicates are told of the document: with the first of its objects.
+        // Duplicate keys belong to the document: they are reported with its first object.
         if let Some(object) = objects.get_mut(first) {
             object.warnings.extend(document.duplicates.into_iter().map(Warning::Duplicate));
         }
@@ -124,7 +123,7 @@ fn read_document(value: Value, place: Place, origin: &Origin<'_>, objects: &mut 
         objects.push(match item {
             Value::Object(mut item) => {
                 if list == ListKind::Pods {
-                    // The items of a typed list need not say what they are.
+                    // Items of a typed list may omit these fields.
                     item.entry("kind").or_insert_with(|| Value::from("Pod"));
                     item.entry("apiVersion").or_insert_with(|| Value::from("v1"));
                 }
@@ -228,7 +227,7 @@ fn static_pod(mut pod: Pod, origin: &Origin<'_>) -> Pod {
     metadata.uid = uid;
 
     origin.node_name.clone_into(&mut pod.spec.node_name);
-    // A taint that comes later must not evict what no scheduler has placed here.
+    // No taint may evict a static pod, which no scheduler placed here.
     let toleration = Toleration {
         operator: Some(TolerationOperator::Exists),
         effect: Some(TaintEffect::NoExecute),
@@ -240,10 +239,10 @@ fn static_pod(mut pod: Pod, origin: &Origin<'_>) -> Pod {
     pod
 }
 
-/// The uid of a pod whose manifest gives none: the same content in the same place has the same uid, on every start.
+/// The uid of a pod whose manifest gives none: the same content in the same file always has the same uid.
 ///
-/// What the pod says itself is hashed, before defaults: they may change from one version to the next. How much it asks
-/// for is not a part of that, as long as its class stays: a running pod can be resized.
+/// The hash covers the pod as written, before defaults, which may change between versions. It does not cover resource
+/// amounts, as long as the QoS class stays the same: a running pod can be resized.
 fn own_uid(pod: &Pod, origin: &Origin<'_>) -> PodUid {
     let mut hash = Fnv128a::new();
     hash.write(encode(&without_amounts(pod)).to_string().as_bytes());
@@ -256,7 +255,7 @@ fn own_uid(pod: &Pod, origin: &Origin<'_>) -> PodUid {
     PodUid::from(format!("{hash}{:08x}", mark(hash)))
 }
 
-/// The pod with zeros for what of its resources can be changed while it runs. That a resource is named stays.
+/// The pod with its resizable resource amounts set to zero. The names of the resources stay.
 fn without_amounts(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     let sidecars = pod.spec.init_containers.iter_mut().filter(|container| container.is_sidecar());
@@ -272,7 +271,7 @@ fn without_amounts(pod: &Pod) -> Pod {
     pod
 }
 
-/// The quality of service of a pod, which never changes; nothing for one that asks for nothing.
+/// The QoS class of a pod, which never changes; empty for best effort.
 fn class(pod: &Pod) -> String {
     let mut pod = pod.clone();
     defaults::apply(&mut pod);
@@ -282,9 +281,10 @@ fn class(pod: &Pod) -> String {
     }
 }
 
-/// Whether [`own_uid`] made `uid`, and not another kubelet or a person.
+/// Whether [`own_uid`] made `uid`.
 ///
-/// It looks like one of the upstream kubelet, 32 hexadecimal digits, but its last 8 follow from the others.
+/// It looks like the uid of an upstream kubelet, 32 hexadecimal digits, but its last 8 digits are a checksum of the
+/// others.
 pub(crate) fn is_own_uid(uid: &str) -> bool {
     uid.len() == 32 && uid.split_at_checked(HASH_DIGITS).is_some_and(|(hash, end)| end == format!("{:08x}", mark(hash)))
 }
@@ -313,7 +313,7 @@ impl Fnv128a {
     }
 }
 
-/// Reads a manifest in every way that an agent does. For fuzzing: no input may make it panic.
+/// Parses a manifest in every way that the agent does. For fuzzing: no input may make it panic.
 pub fn check_manifest(text: &[u8]) {
     let origin = Origin { source: SourceName::File, path: "x.yaml", node_name: "node", seen: "" };
     for object in read_manifest(text, &origin).unwrap_or_default() {
@@ -331,12 +331,12 @@ impl ManifestObject {
         Self { place, kind: Kind::Unknown, object: Err(error), warnings: Vec::new() }
     }
 
-    /// Why it cannot be used, with its place, as one line.
+    /// The error with its position, as one line.
     pub(crate) fn problem(&self) -> Option<String> {
         self.object.as_ref().err().map(|error| self.place.before(error))
     }
 
-    /// Each warning with its place, as one line.
+    /// The warnings with their positions, one line each.
     pub(crate) fn warning_lines(&self) -> impl Iterator<Item = String> {
         self.warnings.iter().map(|warning| self.place.before(warning))
     }
@@ -352,7 +352,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((number, line)) = self.document {
             write!(f, "document {number}")?;
-            // JSON documents after the first have no line.
+            // JSON documents after the first have no line number.
             if line > 0 {
                 write!(f, " (line {line})")?;
             }
@@ -366,12 +366,12 @@ impl fmt::Display for Place {
 }
 
 impl Kind {
-    /// Something that may have been meant as a pod. If it is wrong, its predecessor goes on until it is mended.
+    /// Whether this may have been meant as a pod. If it is invalid, its predecessor stays until it is fixed.
     pub(crate) fn may_be_pod(self) -> bool {
         matches!(self, Self::Pod | Self::Unknown)
     }
 
-    /// The same of a ConfigMap or a Secret.
+    /// Whether this may have been meant as a ConfigMap or a Secret.
     pub(crate) fn may_be_config(self) -> bool {
         matches!(self, Self::Config | Self::Unknown)
     }

@@ -1,4 +1,4 @@
-//! A manifest that counts as a whole or not at all, as one that is put on the node or comes from a URL. Pure.
+//! A manifest that is accepted or rejected as a whole: put on the node or fetched from a URL. Pure.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::static_pod::{Object, Origin, read_manifest};
 use crate::state::objects::SourceObject;
 use crate::types::api::{Pod, Time};
 
-/// What a good manifest holds.
+/// The contents of an accepted manifest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WholeManifest {
     pub(super) pods: Vec<Arc<Pod>>,
@@ -17,7 +17,7 @@ pub(super) struct WholeManifest {
 }
 
 impl WholeManifest {
-    /// Reads `text`; everything that is wrong with it in one line. What it holds may be nothing.
+    /// Parses `text`. The error lists everything that is wrong in one line. An empty manifest is valid.
     pub(super) fn read(text: &[u8], origin: &Origin<'_>, shown_origin: &Arc<str>, now: Time) -> Result<Self, String> {
         let mut manifest = Self::default();
         let mut problems: Vec<String> = Vec::new();
@@ -37,7 +37,7 @@ impl WholeManifest {
         if problems.is_empty() { Ok(manifest) } else { Err(problems.join("; ")) }
     }
 
-    /// What is the same as before is that: what goes by it need not be done again, and it was seen first then.
+    /// Reuses the previous pods and objects where they are unchanged, with the time when they were first seen.
     pub(super) fn keeping(mut self, before: &Self) -> Self {
         for pod in &mut self.pods {
             let same = |old: &&Arc<Pod>| old.metadata.uid == pod.metadata.uid && same_content(old, pod);

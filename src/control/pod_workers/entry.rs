@@ -1,4 +1,4 @@
-//! One pod among the workers.
+//! One pod's entry among the pod workers.
 
 use std::time::{Duration, Instant};
 
@@ -9,42 +9,42 @@ use crate::kubelet::kuberuntime::Cancel;
 use crate::platform::rt;
 use crate::types::api::PodUid;
 
-/// A pod's worker, and what this process knows of it beside that.
+/// A pod's worker and this process's state about it.
 pub(super) struct Entry {
     pub(super) worker: Worker,
-    /// Look at the worker again at this moment.
+    /// When to check the worker again.
     pub(super) wake: Option<Instant>,
     pub(super) task: Option<Running>,
-    /// Work has been begun for this pod by this process.
+    /// This process has started work for the pod.
     pub(super) begun: bool,
-    /// The containers that wait in crash-loop back-off, and how long that is.
+    /// The containers in crash-loop back-off, with their wait.
     pub(super) backing_off: Vec<(String, Duration)>,
-    /// Containers that the work under way starts and whose hook after the start has to be over first.
+    /// Containers that the running work starts and whose `postStart` hook must complete first.
     pub(super) hooked: Vec<String>,
-    /// The restarts that the work under way will try.
+    /// The restarts that the running work will try.
     pub(super) restarts: Vec<Key>,
     pub(super) resizing: Resizing,
-    /// A sandbox that was found outside of the pod's control group: another one has to be made.
+    /// A sandbox that was found outside the pod's cgroup and must be replaced.
     pub(super) groupless: Option<String>,
-    /// Containers that run and that somebody wants to begin anew, by the runtime's ids.
+    /// Running containers to restart on a user's request, by their ids in the runtime.
     pub(super) asked: Vec<String>,
-    /// Pods that end to make room for this one, which begins when they have.
+    /// Pods that end to make room for this one, which starts when they have ended.
     pub(super) waits_for: Vec<PodUid>,
-    /// Tells of a pod that does not end in time, unless it has ended.
+    /// Records an event if the pod does not end in time.
     pub(super) overdue: Option<rt::Task<()>>,
     pub(super) pace: Pace,
 }
 
-/// Whether containers that run are being given other resources.
+/// Whether running containers are being resized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resizing {
     No,
     Goes,
-    /// It is tried again; why it failed.
+    /// The resize failed, with the reason, and is retried.
     Failed(String),
 }
 
-/// Work under way.
+/// Running work.
 pub(super) struct Running {
     #[expect(dead_code, reason = "dropping the task cancels it")]
     pub(super) task: rt::Task<()>,
@@ -70,8 +70,8 @@ impl Entry {
         }
     }
 
-    /// Ends the work under way. A sync and a refresh are asked to end between two calls, so that none is left half done; a
-    /// look and what can be done anew as it is, which is the rest, are dropped at once.
+    /// Cancels the running work. A sync or refresh is asked to stop between two calls, so that no call is left half
+    /// done. All other work can be repeated safely and is dropped at once.
     pub(super) fn cancel(&mut self) {
         match self.worker.busy {
             Some(Kind::Look | Kind::Collect | Kind::Stop) => {

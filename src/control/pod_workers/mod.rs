@@ -1,8 +1,8 @@
 //! One worker per pod: sync, terminating, terminated, finished.
 //!
-//! [`PodWorkers`] holds the workers and starts their work; each piece of work is a task that ends with a
-//! [`SyncEvent::WorkDone`](crate::state::pods::SyncEvent) to the sync loop. At most one piece of work of a pod is under way;
-//! what arrives meanwhile changes the worker, and so its next piece.
+//! [`PodWorkers`] holds the workers and starts their work. Each piece of work is a task that ends with a
+//! [`SyncEvent::WorkDone`](crate::state::pods::SyncEvent) to the sync loop. A pod has at most one piece of work
+//! running. Events that arrive meanwhile change the worker, and so its next work.
 
 mod entry;
 mod refresh_volumes;
@@ -44,10 +44,10 @@ pub(crate) use worker::{Identity, Kind, Worker};
 
 pub(crate) struct PodWorkers {
     workers: SortedMap<PodUid, Entry>,
-    /// Workers to look at in this round.
+    /// Workers to check in this round.
     touched: SortedSet<PodUid>,
     backoff: RestartBackoff,
-    /// Pods that the runtime has and that could not be looked at, as it lists them.
+    /// Pods that the runtime lists but that could not be observed.
     unseen: Vec<ObservedPod>,
     runtime: Rc<PodRuntime>,
     groups: Rc<ContainerManager>,
@@ -56,13 +56,13 @@ pub(crate) struct PodWorkers {
     inbox: Sender<SyncEvent>,
 }
 
-/// What pod workers work with.
+/// What the pod workers depend on.
 pub(crate) struct Dependencies {
     pub(crate) runtime: Rc<PodRuntime>,
     pub(crate) groups: Rc<ContainerManager>,
     pub(crate) devices: Rc<Devices>,
     pub(crate) csi: Rc<Csi>,
-    /// The sync loop's.
+    /// The sync loop's inbox.
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
@@ -90,7 +90,7 @@ impl PodWorkers {
         self.workers.values().map(|entry| &entry.worker)
     }
 
-    /// The pods that are known, from a source or from the runtime.
+    /// The pods known from a source or from the runtime.
     pub(crate) fn uids(&self) -> impl Iterator<Item = &PodUid> {
         self.workers.keys().chain(self.unseen.iter().map(|pod| &pod.uid))
     }
@@ -99,7 +99,7 @@ impl PodWorkers {
         self.workers.get(uid).map_or(&[], |entry| &entry.backing_off)
     }
 
-    /// Containers that count as started only when their hook is over, which it is not.
+    /// Starting containers whose `postStart` hook has not completed.
     pub(crate) fn hooked(&self, uid: &PodUid) -> &[String] {
         self.workers.get(uid).map_or(&[], |entry| &entry.hooked)
     }
@@ -108,7 +108,7 @@ impl PodWorkers {
         self.workers.get(uid).map_or(&Resizing::No, |entry| &entry.resizing)
     }
 
-    /// A source has this pod, new or changed.
+    /// A source added or changed the pod.
     pub(crate) fn wanted(&mut self, pod: &Arc<Pod>) {
         let uid = &pod.metadata.uid;
         match self.workers.get_mut(uid) {
@@ -122,7 +122,7 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// Its source tells another status of the pod, and nothing else that is new.
+    /// The source changed only the pod's status.
     pub(crate) fn told(&mut self, pod: &Arc<Pod>) {
         let uid = &pod.metadata.uid;
         if let Some(entry) = self.workers.get_mut(uid).filter(|entry| entry.worker.pod.is_some()) {
@@ -130,7 +130,7 @@ impl PodWorkers {
         }
     }
 
-    /// Its source wants the pod to end, within so much time, and waits until it has.
+    /// The source deletes the pod with this grace period, and waits until it has ended.
     pub(crate) fn deleted(&mut self, uid: &PodUid, grace: Duration) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         if entry.worker.terminate(grace) {
@@ -139,7 +139,7 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// No source has this pod any more.
+    /// No source has the pod any more.
     pub(crate) fn unwanted(&mut self, uid: &PodUid) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         if entry.worker.unwanted(entry.grace()) {
@@ -148,7 +148,7 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// Finished pods give back what is left of their containers.
+    /// Requests the removal of finished pods' dead containers.
     pub(crate) fn give_back(&mut self, cache: &ObservedCache) {
         for (uid, entry) in &mut self.workers {
             let dead = cache.pod(uid).filter(|_| entry.worker.can_give_back()).map(|pod| remains(pod));
@@ -159,14 +159,14 @@ impl PodWorkers {
         }
     }
 
-    /// Finished pods have containers that they would give back.
+    /// Whether finished pods have dead containers to remove.
     pub(crate) fn can_give_back(&self, cache: &ObservedCache) -> bool {
         self.workers.iter().any(|(uid, entry)| {
             entry.worker.can_give_back() && cache.pod(uid).is_some_and(|pod| !remains(pod).is_empty())
         })
     }
 
-    /// Objects that these pods refer to came, changed or went.
+    /// Objects that these pods refer to were added, changed or removed.
     pub(crate) fn objects_changed(&mut self, refers: impl Fn(&Pod) -> bool) {
         for (uid, entry) in &mut self.workers {
             if entry.worker.pod.as_ref().is_some_and(|pod| refers(pod)) {
@@ -176,7 +176,7 @@ impl PodWorkers {
         }
     }
 
-    /// What these pods have of volumes is brought up to date, whether it has changed or not.
+    /// Requests a refresh of these pods' volumes, changed or not.
     pub(crate) fn volumes_due(&mut self, refers: impl Fn(&Pod) -> bool) {
         for entry in self.workers.values_mut().filter(|entry| entry.worker.pod.as_ref().is_some_and(|pod| refers(pod)))
         {
@@ -184,7 +184,7 @@ impl PodWorkers {
         }
     }
 
-    /// The runtime has something of a pod that no worker knows.
+    /// Creates a worker that ends a pod of the runtime that no worker knows.
     pub(crate) fn orphan(&mut self, observed: &ObservedPod) {
         if self.workers.contains_key(&observed.uid) {
             return;
@@ -195,7 +195,7 @@ impl PodWorkers {
         self.touch(&observed.uid);
     }
 
-    /// The runtime was looked at, and it has these pods, of which nothing but what it lists could be seen.
+    /// A relist found these pods, of which only the list entry could be observed.
     pub(crate) fn unseen(&mut self, pods: Vec<ObservedPod>) {
         for pod in &pods {
             if let Some(entry) = self.workers.get_mut(&pod.uid) {
@@ -217,22 +217,22 @@ impl PodWorkers {
         self.unseen.iter().any(|pod| pod.uid == *uid)
     }
 
-    /// The pod was looked at.
+    /// The pod was observed.
     pub(crate) fn seen(&mut self, uid: &PodUid) {
         let Some(place) = self.unseen.iter().position(|pod| pod.uid == *uid) else { return };
         let pod = self.unseen.swap_remove(place);
         self.touch_namesakes(&Identity::of(&pod));
     }
 
-    /// Look at this worker in the coming round.
+    /// Checks this worker in the coming round.
     pub(crate) fn touch(&mut self, uid: &PodUid) {
         self.touched.insert(uid.clone());
     }
 
-    /// This sandbox of the pod is in no control group of its.
+    /// This sandbox of the pod runs outside the pod's cgroup.
     pub(crate) fn found_groupless(&mut self, uid: &PodUid, sandbox: String) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        log!(warn, "the pod's control group is gone: it begins anew", pod = uid, sandbox = sandbox);
+        log!(warn, "pod cgroup is gone, recreating the sandbox", pod = uid, sandbox = sandbox);
         entry.groupless = Some(sandbox);
         self.touch(uid);
     }
@@ -241,12 +241,12 @@ impl PodWorkers {
         self.touched.extend(self.workers.keys().cloned());
     }
 
-    /// The moment of the next round that no event asks for.
+    /// When the next round without an event is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.workers.values().filter_map(|entry| entry.wake).min()
     }
 
-    /// Takes in how a piece of work ended.
+    /// Handles the end of a piece of work.
     pub(crate) fn work_done(&mut self, uid: &PodUid, seen: bool, result: &WorkResult, now: Instant) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         entry.task = None;
@@ -255,7 +255,7 @@ impl PodWorkers {
         let stretch = |wait| crate::types::time::jitter(wait, 0.5, rt::random());
         match result {
             WorkResult::Synced { containers, failure, .. } => {
-                // One that was not come to, because something before it failed, has not been tried.
+                // Containers that were not reached because of an earlier failure were not tried.
                 let tried = |key: &Key| containers.iter().any(|(name, _)| *name == key.container);
                 for key in std::mem::take(&mut entry.restarts).into_iter().filter(tried) {
                     self.backoff.restarts(key, now);
@@ -293,7 +293,7 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// The pod begins when these have ended.
+    /// Delays the pod's start until these pods have ended.
     pub(crate) fn wait_for(&mut self, uid: &PodUid, others: Vec<PodUid>) {
         if let Some(entry) = self.workers.get_mut(uid) {
             entry.waits_for = others;
@@ -309,7 +309,7 @@ impl PodWorkers {
     }
 }
 
-/// Where neither a spec nor a container tells: the API's default.
+/// Used when neither a spec nor a container tells: the API's default.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -327,7 +327,7 @@ mod tests {
     use crate::platform::rpc::Client;
     use crate::state::pods::RuntimeState;
 
-    /// Workers of a runtime that does not answer.
+    /// Workers with a runtime that does not answer.
     async fn workers(inbox: Sender<SyncEvent>) -> PodWorkers {
         let client = Client::new("/nowhere");
         let cri = RuntimeService::new(client.clone(), Duration::from_secs(1));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_waits_for_room_is_not_due() {
+    fn pod_that_waits_for_room_is_not_due() {
         let due = rt::simulate(1, |_| async {
             let (inbox, _events) = async_channel::bounded(100);
             let mut workers = workers(inbox.clone()).await;

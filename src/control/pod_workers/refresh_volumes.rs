@@ -1,4 +1,4 @@
-//! Bringing what is in a running pod's volumes up to date.
+//! Updates the contents of a running pod's volumes.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Looking at a pod again, and removing what of it is kept no longer.
+//! Observes a pod, and removes its garbage.
 
 use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
 use crate::state::pods::{ObservedPod, WorkDone, WorkResult};
@@ -16,7 +16,7 @@ pub(super) async fn look_at_pod(runtime: &PodRuntime, observed: &ObservedPod) ->
 pub(super) async fn collect(runtime: &PodRuntime, observed: &ObservedPod, garbage: &[Garbage]) -> WorkDone {
     let uid = observed.uid.clone();
     let all = runtime.collect(observed, garbage).await;
-    // What could not be seen now is looked at next.
+    // If the observation fails, the next work observes the pod.
     let observation = runtime.observe_pod(&uid).await.ok();
     WorkDone { uid, observation, result: WorkResult::Collected { all } }
 }

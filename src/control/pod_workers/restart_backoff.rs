@@ -1,8 +1,8 @@
-//! Crash-loop back-off: how long a container that has ended waits for its next start. Pure: the moment is an argument.
+//! Crash-loop back-off: how long an exited container waits before its next start. Pure: the moment is an argument.
 //!
-//! As the upstream kubelet counts: the first restart is immediate, then 10 s from the exit, doubled each time up to a
-//! limit. A container that has run for more than twice the limit since its last start begins anew. Only the exit's
-//! moment as seen here counts, never the wall clock, which a board may have wrong.
+//! As in the upstream kubelet: the first restart is immediate, then 10 s after the exit, doubled each time up to a
+//! limit. The back-off of a container that has run for more than twice the upstream limit is reset. Only the monotonic
+//! time at which this process observed the exit counts: the wall clock of a board may be wrong.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 
 const FIRST: Duration = Duration::from_secs(10);
-/// The longest wait a node may set; what "ran for long" is measured by.
+/// Longest limit that a node may set. A run of twice this length resets the back-off.
 const LONGEST: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct RestartBackoff {
     entries: SortedMap<Key, Entry>,
 }
 
-/// A container of a pod. Another image or other resources are another container: they begin anew.
+/// A container of a pod. A container with another image or other resources is a different one, with its own back-off.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) pod: PodUid,
@@ -30,9 +30,9 @@ pub(crate) struct Key {
 #[derive(Debug)]
 struct Entry {
     wait: Duration,
-    /// The last start.
+    /// When the container was last started.
     updated: Instant,
-    /// The instance whose exit was seen last, and when.
+    /// The instance whose exit was observed last, and when.
     exit: Option<(String, Instant)>,
 }
 
@@ -41,7 +41,7 @@ impl RestartBackoff {
         Self { limit, entries: SortedMap::new() }
     }
 
-    /// The moment before which the container must not start again; `instance` is the id of what has ended.
+    /// When the container may start again. `instance` is the id of the exited instance.
     pub(crate) fn not_before(&mut self, key: &Key, instance: &str, now: Instant) -> Option<Instant> {
         let entry = self.entries.get_mut(key)?;
         let exit = match &entry.exit {
@@ -55,7 +55,7 @@ impl RestartBackoff {
         (!ran_long).then(|| exit + entry.wait)
     }
 
-    /// The container starts again: its next wait is longer.
+    /// Records a restart, which lengthens the next wait.
     pub(crate) fn restarts(&mut self, key: Key, now: Instant) {
         let first = FIRST.min(self.limit);
         let limit = self.limit;
@@ -70,12 +70,12 @@ impl RestartBackoff {
             .or_insert(Entry { wait: first, updated: now, exit: None });
     }
 
-    /// How long the container waits at present.
+    /// The container's current wait.
     pub(crate) fn wait(&self, key: &Key) -> Option<Duration> {
         self.entries.get(key).map(|entry| entry.wait)
     }
 
-    /// Somebody wants these containers of the pod to start at once.
+    /// Resets the back-off of containers that a user restarts.
     pub(crate) fn forgive(&mut self, pod: &PodUid, containers: &[String]) {
         self.entries.retain(|key, _| key.pod != *pod || !containers.contains(&key.container));
     }
@@ -93,7 +93,7 @@ mod tests {
         Key { pod: PodUid::from("u"), container: "main".to_owned(), definition }
     }
 
-    /// The waits in seconds of a container that crashes at once after each start.
+    /// The waits in seconds of a container that exits right after each start.
     fn crash(backoff: &mut RestartBackoff, times: u32, mut now: Instant) -> Vec<u64> {
         let mut waits = Vec::new();
         for n in 0..times {
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_restart_is_immediate_and_the_waits_double_up_to_the_limit() {
+    fn first_restart_is_immediate_and_waits_double_up_to_the_limit() {
         let mut backoff = RestartBackoff::new(Duration::from_secs(300));
         assert_eq!(crash(&mut backoff, 8, Instant::now()), [0, 10, 20, 40, 80, 160, 300, 300]);
     }
 
     #[test]
-    fn a_node_may_set_a_lower_limit() {
+    fn node_may_set_a_lower_limit() {
         let mut backoff = RestartBackoff::new(Duration::from_secs(15));
         assert_eq!(crash(&mut backoff, 4, Instant::now()), [0, 10, 15, 15]);
         let mut backoff = RestartBackoff::new(Duration::from_secs(1));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_counts_from_the_exit_however_often_it_is_asked_for() {
+    fn wait_counts_from_the_first_observation_of_the_exit() {
         let mut backoff = RestartBackoff::new(Duration::from_secs(300));
         let start = Instant::now();
         backoff.restarts(key(1), start);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_ran_for_more_than_ten_minutes_begins_anew() {
+    fn run_of_more_than_ten_minutes_resets_the_back_off() {
         let mut backoff = RestartBackoff::new(Duration::from_secs(300));
         let start = Instant::now();
         backoff.restarts(key(1), start);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn another_definition_has_a_back_off_of_its_own() {
+    fn changed_definition_has_its_own_back_off() {
         let mut backoff = RestartBackoff::new(Duration::from_secs(300));
         let now = Instant::now();
         backoff.restarts(key(1), now);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_forgotten_leaves_nothing() {
+    fn forgotten_pod_leaves_no_entries() {
         let mut backoff = RestartBackoff::new(Duration::from_secs(300));
         backoff.restarts(key(1), Instant::now());
         backoff.forget(&PodUid::from("u"));

@@ -1,11 +1,11 @@
-//! Pods that wait until others have ended.
+//! Pods that wait for other pods to end.
 
 use super::{Entry, Identity, PodWorkers, State};
 use crate::state::pods::{ObservedCache, ObservedPod};
 use crate::types::api::PodUid;
 
 impl PodWorkers {
-    /// Some worker's pod has this pod's name.
+    /// Whether another pod with a worker has this pod's name.
     pub(crate) fn has_namesake(&self, observed: &ObservedPod) -> bool {
         self.iter().any(|worker| worker.identity.is_name_of(observed) && worker.identity.uid != observed.uid)
     }
@@ -16,9 +16,9 @@ impl PodWorkers {
         self.touched.extend(namesakes);
     }
 
-    /// Two pods of one name do not run beside each other: the later one waits until nothing of the other is left.
+    /// Two pods of the same name do not run side by side: the later one waits until nothing is left of the other.
     pub(super) fn waits_for_namesake(&self, uid: &PodUid, cache: &ObservedCache) -> bool {
-        // Also a pod that an earlier agent began, and that has needed nothing since.
+        // Also counts a pod that an earlier agent started and that has needed no work since.
         let has_begun = |entry: &Entry| entry.begun || cache.pod(&entry.worker.identity.uid).is_some();
         let Some(entry) = self.workers.get(uid).filter(|entry| !has_begun(entry)) else { return false };
         let identity = &entry.worker.identity;
@@ -27,7 +27,7 @@ impl PodWorkers {
             || self.unseen.iter().any(|pod| identity.is_name_of(pod) && pod.uid != identity.uid)
     }
 
-    /// Those that end for this pod have not done so yet.
+    /// Whether pods that end to make room for this one are still running.
     pub(super) fn waits_for_room(&mut self, uid: &PodUid) -> bool {
         let waits_for = match self.workers.get(uid) {
             Some(entry) if !entry.waits_for.is_empty() && entry.worker.state == State::Sync => entry.waits_for.clone(),

@@ -14,8 +14,8 @@ use crate::state::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent
 use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
 
 impl PodWorkers {
-    /// Starts what is next for every worker that was touched or is due. Returns the pods whose workers ended for good,
-    /// each with the pod that has come under its uid meanwhile.
+    /// Starts the next work of every worker that was touched or is due. Returns the pods whose workers have ended, each
+    /// with its successor of the same uid, if any.
     pub(crate) fn start_work(
         &mut self,
         cache: &ObservedCache,
@@ -27,7 +27,7 @@ impl PodWorkers {
         let due: Vec<PodUid> = due.map(|(uid, _)| uid.clone()).collect();
         self.touched.extend(due);
         let mut ended = Vec::new();
-        // A worker that ends touches those that have waited for it.
+        // A worker that ends touches the workers that waited for it.
         while let Some(uid) = self.touched.pop_first() {
             if self.consider(&uid, cache, probes, state, now) {
                 let successor = self.forget(&uid);
@@ -37,7 +37,7 @@ impl PodWorkers {
         ended
     }
 
-    /// True when the worker has ended and can be forgotten.
+    /// True if the worker has ended and can be forgotten.
     fn consider(
         &mut self,
         uid: &PodUid,
@@ -46,7 +46,7 @@ impl PodWorkers {
         state: &RuntimeState,
         now: Instant,
     ) -> bool {
-        // The end of the pods that it waits for touches it.
+        // The pods that it waits for touch it when they end.
         if let Some(entry) = self.workers.get_mut(uid) {
             entry.wake = None;
         }
@@ -72,13 +72,13 @@ impl PodWorkers {
                 entry.worker.completed();
                 self.consider(uid, cache, probes, state, now)
             }
-            // It goes on as soon as everything that it refers to was heard of.
+            // Waits until every object that the pod refers to has been fetched.
             Next::Work(Work::Sync(_) | Work::Refresh)
                 if !pod.is_none_or(|pod| self.runtime.objects.borrow().are_heard(pod)) =>
             {
                 false
             }
-            // The worker goes on when the runtime reports its network.
+            // Waits until the runtime reports its network as ready.
             Next::Work(Work::Sync(plan)) if !state.network_ready && needs_network(&plan, pod) => {
                 let why = &state.message;
                 let message = format!("network is not ready: container runtime network not ready: {why}");
@@ -93,11 +93,11 @@ impl PodWorkers {
         }
     }
 
-    /// What the pod's worker does next. The containers that back off are noted, and recorded when they begin to.
+    /// The next work of the pod's worker. Records the containers that enter crash-loop back-off.
     fn next(&mut self, uid: &PodUid, observed: Option<&ObservedPod>, probes: &Probes, now: Instant) -> Option<Next> {
         let entry = self.workers.get_mut(uid)?;
         if let Some(observed) = observed {
-            // An instance that does not run any more has ended as it was asked to.
+            // Instances that no longer run need no restart.
             entry.asked.retain(|id| observed.containers.iter().any(|one| one.id == *id && one.is_running()));
         }
         let pod = entry.worker.pod.clone();
@@ -128,7 +128,7 @@ impl PodWorkers {
         Some(next)
     }
 
-    /// Each wait is told once, as it begins.
+    /// Records an event when a container enters crash-loop back-off.
     fn tell_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
         let Some(entry) = self.workers.get(uid) else { return };
         let Identity { namespace, name, .. } = &entry.worker.identity;
@@ -140,7 +140,7 @@ impl PodWorkers {
     }
 
     fn tell(&self, event: PodEvent) {
-        // Nothing depends on it: when the inbox is full it is dropped.
+        // A best-effort event: dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
 
@@ -173,7 +173,7 @@ impl PodWorkers {
                     let with = sync_pod::With { runtime: &runtime, groups: &groups, devices, csi, cancel: &watch };
                     sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
                 }
-                // A pod without a spec never syncs: its worker begins in Terminating.
+                // A pod without a spec never syncs: its worker starts in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,
                 (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &csi, &pod, watch).await,
                 (Work::Look, _) => relist_pod::look_at_pod(&runtime, &observed).await,

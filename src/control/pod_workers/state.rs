@@ -6,38 +6,38 @@
 //!         Completed                Stopped               Cleaned
 //! ```
 //!
-//! No state is ever left backwards: a pod that has begun to terminate never syncs again.
+//! No transition leads backwards: a terminating pod never syncs again.
 
 use std::time::Duration;
 
-/// Where a pod worker stands, and so which work it does next.
+/// The state of a pod worker, which determines its next work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The worker brings the pod closer to its spec, again and again.
+    /// The worker keeps bringing the pod closer to its spec.
     Sync,
-    /// The worker stops the containers, then the sandboxes. `grace` is what the containers are given.
+    /// The worker stops the containers, then the sandboxes. `grace` is the containers' grace period.
     Terminating { grace: Duration },
-    /// Nothing of the pod runs any more; the worker takes its mounts away.
+    /// Nothing of the pod runs. The worker unmounts its volumes.
     Terminated,
-    /// Nothing is left to do but to forget the pod when no source wants it any more.
+    /// The pod is forgotten when no source wants it any more.
     Finished,
 }
 
-/// What happens to a worker.
+/// An input of the state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// The pod shall end: removed by its source, evicted, rejected.
+    /// The pod must end: removed by its source, evicted or rejected.
     Terminate { grace: Duration },
-    /// Its containers have ended by themselves and none of them will start again. Sidecars may still run.
+    /// The containers have exited and none will restart. Sidecars may still run.
     Completed { grace: Duration },
-    /// No container and no sandbox of it runs.
+    /// No container and no sandbox of the pod runs.
     Stopped,
-    /// Its mounts are gone.
+    /// The volumes are unmounted.
     Cleaned,
 }
 
 impl State {
-    /// The state after `input`. An input that means nothing here leaves the state as it is.
+    /// The state after `input`. Inputs without a transition leave the state unchanged.
     pub(crate) fn next(self, input: Input) -> Self {
         match (self, input) {
             (Self::Sync, Input::Terminate { grace }) => Self::Terminating { grace },
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sequence_of_inputs_leads_backwards_or_skips_a_state() {
+    fn no_input_sequence_goes_back_or_skips_a_state() {
         every_sequence(State::Sync, 6, &|before, input, after| {
             let step = rank(after).checked_sub(rank(before));
             assert!(matches!(step, Some(0 | 1)), "{before:?} went to {after:?} on {input:?}");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_terminate_only_shortens_the_grace_period() {
+    fn second_terminate_only_shortens_the_grace_period() {
         every_sequence(State::Sync, 6, &|before, input, after| {
             if let (State::Terminating { grace: old }, State::Terminating { grace: new }) = (before, after) {
                 assert!(new <= old, "{input:?} made the grace longer: {old:?} to {new:?}");

@@ -1,4 +1,4 @@
-//! From a pod and what is seen of it to the plan of its next sync. Pure: the moment is an argument.
+//! Builds the plan of a pod's next sync from its spec and observed state. Pure: the moment is an argument.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use crate::state::pods::{ObservedContainer, ObservedPod};
 use crate::types::api::{self, Container, Pod};
 use crate::types::sorted::SortedMap;
 
-/// What else is known of a pod beside its spec.
+/// The inputs of the plan besides the spec.
 pub(crate) struct Known<'a> {
     pub(crate) observed: Option<&'a ObservedPod>,
     pub(crate) probed: &'a SortedMap<String, Probed>,
-    /// When a container that could not be started is tried again.
+    /// When a container that failed to start is retried.
     pub(crate) held_until: &'a dyn Fn(&str) -> Option<Instant>,
-    /// How one that runs has to change for its resources.
+    /// How the resources of a running container must change.
     pub(crate) resize_of: &'a dyn Fn(&Container, bool, &ObservedContainer) -> Option<Resize>,
-    /// The sandbox that was found outside of the pod's control group.
+    /// The sandbox that was found outside the pod's cgroup.
     pub(crate) groupless: Option<&'a str>,
-    /// The instances that somebody wants to begin anew.
+    /// The instances to restart on a user's request.
     pub(crate) asked: &'a [String],
 }
 
-/// What is to be done for `pod` now.
+/// The next steps for `pod`.
 pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
     let Known { observed, probed, held_until, resize_of, groupless, asked } = *known;
     let nothing;
@@ -77,8 +77,8 @@ fn health(probed: Option<&Probed>) -> Health {
     }
 }
 
-/// The end of the container's crash-loop back-off, if its newest instance has ended. For one that is about to be ended
-/// for its health the run before it counts, as it does upstream.
+/// The end of the container's crash-loop back-off, if its newest instance has exited. For an instance that is about to
+/// be killed by a probe, the previous run counts, as upstream does.
 fn not_before(
     pod: &Pod,
     container: &Container,
@@ -100,7 +100,7 @@ fn newest_exited<'a>(observed: &'a ObservedPod, name: &str) -> Option<&'a Observ
     observed.containers.iter().find(|instance| instance.name == name && instance.exit().is_some())
 }
 
-/// The containers that a plan starts after a run that has ended by then: such starts count, once they are tried.
+/// The containers that the plan starts after an earlier run. Each of these starts, once tried, counts for the back-off.
 pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Key> {
     let starts = plan.actions.iter().filter_map(|action| match action {
         Action::StartContainer { place, .. } => place.of(pod),
@@ -112,14 +112,14 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
         | Action::ResizeContainer { .. }
         | Action::StartCreated { .. } => None,
     });
-    // What somebody has asked for is no crash.
+    // A requested restart is not a crash.
     let asked = |name: &str| observed.container(name).is_some_and(|newest| plan.kills_on_request(&newest.id));
     let again =
         starts.filter(|container| newest_exited(observed, &container.name).is_some() && !asked(&container.name));
     again.map(|container| key(pod, container)).collect()
 }
 
-/// The containers that the plan starts and that have a hook after the start.
+/// The containers with a `postStart` hook that the plan starts.
 pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
     let started = plan.actions.iter().filter_map(|action| match action {
         Action::StartContainer { place, .. } | Action::StartCreated { place, .. } => place.of(pod),
@@ -134,7 +134,7 @@ pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
     started.filter(has_hook).map(|container| container.name.clone()).collect()
 }
 
-/// The containers that the plan leaves in crash-loop back-off, and how long that is.
+/// The containers that the plan leaves in crash-loop back-off, with their wait.
 pub(crate) fn backing_off(pod: &Pod, plan: &Plan, backoff: &RestartBackoff) -> Vec<(String, Duration)> {
     let containers = plan.backing_off.iter().filter_map(|(place, _)| place.of(pod));
     containers.filter_map(|container| Some((container.name.clone(), backoff.wait(&key(pod, container))?))).collect()
@@ -143,7 +143,7 @@ pub(crate) fn backing_off(pod: &Pod, plan: &Plan, backoff: &RestartBackoff) -> V
 fn key(pod: &Pod, container: &Container) -> Key {
     let mut hasher = DefaultHasher::new();
     container.image.hash(&mut hasher);
-    // The canonical text: two ways to write one quantity are one definition.
+    // Hashes the canonical text: the same quantity written differently is the same definition.
     api::encode(&container.resources).to_string().hash(&mut hasher);
     Key { pod: pod.metadata.uid.clone(), container: container.name.clone(), definition: hasher.finish() }
 }

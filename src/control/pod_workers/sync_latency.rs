@@ -1,4 +1,4 @@
-//! How long the work of a pod takes, for who looks at figures.
+//! Latency metrics of pod work.
 
 use std::time::Instant;
 
@@ -6,16 +6,16 @@ use crate::control::pod_workers::worker::Work;
 use crate::platform::rt;
 use crate::types::metrics::{self, Timed};
 
-/// From the moment at which a pod came.
+/// Latencies counted from the moment the pod was added.
 #[derive(Debug)]
 pub(super) struct Pace {
     came: Instant,
     begun: bool,
-    /// All of it has run once, or did before this process.
+    /// All containers have started once, or had before this process.
     ran: bool,
 }
 
-/// A piece of work.
+/// A piece of work being timed.
 pub(super) struct Piece {
     kind: &'static str,
     begun: Instant,
@@ -26,11 +26,11 @@ impl Pace {
         Self { came, begun: false, ran: false }
     }
 
-    /// `is_seen`: the runtime has something of the pod already.
+    /// Starts timing a piece of work. `is_seen`: the runtime already has the pod.
     pub(super) fn begins(&mut self, work: &Work, is_seen: bool, now: Instant) -> Piece {
         if !self.begun {
             self.begun = true;
-            // What another process began has no start here.
+            // The start time of a pod that an earlier process started is unknown.
             self.ran = is_seen;
             metrics::took(Timed::PodWorkerStarts, &[], now.saturating_duration_since(self.came));
         }
@@ -43,7 +43,7 @@ impl Pace {
         Piece { kind, begun: now }
     }
 
-    /// A sync is over; `all` that it had to start has started.
+    /// A sync has completed. `all`: everything it had to start has started.
     pub(super) fn synced(&mut self, all: bool, now: Instant) {
         if all && !self.ran {
             self.ran = true;

@@ -1,4 +1,4 @@
-//! Bringing a pod closer to its spec: its directories and volumes, then the runtime.
+//! Syncs a pod: its directories and volumes, then the runtime.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::{Container, Pod, Reason};
 use crate::types::error::ErrorChain;
 
-/// What a sync works with.
+/// What a sync depends on.
 #[derive(Clone, Copy)]
 pub(super) struct With<'a> {
     pub(super) runtime: &'a PodRuntime,
@@ -63,18 +63,18 @@ pub(super) async fn sync_pod(
     let observation = match rt::either(cancelled, look).await {
         Some(Ok(observation)) => Some(observation),
         Some(Err(error)) => {
-            // The steps may have been done; without a look they must not be done again. The retry begins with one.
+            // The steps may have been done, and must not be repeated without an observation. The retry starts with one.
             failure.get_or_insert_with(|| ErrorChain(&error).to_string());
             None
         }
-        // What comes next looks for itself.
+        // The next work observes the pod itself.
         None => None,
     };
     WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, warnings } }
 }
 
-/// Why a pod with resource claims does not start: the kubelet's event, for a node without dynamic resource allocation.
-/// Without its devices it must not run.
+/// Why a pod with resource claims does not start, as the kubelet's event on a node without dynamic resource allocation.
+/// The pod must not run without its devices.
 fn unsupported_claims(pod: &Pod) -> Option<String> {
     let names = pod.spec.resource_claims.iter().map(|claim| claim.get("name").and_then(Value::as_str).unwrap_or("?"));
     let names = names.collect::<Vec<_>>().join(", ");
@@ -85,7 +85,7 @@ fn unsupported_claims(pod: &Pod) -> Option<String> {
     })
 }
 
-/// A pod begins with its devices, or not at all.
+/// Prepares the pod's devices. A pod does not start without them.
 async fn prepare_devices(
     with: With<'_>,
     inbox: &Sender<SyncEvent>,
@@ -121,9 +121,9 @@ async fn set_up_and_execute(
     warnings: &mut Vec<(Reason, String)>,
 ) -> Executed {
     let With { runtime, groups, devices, csi, cancel } = with;
-    // Before its sandbox, which is made in it.
+    // The cgroup must exist before the sandbox, which is created in it.
     let resizes = plan.resizes();
-    // Containers that shrink do so before their pod's group, those that grow after it.
+    // Shrinking containers do so before the pod's cgroup shrinks, growing ones after it has grown.
     let ready = if resizes { groups.widen_pod(pod).await } else { groups.ensure_pod(pod).await };
     if let Err(error) = ready {
         let failure = no_group(&error);
@@ -182,7 +182,7 @@ async fn set_up_and_execute(
     executed
 }
 
-/// In upstream's words, to which a pod's group is its container.
+/// Upstream's message, which calls the pod's cgroup its container.
 fn no_group(error: &CgroupError) -> String {
     format!("unable to ensure pod container exists: {}", ErrorChain(error))
 }

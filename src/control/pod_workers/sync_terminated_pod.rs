@@ -1,4 +1,4 @@
-//! Taking away what a pod that has ended leaves on the node.
+//! Cleans up after a pod that has ended.
 
 use std::error::Error;
 
@@ -11,7 +11,8 @@ use crate::platform::rt;
 use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
 use crate::types::error::ErrorChain;
 
-/// Volumes always go. With `purge` the containers, sandboxes, directories and logs go too: no source wants the pod.
+/// Always removes the volumes. With `purge`, when no source wants the pod, also removes its containers, sandboxes,
+/// directories and logs.
 pub(super) async fn clean_up_pod(
     runtime: &PodRuntime,
     groups: &ContainerManager,
@@ -37,7 +38,7 @@ async fn try_clean_up(
     purge: bool,
 ) -> Result<Option<Observation>, Box<dyn Error>> {
     if !purge {
-        // Its containers have ended; what has outlived them must not hold a volume.
+        // The containers have exited. Processes that outlived them must not keep a volume busy.
         groups.remove_pod(&observed.uid).await?;
         volumes::tear_down(&runtime.dirs, &observed.uid, csi).await?;
         return Ok(None);
@@ -45,7 +46,7 @@ async fn try_clean_up(
     runtime.remove_pod(observed).await?;
     let mut left = runtime.listed_pod(&observed.uid).await?;
     if !left.pod.is_gone() {
-        // It could never be looked at.
+        // The pod could never be observed.
         runtime.remove_pod(&left.pod).await?;
         left = runtime.listed_pod(&observed.uid).await?;
     }

@@ -1,4 +1,4 @@
-//! Ending everything of a pod that runs.
+//! Stops everything of a running pod.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
 
-/// With `by_lists` the runtime is not asked how the containers ended: it has not told.
+/// With `by_lists`, relies on the runtime's lists and does not query how the containers exited: those queries have
+/// failed.
 pub(super) async fn stop_pod(
     runtime: &PodRuntime,
     pod: Option<&Pod>,
@@ -20,7 +21,7 @@ pub(super) async fn stop_pod(
     let (observation, still) = match try_stop(runtime, pod, observed, grace, by_lists).await {
         Ok(after) => {
             let stopped = after.pod.is_stopped();
-            // What the lists tell is not all that is to be known of a pod.
+            // The lists do not hold everything that an observation needs.
             ((!by_lists).then_some(after), (!stopped).then(|| STILL_RUNS.to_owned()))
         }
         Err(error) => (None, Some(ErrorChain(&error).to_string())),
@@ -36,7 +37,7 @@ async fn try_stop(
     grace: Duration,
     by_lists: bool,
 ) -> Result<Observation, cri::Error> {
-    // What was begun before the pod was asked to end may have come to its end unseen. What runs is in the lists.
+    // Work started before the termination may have completed unobserved. The lists show what runs.
     let before = runtime.listed_pod(&observed.uid).await?;
     runtime.kill_pod(pod, &before.pod, Some(grace)).await?;
     if by_lists { runtime.listed_pod(&observed.uid).await } else { runtime.observe_pod(&observed.uid).await }

@@ -1,4 +1,4 @@
-//! Pods that end although a source has them.
+//! Ends pods that a source still has.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::state::pods::{PodEvent, SyncEvent};
 use crate::types::api::{EventKind, PodUid, Reason};
 
 const OVERDUE: &str = "Container runtime did not kill the pod within specified grace period.";
-/// The shortest time after which it is told of (kubelet: `killPodNow`).
+/// Shortest time before an overdue pod is reported (kubelet: `killPodNow`).
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 impl PodWorkers {
-    /// Ends the pod although its source has it. The grace period is the pod's own, or `most` if that is shorter.
+    /// Ends the pod although its source has it. `most` bounds the pod's own grace period.
     pub(crate) fn end_within(&mut self, uid: &PodUid, most: Duration) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         if entry.worker.terminate(entry.grace().min(most)) {
@@ -21,7 +21,7 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// Ends the pod, and records an event if it has not ended in time: upstream's `killPodNow`.
+    /// Ends the pod, and records an event if it does not end in time: upstream's `killPodNow`.
     pub(crate) fn kill(&mut self, uid: &PodUid, most: Duration) {
         self.end_within(uid, most);
         let Some(entry) = self.workers.get_mut(uid) else { return };
@@ -30,14 +30,14 @@ impl PodWorkers {
         let inbox = self.inbox.clone();
         entry.overdue = Some(rt::spawn(async move {
             rt::sleep(patience).await;
-            // Who has ended the inbox ends with it.
+            // If the inbox is closed, the process is ending.
             let _ = inbox.send(SyncEvent::Happened(overdue)).await;
         }));
     }
 }
 
 impl Entry {
-    /// What the pod is given to stop by its spec.
+    /// The grace period in the pod's spec, or the API's default.
     pub(super) fn grace(&self) -> Duration {
         self.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace())
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_half_of_its_grace_more_and_ten_seconds_at_least() {
+    fn overdue_wait_is_half_the_grace_more_and_at_least_ten_seconds() {
         let seconds = |grace| patience(Duration::from_secs(grace)).as_secs();
         assert_eq!((seconds(1), seconds(6), seconds(30)), (10, 10, 45));
         assert_eq!(patience(Duration::MAX), Duration::MAX);

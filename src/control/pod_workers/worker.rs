@@ -1,4 +1,4 @@
-//! One pod's worker: what is wanted, where it stands, and which work is next. Pure: the moment is an argument.
+//! One pod's worker: its wanted pod, its state and its next work. Pure: the moment is an argument.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::types::api::{Pod, PodUid, Reason};
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-/// Whose worker it is.
+/// Identifies the pod of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) uid: PodUid,
@@ -23,38 +23,38 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) identity: Identity,
-    /// `None` for a pod that is known from the runtime only: all that can be done is to end it.
+    /// `None` for a pod that is known only from the runtime: it can only be ended.
     pub(crate) pod: Option<Arc<Pod>>,
     pub(crate) state: State,
     /// A source has the pod.
     pub(crate) wanted: bool,
-    /// The same uid, asked for again while this one ends.
+    /// A pod with the same uid, to be started when this one has ended.
     pub(crate) successor: Option<Arc<Pod>>,
-    /// The work under way.
+    /// The running work.
     pub(crate) busy: Option<Kind>,
-    /// Why containers wait, from the last try to start them.
+    /// Why containers wait, from the last attempt to start them.
     pub(crate) waiting: SortedMap<String, Waiting>,
-    /// Containers that could not be started, and when they are tried again.
+    /// Containers that failed to start, and when they are retried.
     holds: SortedMap<String, Hold>,
-    /// What has ended could not be removed, and when that is tried again.
+    /// After a failed garbage collection: when it is retried.
     collecting: Option<Hold>,
     freshness: Freshness,
-    /// The pod's sandbox is not made again and again at once.
+    /// Limits how fast the pod's sandbox is recreated.
     remake: Remake,
-    /// The last work failed or may have done more than was seen: the next one only looks.
+    /// The last work failed, or may have done more than was observed: the next work only observes the pod.
     pub(crate) stale: bool,
     /// The last failure of the pod as a whole.
     pub(crate) failure: Option<String>,
-    /// After a failure: nothing is tried before.
+    /// After a failure: nothing is tried before this moment.
     not_before: Option<Instant>,
     retry: Backoff,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
-    /// The records of a finished pod that nobody wants are gone too.
+    /// The records of a finished and unwanted pod have been removed.
     purged: bool,
-    /// What the node wants back of a finished pod that somebody wants.
+    /// Dead containers and sandboxes of a finished but wanted pod, to be removed for disk space.
     given_back: Vec<Garbage>,
-    /// It has been asked for once.
+    /// [`Self::given_back`] has been requested once.
     gives_back: bool,
 }
 
@@ -62,19 +62,19 @@ pub(crate) struct Worker {
 struct Hold {
     until: Instant,
     retry: Backoff,
-    /// The pod was looked at when the time was over: what the last try was about to do late has been seen.
+    /// The pod was observed after the hold ended, and so were any late effects of the last attempt.
     looked: bool,
 }
 
-/// Whether the files in the pod's volumes are those that its objects, or the pod itself, call for.
+/// Whether the files in the pod's volumes are up to date with their objects and the pod.
 #[derive(Debug, Default)]
 struct Freshness {
-    /// Counts the changes.
+    /// Number of changes so far.
     wanted: u32,
-    /// The last change that was there when the work under way began.
+    /// Value of `wanted` when the running work started.
     trying: u32,
     done: u32,
-    /// After a failure.
+    /// After a failed refresh.
     hold: Option<Hold>,
 }
 
@@ -89,16 +89,16 @@ struct Remake {
 pub(crate) enum Work {
     Look,
     Sync(Plan),
-    /// Nothing else is to be done: the files in the volumes follow what they are made from.
+    /// Refreshes the files in the volumes. Runs only when no other work is due.
     Refresh,
-    /// Nothing else is to be done: what the pod needs no longer is removed.
+    /// Removes garbage. Runs only when no other work is due.
     Collect(Vec<Garbage>),
     Stop {
         grace: Duration,
-        /// Looking at the pod has failed again and again: what the runtime lists must do.
+        /// Observing the pod has failed repeatedly: rely on the runtime's lists.
         by_lists: bool,
     },
-    /// With `purge` nothing of the pod is kept.
+    /// `purge` removes everything of the pod.
     CleanUp {
         purge: bool,
     },
@@ -114,27 +114,27 @@ pub(crate) enum Kind {
     CleanUp,
 }
 
-/// What a worker wants to do now.
+/// The next step of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
     Work(Work),
-    /// Nothing before this moment.
+    /// Nothing to do before this moment.
     Wait(Instant),
-    /// Nothing until something happens.
+    /// Nothing to do until an event.
     Rest,
-    /// Nothing ever: the worker can be forgotten.
+    /// The worker has ended and can be forgotten.
     Forget,
 }
 
-/// After a failed try. The kubelet waits 10 s (with jitter) at once; the first tries here come sooner, as most failures
-/// of a runtime that has just been restarted are over quickly.
+/// Waits after a failure. The kubelet waits 10 s (with jitter) from the start. The first retries here come sooner,
+/// because most failures of a just restarted runtime are over quickly.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
-/// After this long a sandbox has proved itself.
+/// A sandbox that lasted this long resets the waits.
 const REMAKE_QUIET: Duration = Duration::from_secs(60);
-/// After so many failures a pod is ended by what the runtime lists: how its containers ended will not be known.
+/// After this many failures a pod is stopped by the runtime's lists. How its containers exited stays unknown.
 const MOST_LOOKS: u32 = 3;
-/// The least that a container is given to stop (kubelet: `minimumGracePeriodInSeconds`).
+/// Shortest grace period (kubelet: `minimumGracePeriodInSeconds`).
 const LEAST_GRACE: Duration = Duration::from_secs(1);
 
 impl Identity {
@@ -159,12 +159,12 @@ impl Worker {
             name: pod.metadata.name.clone(),
         };
         let mut worker = Self::with(identity, Some(pod), State::Sync);
-        // While no agent ran, something may have changed.
+        // The volumes may be outdated: objects may have changed while no agent ran.
         worker.note_change();
         worker
     }
 
-    /// For a pod that runs and that no source has.
+    /// A worker for a running pod that no source has.
     pub(crate) fn orphan(identity: Identity, grace: Duration) -> Self {
         Self::with(identity, None, State::Terminating { grace: grace.max(LEAST_GRACE) })
     }
@@ -193,7 +193,7 @@ impl Worker {
         }
     }
 
-    /// The pod shall end. True if the work under way must be ended for it.
+    /// Ends the pod. True if the running work must be cancelled.
     pub(crate) fn terminate(&mut self, grace: Duration) -> bool {
         let before = self.state;
         self.state = self.state.next(Input::Terminate { grace: grace.max(LEAST_GRACE) });
@@ -206,14 +206,14 @@ impl Worker {
         }
     }
 
-    /// No source has the pod any more.
+    /// No source has the pod any more. True if the running work must be cancelled.
     pub(crate) fn unwanted(&mut self, grace: Duration) -> bool {
         self.wanted = false;
         self.successor = None;
         self.terminate(grace)
     }
 
-    /// A source has the pod, perhaps again, perhaps changed.
+    /// A source has the pod, possibly again or changed.
     pub(crate) fn wanted(&mut self, pod: Arc<Pod>) {
         match self.state {
             State::Sync => {
@@ -228,7 +228,7 @@ impl Worker {
         }
     }
 
-    /// An object that the pod refers to has changed: what it waited for may be there.
+    /// An object that the pod refers to changed: retries at once what may have waited for it.
     pub(crate) fn objects_changed(&mut self) {
         self.not_before = None;
         let by_objects = [Reason::CREATE_CONTAINER_CONFIG_ERROR, Reason::ERR_IMAGE_PULL, Reason::IMAGE_PULL_BACK_OFF];
@@ -237,7 +237,7 @@ impl Worker {
         self.note_change();
     }
 
-    /// Somebody wants these containers to start: what was tried before does not hold them back.
+    /// Clears the waits of containers that a user wants to start.
     pub(crate) fn asked_to_start(&mut self, containers: &[String]) {
         self.not_before = None;
         self.holds.retain(|name, _| !containers.contains(name));
@@ -249,13 +249,13 @@ impl Worker {
         }
     }
 
-    /// Its volumes are brought up to date once more.
+    /// Requests a refresh of the volumes.
     pub(crate) fn volumes_due(&mut self) {
         self.freshness.wanted = self.freshness.wanted.wrapping_add(1);
         self.freshness.hold = None;
     }
 
-    /// All containers have ended and none will start again.
+    /// All containers have exited and none will restart.
     pub(crate) fn completed(&mut self) {
         let grace = self.pod.as_ref().map_or(Duration::ZERO, |pod| pod.spec.termination_grace());
         self.state = self.state.next(Input::Completed { grace: grace.max(LEAST_GRACE) });
@@ -269,7 +269,7 @@ impl Worker {
         }
     }
 
-    /// Nothing is to be done and nothing waits.
+    /// The worker has no work and no waits.
     pub(crate) fn rests(&mut self) {
         self.recovered();
     }
@@ -280,7 +280,7 @@ impl Worker {
         self.retry.reset();
     }
 
-    /// Work came to its end without a failure.
+    /// Work has succeeded.
     pub(crate) fn succeeded(&mut self, kind: Kind, purged: bool, now: Instant) {
         self.busy = None;
         self.not_before = None;
@@ -288,7 +288,7 @@ impl Worker {
             Kind::Look => {
                 let over = self.holds.values_mut().filter(|hold| hold.until <= now);
                 over.for_each(|hold| hold.looked = true);
-                // What failed has still to be tried again.
+                // The failed work must still be retried.
                 return;
             }
             Kind::Sync => self.freshness.done = self.freshness.trying,
@@ -309,7 +309,7 @@ impl Worker {
         self.recovered();
     }
 
-    /// Something that has ended could not be removed.
+    /// Garbage collection failed.
     pub(crate) fn not_collected(&mut self, now: Instant, stretch: impl Fn(Duration) -> Duration) {
         self.busy = None;
         self.given_back.clear();
@@ -317,12 +317,12 @@ impl Worker {
         hold.lengthen(now, stretch);
     }
 
-    /// The pod has ended for good, and the node has not asked for what is left of its containers yet.
+    /// The pod has finished, and its dead containers have not been requested yet.
     pub(crate) fn can_give_back(&self) -> bool {
         self.state == State::Finished && self.wanted && !self.gives_back
     }
 
-    /// The node needs the room that what is left of the pod's containers takes. What cannot be removed now stays.
+    /// Requests the removal of the pod's dead containers, to free disk space. What cannot be removed now stays.
     pub(crate) fn give_back(&mut self, dead: Vec<Garbage>) {
         if self.can_give_back() {
             self.gives_back = true;
@@ -330,14 +330,14 @@ impl Worker {
         }
     }
 
-    /// The files in the volumes could not be brought up to date.
+    /// A refresh of the volumes failed.
     pub(crate) fn not_refreshed(&mut self, now: Instant, stretch: impl Fn(Duration) -> Duration) {
         self.busy = None;
         let hold = self.freshness.hold.get_or_insert_with(|| Hold::new(now));
         hold.lengthen(now, stretch);
     }
 
-    /// Work failed: it is tried again later. `stretch` spreads the tries of many pods.
+    /// Work failed and is retried later. `stretch` spreads the retries of many pods.
     pub(crate) fn failed(&mut self, failure: String, now: Instant, stretch: impl Fn(Duration) -> Duration) {
         self.busy = None;
         self.stale = true;
@@ -346,7 +346,7 @@ impl Worker {
         self.not_before = Some(now + stretch(self.retry.next_wait()));
     }
 
-    /// A try to start a container ended: well, or for a reason for which it waits now.
+    /// An attempt to start a container succeeded, or failed with the reason in `waiting`.
     pub(crate) fn tried(
         &mut self,
         container: String,
@@ -371,12 +371,12 @@ impl Worker {
         }
     }
 
-    /// The moment before which the container is not tried again.
+    /// When the container is retried.
     pub(crate) fn held_until(&self, container: &str) -> Option<Instant> {
         self.holds.get(container).map(|hold| hold.until)
     }
 
-    /// The work that is next. `plan` is asked only when the pod is to be synced.
+    /// The next work. Calls `plan` only if the pod is to be synced.
     pub(crate) fn next(&self, now: Instant, plan: impl FnOnce() -> Plan) -> Next {
         if self.busy.is_some() {
             return Next::Rest;

@@ -1,4 +1,4 @@
-//! The open connections of one door: bounded in number, and each of them in time and memory.
+//! The open connections of a server, limited in number, and each in time and memory.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,8 +14,8 @@ use super::relay::relay;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 
-/// Runs a bounded number of connections. One more displaces the oldest of those who have not shown who they are, so that
-/// idle clients cannot keep others out; then the oldest that has nothing under way.
+/// Runs a limited number of connections. A new one displaces the oldest unauthenticated one, so that idle clients
+/// cannot keep others out, or else the oldest idle one.
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
@@ -30,12 +30,12 @@ struct Open {
     task: Task<()>,
 }
 
-/// What is known of who is at the other end.
+/// What is known about the client of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Standing {
     #[default]
     Stranger,
-    /// Known, and has asked for nothing.
+    /// Authenticated, with no request in progress.
     Idle,
     Busy,
 }
@@ -45,12 +45,12 @@ impl Connections {
         Self { most, most_strangers: most, open: VecDeque::new() }
     }
 
-    /// Of those who have not shown who they are there are fewer.
+    /// Limits the number of unauthenticated connections further.
     pub(super) fn with_strangers(self, most_strangers: usize) -> Self {
         Self { most_strangers, ..self }
     }
 
-    /// `connection` keeps its standing in what it is given. False: all others are busy, and it is not begun.
+    /// `connection` updates its standing in its argument. Returns false, without starting it, if all others are busy.
     pub(super) fn add<F: Future<Output = ()> + 'static>(
         &mut self,
         connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
@@ -71,8 +71,8 @@ impl Connections {
         self.open.iter().filter(|open| open.standing.get() == Standing::Stranger)
     }
 
-    /// Waits while one more would displace a stranger who has only just come: many who come at once mean no harm, and the
-    /// next ones wait in the kernel's queue.
+    /// Waits while a new connection would displace an unauthenticated one that has just been opened. Many clients that
+    /// connect at once are legitimate; the next ones wait in the kernel's backlog.
     pub(super) async fn room(&mut self) {
         loop {
             self.open.retain(|open| !open.task.is_finished());
@@ -85,35 +85,35 @@ impl Connections {
     }
 }
 
-/// What a request is answered with.
+/// The response to a request.
 pub(super) enum Reply {
     Whole(Response),
-    /// The last one on its connection.
+    /// The last response on its connection.
     Last(Response),
-    /// One that takes a while to find out.
+    /// A response that takes a while to compute.
     Later(Pin<Box<dyn Future<Output = Response>>>),
-    /// One that takes as long as the client waits for it; the last one on its connection.
+    /// A response that takes as long as the client waits; the last one on its connection.
     Slow(Pin<Box<dyn Future<Output = Response>>>),
-    /// A file, or a part of it; the last one on its connection.
+    /// A file or a part of it; the last response on its connection.
     File(Pin<Box<dyn Future<Output = Result<FilePart, Response>>>>),
-    /// The connection goes on to somebody else.
+    /// The connection is handed over to another server.
     HandOn(Handing),
-    /// A text that comes part by part, for as long as it comes.
+    /// A text that is sent in parts, until it ends.
     Text(Box<dyn Text>),
 }
 
-/// Who speaks with a client from now on, and the first he is told.
+/// The server that takes over a connection, and the first data to send to it.
 pub(super) struct HandedOn {
     pub(super) to: TcpStream,
     pub(super) head: Vec<u8>,
 }
 
-/// An answer whose body is in a file.
+/// A response whose body is in a file.
 #[derive(Debug)]
 pub(super) struct FilePart {
-    /// It says how long the body is, and that nothing follows.
+    /// The head states the length of the body, and that the connection closes.
     pub(super) head: Vec<u8>,
-    /// From where it stands, so many bytes.
+    /// The file, read from its current position, and the number of bytes.
     pub(super) body: Option<(File, u64)>,
 }
 
@@ -121,17 +121,17 @@ pub(super) type Handing = Pin<Box<dyn Future<Output = Result<HandedOn, Response>
 
 /// A text in parts.
 pub(super) trait Text {
-    /// Where it comes from is made ready; an answer instead of the text where it cannot be.
+    /// Opens the source of the text. The error is sent as the response instead.
     fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>>;
 
-    /// The next part, none at the end.
+    /// The next part; `None` at the end.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>>;
 
     fn content_type(&self) -> &'static str {
         "text/plain; charset=utf-8"
     }
 
-    /// How long a reader may take for a part. One that pages through a log takes its time.
+    /// Time limit for a reader to take a part. A user paging through a log takes long.
     fn slowest(&self) -> Duration {
         Duration::MAX
     }
@@ -139,28 +139,28 @@ pub(super) trait Text {
 
 pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
 
-/// Who answers on one connection.
+/// Answers the requests of one connection.
 pub(super) trait Answers {
-    /// Whether more than one request is answered.
+    /// Whether the connection accepts more than one request.
     fn keeps(&self) -> bool;
 
-    /// How long a body may be that goes with this request; it is passed over where there is no word about it.
+    /// The longest body accepted with this request. A body is skipped if `None`.
     fn takes(&self, _request: &Request) -> Option<u64> {
         None
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a>;
 
-    /// All that was asked is answered, and the next request is waited for.
+    /// All requests so far are answered, and the next one is awaited.
     fn rest(&self) {}
 
-    /// What stands in the head of every answer of this door, as lines.
+    /// Header lines of every response of this server.
     fn headers(&self) -> &'static str {
         ""
     }
 }
 
-/// Answers one GET, and closes.
+/// Answers one GET, and closes the connection.
 pub(super) struct OneGet<F>(pub(super) F);
 
 impl<F: Fn(&str, &str) -> Reply> Answers for OneGet<F> {
@@ -176,8 +176,8 @@ impl<F: Fn(&str, &str) -> Reply> Answers for OneGet<F> {
     }
 }
 
-/// Reads requests and answers them. A client that takes too long or goes away gets nothing, and nothing of what it does
-/// wrong is this side's trouble.
+/// Reads requests and answers them. A client that is too slow, disconnects or violates the protocol is dropped without
+/// an error.
 pub(super) async fn answer<S>(mut stream: S, answers: impl Answers)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -198,7 +198,7 @@ where
             Err(response) => {
                 write(stream, &response.bytes(false, After::Close, answers.headers())).await?;
                 stream.close().await?;
-                // An answer that is followed by a reset, as for what is not read, may be lost on its way.
+                // Closing with unread data causes a reset, in which the response may be lost.
                 return rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()));
             }
         };
@@ -211,7 +211,7 @@ where
                 Ok(response) => (response, after),
                 Err(rt::Elapsed) => return Ok(()),
             },
-            // What the client says meanwhile is not heard.
+            // Input from the client is ignored meanwhile.
             Reply::Slow(response) => {
                 let response = async { Ok(response.await) };
                 (rt::either(response, gone(stream)).await?, After::Close)
@@ -232,7 +232,7 @@ where
             Reply::Text(mut text) => match rt::deadline(PATIENCE, text.open()).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(())) => {
-                    // A client that goes on asking before it has heard the end is not heard: it has to wait.
+                    // Later requests of the client wait until the end.
                     let head = stream_head(text.content_type(), After::Close, answers.headers());
                     write(stream, &head).await?;
                     return send(stream, text).await;
@@ -246,12 +246,12 @@ where
         }
         answers.rest();
         wait = IDLE;
-        // A client that always has a next request must not keep the other tasks waiting.
+        // A client that always has another request must not block other tasks.
         rt::yield_now().await;
     }
 }
 
-/// The next request with its body, if that is wanted; or what one that is none is answered with. `wait` is for its first
+/// The next request with its body, if wanted; or the response to an invalid one. `wait` is the time limit for the first
 /// byte.
 async fn next_request<S>(
     stream: &mut S,
@@ -301,7 +301,7 @@ where
     }
 }
 
-/// Takes in a body of so many bytes, or passes over it: only forms, and what somebody takes, say anything here.
+/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`Answers::takes`], are kept.
 async fn body<S: AsyncRead + Unpin>(
     stream: &mut S,
     unread: &mut Vec<u8>,
@@ -332,9 +332,9 @@ async fn body<S: AsyncRead + Unpin>(
     rt::deadline(PATIENCE, taken).await.map_err(io::Error::other)?
 }
 
-/// Takes in some of what has come; false at the end.
+/// Reads available data. False at the end.
 async fn read<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>) -> io::Result<bool> {
-    // Room is made for as long as it is read, and a connection that rests has none.
+    // The buffer grows only while reading, so that an idle connection holds none.
     let before = unread.len();
     let mut chunk = [0; READ];
     let read = stream.read(&mut chunk).await?;
@@ -342,7 +342,7 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>) -> io:
     Ok(unread.len() > before)
 }
 
-/// Writes all of it, as long as the other side goes on taking some.
+/// Writes everything, as long as the other side keeps reading.
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Result<()> {
     for part in bytes.chunks(WRITE) {
         rt::deadline(SLOWEST, stream.write_all(part)).await.map_err(io::Error::other)??;
@@ -350,7 +350,7 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Resul
     Ok(())
 }
 
-/// What bounds a slow reader is the text's patience, and the number of connections.
+/// Slow readers are limited by the text's time limit and the number of connections.
 async fn send<S>(stream: &mut S, mut text: Box<dyn Text>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -368,7 +368,7 @@ where
     }
 }
 
-/// No more than was promised, though the file may grow; and less only if it has become shorter, which the end tells.
+/// Sends no more than the stated length, even if the file grows. If the file has shrunk, the connection ends early.
 async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io::Result<()> {
     write(stream, &part.head).await?;
     let Some((mut file, mut left)) = part.body else { return Ok(()) };
@@ -398,31 +398,31 @@ async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
             0 => break,
             len => left = left.saturating_sub(len),
         }
-        // A client that always has more bytes must not keep the other tasks, or a deadline, waiting.
+        // A client that always has more bytes must not block other tasks or a deadline.
         rt::yield_now().await;
     }
     Err(io::ErrorKind::BrokenPipe.into())
 }
 
-/// Doors to this machine itself have so few.
+/// Maximum number of connections of local servers.
 pub(super) const FEW: usize = 16;
-/// So long a stranger may take to say who he is before another takes his place.
+/// How long a new unauthenticated connection is safe from being displaced.
 const JUST_COME: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// For a whole request, from its first byte on.
+/// Time limit of a request, from its first byte.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// For the next request (kubelet: `IdleTimeout`).
+/// Wait for the next request (kubelet: `IdleTimeout`).
 const IDLE: Duration = Duration::from_secs(90);
-/// After the answer to what is no request (net/http: `rstAvoidanceDelay`).
+/// Wait after the response to an invalid request (net/http: `rstAvoidanceDelay`).
 const LINGER: Duration = Duration::from_millis(500);
-/// A client that takes nothing for so long has gone.
+/// A client that reads nothing for this long is taken for dead.
 const SLOWEST: Duration = Duration::from_secs(30);
 const READ: usize = 1024;
 const WRITE: usize = 16 * 1024;
 const MOST_BODY: u64 = 64 * 1024;
-/// Bytes that a client may send while nothing is expected of it.
+/// Bytes that a client may send when nothing is expected.
 const MOST_IGNORED: usize = 64 * 1024;
-/// It is kept until it is answered, also for a stranger.
+/// Longest form. It is kept until the request is answered, also for unauthenticated clients.
 const MOST_FORM: u64 = 16 * 1024;
 const FILE_PART: u64 = 64 * 1024;
 

@@ -1,4 +1,4 @@
-//! The log of a container, as both doors show it.
+//! Container logs, for the local socket and the kubelet API.
 
 use std::future::Future;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use crate::kubelet::logs::{LogReader, LogRequest};
 use crate::platform::host::clock;
 use crate::types::error::ErrorChain;
 
-/// `None`: the path is that of something else.
+/// `None` for any other path.
 pub(super) fn container_logs(path: &str, query: &str, api: &dyn LocalApi) -> Option<Reply> {
     let asked = log_query::parse(path, query, clock::timestamp())?;
     let asked = asked.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
@@ -26,7 +26,7 @@ pub(super) fn container_logs(path: &str, query: &str, api: &dyn LocalApi) -> Opt
     })
 }
 
-/// A container's log on its way out.
+/// A container's log being sent.
 struct LogText {
     source: LogSource,
     request: LogRequest,
@@ -56,7 +56,12 @@ impl Text for LogText {
             match reader.next(&self.source.ended).await {
                 Ok(part) => part,
                 Err(error) => {
-                    log!(warn, "log not read on", log = self.source.log.display(), error = ErrorChain(&error));
+                    log!(
+                        warn,
+                        "failed to read the container log",
+                        log = self.source.log.display(),
+                        error = ErrorChain(&error)
+                    );
                     None
                 }
             }

@@ -1,4 +1,4 @@
-//! Whether the sync loop moves, and the endpoint that says so: `/healthz` on 127.0.0.1:10248.
+//! The health of the sync loop, and its endpoint: `/healthz` on 127.0.0.1:10248.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use super::listener::{Listener, Meeting};
 use super::pulse::{Doing, Pulse};
 use crate::platform::rt::{self, TcpStream};
 
-/// How the sync loop gets on: the loop itself notes it, the health endpoint and the watchdog look at it.
+/// Progress of the sync loop: written by the loop, read by the health endpoint and the watchdog.
 #[derive(Clone, Debug)]
 pub(crate) struct SyncHealth {
-    /// When it began its last round.
+    /// When the last round began.
     last: Rc<Cell<Instant>>,
     limit: Duration,
     pulse: Arc<Pulse>,
@@ -27,12 +27,11 @@ impl SyncHealth {
         Self { last: Rc::new(Cell::new(now)), limit, pulse: Arc::default() }
     }
 
-    /// The loop begins a round.
     pub(crate) fn stamp(&self, now: Instant) {
         self.last.set(now);
     }
 
-    /// In a round.
+    /// Notes what the current round is doing.
     pub(crate) fn begin(&self, doing: Doing) {
         self.pulse.begin(doing);
     }
@@ -41,24 +40,23 @@ impl SyncHealth {
         self.pulse.end_round();
     }
 
-    /// For the watchdog's thread.
     pub(crate) fn pulse(&self) -> Arc<Pulse> {
         Arc::clone(&self.pulse)
     }
 
-    /// What only the loop writes has not changed while this is the same.
+    /// While this number is the same, state that only the loop writes has not changed.
     pub(crate) fn rounds(&self) -> u32 {
         self.pulse.rounds()
     }
 
-    /// How long the loop has not moved, where that is too long.
+    /// How long the loop has been stalled, if that exceeds the limit.
     pub(crate) fn stalled(&self, now: Instant) -> Option<Duration> {
         let still = now.saturating_duration_since(self.last.get());
         (still > self.limit).then_some(still)
     }
 }
 
-/// Answers `/healthz` at `address`, for ever.
+/// Serves `/healthz` at `address`. Never returns.
 pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
     door(address).serve(&|tcp, _, _| meet(tcp, &health)).await;
 }
@@ -84,7 +82,7 @@ fn respond(path: &str, stalled: Option<Duration>) -> Response {
     }
 }
 
-/// Never less than this without a round, however often pods are synced (`SyncLoopHealthCheck`).
+/// Minimum time without a round that counts as a stall, whatever the sync frequency (`SyncLoopHealthCheck`).
 const LEAST_LIMIT: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
@@ -96,7 +94,7 @@ mod tests {
     use crate::platform::rt::{self, TcpListener};
 
     #[test]
-    fn a_loop_without_a_round_for_twice_the_sync_frequency_and_five_minutes_is_stalled() {
+    fn loop_stalls_after_twice_the_sync_frequency_and_at_least_five_minutes() {
         let start = Instant::now();
         for (frequency, limit) in [(60, 300), (10, 300), (200, 400)] {
             let health = SyncHealth::new(Duration::from_secs(frequency), start);
@@ -108,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What `/healthz` answers when the loop has not moved for `seconds`.
+    /// The response of `/healthz` when the loop has not moved for `seconds`.
     fn healthz(seconds: u64) -> String {
         let now = Instant::now();
         let health = SyncHealth::new(Duration::from_secs(60), now);
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn healthz_is_ok_while_the_loop_moves_and_says_for_how_long_it_has_not() {
+    fn healthz_is_ok_until_the_loop_stalls_and_then_tells_for_how_long() {
         let moving = healthz(0);
         assert!(moving.starts_with("HTTP/1.1 200 OK\r\n") && moving.ends_with("\r\n\r\nok"), "{moving}");
         let stalled = healthz(301);

@@ -1,8 +1,8 @@
-//! The answers of the doors, as HTTP/1.1 has them. Pure.
+//! HTTP/1.1 responses. Pure.
 
 use crate::protocol::http1::Refusal;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: Status,
@@ -53,7 +53,7 @@ impl Status {
     }
 }
 
-/// What becomes of a connection after an answer.
+/// What happens to the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Close,
@@ -61,7 +61,7 @@ pub(super) enum After {
 }
 
 impl After {
-    /// HTTP/1.1 keeps a connection if nothing is said.
+    /// HTTP/1.1 connections are persistent by default.
     const fn header(self) -> &'static str {
         match self {
             Self::Close => "Connection: close\r\n",
@@ -79,7 +79,7 @@ impl Response {
         Self { status: Status::Ok, content_type: "application/json", body }
     }
 
-    /// The answer to what is no request.
+    /// The response to an invalid request.
     pub(super) fn refusal(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Malformed => Self::text(Status::BadRequest, "not a request\n"),
@@ -104,7 +104,7 @@ impl Response {
         Self::text(Status::NotFound, "404 page not found\n")
     }
 
-    /// The bytes on the wire. `headers` are the door's own: lines, each with its end.
+    /// The bytes on the wire. `headers` are additional header lines, each with its line end.
     pub(super) fn bytes(&self, head_only: bool, after: After, headers: &str) -> Vec<u8> {
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {}\r\n{headers}{}\r\n",
@@ -121,13 +121,13 @@ impl Response {
     }
 }
 
-/// The head of an answer that comes in chunks, each as long as the line before it says: [`chunk`].
+/// The head of a chunked response; its body consists of [`chunk`]s.
 pub(super) fn stream_head(content_type: &str, after: After, headers: &str) -> Vec<u8> {
     let rest = "X-Content-Type-Options: nosniff\r\nTransfer-Encoding: chunked";
     format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{rest}\r\n{headers}{}\r\n", after.header()).into_bytes()
 }
 
-/// One chunk; an empty one is the end.
+/// One chunk. An empty chunk ends the body.
 pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
     let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
     chunk.extend_from_slice(bytes);
@@ -135,7 +135,7 @@ pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// Splits an answer of this server into its status line and its body; `None` if it is none.
+/// Splits a response of this server into its status line and body; `None` if malformed.
 pub(crate) fn parse_response(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let (head, rest) = bytes.split_at_checked(end)?;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_reads_back_whole_and_never_in_part() {
+    fn response_parses_back_only_when_complete() {
         for after in [After::Close, After::Keep] {
             let bytes = Response::text(Status::Ok, "ok").bytes(false, after, "");
             for cut in 0..bytes.len() {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_becomes_of_the_connection() {
+    fn response_tells_whether_the_connection_is_kept() {
         let response = Response::text(Status::Ok, "ok");
         assert!(response.bytes(true, After::Close, "").ends_with(b"Content-Length: 2\r\nConnection: close\r\n\r\n"));
         assert!(response.bytes(true, After::Keep, "A: b\r\n").ends_with(b"Content-Length: 2\r\nA: b\r\n\r\n"));

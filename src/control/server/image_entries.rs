@@ -1,4 +1,4 @@
-//! What `/images` and `/status` show of the node's images and of archives of images. Pure.
+//! Images and image archives in `/images` and `/status`. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,35 +10,35 @@ pub(crate) struct ImageEntry {
     pub(crate) tags: Vec<String>,
     pub(crate) digests: Vec<String>,
     pub(crate) size_bytes: u64,
-    /// The runtime never removes it to make room.
+    /// Image garbage collection in the runtime never removes it.
     pub(crate) pinned: bool,
-    /// Who would miss it, as `default/web-node1`.
+    /// The pods that use it, such as `default/web-node1`.
     pub(crate) pods: Vec<String>,
 }
 
-/// The answer of `/images`.
+/// The response of `/images`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Images {
     pub(crate) images: Vec<ImageEntry>,
 }
 
-/// An archive of images.
+/// An image archive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ArchiveStatus {
     pub(crate) file: String,
     pub(crate) size_bytes: u64,
-    /// When it was written, in nanoseconds since 1970.
+    /// Modification time, in nanoseconds since the epoch.
     pub(crate) modified_nanos: i64,
     /// `waiting`, `importing`, `imported`, `refused` or `failed`.
     pub(crate) state: String,
-    /// What it has given; they stay.
+    /// Images imported from it. They stay when the archive is removed.
     pub(crate) images: Vec<String>,
     /// Why it was not imported.
     pub(crate) message: String,
 }
 
-/// The archives of images.
+/// The image archives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ArchivesStatus {
@@ -48,7 +48,7 @@ pub(crate) struct ArchivesStatus {
     pub(crate) message: String,
 }
 
-/// An image that pods need and that the runtime does not have.
+/// An image that pods need and the runtime does not have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct MissingImage {

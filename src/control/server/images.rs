@@ -1,4 +1,4 @@
-//! The images of the node at the local door: which there are, and the removal of one.
+//! Images in the local API: lists and removes them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::local_api::LocalApi;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 
-/// The status with what only the runtime knows: not at all if it takes its time.
+/// The status, with the missing images if the runtime answers in time.
 pub(super) fn status(api: &dyn LocalApi) -> Reply {
     let (mut status, missing) = (api.status(), api.missing_images());
     Reply::Later(Box::pin(async move {
@@ -21,7 +21,7 @@ pub(super) fn status(api: &dyn LocalApi) -> Reply {
 
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(1);
 
-/// `None`: the request is about something else.
+/// `None` for any other path.
 pub(super) fn images(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
     if request.path != "/images" {
         return None;

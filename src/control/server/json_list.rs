@@ -1,8 +1,8 @@
-//! Answers in JSON, as bytes: a value, or a list that is built one item at a time. Pure.
+//! JSON responses as bytes: a value, or a list built one item at a time. Pure.
 
 use serde::Serialize;
 
-/// The bytes of an object whose last entry is a list, built one item at a time.
+/// A JSON object whose last entry is a list, built one item at a time.
 pub(super) struct List(Vec<u8>);
 
 impl List {
@@ -24,6 +24,6 @@ impl List {
 }
 
 pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
-    // Fails only for maps whose keys are no strings; there are none.
+    // Fails only for maps with keys other than strings; there are none.
     serde_json::to_vec(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A door on TCP: opened as soon as its port can be had, and everybody met who comes to it.
+//! A TCP listener: binds its port as soon as it is free, and starts a task per connection.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -14,23 +14,23 @@ use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
 pub(super) struct Listener {
-    /// For the log.
+    /// The name in the log.
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
-    /// Connections at once.
+    /// Maximum number of connections.
     pub(super) most: usize,
-    /// Of these, those who have not shown who they are.
+    /// Maximum number of unauthenticated connections among them.
     pub(super) most_strangers: usize,
 }
 
-/// What becomes of a connection, which notes what is known of who is at its other end.
+/// Serves a connection, and updates its standing.
 pub(super) type Meet<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<Standing>>) -> Meeting;
 pub(super) type Meeting = Pin<Box<dyn Future<Output = ()>>>;
 
 const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
 impl Listener {
-    /// For ever. Pods run without it: where the port is taken it is tried again, rarely.
+    /// Never returns. Pods run without it: a port in use is retried, rarely.
     pub(super) async fn serve(&self, meet: Meet<'_>) {
         let Self { name, address, .. } = *self;
         let (mut backoff, mut told) = (FIRST_TRY, false);
@@ -45,7 +45,7 @@ impl Listener {
                     told = true;
                     log!(
                         warn,
-                        "cannot listen, trying again",
+                        "failed to listen, trying again",
                         door = name,
                         address = address,
                         error = ErrorChain(&error)
@@ -57,7 +57,7 @@ impl Listener {
         }
     }
 
-    /// Takes connections until the listener itself fails.
+    /// Accepts connections until the listener fails.
     pub(super) async fn accept(&self, listener: &TcpListener, meet: Meet<'_>) {
         let mut connections = Connections::new(self.most).with_strangers(self.most_strangers);
         loop {
@@ -68,10 +68,10 @@ impl Listener {
                         log!(debug, "too many connections", door = self.name, peer = peer);
                     }
                 }
-                // The client has gone already.
+                // The client has already disconnected.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    log!(warn, "listens no more, trying again", door = self.name, error = ErrorChain(&error));
+                    log!(warn, "listener failed, trying again", door = self.name, error = ErrorChain(&error));
                     return;
                 }
             }
@@ -79,7 +79,7 @@ impl Listener {
     }
 }
 
-/// Every address is those of both families, as in the kubelet.
+/// As in the kubelet, the unspecified address listens on both IP families.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     if address.ip().is_unspecified() && address.is_ipv4() {
         let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());

@@ -1,4 +1,4 @@
-//! What the servers ask of the node agent.
+//! What the servers need from the node agent.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -14,56 +14,56 @@ use super::sync_status::SyncStatus;
 use crate::state::pods::{PodAnswer, PodChange};
 use crate::types::api::Event;
 
-/// Pods, images and figures of the node. The node agent implements it.
+/// Pods, images and metrics of the node. The node agent implements it.
 pub(crate) trait LocalApi {
     fn status(&self) -> NodeStatus;
 
-    /// Gives every pod, one at a time, so that the whole list is held only once: as the bytes of the answer.
+    /// Calls `each` for every pod, so that only the encoded list is held in memory.
     fn pods(&self, each: &mut dyn FnMut(PodEntry));
 
-    /// Gives what the runtime has of every pod, as a v1.Pod with little in it.
+    /// Calls `each` for every pod of the runtime, as a minimal v1.Pod.
     fn running_pods(&self, each: &mut dyn FnMut(serde_json::Value));
 
-    /// Gives every event, oldest first.
+    /// Calls `each` for every event, oldest first.
     fn events(&self, each: &mut dyn FnMut(Event));
 
-    /// A page of figures as its bytes. They are found out when it is awaited.
+    /// The bytes of a metrics page, computed when awaited.
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
-    /// Every image of the runtime; an error is one line.
+    /// Every image of the runtime. The error is one line.
     fn images(&self) -> Found<Vec<ImageEntry>>;
 
-    /// The images that known pods need and the runtime does not have; an error is one line.
+    /// The images that known pods need and the runtime does not have. The error is one line.
     fn missing_images(&self) -> Found<Vec<MissingImage>>;
 
-    /// Removes the image of this name: its id, or one line about why it stays.
+    /// Removes the image of this name. Returns its id. The error is one line.
     fn remove_image(&self, name: String) -> Found<String>;
 
-    /// Has the cluster asked and told, if it is not anyway; with `wait` until that has ended.
+    /// Starts an exchange with the API server, if none is running. With `wait`, returns after it has ended.
     fn sync(&self, wait: bool) -> Found<SyncStatus>;
 
-    /// Where a container's log is, or why there is none.
+    /// The log file of a container.
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
 
-    /// The container that runs under this name, by the runtime's id.
+    /// The runtime's id of the running container of this name.
     fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent>;
 
-    /// Does something about one pod, and tells what has become of it; it is begun when it is awaited.
+    /// Carries out a change of one pod when awaited, and returns the result.
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>>;
 
-    /// The pod's sandbox, if it is ready.
+    /// The id of the pod's sandbox, if it is ready.
     fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent>;
 }
 
-/// What takes a while to find out; an error is one line.
+/// A result that takes a while. The error is one line.
 pub(crate) type Found<T> = Pin<Box<dyn Future<Output = Result<T, String>>>>;
 
-/// A pod as a path names it.
+/// A pod named by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodQuery {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// Another pod of this name is not meant.
+    /// If set, a pod of the same name with another uid does not match.
     pub(crate) uid: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl PodQuery {
     }
 }
 
-/// What is not there.
+/// What was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
     Pod,
@@ -83,7 +83,7 @@ pub(crate) enum Absent {
 /// A log on disk.
 pub(crate) struct LogSource {
     pub(crate) log: PathBuf,
-    /// Closed when its container does not run any more.
+    /// Closes when the container no longer runs.
     pub(crate) ended: Receiver<()>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct LogSource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodEntry {
-    /// Where it comes from, as `file:/etc/kubernetes/manifests/web.yaml`.
+    /// The pod's origin, such as `file:/etc/kubernetes/manifests/web.yaml`.
     pub(crate) source: String,
     /// The v1.Pod object with its status.
     pub(crate) pod: serde_json::Value,

@@ -1,8 +1,8 @@
-//! The local door: what this node runs, for root on this machine, without a cluster and without a certificate.
+//! The local API: this node's state, for root on this machine, without a cluster or certificates.
 //!
-//! HTTP/1.1 on a Unix socket, one request a connection, answered in JSON, for figures in Prometheus' text, or for a log in
-//! its own. What the runtime streams is asked for
-//! as on port 10250, with SPDY/3.1 or WebSocket from there on; all else but changes of `pod_changes` and of images are GETs:
+//! HTTP/1.1 on a Unix socket, one request per connection. Responses are JSON, Prometheus text or log text. Streaming
+//! requests are the same as on port 10250, upgraded to SPDY/3.1 or WebSocket. All other requests are GETs, except for
+//! changes of pods (`pod_changes`) and images:
 //!
 //! ```text
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
@@ -48,7 +48,7 @@ use crate::types::api;
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
-/// The bound local socket; nothing is answered before [`LocalServer::serve`].
+/// The bound local socket. Requests are answered once [`LocalServer::serve`] runs.
 #[derive(Debug)]
 pub(crate) struct LocalServer {
     socket: LocalSocket,
@@ -60,15 +60,15 @@ impl LocalServer {
         LocalSocket::bind(path).map(|socket| Self { socket, streaming: None })
     }
 
-    /// exec, attach and port-forward are answered, too.
+    /// Enables exec, attach and port-forward.
     pub(crate) fn with_streaming(self, streaming: Streaming) -> Self {
         Self { streaming: Some(streaming), ..self }
     }
 
-    /// Answers, for ever.
+    /// Serves requests. Never returns.
     pub(crate) async fn serve(self, api: Rc<dyn LocalApi>) {
         let mut connections = Connections::new(MOST).with_strangers(FEW);
-        // Out of file descriptors, most likely: others have to end first.
+        // Most likely out of file descriptors: other connections must close first.
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         loop {
             connections.room().await;
@@ -89,7 +89,7 @@ impl LocalServer {
     }
 }
 
-/// One connection: its request is answered, and that is all.
+/// One connection with one request.
 struct Visit {
     api: Rc<dyn LocalApi>,
     streaming: Option<Streaming>,
@@ -106,7 +106,7 @@ impl Answers for Visit {
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
-        // A log that is followed, or a shell, is not ended for who comes later.
+        // A followed log or a shell must not be displaced by later connections.
         self.standing.set(Standing::Busy);
         Box::pin(ready(self.reply(request)))
     }
@@ -127,10 +127,10 @@ impl Visit {
     }
 }
 
-/// Connections at once; of those that have not asked for anything yet there are [`FEW`].
+/// Maximum number of connections; at most [`FEW`] of them may not have sent a request yet.
 const MOST: usize = 128;
 
-/// Does what was asked about one pod, for any door.
+/// Carries out a request about one pod, for any server.
 pub(super) fn reply_to_change(asked: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {
     match asked {
         Ok(change) => {
@@ -151,7 +151,7 @@ fn respond(path: &str, query: &str, api: &dyn LocalApi) -> Reply {
     container_logs(path, query, api).unwrap_or_else(|| Reply::Whole(respond_whole(path, api)))
 }
 
-/// A page of figures, for any door.
+/// A metrics page, for any server.
 pub(super) fn page_of(page: Page, api: &dyn LocalApi) -> Reply {
     let figures = api.page(page);
     let response =
@@ -159,7 +159,7 @@ pub(super) fn page_of(page: Page, api: &dyn LocalApi) -> Reply {
     Reply::Later(Box::pin(response))
 }
 
-/// What is known at once.
+/// Pages that need no waiting.
 pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
     match path {
         "/status" => Response::json(json(&api.status())),

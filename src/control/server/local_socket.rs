@@ -1,4 +1,4 @@
-//! The socket that this program's own command line speaks to: one process owns it, only root may use it.
+//! The Unix socket for the command line: owned by one process, usable only by root.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use nix::unistd::geteuid;
 
 use crate::platform::rt::{UnixListener, UnixStream};
 
-/// The socket, and the lock that says whose it is. Both end with the process, however it ends.
+/// The socket, and the lock that proves its ownership. The kernel releases both when the process ends.
 #[derive(Debug)]
 pub(super) struct LocalSocket {
     pub(super) listener: UnixListener,
@@ -21,7 +21,7 @@ pub(super) struct LocalSocket {
 }
 
 impl LocalSocket {
-    /// Takes the socket over; what a process left that is no more is replaced.
+    /// Binds the socket. Replaces a stale one.
     pub(super) fn bind(path: &Path) -> Result<Self, LocalError> {
         let failed = |doing| move |source| LocalError::Io { doing, path: path.to_owned(), source };
         if let Some(dir) = path.parent() {
@@ -35,7 +35,7 @@ impl LocalSocket {
             Err(error) => return Err(failed("open")(error)),
         }
         let listener = UnixListener::bind(path).map_err(failed("open"))?;
-        // Until here the mode is the umask's; whoever slips in is turned away by `is_trusted`.
+        // Until here the mode depends on the umask. A client that connects meanwhile is rejected by `is_trusted`.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("protect"))?;
         Ok(Self { listener, path: path.to_owned(), _lock: lock })
     }
@@ -43,12 +43,12 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // The lock is still held: it can be no other process's socket.
+        // The lock is still held, so the socket belongs to this process.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The lock file beside the socket. The kernel lets go of the lock with its process, so it never lies.
+/// Takes the lock file beside the socket. The kernel releases the lock when its process ends, so it is never stale.
 fn lock(path: &Path) -> Result<Flock<File>, LocalError> {
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".lock");
@@ -60,16 +60,16 @@ fn lock(path: &Path) -> Result<Flock<File>, LocalError> {
     })
 }
 
-/// Whether the process at the other end belongs to root, or to the user of this process.
+/// Whether the peer process belongs to root, or to the user of this process.
 pub(super) fn is_trusted(stream: &UnixStream) -> bool {
     let Ok(peer) = getsockopt(stream, PeerCredentials) else { return false };
     peer.uid() == 0 || peer.uid() == geteuid().as_raw()
 }
 
-/// Why there is no local socket.
+/// Why the local socket could not be bound.
 #[derive(Debug)]
 pub(crate) enum LocalError {
-    /// Another process serves this socket: there must not be two of them.
+    /// Another process serves this socket.
     AlreadyRunning {
         path: PathBuf,
     },

@@ -1,10 +1,10 @@
-//! What `/containerLogs/...?...` asks for. Pure.
+//! Parses the query of `/containerLogs/...?...`. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::kubelet::logs::LogRequest;
 
-/// A container's log, as it was asked for.
+/// A request for a container's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogQuery {
     pub(crate) namespace: String,
@@ -14,8 +14,8 @@ pub(crate) struct LogQuery {
     pub(crate) request: LogRequest,
 }
 
-/// Reads `/containerLogs/<namespace>/<pod>/<container>` and its query; `None`: it is no such path. The words are those of
-/// v1.PodLogOptions.
+/// Parses `/containerLogs/<namespace>/<pod>/<container>` and its query, whose parameters are those of v1.PodLogOptions.
+/// `None` for any other path.
 pub(super) fn parse(path: &str, query: &str, now: Timestamp) -> Option<Result<LogQuery, String>> {
     let mut parts = path.strip_prefix("/containerLogs/")?.split('/');
     let (Some(namespace), Some(pod), Some(container), None) = (parts.next(), parts.next(), parts.next(), parts.next())
@@ -54,7 +54,7 @@ fn take(asked: &mut LogQuery, key: &str, value: &str, now: Timestamp) -> Result<
             let time = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+");
             request.since = Some(time.parse().map_err(|_| "a time such as 2026-01-02T15:04:05Z")?);
         }
-        // As any server does with a word that it does not know.
+        // Like any server, ignores unknown parameters.
         _ => {}
     }
     Ok(())
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_values_are_named_in_the_error() {
         for (query, error) in [
             ("tailLines=-1", "tailLines: expected a number, found \"-1\""),
             ("follow=maybe", "follow: expected true or false, found \"maybe\""),

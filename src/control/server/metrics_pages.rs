@@ -1,12 +1,11 @@
-//! The pages of figures and settings, whichever door they are asked at. Pure.
+//! The metrics, stats and configuration pages, for any server. Pure.
 
 use crate::types::metrics;
 
-/// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     Cadvisor,
-    /// The configuration in force.
+    /// The effective configuration.
     Configuration,
     Metrics,
     Probes,
@@ -17,7 +16,7 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    /// `None` for a path that is no page's.
+    /// `None` for any other path.
     pub(super) fn of(path: &str, query: &str) -> Option<Self> {
         match path {
             "/configz" => Some(Self::Configuration),
@@ -27,7 +26,7 @@ impl Page {
             "/metrics/resource" => Some(Self::Resource),
             "/stats/summary" | "/stats/summary/" => {
                 let values = query.split('&').filter_map(|part| part.strip_prefix("only_cpu_and_memory="));
-                // As Go reads a bool; what is none is false.
+                // Parsed like a Go bool; anything invalid is false.
                 let only = |value: &str| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True");
                 Some(Self::Summary { only_cpu_and_memory: { values }.next().is_some_and(only) })
             }
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_goes_by_its_path_and_a_summary_may_be_brief() {
+    fn page_is_selected_by_path_and_summary_may_be_limited() {
         let summary = |only_cpu_and_memory| Some(Page::Summary { only_cpu_and_memory });
         for (query, only) in [
             ("", false),

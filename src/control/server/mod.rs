@@ -1,4 +1,4 @@
-//! The doors to the outside: the kubelet's API, health over HTTP, the local socket, the service manager.
+//! The servers: the kubelet API, health, the local socket, the status page; and the service manager and watchdogs.
 
 mod connections;
 mod container_logs;

@@ -1,4 +1,4 @@
-//! What `/status` answers: the node as `coracle status` shows it. Pure.
+//! The response of `/status`: the node as `coracle status` shows it. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,45 +6,45 @@ use super::image_entries::{ArchivesStatus, MissingImage};
 use super::sync_status::SyncStatus;
 use super::watchdog::{Stall, WatchdogStatus};
 
-/// The answer of `/status`.
+/// The response of `/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeStatus {
     pub(crate) version: String,
     pub(crate) node: String,
     pub(crate) addresses: Vec<String>,
-    /// Of the machine.
+    /// CPUs of the machine.
     pub(crate) processors: u32,
     pub(crate) uptime_seconds: u64,
-    /// Whether the sync loop moves.
+    /// The sync loop is not stalled.
     pub(crate) healthy: bool,
     pub(crate) watchdog: WatchdogStatus,
-    /// The newest one, of this process or an earlier one.
+    /// The most recent stall, of this process or an earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_stall: Option<Stall>,
     pub(crate) runtime: RuntimeStatus,
-    /// As in a node's status; none before the first look.
+    /// As in the Node status; empty before the first observation.
     pub(crate) conditions: Vec<ConditionStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) pods: u64,
-    /// Of the node's own pods.
+    /// Versions of the node's own pods.
     pub(crate) versions: Vec<VersionStatus>,
-    /// Images on their way, in the order in which they were asked for.
+    /// Queued and running pulls, in the order in which they were requested.
     pub(crate) pulls: Vec<PullStatus>,
     pub(crate) image_archives: ArchivesStatus,
-    /// None if the runtime did not tell.
+    /// Absent if the runtime did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing_images: Option<Vec<MissingImage>>,
-    /// None without a cluster.
+    /// Absent without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api_server: Option<ApiServerStatus>,
-    /// None without a cluster.
+    /// Absent without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sync: Option<SyncStatus>,
-    /// None without a cluster.
+    /// Absent without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offline: Option<OfflineStatus>,
-    /// Those that the node shows to its cluster; none away from one.
+    /// The node's own certificates in the cluster; empty without a cluster.
     pub(crate) certificates: Vec<CertificateStatus>,
     /// The last errors, oldest first.
     pub(crate) errors: Vec<RecentError>,
@@ -59,11 +59,11 @@ pub(crate) struct RuntimeStatus {
     pub(crate) version: String,
     pub(crate) ready: bool,
     pub(crate) network_ready: bool,
-    /// Why it is not ready.
+    /// Why the runtime is not ready.
     pub(crate) message: String,
 }
 
-/// One condition of the node, as a v1.NodeCondition.
+/// One condition of the node, as in v1.NodeCondition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ConditionStatus {
@@ -77,15 +77,15 @@ pub(crate) struct ConditionStatus {
     pub(crate) message: String,
 }
 
-/// One source of pods: a manifest directory.
+/// One source of pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SourceStatus {
     pub(crate) name: String,
     pub(crate) pods: u64,
-    /// Whether it has reported at least once.
+    /// The source has reported at least once.
     pub(crate) ready: bool,
-    /// What is wrong with it now: each names its file.
+    /// Current errors of the source; each names its file.
     pub(crate) errors: Vec<String>,
 }
 
@@ -93,67 +93,67 @@ pub(crate) struct SourceStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct VersionStatus {
-    /// As `default/web-node1`.
+    /// Such as `default/web-node1`.
     pub(crate) pod: String,
-    /// `on trial`, `rejected`, `rolled back` or `held`; empty where what the manifest says runs.
+    /// `on trial`, `rejected`, `rolled back` or `held`; empty if the manifest's version runs.
     pub(crate) state: String,
     pub(crate) message: String,
-    /// Those before the present one that are kept.
+    /// Number of versions kept before the current one.
     pub(crate) earlier: u64,
 }
 
-/// A pull of an image.
+/// An image pull.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PullStatus {
     pub(crate) image: String,
-    /// Who wants it.
+    /// The pod that needs it.
     pub(crate) pod: String,
-    /// False: it waits for its turn.
+    /// False while queued.
     pub(crate) begun: bool,
-    /// Since it began, or since it was asked for.
+    /// Since it started, or since it was queued.
     pub(crate) seconds: u64,
 }
 
-/// The way to the API server, since this process began.
+/// The connection to the API server since this process started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ApiServerStatus {
     /// Host and port; empty until the kubeconfig could be read.
     pub(crate) server: String,
     pub(crate) connected: bool,
-    /// Why it is not connected; empty where no try has failed.
+    /// Why it is not connected; empty if no attempt has failed.
     pub(crate) message: String,
-    /// Connections that were made.
+    /// Number of connections made.
     pub(crate) connections: u64,
-    /// What went over them with TLS, without the headers of TCP and below.
+    /// Traffic including TLS, without TCP and lower headers.
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
 }
 
-/// What is stored for a start without the cluster.
+/// The state stored for a start without the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct OfflineStatus {
-    /// Pods and what they need.
+    /// Stored pods and their objects.
     pub(crate) records: u64,
-    /// On the disk.
+    /// Size on disk.
     pub(crate) bytes: u64,
-    /// Written since this process began.
+    /// Written since this process started.
     pub(crate) written_bytes: u64,
-    /// When something in it last changed, RFC 3339; empty while there is nothing.
+    /// Time of the last change, RFC 3339; empty if nothing is stored.
     pub(crate) changed: String,
-    /// The cluster has not been heard since the start: its pods are those that are stored.
+    /// The API server has not been reached since the start: the stored pods are used.
     pub(crate) in_use: bool,
-    /// Records that were damaged or of another version, and have been set aside.
+    /// Corrupt records and records of another version, which were set aside.
     pub(crate) set_aside: u64,
-    /// Records that no key opens.
+    /// Records that no key decrypts.
     pub(crate) unopened: u64,
     /// Records that did not fit.
     pub(crate) left_out: u64,
-    /// What becomes of Secrets and tokens.
+    /// How Secrets and tokens are stored.
     pub(crate) secrets: String,
-    /// Why it cannot be read or written; empty if it can.
+    /// Why the store cannot be read or written; empty if it can.
     pub(crate) message: String,
 }
 
@@ -164,9 +164,9 @@ pub(crate) struct CertificateStatus {
     /// `client` or `serving`.
     pub(crate) name: String,
     pub(crate) state: CertificateState,
-    /// RFC 3339; empty where there is none.
+    /// RFC 3339; empty if there is no certificate.
     pub(crate) not_after: String,
-    /// Why there is none, or none that is newer.
+    /// Why there is no certificate, or no newer one.
     pub(crate) message: String,
 }
 
@@ -175,7 +175,7 @@ pub(crate) enum CertificateState {
     #[default]
     Missing,
     Good,
-    /// Good, and to be replaced.
+    /// Valid, and due for renewal.
     Due,
     Expired,
 }

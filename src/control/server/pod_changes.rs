@@ -1,10 +1,10 @@
-//! Pods that are put on the node, over its local socket or its server: the requests and their answers. Pure.
+//! Requests that put, delete and change pods on this node, over the local socket or the kubelet API. Pure.
 //!
 //! ```text
-//! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200; 409: another source has the pod; 422: why it is refused
-//! GET    /pods/{namespace}/{name}    the manifest, as it was put
+//! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200; 409: another source has the pod; 422: invalid, with the reason
+//! GET    /pods/{namespace}/{name}    the manifest as it was put
 //! DELETE /pods/{namespace}/{name}    the pod ends
-//! POST   /pods/{namespace}/{name}/restart?container=NAME    on the local socket alone, as these:
+//! POST   /pods/{namespace}/{name}/restart?container=NAME    only on the local socket, like the following:
 //! POST   /pods/{namespace}/{name}/rollback?to=NUMBER
 //! POST   /pods/{namespace}/{name}/hold
 //! POST   /pods/{namespace}/{name}/confirm
@@ -16,27 +16,26 @@ use super::http::{Response, Status};
 use crate::protocol::http1::Request;
 use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, VersionAsk};
 
-/// A manifest may have so many bytes, about as many as an object of the API.
+/// Longest manifest, about the same as for an API object.
 const MOST_MANIFEST: u64 = 1 << 20;
 
-/// Namespace, name and what stands behind them, if the path is that of one pod.
+/// Namespace, name and the rest of the path, if it is the path of a pod.
 fn parts(path: &str) -> Option<(&str, &str, &str)> {
     let (namespace, rest) = path.strip_prefix("/pods/")?.split_once('/')?;
     let (name, more) = rest.split_once('/').unwrap_or((rest, ""));
     (!namespace.is_empty() && !name.is_empty()).then_some((namespace, name, more))
 }
 
-/// The path is that of one pod.
 pub(super) fn is_of_pod(path: &str) -> bool {
     parts(path).is_some()
 }
 
-/// How long a body may be that goes with this request, if it is a manifest.
+/// The longest body of this request, if it is a manifest.
 pub(super) fn takes(request: &Request) -> Option<u64> {
     (request.method == "PUT" && is_of_pod(&request.path)).then_some(MOST_MANIFEST)
 }
 
-/// What is asked; an answer where that is nothing that can be. `None`: the path is that of something else.
+/// Parses a request about a pod. The error is the response to an invalid one. `None` for any other path.
 pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChange, Response>> {
     let (namespace, name, more) = parts(&request.path)?;
     let what = match (&*request.method, more) {
@@ -60,7 +59,7 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
     Some(Ok(PodChange { namespace: namespace.to_owned(), name: name.to_owned(), what }))
 }
 
-/// What has become of it. Of what is wrong one line tells.
+/// The response to a request. Errors are one line.
 pub(super) fn response(answer: PodAnswer) -> Response {
     let line = |status, line: String| Response::text(status, line + "\n");
     match answer {
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_and_a_path_say_what_is_to_become_of_a_pod() {
+    fn method_and_path_select_the_change() {
         for is_local in [true, false] {
             assert_eq!(asked("GET /pods/default/web", is_local), of(PodChangeKind::Get));
             assert_eq!(asked("PUT /pods/default/web", is_local), of(PodChangeKind::Put(Vec::new())));
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_restarted_over_the_local_socket_alone() {
+    fn containers_can_be_restarted_only_over_the_local_socket() {
         let restart = |container: Option<&str>| of(PodChangeKind::Restart(container.map(str::to_owned)));
         assert_eq!(asked("POST /pods/default/web/restart", true), restart(None));
         assert_eq!(asked("POST /pods/default/web/restart?container=main", true), restart(Some("main")));
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_asked_for_over_the_local_socket_alone() {
+    fn versions_can_be_changed_only_over_the_local_socket() {
         for (line, what) in [
             ("rollback", VersionAsk::Rollback(1)),
             ("rollback?to=2", VersionAsk::Rollback(2)),
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_manifest_comes_with_a_body() {
+    fn only_put_requests_have_a_body() {
         assert_eq!(takes(&request("PUT /pods/default/web")), Some(MOST_MANIFEST));
         for line in ["PUT /pods", "GET /pods/default/web", "POST /pods/default/web/restart", "PUT /x/default/web"] {
             assert_eq!(takes(&request(line)), None, "{line}");
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_has_become_of_the_pod() {
+    fn response_tells_the_result_of_the_change() {
         let answered = |answer| {
             let Response { status, body, .. } = response(answer);
             (status, String::from_utf8(body).unwrap())

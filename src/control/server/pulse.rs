@@ -1,8 +1,8 @@
-//! What the sync loop is about, for the thread that looks whether it moves.
+//! What the sync loop is doing, for the watchdog's thread.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// Written by the sync loop and another task, read by the watchdog's thread.
+/// Written by the sync loop and another task of its thread, read by the watchdog's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     rounds: AtomicU32,
@@ -10,11 +10,11 @@ pub(crate) struct Pulse {
     doing: AtomicU8,
 }
 
-/// What the sync loop is busy with.
+/// The current activity of the sync loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Doing {
-    /// It waits for an event, or for another task of its thread to make room.
+    /// Waits for an event, or for another task of its thread.
     Waiting,
     Sources,
     Observed,
@@ -23,7 +23,7 @@ pub(crate) enum Doing {
     WorkDone,
     Probed,
     Happened,
-    // The parts of a round, in their order.
+    // The parts of a round, in order.
     Deadlines,
     Shutdown,
     Probes,
@@ -37,7 +37,7 @@ pub(crate) enum Doing {
     Versions,
     Reporting,
     ShutdownEnd,
-    /// It goes round and never waits.
+    /// Runs rounds without ever waiting.
     Spinning,
 }
 
@@ -46,23 +46,23 @@ impl Pulse {
         self.doing.store(doing as u8, Ordering::Relaxed);
     }
 
-    /// All that there was to do is done.
+    /// The round is complete.
     pub(crate) fn end_round(&self) {
         self.begin(Doing::Waiting);
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many rounds were done; it begins anew after the last number that fits.
+    /// Number of rounds so far; wraps around.
     pub(crate) fn rounds(&self) -> u32 {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// A task other than the sync loop has had a turn.
+    /// A task other than the sync loop has run.
     pub(crate) fn turn(&self) {
         self.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many turns the other task has had; wraps around.
+    /// Number of turns of the other task; wraps around.
     pub(crate) fn turns(&self) -> u32 {
         self.turns.load(Ordering::Relaxed)
     }
@@ -74,10 +74,10 @@ impl Pulse {
 }
 
 impl Doing {
-    /// As it follows "while".
+    /// The activity as text after "while".
     pub(crate) fn text(self) -> &'static str {
         match self {
-            // It would have been woken for the watchdog's question.
+            // The loop itself would have been woken by the watchdog's event.
             Self::Waiting => "another task held its thread",
             Self::Sources => "taking in manifests",
             Self::Observed => "taking in a look at a pod",
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_loop_begins_is_read_back_until_the_round_is_done() {
+    fn activity_is_read_back_until_the_round_ends() {
         let pulse = Pulse::default();
         for (rounds, doing) in (0..).zip(ALL) {
             assert_eq!(pulse.rounds(), rounds);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_the_loop_does_has_a_text_of_its_own() {
+    fn every_activity_has_its_own_text() {
         for (place, doing) in ALL.iter().enumerate() {
             assert_eq!(*doing as usize, place);
             assert!(ALL[..place].iter().all(|other| other.text() != doing.text()), "{doing:?}");

@@ -1,12 +1,12 @@
-//! Bytes between two connections, both ways at once, as fast as the slower side takes them.
+//! Copies bytes between two connections, in both directions at once, at the pace of the slower side.
 
 use std::io;
 use std::time::Duration;
 
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 
-/// Until `to` has said all, or the client has gone: one that says no more hears what is still on its way, and no more than
-/// that, as a runtime goes on with what nobody listens to.
+/// Returns when `to` has closed, or the client has. After the client closes, data in flight from `to` is still
+/// delivered, but no more: a runtime keeps producing output without a reader.
 pub(super) async fn relay<S>(client: &mut S, to: TcpStream, first: &[u8]) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -23,7 +23,7 @@ where
     rt::either(down, up).await
 }
 
-/// All of it, and then that this is all.
+/// Copies everything, then closes the other side.
 async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -32,7 +32,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
             return to.close().await;
         }
         to.write_all(buffer.get(..read).unwrap_or_default()).await?;
-        // Somebody who always has more must not keep the others waiting.
+        // A side that always has more data must not block other tasks.
         rt::yield_now().await;
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::platform::rt::{TcpListener, UnixStream, block_on};
 
-    /// A client at its end, and what it is relayed to.
+    /// A client's end of a connection, and the end of the relay's target.
     async fn joined(first: &'static [u8]) -> (UnixStream, TcpStream, rt::Task<io::Result<()>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let to = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_said_all_still_hears_the_answer() {
+    fn client_that_closed_its_side_still_gets_the_response() {
         block_on(async {
             let (mut client, mut runtime, task) = joined(b"first ").await;
             client.write_all(b"words").await.unwrap();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_reader_is_not_read_on() {
+    fn relay_stops_reading_without_a_reader() {
         block_on(async {
             let (mut client, mut runtime, task) = joined(b"").await;
             let sent = async {
@@ -92,7 +92,7 @@ mod tests {
             };
             assert_eq!(rt::either(sent, stopped).await, 0, "64 MiB went nowhere");
             drop(client);
-            // The runtime takes what there is, and the end.
+            // The runtime receives what was sent, and the end.
             let mut rest = Vec::new();
             runtime.read_to_end(&mut rest).await.unwrap();
             assert!(rest.iter().all(|byte| *byte == 7));

@@ -1,7 +1,7 @@
-//! exec, attach and port-forward, for both doors: the runtime itself speaks with the client, and this hands the connection on
-//! to it.
+//! exec, attach and port-forward, for the local socket and the kubelet API. The connection is handed over to the
+//! runtime's streaming server.
 //!
-//! As pkg/kubelet/server/server.go reads the paths and queries.
+//! Paths and queries are parsed as in pkg/kubelet/server/server.go.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::protocol::http1::Request;
 use crate::types::api::UriScheme;
 use crate::types::error::ErrorChain;
 
-/// What the runtime is asked to stream.
+/// A streaming request to the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stream {
     pod: PodQuery,
@@ -38,17 +38,17 @@ struct Streams {
     tty: bool,
 }
 
-/// What it takes to reach the runtime.
+/// The connection to the runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Streaming {
     pub(crate) cri: RuntimeService,
     pub(crate) dialer: Dialer,
 }
 
-/// For the runtime's streaming server, which is on this machine.
+/// Time limit for connecting to the runtime's streaming server, which is on this machine.
 const DIAL: Duration = Duration::from_secs(5);
 
-/// `None`: the path is that of something else.
+/// `None` for any other path.
 pub(super) fn stream(request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Option<Reply> {
     Some(match Stream::of(request)? {
         Ok(_) if !matches!(&*request.method, "GET" | "POST") => Reply::Whole(Response::not_allowed()),
@@ -58,7 +58,7 @@ pub(super) fn stream(request: &Request, api: &dyn LocalApi, streaming: &Streamin
 }
 
 impl Stream {
-    /// `None`: the path is that of something else.
+    /// `None` for any other path.
     fn of(request: &Request) -> Option<Result<Self, Response>> {
         let parts: Vec<&str> = request.path.strip_prefix('/')?.split('/').collect();
         let (verb, pod, container) = match *parts.as_slice() {
@@ -75,7 +75,7 @@ impl Stream {
         Some(What::of(verb, container, request).map(|what| Self { pod, what }))
     }
 
-    /// The way to who speaks with the client from now on, or why there is none.
+    /// Connects to the runtime's streaming server. The error is the response to the client.
     fn hand_on(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Handing {
         let id = match &self.what {
             What::Exec { container, .. } | What::Attach { container, .. } => {
@@ -94,7 +94,7 @@ impl Stream {
             let dialed = streaming.dialer.dial(&url.host, url.port(), DIAL).await;
             let to =
                 dialed.map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
-            // A key that was pressed waits for no other.
+            // No delay: every key press is sent at once.
             let _ = to.set_nodelay(true);
             Ok(HandedOn { to, head: request.head_for(&url.target, &url.authority()) })
         })
@@ -110,7 +110,7 @@ impl What {
                 Ok(Self::Exec { container, command, streams: Streams::of(request)? })
             }
             "attach" => Ok(Self::Attach { container, streams: Streams::of(request)? }),
-            // SPDY names its ports later, in a stream each.
+            // SPDY clients name the ports later, one per stream.
             _ => {
                 let ports = request.all_asks("port");
                 let port = |port: &str| port.parse::<u16>().ok().filter(|port| *port > 0).map(i32::from);
@@ -124,7 +124,7 @@ impl What {
         }
     }
 
-    /// Where the runtime waits for the client.
+    /// Requests the URL of the stream from the runtime.
     async fn url(self, cri: &RuntimeService, id: String) -> Result<String, cri::Error> {
         match self {
             Self::Exec { command: cmd, streams: Streams { stdin, stdout, stderr, tty }, .. } => {
@@ -142,7 +142,7 @@ impl Streams {
     fn of(request: &Request) -> Result<Self, Response> {
         let asks = |key: &str| request.asks(key).as_deref() == Some("1");
         let (stdin, stdout, tty) = (asks("input"), asks("output"), asks("tty"));
-        // A terminal has one way out.
+        // A terminal has a single output stream.
         let stderr = asks("error") && !tty;
         if !(stdin || stdout || stderr) {
             return Err(Response::text(Status::BadRequest, "you must specify at least 1 of stdin, stdout, stderr"));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_asked_for_with_its_words_and_streams() {
+    fn exec_request_has_its_command_and_streams() {
         let stream = of("/exec/ns/web/main?command=sh&command=-c&command=echo+%26%26&input=1&output=1&error=1");
         let streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
         let command = ["sh", "-c", "echo &&"].map(str::to_owned).to_vec();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_nothing_is_refused_and_other_paths_are_left_alone() {
+    fn exec_without_streams_is_refused_and_other_paths_are_ignored() {
         let (status, text) = of("/exec/ns/web/main?command=a").unwrap().unwrap_err();
         assert_eq!((status, &*text), (Status::BadRequest, "you must specify at least 1 of stdin, stdout, stderr"));
         for path in ["/exec", "/exec/ns/web", "/exec/ns/web/uid/main/x", "/portForward/ns", "/pods", "/"] {

@@ -6,7 +6,7 @@ use super::json_list::json;
 use super::local_api::LocalApi;
 use crate::protocol::http1::Request;
 
-/// `None`: the request is about something else.
+/// `None` for any other path.
 pub(super) fn sync(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
     if request.path != "/sync" {
         return None;

@@ -1,46 +1,47 @@
-//! What `/status` and `/sync` show of the exchanges with the API server. Pure.
+//! The state of the exchanges with the API server, in `/status` and `/sync`. Pure.
 
 use serde::{Deserialize, Serialize};
 
-/// When the cluster is asked and told, and what that costs; the answer of `POST /sync`, too.
+/// When the node exchanges data with the API server, and its traffic. Also the response to `POST /sync`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SyncStatus {
-    /// As it is configured.
+    /// The configured mode.
     pub(crate) mode: String,
-    /// Whatever happens is exchanged as it does.
+    /// The gate is open: changes are exchanged as they happen.
     pub(crate) open: bool,
-    /// The last exchange; none while there was none.
+    /// The last exchange, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last: Option<ExchangeStatus>,
-    /// So old is what is known of the cluster; none where it is of now, or nothing was heard since the start.
+    /// Age of the known state of the cluster; absent while it is current, or if there has been no contact since the
+    /// start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cache_age_seconds: Option<u64>,
-    /// Until the next exchange, where that is known.
+    /// Time until the next exchange, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_seconds: Option<u64>,
-    /// Of the last day, by the clock of this boot, since this process began.
+    /// Since the start of the current day of the boot clock.
     pub(crate) bytes_today: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes_per_day: Option<u64>,
-    /// For what today's bytes do not last.
+    /// Kinds of requests that today's byte budget no longer covers.
     pub(crate) left_out: Vec<String>,
-    /// Pods and events that the cluster has something to hear of.
+    /// Pods whose status has not been reported.
     pub(crate) pending_statuses: u64,
     pub(crate) pending_events: u64,
 }
 
-/// What has come of an exchange.
+/// The result of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ExchangeStatus {
     /// RFC 3339.
     pub(crate) ended: String,
-    /// Why it was broken off; empty if it was not.
+    /// Why the exchange was aborted; empty if it was not.
     pub(crate) message: String,
-    /// Answers, as `events: 3`, in the order of the exchange.
+    /// Responses, such as `events: 3`, in the order of the exchange.
     pub(crate) answered: Vec<String>,
-    /// Requests that got no answer, or a refusal.
+    /// Requests without a response, or rejected.
     pub(crate) failed: u32,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,

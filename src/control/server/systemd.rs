@@ -1,4 +1,4 @@
-//! What the service manager is told: ready, still alive, stopping. Nothing where there is none.
+//! Notifies the service manager, if there is one: ready, alive, stopping.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -8,37 +8,37 @@ use sd_notify::NotifyState;
 
 use crate::types::error::ErrorChain;
 
-/// Pods are being looked after.
+/// The node is looking after its pods.
 pub(crate) fn ready() {
     tell(NotifyState::Ready);
 }
 
-/// The process is about to end; its pods go on.
+/// The process is about to end. Its pods keep running.
 pub(crate) fn stopping() {
     tell(NotifyState::Stopping);
 }
 
-/// How long the manager waits for a sign of life before it kills and restarts this process; `None` where it does not.
+/// The service manager's watchdog interval, after which it kills and restarts this process; `None` if it is off.
 pub(super) fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero())
 }
 
-/// A sign of life.
+/// Pets the service manager's watchdog.
 pub(super) fn alive() {
     tell(NotifyState::Watchdog);
 }
 
-/// Whether what is written to stderr goes to the journal, which then takes a priority in front of each line.
+/// Whether stderr goes to the journal, which parses a priority at the start of each line.
 pub(crate) fn stderr_is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let Ok(stat) = fstat(std::io::stderr().as_fd()) else { return false };
-    // Inherited further, the variable may speak of another process's stderr (systemd.exec(5)).
+    // An inherited variable may describe another process's stderr (systemd.exec(5)).
     stream == format!("{}:{}", stat.st_dev, stat.st_ino)
 }
 
-/// The manager reads at once what is sent to it: the call does not wait.
+/// Does not wait: the service manager reads its messages at once.
 fn tell(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        log!(warn, "service manager not reached", error = ErrorChain(&error));
+        log!(warn, "failed to notify the service manager", error = ErrorChain(&error));
     }
 }

@@ -1,9 +1,9 @@
-//! What the sync loop does with an event, as the watchdog names it. Pure.
+//! Maps sync loop events to the activity that the watchdog reports. Pure.
 
 use crate::control::server::Doing;
 use crate::state::pods::SyncEvent;
 
-/// What the watchdog names when the loop does not come back from `event`.
+/// The activity that the watchdog reports if handling `event` stalls.
 pub(super) fn doing(event: &SyncEvent) -> Doing {
     match event {
         SyncEvent::Sources(_) => Doing::Sources,

@@ -1,4 +1,4 @@
-//! Admits pods that a source has, or rejects them.
+//! Admits or rejects the pods of the sources.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::state::pods::{NodeTerms, PodEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::metrics::{self, Count, Timed};
 
-/// Upstream's message of the event and of the pod's status.
+/// Upstream's messages in the event and in the pod's status.
 const PREEMPTED: &str = "Preempted in order to admit critical pod";
 const DISRUPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
-/// Whether other parts let pods in.
+/// The decisions of other parts about new pods.
 pub(super) struct Gates {
     pub(super) eviction: Result<(), Rejection>,
     pub(super) shutdown: Result<(), Rejection>,
@@ -38,12 +38,12 @@ impl PodAdmission {
         Self { admission, devices }
     }
 
-    /// The API server has told what it has of the node.
+    /// The API server sent the Node object's scheduling terms.
     pub(super) fn on_node_terms(&mut self, terms: NodeTerms) {
         self.admission.in_cluster(terms);
     }
 
-    /// Admits or rejects the pod, which has a worker that has not begun.
+    /// Admits or rejects a pod whose worker has not started it.
     pub(super) fn on_new_pod(
         &self,
         pod: &Pod,
@@ -66,13 +66,13 @@ impl PodAdmission {
         }
     }
 
-    /// A plugin does not give an admitted pod its devices.
+    /// A device plugin refused the devices of an admitted pod.
     pub(super) fn on_devices_refused(&self, uid: &PodUid, why: &str, pods: &PodTable) -> Vec<Effect> {
         let (reason, message) = unexpected(why);
         self.refuse(uid, Rejection { reason, message }, pods)
     }
 
-    /// The node has no room for the volumes of an admitted pod.
+    /// The node has no room left for the volumes of an admitted pod.
     pub(super) fn on_volumes_refused(&self, uid: &PodUid, message: String, pods: &PodTable) -> Vec<Effect> {
         self.refuse(uid, Rejection { reason: Reason::VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message }, pods)
     }
@@ -81,14 +81,14 @@ impl PodAdmission {
         pods.syncing(uid).map(|_| self.reject(uid, rejection)).into_iter().collect()
     }
 
-    /// What was chosen for the pod and not allocated yet is free again.
+    /// Ends the pod. Resources planned for it and not allocated yet stay free.
     fn reject(&self, uid: &PodUid, rejection: Rejection) -> Effect {
         metrics::count(Count::AdmissionRejections, &[rejection.reason.as_str()]);
         self.devices.give_up(uid);
         reject(uid, rejection)
     }
 
-    /// Plans the pod's exclusive processors, memory and devices. Its devices are chosen then.
+    /// Plans the pod's exclusive CPUs, memory and devices. Chooses the devices.
     fn plan(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment) -> Result<PodAllocation, Rejection> {
         let observed = pods.observed().pod(&pod.metadata.uid).cloned();
         let runs = |name: &str| {
@@ -114,7 +114,7 @@ impl PodAdmission {
     }
 }
 
-/// The victims end, and the pod begins when they have ended.
+/// Ends the victims. The pod starts after they have ended.
 fn admit(uid: &PodUid, victims: Vec<PodUid>) -> Vec<Effect> {
     let ends = victims.iter().map(|victim| Effect::End(preempt(victim)));
     let mut effects: Vec<Effect> = ends.collect();
@@ -143,7 +143,7 @@ fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
     })
 }
 
-/// The other pods that take room on the node: upstream's active pods.
+/// The other pods that take up room on the node: upstream's active pods.
 fn others<'a>(uid: &PodUid, pods: &'a PodTable) -> Vec<&'a Pod> {
     let takes_room = |state| matches!(state, State::Sync | State::Terminating { .. });
     let active = pods.workers().iter().filter(|worker| {
@@ -153,8 +153,8 @@ fn others<'a>(uid: &PodUid, pods: &'a PodTable) -> Vec<&'a Pod> {
     active.filter_map(|worker| worker.pod.as_deref()).collect()
 }
 
-/// Pods that the runtime knows come first, in the order in which they were made: they keep their places. The others come
-/// in the order of their priorities, so that no pod is admitted only to be preempted.
+/// Pods that already run come first, in creation order, and so keep their places. The others follow by priority, so
+/// that no pod is admitted only to be preempted.
 pub(super) fn in_order_of_admission(mut added: Vec<Arc<Pod>>, pods: &PodTable) -> Vec<Arc<Pod>> {
     let observed = pods.observed();
     let oldest = |uid: &PodUid| {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn victims_end_before_the_pod_is_admitted() {
+    fn victims_end_before_pod_is_admitted() {
         let [uid, victim] = ["critical", "victim"].map(PodUid::from);
         let effects = admit(&uid, vec![victim.clone()]);
         assert_eq!(effects, [Effect::End(preempt(&victim)), Effect::Admit { uid, after: vec![victim] }]);

@@ -1,13 +1,13 @@
-//! A static pod that runs already under a uid that another kubelet gave it keeps that uid. Pure.
+//! Static pods that another kubelet started keep their running uid. Pure.
 //!
-//! The uid of a static pod is a hash of its manifest, and each kubelet has its own way to hash. A node that changes to
-//! this one must not restart its pods for that: a pod of the same name and namespace, from a manifest, with the same
-//! containers, is the same pod.
+//! The uid of a static pod is a hash of its manifest, and kubelets hash differently. Replacing a node's kubelet with
+//! this one must not restart its static pods: a running static pod with the same name, namespace and containers is the
+//! same pod.
 
 use crate::state::pods::ObservedPod;
 use crate::types::api::{Pod, PodUid, container_hash};
 
-/// The uid under which `pod` runs already, if another kubelet started it.
+/// The uid under which `pod` already runs, if another kubelet started it.
 pub(super) fn running_uid<'a>(pod: &Pod, mut running: impl Iterator<Item = &'a ObservedPod>) -> Option<PodUid> {
     let same = running.find(|observed| is_same(pod, observed))?;
     Some(same.uid.clone())
@@ -26,7 +26,7 @@ fn is_same(pod: &Pod, observed: &ObservedPod) -> bool {
         })
 }
 
-/// A uid of this kubelet's making: if the manifest gives another one now, the manifest has changed.
+/// Whether this kubelet computed the uid. If the manifest now hashes to another one, the manifest has changed.
 fn is_our_own(uid: &PodUid) -> bool {
     crate::control::pod_sources::static_pod::is_own_uid(uid.as_str())
 }

@@ -1,7 +1,7 @@
-//! `/metrics` and `/metrics/probes`: what the agent tells of itself.
+//! The agent's own metrics: `/metrics` and `/metrics/probes`.
 //!
-//! The names are upstream's where it has the same to tell. What of upstream's page is not here, and why, stands in
-//! `agent_page/tests.rs`.
+//! Metrics use upstream's names where upstream has the same metric. `agent_metrics/tests.rs` lists the upstream metrics
+//! that are missing here, and why.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::types::api::{KUBERNETES_VERSION, Pod, PodUid};
 use crate::types::metrics::{self, Exposition, Kind, Labels, Number};
 use crate::types::sorted::SortedMap;
 
-/// What the pods' book says, at one moment.
+/// A snapshot of the data on the pages.
 pub(super) struct AgentMetrics<'a> {
     pub(super) node: &'a str,
     pub(super) cgroup_v2: bool,
@@ -198,10 +198,10 @@ fn started_at(page: &mut Exposition, own: &OwnProcess, help: &'static str) {
     }
 }
 
-/// Upstream's two pages have it in different words.
+/// The help text differs between upstream's two pages.
 const ALPHA_START: &str = "[ALPHA] Start time of the process since unix epoch in seconds.";
 
-/// What no other kubelet tells.
+/// Metrics that only Coracle has.
 fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
@@ -257,7 +257,8 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     of_certificates(sight.certificates, page);
 }
 
-/// As existing alerts have it, and the date itself, which says the same whatever the clock shows.
+/// Upstream's remaining-seconds gauge, which existing alerts use, and the expiry date, which does not depend on the
+/// node's clock.
 fn of_certificates(certificates: &CertificateStatuses, page: &mut Exposition) {
     let now = clock::now().unix_seconds();
     for (which, entry) in certificates.entries() {

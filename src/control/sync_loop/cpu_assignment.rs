@@ -1,4 +1,4 @@
-//! Exclusive processors of containers: allocated when a pod is admitted, released when it has ended.
+//! Exclusive CPUs of containers: allocated at admission, released when the pod has ended.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use crate::state::pods::{Placed, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
-/// The CPU and memory managers, and the moves of containers to their processors.
+/// The CPU and memory managers, and the task that applies their cpusets to containers.
 pub(super) struct CpuAssignment {
     managers: ResourceManagers,
     inbox: Sender<SyncEvent>,
-    /// Containers may run on other processors than their own.
+    /// Containers may run on CPUs other than those assigned to them.
     due: bool,
     task: Option<rt::Task<()>>,
-    /// The last failure, so that it is logged once.
+    /// The last failure, so that a repeated failure is logged once.
     fault: Option<String>,
 }
 
@@ -35,19 +35,19 @@ impl CpuAssignment {
         &self.managers
     }
 
-    /// A container may run on other processors than its own.
+    /// Checks at the next round whether containers run on their CPUs.
     pub(super) fn look_again(&mut self) {
         self.due = true;
     }
 
-    /// The pod is admitted, and these processors are its containers' own.
+    /// Allocates the planned CPUs and memory to an admitted pod.
     pub(super) fn give(&mut self, pod: &PodUid, own: PodAllocation) {
         self.due |= self.managers.give(pod, own);
     }
 }
 
 impl CpuAssignment {
-    /// Before pods are admitted: without a state file, the running containers tell which processors they have.
+    /// Without a state file, restores the assignments from the running containers. Runs before pods are admitted.
     pub(super) fn on_first_relist(&mut self, pods: &PodTable) {
         if self.managers.is_forgetful() {
             let processes = pods.runtime().processes().into_iter();
@@ -61,7 +61,7 @@ impl CpuAssignment {
         }
     }
 
-    /// Writes the state files, and moves the containers that run on other processors.
+    /// Writes the state files, and updates the cpusets of containers that run on the wrong CPUs.
     pub(super) fn round(&mut self, pods: &PodTable) {
         self.release(pods);
         let is_news = self.managers.is_unwritten() && self.fault.is_none();
@@ -70,7 +70,7 @@ impl CpuAssignment {
         }
         self.due = false;
         let misplaced = pods.runtime().misplaced();
-        // While containers are still pinned, the file goes on to say so.
+        // The state file keeps its assignments as long as containers are still pinned.
         let is_free = self.managers.is_static() || misplaced.is_empty();
         let files = if is_free { self.managers.take_unwritten() } else { Vec::new() };
         if misplaced.is_empty() && files.is_empty() {
@@ -79,31 +79,31 @@ impl CpuAssignment {
         let (runtime, inbox) = (Rc::clone(pods.runtime()), self.inbox.clone());
         self.task = Some(rt::spawn(async move {
             let placed = place(&runtime, files, misplaced).await;
-            // The loop is gone when the process ends.
+            // The loop has ended only if the process is ending.
             let _ = inbox.send(SyncEvent::Placed(placed)).await;
         }));
     }
 
-    /// What has failed is tried again after the next relist.
+    /// Failures are retried after the next relist.
     pub(super) fn on_placed(&mut self, placed: Placed) {
         self.task = None;
         if placed.is_unwritten {
             self.managers.not_written();
         }
         if let Some(fault) = placed.fault.as_ref().filter(|fault| self.fault.as_ref() != Some(*fault)) {
-            log!(warn, "processors not given", error = fault);
+            log!(warn, "failed to assign CPUs", error = fault);
         }
         self.fault = placed.fault;
     }
 
-    /// Releases the processors of pods that have ended, and of unknown pods once every source has told its pods.
+    /// Releases the CPUs of terminated pods, and of unknown pods once all sources are ready.
     fn release(&mut self, pods: &PodTable) {
         let all_ready = pods.all_sources_ready();
         self.due |= self.managers.keep(|uid: &PodUid| keeps(pods.worker(uid).map(|worker| worker.state), all_ready));
     }
 }
 
-/// Whether a pod keeps its processors. An unknown pod has no `state`.
+/// Whether a pod keeps its CPUs. An unknown pod has no `state`.
 fn keeps(state: Option<State>, all_sources_ready: bool) -> bool {
     match state {
         Some(State::Sync | State::Terminating { .. }) => true,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_keeps_its_processors_until_its_containers_have_stopped() {
+    fn pod_keeps_its_cpus_until_its_containers_have_stopped() {
         let terminating = State::Terminating { grace: Duration::ZERO };
         for all_ready in [false, true] {
             assert!(keeps(Some(State::Sync), all_ready) && keeps(Some(terminating), all_ready));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_pod_keeps_its_processors_until_every_source_is_ready() {
+    fn unknown_pod_keeps_its_cpus_until_all_sources_are_ready() {
         assert!(keeps(None, false) && !keeps(None, true));
     }
 }

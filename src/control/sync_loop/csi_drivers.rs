@@ -1,4 +1,4 @@
-//! What CSI drivers and the API server need to know of the pods' volumes.
+//! Schedules the CSI drivers' work, and reports the volumes in use to the API server.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl CsiDrivers {
         on_attached(pods)
     }
 
-    /// Looks for volumes of running pods that are to grow.
+    /// Expands volumes of running pods whose claims ask for more.
     pub(super) fn on_relisted(&self, pods: &PodTable) {
         if !self.in_cluster {
             return;
@@ -48,7 +48,7 @@ impl CsiDrivers {
         self.csi.follow_growth(volumes, self.sync_frequency);
     }
 
-    /// Asks each driver for its allocatable volumes as often as its object says.
+    /// Queries the allocatable volumes of each driver at the interval in its CSIDriver object.
     pub(super) fn schedule_allocatable(&self, pods: &PodTable) {
         let objects = pods.runtime().objects.borrow();
         self.csi.ask_again_by(|driver| match objects.csi_driver(driver) {
@@ -57,7 +57,7 @@ impl CsiDrivers {
         });
     }
 
-    /// The volumes that must not be detached from the node: those of its pods, until they are unmounted.
+    /// Reports the volumes in use. The API server must not detach them before they are unmounted.
     pub(super) fn round(&self, pods: &PodTable) -> Option<Effect> {
         if !self.in_cluster {
             return None;
@@ -71,7 +71,7 @@ impl CsiDrivers {
     }
 }
 
-/// Volumes were attached or detached: pods that wait for a driver, to start or to end, try again at once.
+/// Volumes were attached or detached: pods that wait for a driver retry at once.
 pub(super) fn on_attached(pods: &PodTable) -> Vec<Effect> {
     vec![Effect::ReferencesChanged(pods.uids_where(has_driver_volumes))]
 }
@@ -88,7 +88,7 @@ mod tests {
     use crate::platform::rt;
 
     #[test]
-    fn volumes_in_use_are_reported_in_a_cluster_only() {
+    fn volumes_in_use_are_reported_only_in_a_cluster() {
         with_node(|node| {
             let mut drivers = CsiDrivers::new(node.csi, Duration::from_secs(60));
             assert_eq!(drivers.round(&node.pods), None);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_wakes_no_pod_without_its_volumes() {
+    fn driver_change_wakes_no_pod_without_csi_volumes() {
         with_node(|mut node| {
             node.pods.apply([Effect::Update(pod("a"))], rt::now());
             assert_eq!(on_attached(&node.pods), [Effect::ReferencesChanged(Vec::new())]);

@@ -1,4 +1,4 @@
-//! Ends pods that are active for longer than their `activeDeadlineSeconds`.
+//! Ends pods that exceed their `activeDeadlineSeconds`.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ impl Deadlines {
         self.deadlines.next()
     }
 
-    /// The pod has another status, which may have a start time.
+    /// The pod's status changed: it may have a start time now.
     pub(super) fn on_status(&mut self, uid: &PodUid, pods: &PodTable, now: Instant) {
         if let Some(pod) = pods.syncing(uid).and_then(|worker| worker.pod.as_ref()) {
             self.deadlines.note(pod, now, clock::now());
@@ -50,7 +50,7 @@ mod tests {
     use crate::types::api::Pod;
 
     #[test]
-    fn a_pod_ends_when_its_deadline_has_passed() {
+    fn pod_ends_when_its_deadline_passes() {
         with_node(|mut node| {
             let mut active = Pod::clone(&pod("a"));
             active.spec.active_deadline_seconds = Some(5);

@@ -1,4 +1,4 @@
-//! Devices of device plugins and DRA drivers, and the pods that ask for them.
+//! Devices of device plugins and DRA drivers, and the pods that use them.
 
 use std::rc::Rc;
 
@@ -18,12 +18,12 @@ impl DeviceAllocations {
         Self { devices }
     }
 
-    /// Before pods are admitted: pods that still exist have the devices that are written on their containers, whatever
-    /// the checkpoint says.
+    /// Restores device allocations from the annotations of running containers, which take precedence over the
+    /// checkpoint. Runs before pods are admitted.
     pub(super) fn on_first_relist(&self, pods: &PodTable) {
         let observed = pods.observed();
         for pod in observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen()) {
-            // The newest instance of each comes first.
+            // Container instances are listed newest first.
             for container in pod.containers.iter().filter(|_| pod.ready_sandbox().is_some()) {
                 if let Some(written) = &container.devices {
                     self.devices.learn(&pod.uid, &container.name, written);
@@ -32,7 +32,7 @@ impl DeviceAllocations {
         }
     }
 
-    /// Pods that wait for devices try again at once, and the statuses of node and pods show the devices.
+    /// Pods that wait for devices retry at once. The statuses of the node and its pods are recomputed.
     pub(super) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
         let mut effects = vec![
             Effect::NodeStatus(NodeStatusChange::Devices(self.devices.amounts())),
@@ -44,18 +44,17 @@ impl DeviceAllocations {
         effects
     }
 
-    /// What the pod's status shows.
+    /// The devices that the pod's status lists.
     pub(super) fn shown(&self, uid: &PodUid) -> Vec<AllocatedDevices> {
         self.devices.shown(uid)
     }
 
-    /// Releases the devices of pods that have ended.
     pub(super) fn release(&self, pods: &PodTable) {
         release(&self.devices, pods);
     }
 }
 
-/// Releases the devices of pods that have ended, once it is known which pods there are.
+/// Releases the devices of ended pods, once all pods are known.
 pub(super) fn release(devices: &Devices, pods: &PodTable) {
     if !pods.is_relisted() || !pods.all_sources_ready() {
         return;
@@ -84,14 +83,14 @@ mod tests {
     use crate::platform::rt;
 
     #[test]
-    fn a_pod_keeps_its_devices_until_its_containers_have_stopped() {
+    fn pod_keeps_its_devices_until_its_containers_have_stopped() {
         assert!(keeps(Some(State::Sync), || false));
         assert!(!keeps(Some(State::Terminated), || true) && !keeps(Some(State::Finished), || true));
         assert!(keeps(None, || true) && !keeps(None, || false));
     }
 
     #[test]
-    fn a_change_of_devices_wakes_no_pod_that_asks_for_none() {
+    fn device_change_wakes_no_pod_without_devices() {
         with_node(|mut node| {
             node.pods.apply([Effect::Update(pod("a"))], rt::now());
             let effects = DeviceAllocations::new(Rc::clone(&node.devices)).on_changed(&node.pods);

@@ -1,7 +1,7 @@
-//! When the parts of the sync loop need a round that no event asks for. Pure.
+//! The due times of the sync loop's parts, and the guard against a spinning loop. Pure.
 //!
-//! A part that was due before a round and is still due after it has done nothing: the loop would go round and never wait,
-//! and the other tasks of its thread would starve. Such a part is held off for a while.
+//! A part that was due before a round and is still due after it has made no progress. Without a hold-off, the loop
+//! would run round after round without waiting and starve the other tasks of its thread.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -17,26 +17,26 @@ pub(crate) enum Part {
     Versions,
 }
 
-/// One due time for each part, in the order of [`Part`]'s variants; `None`: only events matter to it.
+/// One due time for each part, in the order of [`Part`]'s variants. `None`: only events concern the part.
 pub(super) type Due = [(Part, Option<Instant>); 6];
 
-/// The hold-offs of the parts, and how often the loop has gone round without waiting.
+/// The hold-offs of the parts, and the number of rounds in a row without a wait.
 #[derive(Debug, Default)]
 pub(super) struct DueTimes {
     held: [Option<Instant>; 6],
     rounds_without_waiting: u32,
-    /// The parts whose stall was logged.
+    /// Parts whose stall was already logged.
     stalled: Vec<Part>,
 }
 
-/// How long a part that was due and did nothing is not asked again.
+/// How long a stalled part is ignored.
 const HOLD_OFF: Duration = Duration::from_secs(1);
 
-/// A node that starts with a hundred pods has some hundred rounds in a row.
+/// Rounds in a row without a wait that count as a spin. A node that starts with a hundred pods needs a few hundred.
 pub(crate) const MOST_ROUNDS: u32 = 10_000;
 
 impl DueTimes {
-    /// The moment of the next round that no event asks for.
+    /// When the next round is due without an event.
     pub(super) fn next(&self, due: &Due) -> Option<Instant> {
         let moments = due.iter().zip(self.held).filter_map(|((_, due), held)| {
             let due = (*due)?;
@@ -45,8 +45,8 @@ impl DueTimes {
         moments.min()
     }
 
-    /// Takes in what a round at `now` has made of the due times, and gives the parts that stalled: due before it, and due
-    /// after it at a moment that had passed.
+    /// Compares the due times before and after a round at `now`. Returns the stalled parts: due before the round, and
+    /// due after it at a time that has passed.
     pub(super) fn after_round(&mut self, before: &Due, after: &Due, now: Instant) -> Vec<Part> {
         let mut stalled = Vec::new();
         let parts = before.iter().zip(after).zip(&mut self.held);
@@ -64,7 +64,7 @@ impl DueTimes {
         stalled
     }
 
-    /// True for the first stall of the part.
+    /// True on the first stall of the part, which is logged.
     pub(super) fn is_first_stall(&mut self, part: Part) -> bool {
         let is_first = !self.stalled.contains(&part);
         if is_first {
@@ -82,7 +82,7 @@ impl DueTimes {
         parts.into_iter().find(|((_, moment), held)| is_due(*moment, *held)).map(|((part, _), _)| *part)
     }
 
-    /// Counts a round. True if the loop has not waited for so long that it spins.
+    /// Counts a round. True if the loop has not waited for [`MOST_ROUNDS`] rounds.
     pub(super) fn spins(&mut self, waited: bool) -> bool {
         self.rounds_without_waiting = if waited { 0 } else { self.rounds_without_waiting.saturating_add(1) };
         self.rounds_without_waiting >= MOST_ROUNDS
@@ -90,7 +90,7 @@ impl DueTimes {
 }
 
 impl Part {
-    /// As metrics and the log name it.
+    /// The part's name in metrics and logs.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::ActiveDeadlines => "active_deadlines",
@@ -123,13 +123,13 @@ mod tests {
     ];
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The status manager alone is due.
+    /// Due times where only the status manager is due.
     fn due(moment: Option<Instant>) -> Due {
         PARTS.map(|part| (part, moment.filter(|_| part == Part::StatusManager)))
     }
 
     #[test]
-    fn a_part_that_stays_due_is_held_off_for_a_second() {
+    fn stalled_part_is_held_off_for_a_second() {
         let (mut times, now) = (DueTimes::default(), Instant::now());
         let passed = due(now.checked_sub(SECOND));
         assert_eq!(times.next(&passed), now.checked_sub(SECOND));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_held_off_counts_once_until_it_is_asked_again() {
+    fn held_off_part_counts_as_stalled_once() {
         let (mut times, now) = (DueTimes::default(), Instant::now());
         let passed = due(Some(now));
         assert_eq!(times.after_round(&passed, &passed, now).len(), 1);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_moves_its_due_time_is_not_stalled() {
+    fn part_that_moves_its_due_time_is_not_stalled() {
         let (mut times, now) = (DueTimes::default(), Instant::now());
         let (passed, later) = (due(Some(now)), due(Some(now + SECOND)));
         assert_eq!(times.after_round(&passed, &later, now), []);
@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn work_that_falls_due_during_a_round_is_no_stall() {
+    fn work_due_during_a_round_is_not_stalled() {
         let (mut times, now) = (DueTimes::default(), Instant::now());
         assert_eq!(times.after_round(&due(None), &due(Some(now)), now), []);
         assert_eq!(times.next(&due(Some(now))), Some(now));
     }
 
     #[test]
-    fn a_hold_off_ends_with_the_progress_of_its_part() {
+    fn progress_ends_the_hold_off() {
         let (mut times, now) = (DueTimes::default(), Instant::now());
         let passed = due(Some(now));
         times.after_round(&passed, &passed, now);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_held_off_is_not_the_one_that_is_due() {
+    fn held_off_part_is_not_due() {
         let (mut times, now) = (DueTimes::default(), Instant::now());
         let both = PARTS.map(|part| (part, Some(now).filter(|_| matches!(part, Part::StatusManager | Part::Versions))));
         assert_eq!(times.due_part(&both, now), Some(Part::StatusManager));

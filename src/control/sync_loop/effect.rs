@@ -1,6 +1,6 @@
-//! What the parts of the sync loop decide, as data. Pure.
+//! The decisions of the sync loop's parts, as data. Pure.
 //!
-//! A part returns effects; only [`PodTable::apply`](super::pod_table::PodTable::apply) carries them out.
+//! A part returns effects. Only [`PodTable::apply`](super::pod_table::PodTable::apply) carries them out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,59 +9,59 @@ use crate::kubelet::status::Failed;
 use crate::state::pods::{NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
 use crate::types::api::{Pod, PodUid, ResourceList};
 
-/// One change that a part asks for.
+/// One change that a part requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Effect {
-    /// The pod has its place on the node. It begins when the pods `after` have ended.
+    /// Admits the pod. It starts when the pods `after` have ended.
     Admit {
         uid: PodUid,
         after: Vec<PodUid>,
     },
-    /// The API server has deleted the pod, or the pod had ended before it came.
+    /// The API server deleted the pod, or the pod had already ended when its source added it.
     Delete(Arc<Pod>),
-    /// The node ends a pod that its source still has.
+    /// Ends a pod that its source still has.
     End(EndPod),
-    /// The runtime has a pod that no source has.
+    /// Ends a pod of the runtime that no source has.
     EndOrphan(ObservedPod),
-    /// An input of the node's status changed.
+    /// An input of the node status changed.
     NodeStatus(NodeStatusChange),
-    /// Objects, devices or drivers changed that these pods refer to: their workers try again at once.
+    /// Objects, devices or drivers that these pods refer to changed: their workers retry at once.
     ReferencesChanged(Vec<PodUid>),
-    /// The status of the pod is computed again in this round.
+    /// Recomputes the pod's status in this round.
     MarkStatus(PodUid),
-    /// Other pods are to run, though no source has changed.
+    /// Reconciles the pods with their sources although no source changed.
     Reconcile,
     Record(PodEvent),
     RecordNode(NodeEvent),
-    /// The local socket shows the error.
+    /// Shows the error on the local socket.
     RecordError(String),
-    /// The source of the pod no longer has it.
+    /// The pod's source no longer has it.
     Remove(PodUid),
-    /// Finished pods remove what is left of their containers.
+    /// Removes the dead containers of finished pods.
     RemoveDeadContainers,
-    /// A sandbox of the pod runs outside of the pod's control group.
+    /// Replaces a sandbox that runs outside the pod's cgroup.
     ReplaceSandbox {
         uid: PodUid,
         sandbox: String,
     },
-    /// Containers of the pod start again on request.
+    /// Restarts containers of the pod on a user's request.
     Restart(RestartRequest),
     /// The pod has ended, and a pod with the same uid follows.
     Supersede(PodUid),
-    /// The source changed what the pod's status says, and nothing else.
+    /// The source changed only the pod's status.
     UpdateStatus(Arc<Pod>),
-    /// A source has the pod, new or changed.
+    /// A source added or changed the pod.
     Update(Arc<Pod>),
 }
 
-/// The end of a pod that its source still has.
+/// Ends a pod that its source still has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndPod {
     pub(super) uid: PodUid,
     pub(super) cause: EndCause,
-    /// What the pod's status says, unless the pod was already ending.
+    /// The reason in the pod's status, unless the pod was already ending.
     pub(super) failed: Failed,
-    /// The longest grace period. A shorter one in the pod's spec counts.
+    /// Upper bound of the grace period: a shorter one in the pod's spec applies.
     pub(super) grace: Duration,
     pub(super) event: Option<PodEvent>,
 }
@@ -76,7 +76,7 @@ pub(super) enum EndCause {
     Rejected,
 }
 
-/// What the node's status shows.
+/// An input of the node status.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NodeStatusChange {
     Devices([ResourceList; 2]),

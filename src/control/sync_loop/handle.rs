@@ -1,4 +1,4 @@
-//! Which part decides about each event, in one line. Where several parts decide, a method says in which order.
+//! Dispatches each event to the part that handles it. Where several parts handle an event, a method fixes their order.
 
 use std::time::Instant;
 
@@ -59,7 +59,6 @@ impl SyncLoop {
         self.pods.sync_all();
     }
 
-    /// The API server has told what it has of the node.
     fn on_node_terms(&mut self, terms: NodeTerms, now: Instant) {
         self.parts.reporting.on_node_terms(&terms);
         let is_news = self.parts.objects.on_node_terms(&terms, &self.pods);
@@ -87,7 +86,7 @@ impl SyncLoop {
         self.parts.devices.release(&self.pods);
     }
 
-    /// A cancelled shutdown lets the static pods run again that have ended for it.
+    /// A cancelled shutdown restarts the static pods that it ended.
     fn on_node_shuts_down(&mut self, shuts_down: bool, now: Instant) {
         let effects = self.parts.shutdown.on_node_shuts_down(shuts_down, now);
         let is_cancelled = !effects.is_empty() && !shuts_down;

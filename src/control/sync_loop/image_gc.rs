@@ -1,4 +1,4 @@
-//! Schedules the collection of unused images: after pulls, and every five minutes beside a relist.
+//! Schedules image garbage collection: after image loads, and every five minutes after a relist.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -7,33 +7,33 @@ use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::rt;
 
-/// Upstream's period. It needs no timer: the relists are frequent enough.
+/// Upstream's period. Relists are frequent enough to check it without a timer.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// The removal of images that nothing needs.
+/// The state of image garbage collection.
 #[derive(Debug, Default)]
 pub(super) struct ImageGarbage {
     task: Option<rt::Task<()>>,
     last: Option<Instant>,
-    /// When a collection was asked for that has not begun.
+    /// When the pending collection was requested.
     asked: Option<Instant>,
 }
 
 impl ImageGarbage {
-    /// A relist is a rare moment at which the node does more than usual.
+    /// A collection follows a relist, when the node is awake and busy anyway.
     pub(super) fn on_relisted(&mut self, now: Instant) {
         if self.last.is_none_or(|last| now.saturating_duration_since(last) >= PERIOD) {
             self.asked.get_or_insert(now);
         }
     }
 
-    /// Image archives were loaded: pods may wait for the images, and less room is left.
+    /// Image archives were loaded: pods may be waiting for the images, and disk usage has grown.
     pub(super) fn on_images_came(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
         self.asked.get_or_insert(now);
         vec![Effect::ReferencesChanged(pods.uids_where(|_| true))]
     }
 
-    /// Begins a collection if one was asked for and the pods do not need the runtime.
+    /// Starts a requested collection if no pod needs the runtime.
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         let runtime = pods.runtime();
         if runtime.has_pulled_images() {
@@ -41,7 +41,7 @@ impl ImageGarbage {
         }
         let Some(asked) = self.asked else { return };
         let is_busy = self.task.as_ref().is_some_and(|task| !task.is_finished());
-        // A source that has not told everything may have a pod for any image.
+        // A source that is not ready may have a pod for any image.
         if is_busy || !pods.is_idle(asked, now) || !pods.can_work() || !pods.all_sources_ready() {
             return;
         }
@@ -61,7 +61,7 @@ mod tests {
     use crate::control::sync_loop::testing::{pod, with_node};
 
     #[test]
-    fn relists_ask_for_a_collection_once_in_a_period() {
+    fn relists_request_one_collection_per_period() {
         let now = rt::now();
         let mut garbage = ImageGarbage { last: Some(now), ..ImageGarbage::default() };
         garbage.on_relisted(now + PERIOD / 2);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn images_from_archives_wake_every_pod() {
+    fn loaded_image_archives_wake_every_pod() {
         with_node(|mut node| {
             let now = rt::now();
             node.pods.apply(["a", "b"].map(|uid| Effect::Update(pod(uid))), now);

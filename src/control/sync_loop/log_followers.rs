@@ -1,25 +1,25 @@
-//! Who follows the log of a container that runs, and is told when it does not run any more.
+//! Log followers of running containers: notified when their container stops.
 
 use async_channel::{Receiver, Sender, bounded};
 
 use crate::state::pods::ObservedPod;
 use crate::types::api::PodUid;
 
-/// One entry for each follower, for as long as the container runs and somebody reads.
+/// One entry per follower, until the container stops or the follower disconnects.
 #[derive(Debug, Default)]
 pub(super) struct Followers(Vec<Follower>);
 
 #[derive(Debug)]
 struct Follower {
     pod: PodUid,
-    /// The instance.
+    /// The container's id.
     container: String,
-    /// Nothing is ever sent: it is dropped when the container has ended.
+    /// Never sends. Dropping it tells the follower that the container has stopped.
     running: Sender<()>,
 }
 
 impl Followers {
-    /// A channel that is closed as soon as the container is not seen to run.
+    /// A channel that closes as soon as the container is no longer observed running.
     pub(super) fn add(&mut self, pod: &ObservedPod, container: &str) -> Receiver<()> {
         self.forget_gone();
         let (running, ended) = bounded(1);
@@ -29,20 +29,20 @@ impl Followers {
         ended
     }
 
-    /// What is seen of the pod now; `None` if there is nothing of it any more.
+    /// Drops the followers of stopped containers. `None`: the runtime no longer has the pod.
     pub(super) fn see(&mut self, uid: &PodUid, pod: Option<&ObservedPod>) {
         let goes_on = |container: &str| pod.is_some_and(|pod| runs(pod, container));
         self.0.retain(|follower| follower.pod != *uid || goes_on(&follower.container));
         self.forget_gone();
     }
 
-    /// Who reads no more has closed the channel from the other end.
+    /// Drops followers that have disconnected.
     fn forget_gone(&mut self) {
         self.0.retain(|follower| !follower.running.is_closed());
     }
 }
 
-/// Whether more may be written by this instance.
+/// Whether this container instance can still write.
 fn runs(pod: &ObservedPod, container: &str) -> bool {
     pod.containers.iter().any(|run| run.id == container && run.exit().is_none())
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::state::pods::{ContainerState, ObservedContainer};
 
-    /// A pod whose containers `a` and `b` run or have ended.
+    /// A pod with two containers, `a` and `b`, each running or exited.
     fn pod(name: &str, runs: [bool; 2]) -> ObservedPod {
         let mut pod = ObservedPod::new(PodUid::from(name), "default", name);
         let containers = ["a", "b"].into_iter().zip(runs).map(|(id, runs)| {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_is_told_of_the_end_of_its_own_container_and_of_no_other() {
+    fn follower_is_notified_only_when_its_own_container_stops() {
         let mut followers = Followers::default();
         let (one, other) = (pod("one", [true, true]), pod("other", [true, true]));
         let [a, b] = ["a", "b"].map(|id| followers.add(&one, id));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_run_has_ended_from_the_beginning() {
+    fn follower_of_an_exited_container_is_notified_at_once() {
         let mut followers = Followers::default();
         let ended = pod("one", [false, false]);
         assert!(followers.add(&ended, "a").is_closed() && followers.add(&ended, "c").is_closed());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_no_more_is_forgotten() {
+    fn disconnected_follower_is_dropped() {
         let mut followers = Followers::default();
         let running = pod("one", [true, true]);
         drop(followers.add(&running, "a"));

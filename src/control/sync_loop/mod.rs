@@ -1,7 +1,6 @@
-//! The one place where events meet.
+//! The sync loop: one inbox, one timer.
 //!
-//! One inbox, one timer. The loop never waits for anything else: what takes time runs in a pod worker's task and comes
-//! back as an event.
+//! The loop waits for nothing else. Slow work runs in pod workers' tasks and comes back as events.
 
 mod activity;
 mod admission;
@@ -70,14 +69,14 @@ use due_times::{Due, DueTimes, MOST_ROUNDS};
 use parts::Parts;
 use pod_table::PodTable;
 
-/// Waiting events; senders wait when it is full, as none of them may be lost.
+/// Capacity of the inbox. Senders wait when it is full: no event may be lost.
 pub(crate) const INBOX: usize = 256;
 
 /// Why the sync loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoopEnd {
     NoSenders,
-    /// It went round without ever waiting. The process starts again, and finds its pods as they are.
+    /// The loop kept running rounds without waiting. The process restarts and finds its pods unchanged.
     Spins {
         rounds: u32,
         /// The part that was due; `None` if events kept coming.
@@ -87,7 +86,7 @@ pub(crate) enum LoopEnd {
 
 pub(crate) struct SyncLoop {
     inbox: Receiver<SyncEvent>,
-    /// For the parts that a cluster adds.
+    /// For the parts that are added in a cluster.
     sender: Sender<SyncEvent>,
     health: SyncHealth,
     due_times: DueTimes,
@@ -95,7 +94,7 @@ pub(crate) struct SyncLoop {
     parts: Parts,
 }
 
-/// What the sync loop works with.
+/// What the sync loop depends on.
 pub(crate) struct Dependencies {
     pub(crate) runtime: Rc<PodRuntime>,
     pub(crate) groups: Rc<ContainerManager>,
@@ -104,7 +103,7 @@ pub(crate) struct Dependencies {
     pub(crate) csi: Rc<Csi>,
     pub(crate) node_state: Rc<RefCell<NodeState>>,
     pub(crate) health: SyncHealth,
-    /// Of the loop's own inbox.
+    /// Sends to the loop's own inbox.
     pub(crate) sender: Sender<SyncEvent>,
     pub(crate) inbox: Receiver<SyncEvent>,
 }
@@ -132,25 +131,26 @@ impl SyncLoop {
         }
     }
 
-    /// With a sender of events to the API server.
+    /// Sets the sender of events to the API server.
     pub(crate) fn sending_events(mut self, event_sender: Option<EventSender>) -> Self {
         self.pods.set_event_sender(event_sender);
         self
     }
 
-    /// With a cluster, which gets the statuses of the pods and has the objects that they refer to.
+    /// Connects the parts to a cluster, for pod statuses and the objects that pods refer to.
     pub(crate) fn in_cluster(mut self, client: &Client, store: &OfflineStore, node: &str) -> Self {
         self.parts.join(client, store, node, &self.sender);
         self
     }
 
-    /// With the inputs of the node's status.
+    /// Sets the inputs of the node status.
     pub(crate) fn telling(mut self, inputs: Rc<StatusInputs>) -> Self {
         self.pods.set_status_inputs(inputs);
         self
     }
 
-    /// Runs until every sender of events is gone, or the loop spins: it has gone round 10,000 times and not waited once.
+    /// Runs until all event senders are gone, or until the loop spins: [`MOST_ROUNDS`](due_times::MOST_ROUNDS) rounds
+    /// without a wait.
     pub(crate) async fn run(mut self) -> LoopEnd {
         loop {
             let due = self.due();
@@ -163,7 +163,7 @@ impl SyncLoop {
             if let Some(event) = event {
                 self.handle(event, now);
             }
-            // What has queued up meanwhile is taken in before work is begun: a removal overtakes a start.
+            // Handle everything queued before starting work: a removal then overtakes a start.
             while let Ok(event) = self.inbox.try_recv() {
                 self.handle(event, now);
             }
@@ -173,7 +173,7 @@ impl SyncLoop {
             if self.due_times.spins(waited) {
                 return LoopEnd::Spins { rounds: MOST_ROUNDS, part: self.due_times.due_part(&self.due(), now) };
             }
-            // The other tasks of this thread get their turn, whatever is due here.
+            // Let the other tasks of this thread run even if a part is due.
             rt::yield_now().await;
         }
     }
@@ -189,9 +189,9 @@ impl SyncLoop {
         }
     }
 
-    /// When each part needs a round that no event asks for.
+    /// When each part needs a round without an event.
     fn due(&self) -> Due {
-        // Work waits for the runtime.
+        // Work needs the runtime.
         let works = self.pods.can_work();
         [
             (Part::ActiveDeadlines, self.parts.deadlines.next_due()),
@@ -203,8 +203,7 @@ impl SyncLoop {
         ]
     }
 
-    /// The next event, or `None` when a part is due, and whether the loop had to wait for it; an error when no sender is
-    /// left.
+    /// The next event, or `None` if a part is due, and whether the loop had to wait. Fails when all senders are gone.
     async fn next_event(&self, due: &Due) -> Result<(Option<SyncEvent>, bool), RecvError> {
         let moment = self.due_times.next(due);
         let waits = self.inbox.is_empty() && moment.is_none_or(|moment| moment > rt::now());

@@ -1,4 +1,4 @@
-//! Schedules the care for the control groups of the node.
+//! Schedules the upkeep of the node's cgroups.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::platform::rt;
 use crate::state::pods::{SandboxState, SyncEvent};
 use crate::types::api::{Pod, PodUid};
 
-/// The tasks that keep the control groups above the pods.
+/// The tasks that maintain the cgroups above the pods.
 pub(super) struct NodeCgroups {
     groups: Rc<ContainerManager>,
     inbox: Sender<SyncEvent>,
     task: Option<rt::Task<()>>,
-    /// The group of burstable pods gets another weight.
+    /// Updates the CPU weight of the burstable pods' cgroup.
     weighing: Option<rt::Task<()>>,
-    /// Pods came, changed or went: together the burstable pods may have another weight.
+    /// Pods were added, changed or removed, which may change the CPU weight of the burstable pods.
     weigh: bool,
 }
 
@@ -28,7 +28,7 @@ impl NodeCgroups {
         Self { groups, inbox, task: None, weighing: None, weigh: true }
     }
 
-    /// The runtime may have told its cgroup driver.
+    /// The runtime may have reported its cgroup driver.
     pub(super) fn on_runtime(&self, pods: &PodTable) {
         self.groups.use_driver(pods.runtime().cgroup_driver());
     }
@@ -37,7 +37,8 @@ impl NodeCgroups {
         self.weigh = true;
     }
 
-    /// After each relist: looks after the groups above the pods, and the groups of pods that no longer exist.
+    /// Maintains the cgroups above the pods, and removes the cgroups of pods that no longer exist. Runs after each
+    /// relist.
     pub(super) fn look_after(&mut self, pods: &PodTable) {
         let is_busy = self.task.as_ref().is_some_and(|task| !task.is_finished());
         if is_busy || !pods.can_work() {
@@ -48,7 +49,7 @@ impl NodeCgroups {
         self.task = Some(rt::spawn(look_after(groups, known, running_pods(pods), self.inbox.clone())));
     }
 
-    /// Gives the burstable pods together the weight of their requests.
+    /// Sets the weight of the burstable pods' cgroup to the sum of their requests.
     pub(super) fn round(&mut self, pods: &PodTable) {
         if !std::mem::take(&mut self.weigh) {
             return;
@@ -61,7 +62,7 @@ impl NodeCgroups {
     }
 }
 
-/// The pods that have a sandbox, and its id. None while the cgroup driver is not known, which names the groups.
+/// Pods with a sandbox, and its id. Empty while the cgroup driver, which names the cgroups, is unknown.
 fn running_pods(pods: &PodTable) -> Vec<(Arc<Pod>, String)> {
     let observed = pods.observed();
     let running = |worker: &Worker| {
@@ -80,7 +81,7 @@ async fn look_after(
     inbox: Sender<SyncEvent>,
 ) {
     if let Some(event) = groups.ensure_node().await {
-        // The loop is gone only when the process ends.
+        // The loop has ended only if the process is ending.
         let _ = inbox.send(SyncEvent::NodeHappened(event)).await;
     }
     if let Some(known) = known {
@@ -98,7 +99,7 @@ mod tests {
     use crate::control::sync_loop::testing::with_node;
 
     #[test]
-    fn burstable_pods_are_weighed_once_for_each_change() {
+    fn burstable_weight_is_updated_once_per_change() {
         with_node(|node| {
             let mut cgroups = NodeCgroups::new(node.groups, node.inbox);
             assert!(cgroups.weigh);

@@ -1,4 +1,4 @@
-//! The answers of the local socket, from the state of the node.
+//! Answers requests on the local socket from the state of the node.
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -37,7 +37,6 @@ use crate::state::pods::{
 };
 use crate::types::api::{Event, Pod, PodUid, Time};
 
-/// Answers the local socket from the state of the node.
 pub(crate) struct NodeLocalApi {
     pub(crate) node_state: Rc<RefCell<NodeState>>,
     pub(crate) seen: Rc<RefCell<ObservedCache>>,
@@ -126,7 +125,7 @@ impl LocalApi for NodeLocalApi {
 
     fn missing_images(&self) -> Found<Vec<MissingImage>> {
         let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
-        // What has ended needs none any more.
+        // Pods in a terminal phase no longer need their images.
         let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
         let pods =
             node_state.sources.pods().filter(|source| !is_over(node_state.running_uid(&source.pod.metadata.uid)));
@@ -141,7 +140,7 @@ impl LocalApi for NodeLocalApi {
         let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
         let (pods, is_known) = (node_state.known_pods(), node_state.sources.all_ready());
         Box::pin(async move {
-            // A source that has not told everything may have a pod for any image.
+            // A source that is not ready may have a pod for any image.
             if !is_known {
                 return Err("not every pod is known yet: try again in a moment".to_owned());
             }
@@ -199,7 +198,7 @@ impl LocalApi for NodeLocalApi {
                     Err(refused) => return refused,
                 };
                 let containers = asked.containers.clone();
-                // It fails only when the agent ends.
+                // Fails only when the agent is ending.
                 let _ = inbox.send(SyncEvent::RestartRequest(asked)).await;
                 PodAnswer::Restarts(containers)
             });
@@ -245,7 +244,7 @@ impl NodeLocalApi {
         }
     }
 
-    /// The pod of that name, which is its name on the node or in its manifest.
+    /// The pod with that name, on the node or in its manifest.
     fn find<'a>(&self, node_state: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
         let PodChange { namespace, name, .. } = change;
         let names = [name.clone(), name_on_node(name, &self.config.node.name)];
@@ -256,7 +255,7 @@ impl NodeLocalApi {
         found.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
     }
 
-    /// The sync loop changes the version, and answers when it is on the disk.
+    /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
     fn ask_of_versions(&self, change: &PodChange, what: VersionAsk) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let pod = match self.find(&self.node_state.borrow(), change) {
             Ok(found) => Arc::clone(&found.pod),
@@ -265,13 +264,13 @@ impl NodeLocalApi {
         let inbox = self.inbox.clone();
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
-            // Both fail only when the agent ends.
+            // Both fail only when the agent is ending.
             let _ = inbox.send(SyncEvent::VersionAsked(VersionAsked { pod, what, answer })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
         })
     }
 
-    /// The containers of the pod that restart.
+    /// Resolves a restart request to containers.
     fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
         let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
         let found = self.find(&node_state, change)?;
@@ -298,7 +297,7 @@ fn image_entry(KnownImage { image, users }: KnownImage) -> ImageEntry {
     }
 }
 
-/// As the kubelet shows what the runtime has (`ToAPIPod`): the containers that run, and no list where none does.
+/// The kubelet's `/runningpods` format (`ToAPIPod`): only running containers, and no list if there are none.
 fn running_pod(pod: &ObservedPod) -> Value {
     let running = pod.containers.iter().filter(|one| matches!(one.state, ContainerState::Running { .. }));
     let containers: Vec<Value> =

@@ -1,4 +1,4 @@
-//! The state of the node, as the local socket shows it.
+//! The node state that the local socket shows.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,19 +15,19 @@ use crate::state::pods::{EventRing, NodePressures, RuntimeState};
 use crate::types::api::{self, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::SortedMap;
 
-/// The longest list of recent errors.
+/// Maximum number of recent errors kept.
 const ERRORS: usize = 20;
 
-/// Only the sync loop writes it.
+/// The node state. Only the sync loop writes it.
 pub(crate) struct NodeState {
     pub(crate) sources: Sources,
     pub(crate) statuses: PodStatuses,
     pub(crate) runtime: RuntimeState,
     /// Pods that no source has any more and that have not ended yet.
     pub(crate) ending: SortedMap<PodUid, Arc<Pod>>,
-    /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
+    /// Running uids of pods that another kubelet started, by the uid of their manifest.
     pub(crate) takeovers: SortedMap<PodUid, PodUid>,
-    /// The event sender notes in it which events the API server has.
+    /// The event sender marks the events that the API server has.
     pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
     pub(crate) versions: Versions,
@@ -57,7 +57,7 @@ impl NodeState {
         }
     }
 
-    /// Keeps an error to be shown. An error that comes again is kept once, with its newest time.
+    /// Records an error. A repeated error is kept once, with its newest time.
     pub(crate) fn note_error(&mut self, message: &str, now: Time) {
         self.errors.retain(|error| error.message != message);
         if self.errors.len() == ERRORS {
@@ -66,19 +66,19 @@ impl NodeState {
         self.errors.push_back(RecentError { time: now.to_string(), message: message.to_owned() });
     }
 
-    /// The uid that a manifest's pod runs under. A pod that was taken over has nothing under the uid of its manifest.
+    /// The running uid of a manifest's pod. It differs from the manifest's uid only for adopted pods.
     pub(super) fn running_uid<'a>(&'a self, manifest_uid: &'a PodUid) -> &'a PodUid {
         self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
     }
 
-    /// The pods that have not ended, under the uids that they run with.
+    /// The pods that have not ended, by running uid.
     pub(crate) fn active_pods(&self) -> Vec<(PodUid, Arc<Pod>)> {
         let pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
         let pods = pods.map(|pod| (self.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
         pods.filter(|(uid, _)| self.statuses.status(uid).is_some_and(|status| !status.phase.is_terminal())).collect()
     }
 
-    /// The pod of that name that runs or ends.
+    /// The running uid of the named pod, which is wanted or ending.
     pub(super) fn uid_of(&self, asked: &PodQuery) -> Option<&PodUid> {
         let mut pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
         let pod = pods.find(|pod| {

@@ -1,4 +1,4 @@
-//! The pages of figures: what pods there are, for who finds out what they use.
+//! The metrics and stats pages of the node.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub(crate) struct NodeStats {
 impl NodeStats {
     pub(super) async fn page(self: Rc<Self>, page: Page) -> Vec<u8> {
         let question = match page {
-            // It is no figure.
+            // Not a metrics page.
             Page::Configuration => return Vec::new(),
             Page::Metrics => return self.agent_page(self.stats.claims(&self.subjects()).await),
             Page::Probes => return self.probes_page(),
@@ -36,8 +36,8 @@ impl NodeStats {
         self.stats.answer(question, subjects, self.runtime.cgroup_driver()).await
     }
 
-    /// The pods of which the runtime has something. Two of one name are not both shown: of those that end, none does that
-    /// another one stands for already.
+    /// The pods that the runtime has. Of several pods with the same name, an ending pod is left out if another pod
+    /// already has the name.
     fn subjects(&self) -> Vec<Subject> {
         let (node_state, seen) = (self.node_state.borrow(), self.runtime.seen());
         let objects = self.runtime.objects.borrow();

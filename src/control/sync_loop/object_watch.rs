@@ -1,4 +1,4 @@
-//! Watches the objects of the API server that the node's pods refer to, and no others.
+//! Watches the API objects that the node's pods refer to, and no others.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub(super) struct ObjectWatch {
     csi: Rc<Csi>,
     /// `None` without a cluster.
     watched: Option<Watched>,
-    /// The store holds nothing of pods that no longer exist.
+    /// The store has been cleared of objects of former pods.
     store_is_tidy: bool,
 }
 
@@ -34,7 +34,7 @@ impl ObjectWatch {
         self.watched = Some(Watched { follower, store });
     }
 
-    /// The API server has told what it has of the node. True if the attached volumes have changed.
+    /// The API server sent the Node object's terms. True if the attached volumes changed.
     pub(super) fn on_node_terms(&self, terms: &NodeTerms, pods: &PodTable) -> bool {
         if let Some(watched) = &self.watched {
             watched.store.remember_node(terms);
@@ -46,7 +46,7 @@ impl ObjectWatch {
         let (ObjectEvent::Heard(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
         let topic = topic.clone();
         let is_news = pods.runtime().objects.borrow_mut().hear(news);
-        // A claim or a driver may name further objects.
+        // A claim or a driver may refer to further objects.
         if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
             self.follow(pods);
         }
@@ -61,7 +61,7 @@ impl ObjectWatch {
         vec![Effect::ReferencesChanged(refers)]
     }
 
-    /// Watches what the pods refer to now.
+    /// Updates the watches to what the pods refer to now.
     pub(super) fn follow(&mut self, pods: &PodTable) {
         let Some(Watched { follower, store }) = &mut self.watched else { return };
         let node_state = pods.node_state();
@@ -69,14 +69,14 @@ impl ObjectWatch {
         let topics: SortedSet<Topic> = {
             let pods = node_state.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
             let of_pods = pods.filter(|pod| !pod.status.phase.is_terminal()).flat_map(|pod| objects.topics(pod));
-            // The driver's object says how often the driver is asked, whether it has volumes or not.
+            // The CSIDriver object sets how often the driver is queried, so it is needed even without volumes.
             of_pods.chain(self.csi.registered().into_iter().map(Topic::CsiDriver)).collect()
         };
         let all_heard = topics.iter().all(|topic| objects.is_heard(topic));
         for topic in follower.follow(topics) {
             objects.forget(&topic);
         }
-        // When all pods and all that they refer to are known, the rest of the store is of no use.
+        // Once all pods and the objects they refer to are known, the rest of the store is garbage.
         if !self.store_is_tidy && all_heard && node_state.sources.all_ready() {
             self.store_is_tidy = true;
             store.forget_what_is_left();
@@ -92,9 +92,8 @@ mod tests {
     use crate::state::objects::{ObjectEvent, Topic};
     use crate::types::api::Pod;
 
-    /// A pod of the cluster that refers to nothing, and an object that nothing refers to.
     #[test]
-    fn an_object_that_no_pod_refers_to_wakes_no_pod() {
+    fn unreferenced_object_wakes_no_pod() {
         with_node(|mut node: Node| {
             let mut of_cluster = Pod::clone(&pod("a"));
             of_cluster.spec.node_name = "node".to_owned();

@@ -1,4 +1,4 @@
-//! Out-of-memory kills: which containers they were, and the events about them.
+//! OOM kills: matches them to containers, and records system OOM events.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,21 +16,21 @@ use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedP
 use crate::types::api::{EventKind, Reason};
 use crate::types::error::ErrorChain;
 
-/// 128 and the number of SIGKILL.
+/// The exit code after SIGKILL: 128 + 9.
 const KILLED: i32 = 137;
-/// Kills that are remembered until the container is seen to have ended.
+/// Maximum number of kills remembered until their containers are observed to have exited.
 const REMEMBERED: usize = 64;
-/// A kernel that has much to say wakes the agent no more often.
+/// Minimum pause between two reads of the kernel log, so that a noisy kernel does not keep waking the agent.
 const REST: Duration = Duration::from_secs(10);
-/// Between the first record of a kill and the one that tells whose it was.
+/// Wait between the first record of a kill and the record that names its cgroup.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Knows which containers the kernel has killed.
+/// Tracks which containers the kernel OOM-killed.
 pub(super) struct OomWatcher {
     groups: Rc<ContainerManager>,
-    /// The control groups of the last kills.
+    /// The cgroups of the last kills.
     kills: VecDeque<String>,
-    /// `None` where it cannot be read.
+    /// `None` if the kernel log cannot be read.
     kernel_log: Option<Rc<KernelLog>>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     follower: Option<rt::Task<()>>,
@@ -53,16 +53,17 @@ impl OomWatcher {
         event.into_iter().collect()
     }
 
-    /// Sets the reason of containers that the kernel has killed, before the pod is taken in.
+    /// Sets the reason of OOM-killed containers before the observation is stored.
     ///
-    /// The runtime does not always see why a container was killed: with systemd the group is gone before it looks, and
-    /// some runtimes look only at what happens in the container's own group. The kernel's log names the container's group.
-    /// Where that cannot be read, or has left a kill out, the pod's group has counted it, and outlives the container's.
+    /// The runtime does not always know the cause: with systemd the container's cgroup is gone before the runtime reads
+    /// it, and some runtimes count only kills in the container's own cgroup. The kernel log names the container's
+    /// cgroup. If the log is unreadable or misses the kill, the OOM counter of the pod's cgroup, which outlives the
+    /// container's, tells.
     pub(super) fn on_observed(&mut self, pod: &mut ObservedPod, pods: &PodTable) -> Vec<Effect> {
         if pod.containers.iter().all(|container| container.exit().is_none()) {
             return Vec::new();
         }
-        // The kernel writes of a kill before the runtime reports the exit.
+        // The kernel logs a kill before the runtime reports the exit.
         let unread = self.kernel_log.as_ref().and_then(|log| unread(log).ok()).unwrap_or_default();
         let effects = unread.kills.into_iter().flat_map(|kill| self.on_oom_kill(kill)).collect();
         let groups = Rc::clone(&self.groups);
@@ -71,7 +72,7 @@ impl OomWatcher {
         effects
     }
 
-    /// `counted` takes the kills that the pod's group has counted.
+    /// `counted` takes the kills counted by the pod's cgroup.
     fn set_reasons(&mut self, pod: &mut ObservedPod, known: Option<&ObservedPod>, counted: impl Fn() -> bool) {
         let is_news = |container: &ObservedContainer| {
             let before = known.and_then(|pod| pod.containers.iter().find(|known| known.id == container.id));
@@ -88,7 +89,7 @@ impl OomWatcher {
             if !told && !named && exit.code != KILLED {
                 continue;
             }
-            // A kill that the runtime has reported is accounted for, too.
+            // Also consumes the count of a kill that the runtime has reported itself.
             let counted = counted();
             let others = of_pod.iter().any(|id| *id != container.id && is_named(id));
             if !told && exit.code != 0 && (named || counted && !others) {
@@ -99,7 +100,7 @@ impl OomWatcher {
     }
 }
 
-/// Upstream's event of a kill that is not for a container's own limit.
+/// Upstream's node event, for a kill that was not caused by a container's own limit.
 fn system_oom(kill: &OomKill) -> Option<NodeEvent> {
     let message = format!("System OOM encountered, victim process: {}, pid: {}", kill.process, kill.pid);
     kill.is_systems.then(|| NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, message))
@@ -107,18 +108,18 @@ fn system_oom(kill: &OomKill) -> Option<NodeEvent> {
 
 fn open_kernel_log() -> Option<Rc<KernelLog>> {
     let told = |error: &io::Error| {
-        log!(info, "the kernel's log cannot be read: SystemOOM is not told", error = ErrorChain(error));
+        log!(info, "failed to open the kernel log, not recording SystemOOM", error = ErrorChain(error));
     };
     KernelLog::open().inspect_err(told).ok().map(Rc::new)
 }
 
-/// Follows the kernel's log for as long as it can be read.
+/// Follows the kernel log until it can no longer be read.
 async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     loop {
         let Unread { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
             Ok(unread) => unread,
             Err(error) => {
-                log!(warn, "the kernel's log cannot be read any more", error = ErrorChain(&error));
+                log!(warn, "failed to read the kernel log", error = ErrorChain(&error));
                 return;
             }
         };
@@ -132,11 +133,11 @@ async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     }
 }
 
-/// What the kernel has written since it was read last.
+/// What the kernel logged since the last read.
 #[derive(Default)]
 struct Unread {
     kills: Vec<OomKill>,
-    /// It has begun to write of one.
+    /// A kill report has started and is not complete.
     begun: bool,
 }
 
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_kill_of_the_whole_system_is_an_event_of_the_node() {
+    fn only_a_system_oom_kill_is_a_node_event() {
         let mut watcher = watcher();
         assert_eq!(watcher.on_oom_kill(kill("/kubepods/id", false)), []);
         let effects = watcher.on_oom_kill(kill("/system", true));
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_names_the_container_by_its_control_group_once() {
+    fn kill_matches_its_container_by_cgroup_once() {
         let mut watcher = watcher();
         watcher.on_oom_kill(kill("/kubepods/pod/id", false));
         let mut pod = exited(1);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sigkill_is_an_oom_kill_if_the_group_has_counted_one() {
+    fn sigkill_is_an_oom_kill_if_the_cgroup_counted_one() {
         for (counted, expected) in [(true, Reason::OOM_KILLED.as_str()), (false, "")] {
             let mut pod = exited(KILLED);
             watcher().set_reasons(&mut pod, None, || counted);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_that_was_observed_before_keeps_its_reason() {
+    fn previously_observed_exit_keeps_its_reason() {
         let (mut pod, before) = (exited(KILLED), exited(KILLED));
         watcher().set_reasons(&mut pod, Some(&before), || true);
         assert_eq!(reason(&pod), "");

@@ -1,4 +1,4 @@
-//! Orphaned pods: pods in the runtime and directories on disk that no source has a pod for.
+//! Orphaned pods: pods in the runtime and directories on disk that belong to no pod of any source.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::types::error::ErrorChain;
 
 pub(super) struct Orphans {
     csi: Rc<Csi>,
-    /// Removes what earlier pods left on disk. Once, when it is known which pods exist.
+    /// Removes the directories of former pods. Runs once, when all pods are known.
     removal: Option<rt::Task<()>>,
     /// A directory could not be removed: the removal runs again after the next relist.
     removal_failed: Rc<Cell<bool>>,
@@ -28,8 +28,8 @@ impl Orphans {
         Self { csi, removal: None, removal_failed: Rc::default() }
     }
 
-    /// Ends what runs for no pod of any source, once every source has told its pods. The former pod of a manifest that has
-    /// changed ends at once, because the new one waits for that.
+    /// Ends running pods that no source has, once all sources are ready. The previous pod of a changed manifest ends at
+    /// once, because the new pod waits for it.
     pub(super) fn round(&self, pods: &PodTable) -> Vec<Effect> {
         let (all_ready, workers, observed) = (pods.all_sources_ready(), pods.workers(), pods.observed());
         let free = observed.iter().map(|pod| &**pod).chain(workers.all_unseen());
@@ -39,7 +39,7 @@ impl Orphans {
         free.filter(|pod| all_ready || is_former(pod)).cloned().map(Effect::EndOrphan).collect()
     }
 
-    /// After the orphaned pods have workers: removes the directories of all others.
+    /// Removes the directories of pods without a worker. Runs after orphaned pods in the runtime have got workers.
     pub(super) fn remove_directories(&mut self, pods: &PodTable) {
         if !pods.all_sources_ready() {
             return;
@@ -53,8 +53,8 @@ impl Orphans {
     }
 }
 
-/// Removes the directories of every pod that is neither in `known` nor wanted by a source, and links to logs that are gone.
-/// Where something could not be removed it says that it `failed`.
+/// Removes the directories of every pod that is neither in `known` nor wanted by a source, and dangling links to logs.
+/// Sets `failed` if something could not be removed.
 async fn remove(
     runtime: Rc<PodRuntime>,
     csi: Rc<Csi>,
@@ -64,7 +64,7 @@ async fn remove(
 ) {
     let removed = async {
         let found = volumes::find_pods(&runtime.dirs).await?;
-        // A pod that has come meanwhile may have made the directories that were found.
+        // A directory found above may belong to a pod that was added since.
         {
             let node_state = node_state.borrow();
             let pods = node_state.sources.pods();
@@ -73,7 +73,7 @@ async fn remove(
         found.remove_strays(&known, &csi).await
     };
     if let Err(error) = removed.await {
-        log!(warn, "directories of former pods not removed", error = ErrorChain(&error));
+        log!(warn, "failed to remove directories of orphaned pods", error = ErrorChain(&error));
         failed.set(true);
     }
     let links = runtime.dirs.log_links();
@@ -86,7 +86,7 @@ mod tests {
     use crate::control::sync_loop::testing::{pod, with_node};
 
     #[test]
-    fn a_pod_without_a_worker_ends_as_an_orphan() {
+    fn pod_without_a_worker_ends_as_an_orphan() {
         with_node(|mut node| {
             let now = rt::now();
             let [known, orphan] = ["known", "orphan"].map(|uid| ObservedPod::new(uid.into(), "default", uid));

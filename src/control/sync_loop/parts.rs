@@ -1,4 +1,4 @@
-//! The parts of the sync loop. Each owns its own fields, reads the pod table and returns effects.
+//! The parts of the sync loop. Each part owns its fields, reads the pod table and returns effects.
 
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ pub(super) struct Parts {
     pub(super) versions: PodVersions,
 }
 
-/// Managers and drivers that the parts ask.
+/// Managers and drivers shared by the parts.
 pub(super) struct Drivers {
     pub(super) managers: ResourceManagers,
     pub(super) devices: Rc<Devices>,
@@ -88,7 +88,7 @@ impl Parts {
         }
     }
 
-    /// The node belongs to a cluster.
+    /// Connects the parts to a cluster.
     pub(super) fn join(&mut self, client: &Client, store: &OfflineStore, node: &str, inbox: &Sender<SyncEvent>) {
         self.reporting.set_manager(StatusManager::new(client.clone(), node, inbox.clone()));
         let follower = Follower::new(client.clone(), store.clone(), inbox.clone());

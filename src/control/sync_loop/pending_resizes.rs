@@ -1,4 +1,4 @@
-//! In-place resizes of running pods: allocated when they fit, kept in mind until then.
+//! In-place resizes of running pods: allocated when they fit, pending until then.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::state::pods::PodEvent;
 use crate::types::api::{CPU, Container, EventKind, MEMORY, Pod, PodUid, QosClass, Reason, qos_class};
 use crate::types::sorted::SortedMap;
 
-/// The pods whose sources ask for other resources than they have been given.
+/// Pods whose sources ask for other resources than those allocated.
 #[derive(Debug, Default)]
 pub(super) struct PendingResizes {
     waiting: SortedMap<PodUid, Waiting>,
@@ -31,7 +31,7 @@ impl PendingResizes {
         self.waiting.remove(uid);
     }
 
-    /// What the status of a pod shows.
+    /// The resize as the pod's status shows it.
     pub(super) fn of<'a>(&'a self, uid: &PodUid, resizing: &'a Resizing) -> Resize<'a> {
         Resize {
             pending: self.waiting.get(uid).map(|waiting| (&waiting.reason, waiting.message.as_str())),
@@ -43,7 +43,7 @@ impl PendingResizes {
         }
     }
 
-    /// The source changed the pod: updates it, with the resources that it had if it cannot have others.
+    /// The source changed the pod: updates it, with its allocated resources if the resize does not fit.
     pub(super) fn on_update(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Vec<Effect> {
         match self.try_resize(pod, pods, managers) {
             Outcome::Allocated(event) => event.into_iter().chain([Effect::Update(Arc::clone(pod))]).collect(),
@@ -51,7 +51,7 @@ impl PendingResizes {
         }
     }
 
-    /// The pods whose resizes may fit when other pods give something back, the most important first.
+    /// Pods with a deferred resize, highest priority first.
     pub(super) fn deferred(&self) -> Vec<Arc<Pod>> {
         let deferred = self.waiting.values().filter(|waiting| waiting.reason == Reason::DEFERRED);
         let mut deferred: Vec<Arc<Pod>> = deferred.map(|waiting| Arc::clone(&waiting.wanted)).collect();
@@ -59,7 +59,7 @@ impl PendingResizes {
         deferred
     }
 
-    /// Tries a deferred resize again.
+    /// Retries a deferred resize.
     pub(super) fn retry(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Vec<Effect> {
         match self.try_resize(pod, pods, managers) {
             Outcome::Allocated(event) => event.into_iter().chain([Effect::Update(Arc::clone(pod))]).collect(),
@@ -93,15 +93,15 @@ impl PendingResizes {
     }
 }
 
-/// What became of a resize.
+/// The result of a resize attempt.
 enum Outcome {
-    /// The pod gets what it asks for. Perhaps with an event.
+    /// The pod gets the requested resources, possibly with an event.
     Allocated(Option<Effect>),
-    /// The pod keeps the resources that it has.
+    /// The pod keeps its allocated resources.
     Waits { event: Option<Effect>, kept: Arc<Pod> },
 }
 
-/// Work of the pod has ended, and its resize stood as `before` then.
+/// The pod's work has ended. `before` and `after` are the states of its resize around that.
 pub(super) fn on_work_done(uid: &PodUid, before: &Resizing, after: &Resizing) -> Option<Effect> {
     match (before, after) {
         (Resizing::No, _) | (_, Resizing::Goes) => None,
@@ -135,7 +135,7 @@ fn verdict_on(allocated: &Pod, wanted: &Pod, pods: &PodTable, managers: &Resourc
     Verdict::Infeasible(format!("Resize is infeasible for Guaranteed Pods alongside {manager}"))
 }
 
-/// One of its containers asks for more or less of the resource.
+/// Whether a container requests another amount of the resource.
 fn is_other(resource: &str, allocated: &Pod, wanted: &Pod) -> bool {
     let asked = |container: &Container| container.resources.request(resource);
     let lists = [&allocated.spec.init_containers, &allocated.spec.containers];
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_resize_is_recorded_once() {
+    fn end_of_a_resize_is_recorded_once() {
         let uid = PodUid::from("a");
         let (no, goes, failed) = (Resizing::No, Resizing::Goes, Resizing::Failed("why".to_owned()));
         let completed = event(&uid, EventKind::Normal, Reason::RESIZE_COMPLETED, "Pod resize completed");

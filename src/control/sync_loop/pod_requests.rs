@@ -1,4 +1,4 @@
-//! What somebody asks of one pod: who has it, and which of its containers can begin anew. Pure.
+//! Resolves user requests about one pod: who owns it, and which of its containers can restart. Pure.
 
 use crate::state::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartRequest, SourcePod};
 use crate::types::api::{Pod, PodPhase, RestartPolicy};
@@ -8,7 +8,7 @@ pub(super) fn name_on_node(name: &str, node_name: &str) -> String {
     format!("{name}-{}", node_name.to_lowercase())
 }
 
-/// What to tell who asks for a pod that the node does not keep itself; none if nobody else has it either.
+/// The answer about a pod that belongs to another source; `None` if no source has it.
 pub(super) fn elsewhere<'a>(
     change: &PodChange,
     node_name: &str,
@@ -30,14 +30,14 @@ pub(super) fn elsewhere<'a>(
     })
 }
 
-/// How the origins of the node's own pods begin.
+/// Prefix of the origins of pods added through the local socket.
 const LOCAL: &str = "local:";
 
-/// What can be done about the containers that are to begin anew: all of the pod's, or only one.
+/// The containers to restart: one, or all that can restart.
 ///
-/// They begin in the sandbox that is there, with its address and volumes, whatever has ended them before. A container
-/// that runs once, as its policy says, does not run again: were the agent to end between its end and its start, nothing
-/// would tell the next one that it was to go on.
+/// They restart in the existing sandbox, with its address and volumes, also while they wait in back-off. Init
+/// containers and containers with `restartPolicy: Never` are refused: if the agent died between stop and start, the
+/// next agent could not know that the container was to run again.
 pub(super) fn restart(
     pod: &Pod,
     phase: PodPhase,
@@ -76,7 +76,7 @@ pub(super) fn restart(
     Ok(asked)
 }
 
-/// The containers that may begin anew, with the policies that hold for them.
+/// The containers that can restart, each with its effective restart policy.
 fn candidates<'a>(pod: &'a Pod, container: Option<&str>) -> Result<Vec<(&'a str, RestartPolicy)>, PodAnswer> {
     let (name, spec) = (&pod.metadata.name, &pod.spec);
     let lasting = spec.init_containers.iter().filter(|one| one.is_sidecar()).chain(&spec.containers);
@@ -102,10 +102,10 @@ fn candidates<'a>(pod: &'a Pod, container: Option<&str>) -> Result<Vec<(&'a str,
     }
 }
 
-/// What to do about a pod that has had its run.
+/// The advice for a container that does not run again by its policy.
 const ANEW: &str = ", by deleting it and applying it again, or by taking its manifest away and putting it back";
 
-/// Whether the pod is one of a manifest that other sources must not have too.
+/// Why a pod cannot be put under this name: a manifest of another source has it. `None` if it can.
 pub(super) fn is_taken<'a>(
     change: &PodChange,
     node_name: &str,

@@ -1,4 +1,4 @@
-//! What the sync loop does when the runtime was observed.
+//! Handles observations of the runtime.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ impl SyncLoop {
         self.parts.cgroups.look_after(&self.pods);
         self.pods.refresh_republished_volumes();
         self.parts.csi_drivers.on_relisted(&self.pods);
-        // Pods that need nothing are synced too: the relist is the one timer of all periodic syncs.
+        // Relists also drive all periodic syncs, so that no other timer is needed.
         self.pods.sync_all();
         self.parts.image_garbage.on_relisted(now);
         self.parts.eviction.on_relisted();
@@ -32,14 +32,13 @@ impl SyncLoop {
         }
     }
 
-    /// Ends orphaned pods, and removes the directories of pods that no longer exist.
     pub(super) fn end_orphans(&mut self, now: Instant) {
         let effects = self.parts.orphans.round(&self.pods);
         self.pods.apply(effects, now);
         self.parts.orphans.remove_directories(&self.pods);
     }
 
-    /// Takes in what was observed of one pod.
+    /// Handles the observation of one pod.
     pub(super) fn observe(&mut self, mut pod: ObservedPod, look: &ObservationTicket, now: Instant) {
         let effects = self.parts.oom.on_observed(&mut pod, &self.pods);
         self.pods.apply(effects, now);

@@ -1,4 +1,4 @@
-//! Reports the statuses of pods to the API server, and keeps the mirror pods of static pods.
+//! Reports pod statuses to the API server, and maintains the mirror pods of static pods.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,28 +48,28 @@ impl Reporting {
         }
     }
 
-    /// The API server takes statuses again. The manager starts what waits in this round.
+    /// The API server accepts statuses again. The manager sends the pending ones in this round.
     pub(super) fn on_statuses_admitted(&mut self) {
         if let Some(manager) = &mut self.manager {
             manager.admitted();
         }
     }
 
-    /// The status that the API server has of the pod counts before the node reports one.
+    /// Uses the API server's status of the pod until the node reports one.
     pub(super) fn on_api_pod(&mut self, pod: &Pod) {
         if let Some(manager) = self.manager.as_mut().filter(|_| !pod.is_static()) {
             manager.see(pod);
         }
     }
 
-    /// The API server has listed its pods. The list counts, whatever was reported before.
+    /// The API server listed its pods. The listed statuses replace what was reported before.
     pub(super) fn on_listed(&mut self, pods: &[SourcePod]) -> Vec<Effect> {
         let Some(manager) = &mut self.manager else { return Vec::new() };
         manager.relisted(pods);
         pods.iter().map(|source| Effect::MarkStatus(source.pod.metadata.uid.clone())).collect()
     }
 
-    /// The static pods have changed, or their mirror pods.
+    /// Static pods or their mirror pods changed.
     pub(super) fn on_sources_changed(&mut self, pods: &PodTable) -> Vec<Effect> {
         let Some(manager) = &mut self.manager else { return Vec::new() };
         let node_state = pods.node_state();
@@ -82,7 +82,7 @@ impl Reporting {
         effects
     }
 
-    /// The pod has another status.
+    /// The pod's status changed.
     pub(super) fn on_status(&mut self, uid: &PodUid, pods: &PodTable) {
         let Some(manager) = &mut self.manager else { return };
         let Some(worker) = pods.worker(uid) else { return };
@@ -103,7 +103,7 @@ impl Reporting {
         }
     }
 
-    /// Starts the reports that are due.
+    /// Sends the statuses that are due.
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         if let Some(manager) = &mut self.manager {
             manager.start(now);
@@ -118,7 +118,7 @@ mod tests {
     use crate::control::sync_loop::testing::with_node;
 
     #[test]
-    fn without_a_cluster_nothing_is_reported() {
+    fn nothing_is_reported_without_a_cluster() {
         with_node(|node| {
             let mut reporting = Reporting::default();
             assert_eq!(reporting.on_sources_changed(&node.pods), []);

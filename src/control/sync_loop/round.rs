@@ -1,4 +1,4 @@
-//! One round of the sync loop: the parts in their order.
+//! One round of the sync loop: calls the parts in order.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::control::sync_loop::SyncLoop;
 use crate::types::api::PodUid;
 
 impl SyncLoop {
-    /// Starts the work that is next everywhere, and brings the statuses up to date.
+    /// Starts the next work of all pods, and updates the statuses.
     pub(super) fn round(&mut self, now: Instant) {
         self.health.begin(Doing::Deadlines);
         let effects = self.parts.deadlines.round(&self.pods, now);
@@ -45,7 +45,7 @@ impl SyncLoop {
         self.parts.shutdown.release_inhibitor(is_reporting, now);
     }
 
-    /// Starts the pods' work, until no pod ends that another pod waits for.
+    /// Starts the pods' work. Repeats while pods end that other pods wait for.
     fn start_work(&mut self, now: Instant) {
         loop {
             self.health.begin(Doing::StartingWork);
@@ -60,12 +60,12 @@ impl SyncLoop {
                 }
             }
             self.health.begin(Doing::PendingResizes);
-            // Pods may have waited for the resources of those that ended.
+            // Pods may have waited for the resources of the ended pods.
             self.retry_resizes(now);
         }
     }
 
-    /// Tries the deferred resizes again. Each that fits takes room from the next.
+    /// Retries the deferred resizes. Each resize that fits leaves less room for the next.
     pub(super) fn retry_resizes(&mut self, now: Instant) {
         for pod in self.parts.resizes.deferred() {
             let (pods, parts) = (&self.pods, &mut self.parts);
@@ -87,7 +87,7 @@ impl SyncLoop {
 
     fn refresh_statuses(&mut self, now: Instant) {
         for uid in self.pods.take_dirty() {
-            // The status of a pod that was not observed yet would say that its containers are lost.
+            // Before its first observation, the pod's status would report its containers as lost.
             if !self.pods.is_unknown(&uid) {
                 let resize = self.parts.resizes.of(&uid, self.pods.workers().resizing(&uid));
                 self.pods.refresh_status(&uid, resize, &self.parts.devices.shown(&uid));

@@ -1,4 +1,4 @@
-//! Node shutdown: pods end in the order of their priorities, and no pod is admitted.
+//! Graceful node shutdown: ends pods in order of priority, and admits none.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::platform::rt;
 use crate::state::pods::{NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
-/// Upstream's messages of the pod's status.
+/// Upstream's messages in the pod's status.
 const TERMINATED: &str = "Pod was terminated in response to imminent node shutdown.";
 const REJECTED: &str = "Pod was rejected as the node is shutting down.";
 
@@ -28,7 +28,7 @@ pub(super) struct NodeShutdown {
 }
 
 impl NodeShutdown {
-    /// Without phases the machine does not wait for the node.
+    /// Without phases the node does not inhibit the shutdown.
     pub(super) fn new(phases: &[ShutdownPhase], inbox: Sender<SyncEvent>) -> Self {
         let (progress, inhibitor) = (Progress::new(phases), Inhibitor::default());
         let time = progress.whole_time();
@@ -40,7 +40,7 @@ impl NodeShutdown {
         self.progress.due()
     }
 
-    /// The shutdown begins or is cancelled.
+    /// The shutdown starts or is cancelled.
     pub(super) fn on_node_shuts_down(&mut self, shuts_down: bool, now: Instant) -> Vec<Effect> {
         let is_news = if shuts_down { self.progress.begin(now) } else { self.progress.cancel() };
         if !is_news {
@@ -54,8 +54,7 @@ impl NodeShutdown {
         ]
     }
 
-    /// The static pods that have ended for a shutdown that was cancelled. No controller creates them again, so the node
-    /// does.
+    /// Static pods that ended for a shutdown that was cancelled. No controller recreates them, so the node does.
     pub(super) fn ended_static_pods(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
         let for_shutdown = [Reason::TERMINATED, Reason::NODE_SHUTDOWN];
         let ended = pods.failed().filter(|(_, failed)| for_shutdown.contains(&failed.reason));
@@ -70,7 +69,7 @@ impl NodeShutdown {
         }
     }
 
-    /// Before the work: ends the pods of the phases that have begun.
+    /// Ends the pods of the phases that have started. Runs before the work.
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
         if self.next_due().is_none() {
             return Vec::new();
@@ -91,10 +90,11 @@ impl NodeShutdown {
         effects
     }
 
-    /// After the work, when new statuses are on their way to the API server: lets the machine go.
+    /// Releases the inhibitor, so that the machine can shut down. Runs after the work, when new statuses are being
+    /// reported.
     pub(super) fn release_inhibitor(&mut self, is_reporting: bool, now: Instant) {
         if self.progress.is_over(is_reporting, now) {
-            log!(info, "the machine may shut down");
+            log!(info, "pods ended, releasing the shutdown inhibitor");
             self.inhibitor.replace(None);
         }
     }

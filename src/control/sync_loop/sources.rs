@@ -1,4 +1,4 @@
-//! Brings the pods in line with what their sources want. Removal comes before addition.
+//! Reconciles the pods with their sources. Removals come before additions.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use crate::types::api::{Pod, PodUid};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
-    /// What a source wants counts after the first relist: until then a pod that runs cannot be told from a pod that must
-    /// be started.
+    /// Updates take effect after the first relist: until then a running pod cannot be told from one that must be
+    /// started.
     pub(super) fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
         let update = PodVersions::on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
@@ -83,12 +83,12 @@ impl SyncLoop {
         }
     }
 
-    /// A source has a pod that it had not before.
+    /// A source added a pod.
     pub(super) fn add(&mut self, pod: &Arc<Pod>, now: Instant) {
         let uid = &pod.metadata.uid;
         self.parts.reporting.on_api_pod(pod);
         if !pod.is_static() && (pod.metadata.deletion_timestamp.is_some() || pod.status.phase.is_terminal()) {
-            // A pod that has ended never starts again, whatever is left of it in the runtime.
+            // An ended pod never restarts, whatever the runtime still has of it.
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
             return;
         }
@@ -102,7 +102,7 @@ impl SyncLoop {
         }
     }
 
-    /// The pod has ended and comes again.
+    /// The pod has ended and is created again.
     pub(super) fn recreate(&mut self, pod: &Arc<Pod>, now: Instant) {
         self.pods.apply([Effect::Supersede(pod.metadata.uid.clone())], now);
         self.add(pod, now);
@@ -120,7 +120,7 @@ fn receive(update: SourceUpdate, pods: &PodTable) {
     }
 }
 
-/// Objects in manifests count at once: pods that come with them find them.
+/// Objects in manifests take effect before the pods that come with them.
 fn take_objects(pods: &PodTable) -> Vec<Effect> {
     let objects = pods.node_state().sources.objects();
     let changes = pods.runtime().objects.borrow_mut().replace(&objects);
@@ -139,7 +139,7 @@ fn take_objects(pods: &PodTable) -> Vec<Effect> {
     vec![Effect::ReferencesChanged(pods.uids_where(refers))]
 }
 
-/// The pod, under the uid that another kubelet started it with if it did.
+/// The pod, under its running uid if another kubelet started it.
 fn under_running_uid(pod: &Arc<Pod>, pods: &PodTable) -> Arc<Pod> {
     let manifest_uid = &pod.metadata.uid;
     let mut node_state = pods.node_state_mut();
@@ -164,8 +164,8 @@ fn under_running_uid(pod: &Arc<Pod>, pods: &PodTable) -> Arc<Pod> {
     Arc::new(taken)
 }
 
-/// The pod has ended and its manifest asks for other resources: that is another pod, because the uid covers only what
-/// cannot be changed while the pod runs.
+/// Whether an ended static pod is created again because its manifest changed the resources. The uid does not cover what
+/// can be changed while the pod runs.
 fn is_recreated(pod: &Pod, pods: &PodTable) -> bool {
     let uid = &pod.metadata.uid;
     let has_ended = pods.worker(uid).is_some_and(|worker| worker.wanted && worker.state != State::Sync);

@@ -1,5 +1,5 @@
-//! Evicts pods that have written more than their own limits of local storage. They are measured beside the checks for node
-//! pressure, which do not wait for it.
+//! Evicts pods that exceed their own local storage limits. The measurements run independently of the node pressure
+//! checks, which do not wait for them.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::state::pods::{PodEviction, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::sorted::SortedMap;
 
-/// For one round of measurements; the next round goes on with the pod after the last one.
+/// Time limit of one round of measurements. The next round continues after the pod measured last.
 const ROUND: Duration = Duration::from_secs(10);
 
 /// The measurements against the pods' own limits.
@@ -42,7 +42,7 @@ impl StorageLimits {
 }
 
 impl StorageLimits {
-    /// Begins a round if one is asked for.
+    /// Starts a requested round.
     pub(super) fn round(&mut self, pods: &PodTable, eviction: &EvictionManager) {
         if !self.asked || self.is_busy() || !pods.can_work() {
             return;
@@ -83,17 +83,16 @@ fn over_its_limits(candidate: &Candidate, usage: &PodUsage, layout: Layout) -> O
 
 type Walk = Pin<Box<dyn Future<Output = PodUsage>>>;
 
-/// Measurements of one pod after the other.
+/// Measures pods one at a time.
 #[derive(Default)]
 struct Walks {
-    /// Those that have not ended within their round: a second one of the pod would take as long.
+    /// Walks that outlasted their round. A second walk of the same pod would take as long.
     under_way: SortedMap<PodUid, Walk>,
-    /// The pod that was measured last.
     last: Option<PodUid>,
 }
 
 impl Walks {
-    /// Measures pods until `end`, beginning behind the last one of the round before.
+    /// Measures pods until `end`, starting after the last pod of the previous round.
     async fn round(
         &mut self,
         mut pods: Vec<Candidate>,
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_whose_disk_hangs_is_walked_once_and_ends_its_round() {
+    fn pod_on_a_hanging_disk_is_walked_once_and_ends_its_round() {
         let rounds = rt::simulate(1, |world| async move {
             let begun = Cell::new(0);
             let walk = |candidate: &Candidate| -> Walk {

@@ -1,4 +1,4 @@
-//! What is known of the exchanges with the cluster, as the local socket shows it.
+//! The state of the exchanges with the cluster, as the local socket shows it.
 
 use crate::control::cluster::{Exchange, SyncScheduler};
 use crate::control::server::{ExchangeStatus, SyncStatus};

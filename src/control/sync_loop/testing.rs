@@ -1,4 +1,4 @@
-//! A pod table for the tests of the parts, with a runtime that does not answer.
+//! A pod table for tests of the parts, with a runtime that does not answer.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -35,14 +35,14 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// The runtime lists these pods and does not tell what is in them.
+    /// Simulates a relist that lists these pods without their containers.
     pub(super) fn list(&mut self, unseen: Vec<ObservedPod>) {
         let look = self.pods.runtime().seen().borrow_mut().begin();
         self.pods.take_relist(Relist { pods: Vec::new(), unseen, look });
     }
 }
 
-/// Runs the test with a node that has no pods.
+/// Runs the test on a node without pods.
 pub(super) fn with_node(test: impl FnOnce(Node) + Send + 'static) {
     let run = rt::simulate(1, |_| async move { test(node().await) });
     assert_eq!(run, Ok(()));

@@ -1,4 +1,4 @@
-//! Versions of the node's own pods: which version runs, what becomes of a version on trial, and what users ask for.
+//! Versions of the node's own pods: selects the version to run, judges versions on trial, and answers users' requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ pub(super) struct PodVersions {
     writer: Option<rt::Task<()>>,
     /// Why the last write failed.
     fault: Option<String>,
-    /// The answers that wait for the next write.
+    /// Answers to send after the next write.
     answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
 }
 
@@ -29,7 +29,7 @@ impl PodVersions {
         Self { inbox, writer: None, fault: None, answers: Vec::new() }
     }
 
-    /// Replaces the pods of the update by the versions that are to run.
+    /// Replaces the pods of the update with the versions to run.
     pub(super) fn on_sources(mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
         let mut node_state = pods.node_state_mut();
         let NodeState { versions, sources, .. } = &mut *node_state;
@@ -37,7 +37,7 @@ impl PodVersions {
         update
     }
 
-    /// Accepts the versions that are ready, rejects those that were not ready in time, and writes what has changed.
+    /// Accepts ready versions, rejects versions that were not ready in time, and writes the changes.
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let effects = self.judge(pods, now);
         self.write(pods, now);
@@ -59,13 +59,13 @@ impl PodVersions {
         if has_gone_back {
             replace_pods(pods);
             effects.push(Effect::Reconcile);
-            // Asks for one more round. If the inbox is full, there is one anyway.
+            // Triggers one more round. If the inbox is full, a round follows anyway.
             let _ = self.inbox.try_send(SyncEvent::Beat);
         }
         effects
     }
 
-    /// A user asks for another version, or to hold or confirm the version that runs.
+    /// A user asks to switch versions, or to hold or confirm the running version.
     pub(super) fn on_asked(&mut self, asked: VersionAsked, pods: &PodTable) -> Vec<Effect> {
         let VersionAsked { pod, what, answer } = asked;
         let ask = match what {
@@ -76,21 +76,21 @@ impl PodVersions {
         let done = pods.node_state_mut().versions.ask(&pod, ask);
         match done {
             Ok(done) => {
-                log!(info, "versions of a pod", pod = pod.full_name(), done = done);
+                log!(info, "pod version changed", pod = pod.full_name(), done = done);
                 self.answers.push((answer, PodAnswer::Done(done)));
                 replace_pods(pods);
                 vec![Effect::Reconcile]
             }
             Err(why) => {
                 let name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
-                // The user may have gone.
+                // The user may have disconnected.
                 let _ = answer.try_send(PodAnswer::Conflict(format!("pod {name}: {why}")));
                 Vec::new()
             }
         }
     }
 
-    /// Writes what the disk does not have yet, one write after the other. Users are answered when it is on the disk.
+    /// Writes unsaved changes, one write at a time. Users are answered when their change is on disk.
     fn write(&mut self, pods: &PodTable, now: Instant) {
         if self.writer.is_some() {
             return;
@@ -105,15 +105,15 @@ impl PodVersions {
             let done = rt::blocking(move || versions::write(&written)).await;
             for (asker, answer) in answers {
                 let answer = done.clone().map_or_else(PodAnswer::Failed, |()| answer);
-                // The user may have gone.
+                // The user may have disconnected.
                 let _ = asker.try_send(answer);
             }
-            // It fails only when the agent ends.
+            // Fails only when the agent is ending.
             let _ = inbox.send(SyncEvent::VersionsKept(done.err())).await;
         }));
     }
 
-    /// A write has ended. What could not be written is written again; a failure is shown once.
+    /// A write has ended. A failed write is retried, and its failure is recorded once.
     pub(super) fn on_written(&mut self, fault: Option<String>, pods: &PodTable, now: Instant) -> Vec<Effect> {
         self.writer = None;
         pods.node_state_mut().versions.wrote(fault.is_none(), now);
@@ -126,7 +126,7 @@ impl PodVersions {
     }
 }
 
-/// Other versions may be to run, though no source has changed.
+/// Selects the versions to run again although no source changed.
 fn replace_pods(pods: &PodTable) {
     let mut node_state = pods.node_state_mut();
     let NodeState { versions, sources, .. } = &mut *node_state;
@@ -164,7 +164,7 @@ mod tests {
     use crate::control::sync_loop::testing::with_node;
 
     #[test]
-    fn a_failed_write_is_recorded_once_until_another_one_fails() {
+    fn failed_write_is_recorded_once_until_another_failure() {
         with_node(|node| {
             let mut versions = PodVersions::new(node.inbox);
             let mut written =
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejected_version_is_an_error_and_a_warning() {
+    fn rejected_version_is_an_error_and_a_warning() {
         let effects = judged(&"a".into(), Verdict::Rejected("its time is over".to_owned()));
         let message = "pod a: The new version goes, its time is over: the version before comes back";
         assert_eq!(effects.first(), Some(&Effect::RecordError(message.to_owned())));

@@ -13,14 +13,14 @@ fn status(phase: PodPhase) -> PodStatus {
     PodStatus { phase, ..PodStatus::default() }
 }
 
-/// A pod that the server shows as pending.
+/// A queue with a pod that is pending on the API server.
 fn pending() -> StatusQueue {
     let mut reports = StatusQueue::default();
     reports.see(&uid(), target(), &status(PodPhase::Pending), 5);
     reports
 }
 
-/// The phases that are told now; an empty one for a deletion.
+/// The phases that are sent now; an empty string for a deletion.
 fn told(reports: &mut StatusQueue, now: Instant) -> Vec<String> {
     let phase = |job: StatusJob| match job.what {
         StatusRequest::Patch(patch) => {
@@ -37,7 +37,7 @@ fn accepted(reports: &mut StatusQueue, version: u64, now: Instant) {
 }
 
 #[test]
-fn what_is_news_is_told_once_and_one_at_a_time() {
+fn change_is_sent_once_and_one_request_at_a_time() {
     let (mut reports, now) = (pending(), Instant::now());
     assert!(told(&mut reports, now).is_empty());
     reports.want(&uid(), status(PodPhase::Running));
@@ -51,24 +51,24 @@ fn what_is_news_is_told_once_and_one_at_a_time() {
 }
 
 #[test]
-fn an_echo_that_comes_late_brings_nothing_old_back() {
+fn late_watch_event_of_own_write_restores_no_old_status() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     accepted(&mut reports, 9, now);
     reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
     assert!(told(&mut reports, now).is_empty());
-    // Somebody has really written another one.
+    // Another client really wrote another status.
     reports.see(&uid(), target(), &status(PodPhase::Pending), 10);
     assert_eq!(told(&mut reports, now), ["Running"]);
 }
 
 #[test]
-fn an_answer_that_comes_late_hides_nothing_that_was_written_after_it() {
+fn late_response_hides_no_later_write() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
-    // Somebody takes it away again, and the watch is faster than the answer.
+    // Another client reverts the status, and the watch is faster than the response.
     reports.see(&uid(), target(), &status(PodPhase::Running), 6);
     reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
     accepted(&mut reports, 6, now);
@@ -78,7 +78,7 @@ fn an_answer_that_comes_late_hides_nothing_that_was_written_after_it() {
 }
 
 #[test]
-fn an_answer_that_is_older_than_what_was_known_before_is_of_another_history() {
+fn response_with_an_older_version_means_another_history() {
     let (mut reports, now) = (pending(), Instant::now());
     let accepted = |reports: &mut StatusQueue, version| {
         reports.done(&uid(), &ReportOutcome::Accepted { version }, now, |wait| wait)
@@ -90,7 +90,7 @@ fn an_answer_that_is_older_than_what_was_known_before_is_of_another_history() {
     told(&mut reports, now);
     assert!(accepted(&mut reports, 3));
     assert!(told(&mut reports, now).is_empty(), "it was taken all the same");
-    // A list has come while the next one was under way.
+    // A list arrived while the next request was in flight.
     reports.want(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     reports.relisted([(&uid(), &status(PodPhase::Failed), 2)].into_iter());
@@ -98,23 +98,23 @@ fn an_answer_that_is_older_than_what_was_known_before_is_of_another_history() {
 }
 
 #[test]
-fn a_server_with_another_history_is_told_what_it_has_lost() {
+fn restored_server_gets_the_lost_statuses_again() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     accepted(&mut reports, 900, now);
     assert!(told(&mut reports, now).is_empty());
-    // A store that was restored: what was told is lost, and its versions are lower.
+    // A restored store: sent statuses are lost, and versions are lower.
     reports.relisted([(&uid(), &status(PodPhase::Pending), 5)].into_iter());
     assert_eq!(told(&mut reports, now), ["Running"]);
     accepted(&mut reports, 6, now);
-    // Somebody else writes in the new history.
+    // Another client writes in the new history.
     reports.see(&uid(), target(), &status(PodPhase::Pending), 8);
     assert_eq!(told(&mut reports, now), ["Running"]);
 }
 
 #[test]
-fn a_failure_is_tried_again_later_with_what_is_true_then() {
+fn failed_update_is_retried_with_the_current_status() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
@@ -127,7 +127,7 @@ fn a_failure_is_tried_again_later_with_what_is_true_then() {
 }
 
 #[test]
-fn a_pod_is_deleted_after_its_last_word() {
+fn pod_is_deleted_after_its_last_status() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Failed));
     reports.gone(&uid());
@@ -138,9 +138,9 @@ fn a_pod_is_deleted_after_its_last_word() {
     assert!(told(&mut reports, now).is_empty());
 }
 
-/// A server that was restored may have a pod that nobody has deleted in its history.
+/// In the history of a restored API server, the pod may not be marked as deleted.
 #[test]
-fn a_pod_of_another_history_is_not_deleted_before_it_is_seen_there() {
+fn deletion_in_another_history_waits_until_it_is_seen_there() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Failed));
     reports.gone(&uid());
@@ -154,14 +154,14 @@ fn a_pod_of_another_history_is_not_deleted_before_it_is_seen_there() {
 }
 
 #[test]
-fn a_deletion_that_somebody_elses_write_has_overtaken_is_asked_for_again() {
+fn deletion_overtaken_by_another_write_is_retried() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.gone(&uid());
     assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 5 });
     reports.see(&uid(), target(), &status(PodPhase::Pending), 6);
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 6 });
-    // The same, if it is heard of after the answer.
+    // The same when the write is observed after the response.
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert!(told(&mut reports, now).is_empty());
     reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
@@ -169,7 +169,7 @@ fn a_deletion_that_somebody_elses_write_has_overtaken_is_asked_for_again() {
 }
 
 #[test]
-fn of_a_pod_that_the_server_does_not_have_nothing_is_told_until_it_has() {
+fn nothing_is_sent_for_a_pod_that_the_server_does_not_have() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
@@ -181,7 +181,7 @@ fn of_a_pod_that_the_server_does_not_have_nothing_is_told_until_it_has() {
 }
 
 #[test]
-fn no_more_than_a_few_are_told_at_once() {
+fn number_of_concurrent_requests_is_limited() {
     let (mut reports, now) = (StatusQueue::default(), Instant::now());
     for name in 0..10 {
         let pod = PodUid::from(name.to_string());
@@ -193,7 +193,7 @@ fn no_more_than_a_few_are_told_at_once() {
 }
 
 #[test]
-fn the_newest_is_told_first_and_nobody_waits_who_has_nothing_to_tell() {
+fn newest_change_is_sent_first_and_unchanged_pods_are_not_due() {
     let mut reports = StatusQueue::default();
     for name in ["a", "b", "c", "d"] {
         let uid = PodUid::from(name);
@@ -211,9 +211,9 @@ fn the_newest_is_told_first_and_nobody_waits_who_has_nothing_to_tell() {
     assert_eq!(reports.untold(), 3, "they are under way");
 }
 
-/// Five pods whose reports failed during an outage; the server is back.
+/// Five pods whose updates failed during an outage, after which the API server is back.
 #[test]
-fn a_report_that_has_no_room_is_not_due_until_another_ends() {
+fn update_without_a_free_slot_is_not_due() {
     let (mut reports, now) = (StatusQueue::default(), Instant::now());
     let pods: Vec<PodUid> = (0..=AT_ONCE).map(|number| PodUid::from(&*format!("u{number}"))).collect();
     for pod in &pods {
@@ -221,7 +221,7 @@ fn a_report_that_has_no_room_is_not_due_until_another_ends() {
         reports.see(pod, target, &status(PodPhase::Pending), 5);
         reports.want(pod, status(PodPhase::Running));
     }
-    // One after the other, as they are begun: all of them fail.
+    // In the order in which they were started, all requests fail.
     let fail = ReportOutcome::Failed("connection refused".to_owned());
     for _ in 0..2 {
         for job in reports.next(now) {
@@ -239,7 +239,7 @@ fn a_report_that_has_no_room_is_not_due_until_another_ends() {
 }
 
 #[test]
-fn an_invalid_status_is_sent_again_more_and_more_rarely_until_it_changes() {
+fn invalid_status_is_retried_ever_more_rarely_until_it_changes() {
     let (mut reports, now) = (pending(), Instant::now());
     let invalid = ReportOutcome::Invalid("Forbidden: may not be transitioned".to_owned());
     reports.want(&uid(), status(PodPhase::Running));

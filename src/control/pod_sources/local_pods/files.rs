@@ -1,4 +1,4 @@
-//! The files of the node's own pods. Blocks: for the blocking pool.
+//! The files of pods put on this node. Blocking: runs in the blocking pool.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
 
-/// The doors take no more of a manifest.
+/// The APIs accept no longer manifest.
 const LIMIT: u64 = 1 << 20;
 
-/// What a pod's file holds.
+/// The content of a pod's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Loaded {
     Manifest(Vec<u8>),
-    /// What is there is not what was put there.
+    /// The content does not match its checksum.
     Damaged,
 }
 
-/// The name of a pod's file. Neither part has an underscore, so that no two pods have the same.
+/// The name of a pod's file. Neither part contains an underscore, so the name is unique.
 pub(super) fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}_{name}{END}")
 }
 
-/// Namespace and name of the pod whose file has this name.
+/// Namespace and name of the pod with this file name.
 pub(super) fn names(key: &str) -> Option<(&str, &str)> {
     key.strip_suffix(END)?.split_once('_')
 }
 
-/// Every pod's file by its name, in order. A damaged one is set aside, and is told of until the pod is put or deleted.
+/// Every pod's file, in order of name. A damaged file is set aside, and reported until its pod is put or deleted.
 pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<Loaded>)>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -51,7 +51,7 @@ pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<Loade
             let path = directory.join(name);
             let loaded = read(&path);
             if matches!(loaded, Ok(Loaded::Damaged)) {
-                // It is told of either way.
+                // The damage is reported either way.
                 let _ = set_aside(&path);
             }
             files.push((name.clone(), loaded));
@@ -67,10 +67,10 @@ pub(super) fn read(path: &Path) -> io::Result<Loaded> {
     })
 }
 
-/// Done when it is on the disk. False if it was there already.
+/// Returns once the file is on disk. False if it already had this content.
 pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<bool> {
     let changed = durable::write_changed(path, text)?;
-    // What was damaged has been replaced.
+    // The damaged file has been replaced.
     durable::remove(&aside(path))?;
     Ok(changed)
 }

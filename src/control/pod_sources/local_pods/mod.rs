@@ -1,12 +1,12 @@
-//! Pods that were put on this node itself: their manifests are kept below the state directory, one file a pod, and run
-//! after every start.
+//! Pods put on this node: their manifests are stored in the state directory, one file per pod, and run after every
+//! start.
 //!
 //! ```text
-//!   PUT -> LocalPods::ask -> Book::judge -> the disk (blocking) -> SyncEvent::Sources -> the answer
+//!   PUT -> LocalPods::ask -> Book::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
 //! ```
 //!
-//! The answer comes when the change is on the disk. One change follows the other; a manifest that is refused changes
-//! nothing. A file that is damaged is set aside, and what it has started runs on until somebody puts or deletes the pod.
+//! A change is answered once it is on disk. Changes are handled one at a time; a refused manifest changes nothing. A
+//! damaged file is set aside, and its pod keeps running until it is put again or deleted.
 
 mod files;
 mod pod_list;
@@ -23,41 +23,41 @@ use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};
 use crate::types::error::ErrorChain;
 
-/// Whom changes are asked of.
+/// Handle for requesting changes.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalPods {
     asked: Sender<Asked>,
 }
 
-/// One change, and who waits for what becomes of it.
+/// One change, and where its answer goes.
 #[derive(Debug)]
 pub(crate) struct Asked {
     change: PodChange,
     answer: Sender<PodAnswer>,
 }
 
-/// Of changes that wait for the one before them; who asks then waits too.
+/// Capacity of the queue of changes. Requests wait when it is full.
 const QUEUE: usize = 4;
-/// Before the directory is read again after a failure.
+/// Wait before the directory is read again after a failure.
 const RETRY: Duration = Duration::from_secs(30);
 
 impl LocalPods {
-    /// The one who asks, and what [`run`] is to be given.
+    /// The handle, and the receiver for [`run`].
     pub(crate) fn new() -> (Self, Receiver<Asked>) {
         let (asked, receiver) = async_channel::bounded(QUEUE);
         (Self { asked }, receiver)
     }
 
-    /// What becomes of a change. It goes on to its end, also when nobody waits for it any more.
+    /// Requests a change. It completes even if this future is dropped.
     pub(crate) async fn ask(&self, change: PodChange) -> PodAnswer {
         let (answer, answered) = async_channel::bounded(1);
-        // Both fail only when the agent ends.
+        // Both fail only when the agent is ending.
         let _ = self.asked.send(Asked { change, answer }).await;
         answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
     }
 }
 
-/// Tells `inbox` of the pods in `directory` at once and whenever one changes, and answers who asks, for ever.
+/// Sends the pods in `directory` to `inbox` at once and after every change, and answers requests. Never returns.
 pub(crate) async fn run(directory: PathBuf, node_name: String, asked: Receiver<Asked>, inbox: Sender<SyncEvent>) {
     let mut running = Running { directory, book: Book::new(node_name), inbox };
     let mut is_loaded = running.load().await;
@@ -67,7 +67,7 @@ pub(crate) async fn run(directory: PathBuf, node_name: String, asked: Receiver<A
             Ok(Ok(Asked { change, answer })) => {
                 is_loaded = is_loaded || running.load().await;
                 let answered = if is_loaded { running.change(change).await } else { running.unreadable() };
-                // Nobody waits for it any more.
+                // The requester may have gone.
                 let _ = answer.try_send(answered);
             }
             Ok(Err(_)) => return,
@@ -83,7 +83,7 @@ struct Running {
 }
 
 impl Running {
-    /// Reads what is kept. False if that cannot be told: then nothing of it is gone.
+    /// Reads the stored manifests. False on failure: the known pods then stay.
     async fn load(&mut self) -> bool {
         let directory = self.directory.clone();
         let loaded = match rt::blocking(move || files::load(&directory)).await {
@@ -110,7 +110,7 @@ impl Running {
         for problem in self.book.new_problems() {
             log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
         }
-        // It fails only when the agent ends.
+        // Fails only when the agent is ending.
         let _ = self.inbox.send(SyncEvent::Sources(self.book.update())).await;
     }
 

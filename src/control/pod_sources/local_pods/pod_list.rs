@@ -1,4 +1,4 @@
-//! What the node's own pods are, and whether a manifest may become one of them. Pure: the moment is an argument.
+//! The pods put on this node, and whether a manifest may be added. Pure: the moment is an argument.
 
 use std::io;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::state::pods::{Put, SourceName, SourcePod, SourceProblem, SourceUpdate
 use crate::types::api::Time;
 use crate::types::sorted::SortedMap;
 
-/// The pods by the names of their files.
+/// The pods by file name.
 #[derive(Debug)]
 pub(super) struct Book {
     node_name: String,
     pods: SortedMap<String, Entry>,
     /// The directory could not be read.
     problem: Option<SourceProblem>,
-    /// The directory was read once.
+    /// The directory has been read once.
     loaded: bool,
-    /// The problems that have been told.
+    /// The problems that were already logged.
     told: Vec<SourceProblem>,
 }
 
@@ -27,15 +27,15 @@ pub(super) struct Book {
 struct Entry {
     manifest: WholeManifest,
     problems: Vec<SourceProblem>,
-    /// It has a pod, and nobody can tell which.
+    /// The file holds an unknown pod.
     broken: bool,
 }
 
-/// A manifest that may be put.
+/// An acceptable manifest.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) manifest: WholeManifest,
-    /// As long as its bytes are others than before.
+    /// What putting it does, if its bytes differ from the stored ones.
     pub(super) how: Put,
     pub(super) warnings: Vec<String>,
 }
@@ -45,7 +45,7 @@ impl Book {
         Self { node_name, pods: SortedMap::new(), problem: None, loaded: false, told: Vec::new() }
     }
 
-    /// Takes in what the files hold; `seen` is the moment as pods note it.
+    /// Stores the content of the files. `seen` is the time for the pods' annotations.
     pub(super) fn load(&mut self, files: Vec<(String, io::Result<Loaded>)>, seen: impl ToString, now: Time) {
         let seen = seen.to_string();
         self.problem = None;
@@ -77,12 +77,12 @@ impl Book {
         }
     }
 
-    /// The pod was put, whatever has become of its file since.
+    /// The pod was put, even if its file is damaged now.
     pub(super) fn has(&self, key: &str) -> bool {
         self.pods.contains_key(key)
     }
 
-    /// Whether `text` may be the manifest of this pod; else one line about why not.
+    /// Whether `text` may be the manifest of this pod. The error is one line.
     pub(super) fn judge(
         &self,
         namespace: &str,
@@ -139,7 +139,7 @@ impl Book {
         self.pods.remove(key);
     }
 
-    /// Everything that there is.
+    /// The complete update of this source.
     pub(super) fn update(&self) -> SourceUpdate {
         let pods = self.pods.iter().flat_map(|(key, entry)| {
             let origin = names(key).map(|(namespace, name)| origin(namespace, name)).unwrap_or_default();
@@ -160,7 +160,7 @@ impl Book {
         self.problem.iter().chain(self.pods.values().flat_map(|entry| &entry.problems))
     }
 
-    /// The problems that were not there when this was asked before.
+    /// The problems that are new since the last call.
     pub(super) fn new_problems(&mut self) -> Vec<SourceProblem> {
         let all: Vec<SourceProblem> = self.problems().cloned().collect();
         let new = all.iter().filter(|problem| !self.told.contains(problem)).cloned().collect();
@@ -182,10 +182,10 @@ impl Entry {
     }
 }
 
-/// Where the pod comes from, as it is shown and as its uid has it.
+/// The pod's origin as shown to users and hashed into its uid.
 fn origin(namespace: &str, name: &str) -> Arc<str> {
     Arc::from(format!("local:{namespace}/{name}"))
 }
 
-/// What a file system takes as a name, with what it has while it is written or set aside.
+/// Longest file name, less the suffixes for files being written or set aside.
 const LONGEST_KEY: usize = 255 - 8;

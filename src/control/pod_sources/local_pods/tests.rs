@@ -1,4 +1,4 @@
-//! The store, spoken to as the doors do, on a disk of its own.
+//! Tests the store through its requests, on a temporary directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ metadata: {name: settings}
 data: {a: b}
 ";
 
-/// A directory of manifests, and a store in it for as long as one is needed.
+/// A directory of manifests, with a store per call.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -30,7 +30,7 @@ impl Disk {
         Self(std::env::temp_dir().join(format!("coracle-local-pods-{}-{number}", std::process::id())))
     }
 
-    /// What is answered to each change, and the last update after them all.
+    /// The answers to the changes, and the last update after them.
     fn asked(&self, changes: Vec<PodChange>) -> (Vec<PodAnswer>, SourceUpdate) {
         let (pods, asked) = LocalPods::new();
         let (inbox, updates) = async_channel::bounded(64);
@@ -79,7 +79,7 @@ fn done(how: Put) -> PodAnswer {
     PodAnswer::Put { how, warnings: Vec::new() }
 }
 
-/// The pods and objects of an update, by their names.
+/// The names of an update's pods and objects.
 fn names(update: &SourceUpdate) -> (Vec<&str>, Vec<String>) {
     let pods = update.pods.iter().map(|pod| pod.pod.metadata.name.as_str());
     (pods.collect(), update.objects.iter().map(|object| object.object.key.to_string()).collect())
@@ -94,7 +94,7 @@ fn inode(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_pod_that_was_put_is_there_after_a_restart_with_its_uid_and_its_objects() {
+fn put_pod_survives_a_restart_with_its_uid_and_objects() {
     let disk = Disk::new();
     let (answers, now) = disk.asked(vec![put(WEB)]);
     assert_eq!(answers, [done(Put::Created)]);
@@ -109,7 +109,7 @@ fn a_pod_that_was_put_is_there_after_a_restart_with_its_uid_and_its_objects() {
 }
 
 #[test]
-fn the_same_bytes_are_not_written_again_and_others_are() {
+fn unchanged_manifest_is_not_written_again() {
     let disk = Disk::new();
     disk.asked(vec![put(WEB)]);
     let first = inode(&disk.file());
@@ -123,7 +123,7 @@ fn the_same_bytes_are_not_written_again_and_others_are() {
 }
 
 #[test]
-fn a_manifest_that_is_refused_changes_nothing() {
+fn refused_manifest_changes_nothing() {
     let disk = Disk::new();
     let (answers, update) = disk.asked(vec![
         put(WEB),
@@ -153,7 +153,7 @@ fn a_manifest_that_is_refused_changes_nothing() {
 }
 
 #[test]
-fn what_was_deleted_stays_gone() {
+fn deleted_pod_stays_deleted() {
     let disk = Disk::new();
     let missing = PodAnswer::Missing("the node keeps no pod default/web".to_owned());
     let (answers, update) = disk.asked(vec![
@@ -169,14 +169,14 @@ fn what_was_deleted_stays_gone() {
 }
 
 #[test]
-fn a_damaged_file_is_set_aside_with_one_error_and_the_others_run() {
+fn damaged_file_is_set_aside_with_one_error_and_others_run() {
     let disk = Disk::new();
     let two =
         PodChange { name: "two".to_owned(), ..put(&WEB.replace("name: web", "name: two").replace("settings", "x")) };
     disk.asked(vec![put(WEB), two]);
     let whole = fs::read(disk.file()).unwrap();
     fs::write(disk.file(), &whole[..whole.len() - 9]).unwrap();
-    // Nobody knows which pod it was: what runs for no visible reason is left alone, now and after the next start.
+    // The damaged file's pod is unknown, so running pods without a manifest must not end, now and after another start.
     for _ in 0..2 {
         let update = disk.after_a_restart();
         assert_eq!(names(&update).0, ["two-node1"]);
@@ -193,7 +193,7 @@ fn a_damaged_file_is_set_aside_with_one_error_and_the_others_run() {
 }
 
 #[test]
-fn a_damaged_pod_can_be_deleted() {
+fn damaged_pod_can_be_deleted() {
     let disk = Disk::new();
     disk.asked(vec![put(WEB)]);
     fs::write(disk.file(), "").unwrap();
@@ -204,7 +204,7 @@ fn a_damaged_pod_can_be_deleted() {
 }
 
 #[test]
-fn a_crash_between_write_and_rename_leaves_the_old_pod_or_the_new_one() {
+fn crash_before_the_rename_leaves_the_old_or_the_new_pod() {
     let disk = Disk::new();
     disk.asked(vec![put(WEB)]);
     let before = disk.after_a_restart();
@@ -226,7 +226,7 @@ fn a_crash_between_write_and_rename_leaves_the_old_pod_or_the_new_one() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_read_ends_nothing_and_takes_nothing() {
+fn unreadable_directory_ends_no_pod_and_accepts_none() {
     let disk = Disk::new();
     fs::write(&disk.0, "a file in its place").unwrap();
     let (answers, update) = disk.asked(vec![put(WEB)]);
@@ -237,7 +237,7 @@ fn a_directory_that_cannot_be_read_ends_nothing_and_takes_nothing() {
 }
 
 #[test]
-fn a_warning_is_answered_and_shown() {
+fn warning_is_returned_and_shown() {
     let disk = Disk::new();
     let text = WEB.replace("kind: Pod\n", "kind: Pod\nextra: 1\n");
     let (answers, update) = disk.asked(vec![put(&text)]);

@@ -23,7 +23,7 @@ fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
 }
 
 #[test]
-fn a_source_that_has_not_reported_is_not_ready() {
+fn source_that_has_not_reported_is_not_ready() {
     let mut sources = sources();
     assert!(!sources.all_ready());
     sources.receive(update(Vec::new()));
@@ -43,7 +43,7 @@ fn new_pods_are_added_and_missing_ones_removed() {
 }
 
 #[test]
-fn a_changed_manifest_whose_uid_is_its_hash_is_a_removal_and_an_addition() {
+fn changed_manifest_with_a_hashed_uid_is_a_removal_and_an_addition() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a")]));
     sources.changes(|_| false);
@@ -53,7 +53,7 @@ fn a_changed_manifest_whose_uid_is_its_hash_is_a_removal_and_an_addition() {
 }
 
 #[test]
-fn a_pod_with_a_uid_of_its_own_is_updated_when_its_content_changes() {
+fn pod_with_a_fixed_uid_is_updated_when_its_content_changes() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a")]));
     sources.changes(|_| false);
@@ -64,7 +64,7 @@ fn a_pod_with_a_uid_of_its_own_is_updated_when_its_content_changes() {
 }
 
 #[test]
-fn a_pod_whose_status_alone_has_changed_is_reconciled() {
+fn pod_with_only_another_status_is_reconciled() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a")]));
     sources.changes(|_| false);
@@ -78,7 +78,7 @@ fn a_pod_whose_status_alone_has_changed_is_reconciled() {
 }
 
 #[test]
-fn a_source_is_ready_when_it_could_be_read_in_full_once() {
+fn source_is_ready_after_its_first_complete_update() {
     let mut sources = sources();
     sources.receive(SourceUpdate { complete: false, ..update(vec![pod("1", "a")]) });
     assert!(!sources.all_ready());
@@ -89,7 +89,7 @@ fn a_source_is_ready_when_it_could_be_read_in_full_once() {
 }
 
 #[test]
-fn a_new_manifest_does_not_displace_a_pod_of_the_same_name_that_is_wanted_already() {
+fn new_manifest_does_not_displace_a_wanted_pod_of_the_same_name() {
     let mut sources = sources();
     sources.receive(update(vec![pod("2", "a")]));
     sources.changes(|_| false);
@@ -99,7 +99,7 @@ fn a_new_manifest_does_not_displace_a_pod_of_the_same_name_that_is_wanted_alread
 }
 
 #[test]
-fn of_two_pods_of_one_name_the_one_that_runs_counts_when_nothing_else_is_known() {
+fn running_pod_wins_its_name_when_nothing_else_is_known() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
     assert_eq!(sources.pods().count(), 2, "what there is can be seen before it is known what counts");
@@ -109,14 +109,14 @@ fn of_two_pods_of_one_name_the_one_that_runs_counts_when_nothing_else_is_known()
 }
 
 #[test]
-fn two_pods_of_one_uid_are_not_both_taken() {
+fn only_one_pod_of_a_uid_is_wanted() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a"), pod("1", "b")]));
     assert_eq!(names(&sources.changes(|_| false).added), ["a"]);
 }
 
 #[test]
-fn an_unchanged_pod_stays_the_same_object_whatever_this_node_notes_on_it() {
+fn unchanged_pod_keeps_its_allocation_despite_own_annotations() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a")]));
     let first = sources.changes(|_| false).added.remove(0);
@@ -129,7 +129,7 @@ fn an_unchanged_pod_stays_the_same_object_whatever_this_node_notes_on_it() {
 }
 
 #[test]
-fn of_two_pods_of_one_name_the_later_is_ignored_and_told() {
+fn later_pod_of_the_same_name_is_ignored_and_reported() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
     let changes = sources.changes(|_| false);
@@ -146,7 +146,7 @@ fn of_two_pods_of_one_name_the_later_is_ignored_and_told() {
 }
 
 #[test]
-fn when_the_first_of_two_goes_the_other_takes_its_place() {
+fn second_pod_takes_over_when_the_first_is_removed() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
     sources.changes(|_| false);
@@ -155,7 +155,7 @@ fn when_the_first_of_two_goes_the_other_takes_its_place() {
     assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("1")], vec!["a"]));
 }
 
-/// The same from another source.
+/// The pods as an update of another source.
 fn from_source(source: SourceName, mut pods: Vec<SourcePod>) -> SourceUpdate {
     for pod in &mut pods {
         pod.origin = Arc::from(format!("{}:{}", source.as_str(), pod.pod.metadata.name));
@@ -168,7 +168,7 @@ fn problems_of(sources: &Sources, name: SourceName) -> usize {
 }
 
 #[test]
-fn of_two_sources_with_one_name_the_first_keeps_it_also_when_its_pod_changes() {
+fn first_source_keeps_a_name_even_when_its_pod_changes() {
     let mut sources = Sources::new(&[SourceName::File, SourceName::Local]);
     sources.receive(from_source(SourceName::Local, vec![pod("1", "a")]));
     sources.changes(|_| false);
@@ -180,7 +180,7 @@ fn of_two_sources_with_one_name_the_first_keeps_it_also_when_its_pod_changes() {
     let changes = sources.changes(|_| false);
     assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("1")], vec!["a"]));
     assert_eq!(sources.pods().next().unwrap().pod.metadata.uid, PodUid::from("3"));
-    // When it is gone, the other has its turn.
+    // When the first pod is removed, the other one is wanted.
     sources.receive(from_source(SourceName::Local, Vec::new()));
     let changes = sources.changes(|_| false);
     assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("3")], vec!["a"]));
@@ -188,7 +188,7 @@ fn of_two_sources_with_one_name_the_first_keeps_it_also_when_its_pod_changes() {
 }
 
 #[test]
-fn after_a_start_the_file_has_the_name_unless_the_other_runs() {
+fn after_a_start_the_file_source_wins_unless_the_other_runs() {
     for (running, counts) in [("0", "2"), ("1", "1")] {
         let mut sources = Sources::new(&[SourceName::File, SourceName::Local]);
         sources.receive(from_source(SourceName::Local, vec![pod("1", "a")]));
@@ -199,7 +199,7 @@ fn after_a_start_the_file_has_the_name_unless_the_other_runs() {
 }
 
 #[test]
-fn a_pod_of_the_cluster_has_names_of_its_own() {
+fn cluster_pods_do_not_compete_for_static_pod_names() {
     let mut sources = Sources::new(&[SourceName::File, SourceName::Api]);
     sources.receive(update(vec![pod("1", "a")]));
     sources.receive(from_source(SourceName::Api, vec![pod("2", "a")]));

@@ -1,4 +1,4 @@
-//! Lists a manifest directory and reads files of it. Blocks: for the blocking pool.
+//! Lists a manifest directory and reads its files. Blocking: runs in the blocking pool.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -15,9 +15,9 @@ use crate::state::pods::SourceName;
 use crate::types::api::yaml::MAX_BYTES;
 use crate::types::sorted::SortedMap;
 
-/// The manifests at `path`: of a directory, or the one that it is itself.
+/// The manifests at `path`, which is a directory or a manifest file.
 ///
-/// `was_file`: at the last look the path was that of a manifest; when it is not there, it was deleted.
+/// `was_file`: at the last look `path` was a manifest file. If it is missing now, it was deleted.
 pub(super) fn list(path: &Path, was_file: bool) -> io::Result<Listing> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => list_directory(path, &metadata),
@@ -40,7 +40,7 @@ fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
         if files.len() >= MAX_FILES {
             return Err(io::Error::other("there are too many files in it"));
         }
-        // Through links: a manifest may be one. One that leads nowhere is there, and cannot be read.
+        // Follows links: a manifest may be one. A dangling link is listed as a file that cannot be read.
         match fs::metadata(entry.path()) {
             Ok(metadata) if metadata.is_file() => drop(files.insert(name, Ok(stamp(&metadata)))),
             Ok(_) => {}
@@ -76,7 +76,6 @@ fn stamp(metadata: &Metadata) -> Stamp {
     }
 }
 
-/// Reads and parses one manifest.
 pub(super) fn read(path: &Path, node_name: &str) -> Content {
     let (stamp, text) = match read_text(path) {
         Ok(read) => read,
@@ -92,20 +91,20 @@ pub(super) fn read(path: &Path, node_name: &str) -> Content {
 fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     #[cfg(test)]
     crate::platform::rt::disk_access()?;
-    // Without waiting: between the listing and now the file may have become a pipe that nobody writes to.
+    // Non-blocking: since the listing, the file may have become a pipe without a writer.
     let file: File = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
-    // One byte more than allowed: the parser refuses it.
+    // One byte more than allowed, which the parser rejects.
     let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let mut text = Vec::new();
     file.take(limit).read_to_end(&mut text)?;
     Ok((stamp(&metadata), text))
 }
 
-/// Reads several manifests, one after the other: their texts are not held all at once.
+/// Reads manifests one after the other, so that their texts are not all in memory at once.
 pub(super) fn read_all<N>(files: Vec<(N, PathBuf)>, node_name: &str) -> Vec<(N, Content)> {
     files.into_iter().map(|(name, path)| (name, read(&path, node_name))).collect()
 }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_beyond_4_gib_and_times_beyond_2038_are_told_as_they_are() {
+    fn sizes_beyond_4_gib_and_times_beyond_2038_are_exact() {
         let dir = std::env::temp_dir().join(format!("coracle-large-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("m.yaml");

@@ -1,16 +1,16 @@
-//! What is known of each manifest file, what must be read, and what may be believed to be gone. Pure.
+//! The state of each manifest file: what must be read, and which files are really gone. Pure.
 //!
 //! ```text
 //!             closed, moved in            good
 //!   unknown ---------------------> read ------> its pods are wanted
 //!      |  otherwise: unchanged for a while        |       |
-//!      +------------------------------>           |       | wrong, unreadable
+//!      +------------------------------>           |       | invalid, unreadable
 //!                                                 |       +-----------> its last good pods stay wanted
-//!                                    not in a good listing, and still not a moment later
-//!                                                 +-------------------> its pods are not wanted any more
+//!                                    missing in two good listings, a moment apart
+//!                                                 +-------------------> its pods are no longer wanted
 //! ```
 //!
-//! For ConfigMaps and Secrets the same holds as for pods.
+//! The same applies to ConfigMaps and Secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -27,124 +27,125 @@ use crate::types::api::yaml::ParseError;
 use crate::types::api::{Pod, Time};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// The book of a manifest directory, or of a single manifest.
+/// The files of a manifest directory, or a single manifest.
 #[derive(Debug)]
 pub(super) struct Files {
     path: PathBuf,
-    /// The path is that of a manifest, not of a directory.
+    /// The path is a manifest file, not a directory.
     single: bool,
     files: SortedMap<OsString, File>,
     /// The directory of the last good listing.
     directory: Option<DirectoryId>,
-    /// It could not be listed since then: what is there next is another one.
+    /// A listing has failed since: the next directory may be a different one.
     lost: bool,
-    /// Another directory came in its place at this moment.
+    /// When another directory replaced the known one.
     replaced: Option<Instant>,
-    /// When the machine has started as a whole: until then a directory that was empty at first may yet be mounted or filled.
+    /// When boot is over. Until then an initially empty directory may still be mounted or filled.
     boot_over: Instant,
-    /// It was empty at first, and the machine was starting.
+    /// The directory was empty at first, during boot.
     doubted: bool,
-    /// Files whose writer has closed them, or which were moved in whole.
+    /// Complete files: closed by their writer, or moved in.
     closed: SortedSet<OsString>,
-    /// When a file that is open for writing was written to last.
+    /// Files open for writing, and when they were last written to.
     writing: SortedMap<OsString, Instant>,
-    /// Changed files of which no event says that they are whole, as they were first seen so.
+    /// Changed files without an event that they are complete: their stamp, and when it was first seen.
     settling: SortedMap<OsString, (Stamp, Instant)>,
-    /// What is wrong with the directory itself.
+    /// A problem of the directory itself.
     problem: Option<SourceProblem>,
 }
 
 #[derive(Debug)]
 struct File {
-    /// Where it stands, for people.
+    /// The path, for users.
     origin: Arc<str>,
-    /// As it was when it was last read; `None` when that failed.
+    /// The stamp when the file was last read; `None` if reading failed.
     stamp: Option<Stamp>,
-    /// The pods it gave last, each as it was last good.
+    /// The file's last pods, each in its last good state.
     pods: Vec<Arc<Pod>>,
-    /// The ConfigMaps and Secrets it gave last.
+    /// The file's last ConfigMaps and Secrets.
     objects: Vec<SourceObject>,
     problems: Vec<SourceProblem>,
-    /// Something in it may be a pod and could not be read as one.
+    /// The file may contain a pod that could not be parsed.
     broken: bool,
     missing_since: Option<Instant>,
 }
 
-/// What tells a file from its changed self without reading it.
+/// Detects changes of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) size: u64,
-    /// Modification and change, in seconds and nanoseconds.
+    /// Modification and change time, in seconds and nanoseconds.
     pub(super) times: [i64; 4],
 }
 
-/// Which directory it is, whatever its path.
+/// Identifies a directory, whatever its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DirectoryId {
     pub(super) device: u64,
     pub(super) inode: u64,
-    /// When it was made, since the epoch, where the file system knows: the number of a deleted inode is used again.
+    /// Time since the epoch when the directory was created, if the file system has it. Needed because the inode numbers
+    /// of deleted directories are reused.
     pub(super) born: Option<Duration>,
 }
 
-/// A directory's manifests at one moment.
+/// The manifests in a directory at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Listing {
     pub(super) directory: DirectoryId,
-    /// The source is one file, and the directory is the one that it stands in.
+    /// The source is one file, and the directory is the one that contains it.
     pub(super) single: bool,
-    /// A file that is there and cannot be looked at has no stamp.
+    /// An existing file whose metadata cannot be read has an error in place of its stamp.
     pub(super) files: SortedMap<OsString, Result<Stamp, Arc<io::Error>>>,
 }
 
-/// What has happened to a file of the directory.
+/// An inotify event of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileEvent {
-    /// It came into being: empty, or whole as a link.
+    /// Created: empty, or complete if it is a link.
     Created,
     Written,
-    /// Its writer has closed it.
+    /// Closed by its writer.
     Closed,
-    /// It was renamed to this name: whole.
+    /// Renamed to this name, and so complete.
     MovedIn,
-    /// Mode or owner have changed.
+    /// Mode or owner changed.
     Attributes,
     /// Deleted, or renamed to another name.
     Gone,
 }
 
-/// What a look at a listing leads to.
+/// The result of looking at a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Look {
-    /// The files to be read, by name and with their paths.
+    /// The files to read: names and paths.
     pub(super) read: Vec<(OsString, PathBuf)>,
     /// When to look again at the latest.
     pub(super) again: Option<Instant>,
 }
 
-/// What came of reading a file.
+/// The result of reading a file.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// It is not there any more.
+    /// The file no longer exists.
     Gone,
     Unreadable(Arc<io::Error>),
-    /// The stamp is from before the first byte was read.
+    /// The stamp was taken before the first byte was read.
     Read(Stamp, Result<Vec<ManifestObject>, ParseError>),
 }
 
-/// A file without an event that says it is whole must stay as it is for so long.
+/// How long a file without an event that it is complete must stay unchanged.
 const SETTLED: Duration = Duration::from_millis(100);
-/// An empty file is usually about to be filled (or is vim, trying whether it can write).
+/// An empty file is usually about to be filled, or is vim's test of whether it can write.
 const EMPTY_SETTLED: Duration = Duration::from_secs(1);
-/// After so long a writer that keeps its file open is not waited for.
+/// After this long, a writer that keeps its file open is no longer awaited.
 const WRITER_PATIENCE: Duration = Duration::from_secs(20);
-/// A file that is missing for less was replaced: some editors rename the old one away first.
+/// A file missing for less than this was replaced: some editors rename the old one away first.
 const GONE: Duration = Duration::from_millis(50);
-/// Another directory is being filled, file by file.
+/// How long a replaced directory may take to be filled, file by file.
 const REPLACED: Duration = Duration::from_secs(10);
-/// More problems of one file than these say nothing new.
+/// Further problems of the same file are not reported.
 const MAX_PROBLEMS: usize = 20;
 
 impl Files {
@@ -165,15 +166,15 @@ impl Files {
         }
     }
 
-    /// At the last look the path was that of a manifest.
+    /// At the last look, the path was a manifest file.
     pub(super) fn is_single(&self) -> bool {
         self.single
     }
 
-    /// Takes an event in. When to look at the directory for it, if it says anything.
+    /// Handles an event. Returns when to look at the directory, if the event requires it.
     pub(super) fn note(&mut self, name: &OsStr, event: FileEvent, now: Instant) -> Option<Instant> {
         if !is_manifest(name) {
-            // A hidden link may be what the manifests point through.
+            // A hidden link may be a part of the manifests' paths.
             return (event == FileEvent::MovedIn).then_some(now);
         }
         match event {
@@ -199,14 +200,14 @@ impl Files {
         }
     }
 
-    /// Compares a listing with what is known.
+    /// Compares a listing with the known files.
     pub(super) fn look(&mut self, listing: &Listing, now: Instant, time: Time) -> Look {
         let first = self.directory.is_none() && self.files.is_empty();
-        // Without a time of birth a directory that was made anew may look like the old one.
+        // Without a birth time, a recreated directory may look like the old one.
         let may_be_another = self.lost && listing.directory.born.is_none();
         let replaced = self.directory.is_some_and(|known| may_be_another || known != listing.directory);
         if replaced && listing.files.is_empty() && !self.files.is_empty() {
-            // What shows when a file system is unmounted.
+            // This is what an unmounted file system looks like.
             self.set_problem("an empty directory has come in its place".to_owned(), time);
             return Look::default();
         }
@@ -281,7 +282,7 @@ impl Files {
         look.read.push((name.to_owned(), self.path_of(name)));
     }
 
-    /// Removes what is not in the listing and has not been for long enough.
+    /// Removes files that have been missing from the listings for long enough.
     fn look_for_missing(&mut self, listing: &Listing, now: Instant, look: &mut Look) {
         let replaced = self.replaced.map(|moment| moment + REPLACED);
         self.files.retain(|name, file| {
@@ -300,7 +301,7 @@ impl Files {
         }
     }
 
-    /// The directory could not be listed: everything stays as it is.
+    /// The directory could not be listed: all pods stay.
     pub(super) fn unlisted(&mut self, reason: String, time: Time) {
         self.lost = true;
         self.set_problem(reason, time);
@@ -313,7 +314,7 @@ impl Files {
         self.problem = Some(SourceProblem { origin, what, keeps_last_good, since });
     }
 
-    /// Takes in what came of reading a file.
+    /// Handles the result of reading a file.
     pub(super) fn take(&mut self, name: &OsStr, content: Content, time: Time) {
         let (stamp, objects) = match content {
             // The next listing tells whether it comes back.
@@ -337,7 +338,7 @@ impl Files {
             .insert(name.to_owned(), File { origin, stamp, pods, objects, problems, broken, missing_since: None });
     }
 
-    /// Everything that the files hold at present.
+    /// The complete update of this source.
     pub(super) fn update(&self) -> SourceUpdate {
         let pods = self.files.values().flat_map(|file| {
             file.pods.iter().map(|pod| SourcePod { pod: Arc::clone(pod), origin: Arc::clone(&file.origin) })
@@ -377,14 +378,14 @@ impl File {
     }
 }
 
-/// What a file says by itself.
+/// The parsed content of a file.
 #[derive(Default)]
 struct Reading {
     pods: Vec<Arc<Pod>>,
     objects: Vec<SourceObject>,
     /// One line each.
     problems: Vec<String>,
-    /// Something may be a pod and is none.
+    /// The file may contain a pod that could not be parsed.
     broken_pods: bool,
     broken_objects: bool,
 }
@@ -422,7 +423,7 @@ impl Reading {
         }
     }
 
-    /// Nobody can tell which of the old pods or objects a broken part is: none of them goes. True if one was kept.
+    /// Keeps the old pods or objects that a broken part may have been. True if one was kept.
     fn keep_what_may_have_been_lost(&mut self, pods: Vec<Arc<Pod>>, objects: Vec<SourceObject>) -> bool {
         let before = self.pods.len() + self.objects.len();
         if self.broken_pods {
@@ -443,7 +444,7 @@ impl Reading {
     }
 }
 
-/// The old object if it is the same pod: what goes by it need not be done again, and it was seen first then.
+/// The old allocation if the pod is unchanged, with the time when it was first seen.
 fn kept_or_new(pod: Pod, old_pods: &[Arc<Pod>]) -> Arc<Pod> {
     let pod = Arc::new(pod);
     let old = old_pods.iter().find(|old| old.metadata.uid == pod.metadata.uid && same_content(old, &pod));
@@ -454,9 +455,9 @@ fn is_successor(pod: &Pod, old: &Pod) -> bool {
     pod.metadata.name == old.metadata.name && pod.metadata.namespace == old.metadata.namespace
 }
 
-/// Whether two updates say the same.
+/// Whether two updates are equal.
 pub(super) fn says_the_same(one: &SourceUpdate, other: &SourceUpdate) -> bool {
-    // That it was complete once is not taken back.
+    // A completed update stays complete.
     (one.complete || !other.complete)
         && one.problems == other.problems
         && one.pods.len() == other.pods.len()

@@ -1,9 +1,9 @@
-//! Pods from manifest files: a directory of them, or a single one, watched and looked at now and then.
+//! Static pods from manifest files: a directory or a single file, watched with inotify and checked periodically.
 //!
-//! A manifest that its writer has closed or moved into place is read at once. One that cannot be read or is wrong keeps
-//! the pods it gave last; only a file that a good listing does not have, and still does not have a moment later, takes
-//! its pods with it. A directory that is gone, unreadable or empty all of a sudden removes nothing; nor does one that is
-//! empty while the machine starts: what it should hold may not be mounted yet.
+//! A manifest is read as soon as its writer has closed it or moved it into place. A manifest that is unreadable or
+//! invalid keeps its last good pods. A file's pods are removed only if a good listing does not have the file, and a
+//! second one a moment later neither. A directory that disappears, becomes unreadable or is suddenly empty removes
+//! nothing; nor does a directory that is empty during boot, when it may not be mounted yet.
 //!
 //! ```text
 //!   inotify or the interval -> list (blocking) -> Files::look -> read (blocking) -> Files::take -> SyncEvent::Sources
@@ -29,11 +29,11 @@ use crate::platform::rt;
 use crate::state::pods::{SourceProblem, SourceUpdate, SyncEvent};
 use crate::types::error::ErrorChain;
 
-/// Tells `inbox` of the pods at `path` (a directory of manifests, or one manifest) whenever they change, until nobody
-/// listens. The first time is after the first look.
+/// Sends the pods at `path` (a directory of manifests, or one manifest) to `inbox` after the first look and on every
+/// change, until the inbox is closed.
 ///
-/// The directory is looked at again after `interval` at the latest: `fileCheckFrequency`. Before `boot_over` it is not
-/// believed if it is empty at first.
+/// Checks the directory at least every `interval`: `fileCheckFrequency`. Before `boot_over`, an initially empty
+/// directory is taken for one that is not mounted yet.
 pub(crate) async fn run(
     path: PathBuf,
     node_name: String,
@@ -47,7 +47,7 @@ pub(crate) async fn run(
     while running.round().await.is_ok() {}
 }
 
-/// The moment from which the machine is taken to have mounted what it mounts.
+/// When the machine is expected to have mounted its file systems.
 pub(crate) fn boot_over() -> Instant {
     rt::now() + BOOT.saturating_sub(clock::uptime())
 }
@@ -63,13 +63,13 @@ struct Running {
     sent: Option<SourceUpdate>,
 }
 
-/// Nobody listens any more.
+/// The inbox is closed.
 struct Closed;
 
 impl Running {
-    /// One look at the directory, and the wait for a reason to look again.
+    /// Looks at the directory once, and waits for the next look to be due.
     async fn round(&mut self) -> Result<(), Closed> {
-        // Before the look: nothing that happens after it is missed.
+        // Before the look, so that no later change is missed.
         self.watcher.renew(&self.path, self.interval);
         self.look_and_wait().await
     }
@@ -95,7 +95,7 @@ impl Running {
         match rt::deadline(LIST_DEADLINE, &mut listing).await {
             Ok(listing) => Ok(listing),
             Err(elapsed) => {
-                // A file system that hangs. A second try would hang as well and take another thread.
+                // The file system hangs. A second attempt would hang as well and occupy another thread.
                 self.files.unlisted(format!("cannot be read: {elapsed}"), clock::now());
                 self.send().await?;
                 Ok(listing.await)
@@ -103,7 +103,7 @@ impl Running {
         }
     }
 
-    /// Reads what has changed. When to look again.
+    /// Reads the changed files. Returns when to look again.
     async fn look(&mut self, listing: &Listing) -> Option<Instant> {
         let Look { read, again } = self.files.look(listing, rt::now(), clock::now());
         if !read.is_empty() {
@@ -125,7 +125,7 @@ impl Running {
             return Ok(());
         }
         tell_problems(self.sent.as_ref().map_or(&[], |sent| &sent.problems), &update.problems);
-        // A full inbox is waited for: meanwhile the files go on changing, and the next update has all of it.
+        // Waits if the inbox is full: the next update has all changes made meanwhile.
         self.inbox.send(SyncEvent::Sources(update.clone())).await.map_err(|_| Closed)?;
         self.sent = Some(update);
         Ok(())
@@ -147,7 +147,7 @@ impl Running {
     }
 }
 
-/// The watch, while there is one; without it the interval has to do.
+/// The inotify watch. If it cannot be set up, only the interval applies.
 struct Watcher {
     watch: Option<Watch>,
     failure_told: bool,
@@ -173,14 +173,14 @@ impl Watcher {
             let seconds = interval.as_secs_f32();
             log!(
                 warn,
-                "manifests are not watched, only looked at now and then",
+                "failed to watch manifests, checking periodically",
                 every_s = seconds,
                 error = ErrorChain(error)
             );
         }
     }
 
-    /// Events, or nothing when it is `due`.
+    /// Events, or `None` at `due`.
     async fn until(&mut self, due: Instant) -> Option<Vec<Noticed>> {
         let timer = async {
             rt::sleep_until(due).await;
@@ -193,7 +193,7 @@ impl Watcher {
         match events {
             Ok(events) => events,
             Err(error) => {
-                log!(warn, "the watch on manifests failed", error = ErrorChain(&error));
+                log!(warn, "failed to read manifest events", error = ErrorChain(&error));
                 self.watch = None;
                 rt::sleep_until(due).await;
                 None
@@ -202,7 +202,7 @@ impl Watcher {
     }
 }
 
-/// Logs the problems that are new, and those that are over.
+/// Logs new problems, and problems that are solved.
 fn tell_problems(old: &[SourceProblem], new: &[SourceProblem]) {
     let same = |one: &SourceProblem, other: &SourceProblem| one.origin == other.origin && one.what == other.what;
     for problem in new.iter().filter(|new| !old.iter().any(|old| same(old, new))) {
@@ -215,14 +215,14 @@ fn tell_problems(old: &[SourceProblem], new: &[SourceProblem]) {
         );
     }
     for problem in old.iter().filter(|old| !new.iter().any(|new| same(old, new))) {
-        log!(info, "manifest problem is over", file = problem.origin, problem = problem.what);
+        log!(info, "manifest problem solved", file = problem.origin, problem = problem.what);
     }
 }
 
-/// A directory that does not answer for so long is told as a problem.
+/// A directory that does not answer for this long is reported as a problem.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// So long after it was turned on, a machine has mounted what it mounts: a card that must be checked first takes a while.
+/// How long after power-on a machine may take to mount its file systems: checking a card takes a while.
 const BOOT: Duration = Duration::from_secs(180);
 
 #[cfg(test)]

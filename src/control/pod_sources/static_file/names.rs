@@ -1,7 +1,7 @@
-//! Which files of a manifest directory are manifests, and which are left behind by editors and package tools. Pure.
+//! Tells manifests from files that editors and package tools leave behind. Pure.
 //!
-//! Upstream takes every file whose name does not begin with a dot, and so runs the pod of `web.yaml.bak` beside that of
-//! `web.yaml`. Here a name that says "not me" is believed.
+//! Upstream reads every file whose name does not start with a dot, and so runs the pod of `web.yaml.bak` beside that of
+//! `web.yaml`. Coracle skips such names.
 
 use std::ffi::OsStr;
 
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 pub(super) fn is_manifest(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let hidden = name.is_empty() || name.starts_with(b".");
-    // Backups of vim, nano and Emacs; what Emacs saves by itself.
+    // Backups of vim, nano and Emacs, and Emacs' auto-save files.
     let editors = name.ends_with(b"~") || (name.starts_with(b"#") && name.ends_with(b"#"));
     !hidden && !editors && !is_sed_file(name) && !extension(name).is_some_and(is_set_aside)
 }
@@ -26,7 +26,7 @@ fn is_set_aside(extension: &[u8]) -> bool {
     EXTENSIONS.contains(&extension) || extension.starts_with(b"dpkg-") || extension.starts_with(b"ucf-")
 }
 
-/// What `sed -i` writes before it renames: `sed` and six letters or digits.
+/// The temporary file of `sed -i`: `sed` and six letters or digits.
 fn is_sed_file(name: &[u8]) -> bool {
     name.strip_prefix(b"sed").is_some_and(|rest| rest.len() == 6 && rest.iter().all(u8::is_ascii_alphanumeric))
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn manifests_are_told_from_what_lies_beside_them() {
+    fn manifests_are_told_from_leftover_files() {
         for name in
             ["web.yaml", "web.yml", "web.json", "web", "4913", "a.b.yaml", "bak", "tmp", "sedan", "sediment.yaml"]
         {

@@ -1,4 +1,4 @@
-//! Real files, real inotify: what people and programs do to a manifest directory.
+//! Real files and real inotify: what people and programs do to a manifest directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,11 +10,11 @@ use async_channel::Receiver;
 use super::*;
 use crate::state::pods::SourceUpdate;
 
-/// A directory of its own for a test, and a source that watches `manifests` in it.
+/// A temporary directory, and a source that watches `manifests` in it.
 struct Bench {
     root: PathBuf,
     inbox: Receiver<SyncEvent>,
-    /// Every update so far had these pods.
+    /// Every update so far must have these pods.
     always: Vec<&'static str>,
     task: rt::Task<()>,
 }
@@ -34,7 +34,7 @@ fn root() -> PathBuf {
 }
 
 impl Bench {
-    /// A source on a directory that `prepare` has filled.
+    /// Starts a source on a directory filled by `prepare`.
     async fn new(prepare: impl FnOnce(&Path)) -> Self {
         let root = root();
         let path = root.join("manifests");
@@ -44,7 +44,7 @@ impl Bench {
     }
 
     fn at(root: PathBuf, path: PathBuf) -> Self {
-        // An hour: what these tests see comes from events.
+        // An hour, so that these tests depend on events only.
         let interval = Duration::from_secs(3600);
         let (sender, inbox) = async_channel::bounded(16);
         Self {
@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// Waits until exactly these pods are told.
+    /// Waits for an update with exactly these pods.
     #[track_caller]
     fn pods(&self, expected: &[&str]) -> impl Future<Output = SourceUpdate> {
         let place = std::panic::Location::caller();
@@ -97,7 +97,7 @@ impl Bench {
         }
     }
 
-    /// Lets the source catch up with everything so far, by one more pod; all pods are then as `expected`.
+    /// Adds one more pod and waits until the source reports it: all earlier changes have been handled then.
     async fn settle(&self, expected: &[&str]) {
         self.write("zzz.yaml", &pod("zzz"));
         let expected: Vec<&str> = expected.iter().copied().chain(["zzz-n"]).collect();
@@ -124,7 +124,7 @@ fn block_on(test: impl Future<Output = ()>) {
 }
 
 #[test]
-fn manifests_that_are_there_are_told_in_the_first_update() {
+fn existing_manifests_are_in_the_first_update() {
     block_on(async {
         let bench = Bench::new(|path| {
             fs::write(path.join("a.yaml"), pod("web")).unwrap();
@@ -141,7 +141,7 @@ fn manifests_that_are_there_are_told_in_the_first_update() {
 }
 
 #[test]
-fn an_empty_directory_is_a_complete_set_of_no_pods() {
+fn empty_directory_is_a_complete_set_of_no_pods() {
     block_on(async {
         let update = Bench::new(|_| {}).await.next().await;
         assert!(update.complete && update.pods.is_empty() && update.problems.is_empty());
@@ -165,7 +165,7 @@ fn files_come_change_and_go() {
 }
 
 #[test]
-fn a_broken_file_keeps_its_pod_until_it_is_repaired_or_removed() {
+fn broken_file_keeps_its_pod_until_repaired_or_removed() {
     block_on(async {
         let mut bench = Bench::new(|path| fs::write(path.join("a.yaml"), pod("web")).unwrap()).await;
         bench.pods(&["web-n"]).await;
@@ -190,7 +190,7 @@ fn a_broken_file_keeps_its_pod_until_it_is_repaired_or_removed() {
 }
 
 #[test]
-fn a_file_that_is_broken_from_the_start_leaves_the_source_incomplete() {
+fn file_broken_from_the_start_leaves_the_source_incomplete() {
     block_on(async {
         let bench = Bench::new(|path| {
             fs::write(path.join("a.yaml"), "}").unwrap();
@@ -205,12 +205,12 @@ fn a_file_that_is_broken_from_the_start_leaves_the_source_incomplete() {
 }
 
 #[test]
-fn a_rename_over_a_manifest_is_one_change() {
+fn rename_over_a_manifest_is_one_change() {
     block_on(async {
         let mut bench = Bench::new(|path| fs::write(path.join("a.yaml"), pod("web")).unwrap()).await;
         let first = bench.pods(&["web-n"]).await;
         bench.always = vec!["web-n"];
-        // The same content: nothing is told at all.
+        // The same content causes no update.
         bench.write(".a.yaml.new", &pod("web"));
         fs::rename(bench.path(".a.yaml.new"), bench.path("a.yaml")).unwrap();
         bench.settle(&["web-n"]).await;
@@ -223,7 +223,7 @@ fn a_rename_over_a_manifest_is_one_change() {
 }
 
 #[test]
-fn a_file_moved_away_is_gone_and_one_moved_in_is_there() {
+fn files_moved_away_are_removed_and_files_moved_in_are_added() {
     block_on(async {
         let bench = Bench::new(|path| fs::write(path.join("a.yaml"), pod("web")).unwrap()).await;
         bench.pods(&["web-n"]).await;
@@ -243,7 +243,7 @@ fn vim_nano_emacs_and_sed_make_one_change_each() {
         let version = |number: u32| pod("web").replace("i:1", &format!("i:{number}"));
         let image = |number: u32| vec![format!("example.com/i:{number}")];
 
-        // vim: a swap file, a trial file, the old one renamed away, a new one written.
+        // vim: a swap file, a test file, the old file renamed away, a new one written.
         bench.write(".a.yaml.swp", "b0VIM");
         bench.write("4913", "");
         fs::remove_file(bench.path("4913")).unwrap();
@@ -253,7 +253,7 @@ fn vim_nano_emacs_and_sed_make_one_change_each() {
         fs::remove_file(bench.path(".a.yaml.swp")).unwrap();
         assert_eq!(images(&bench.pods(&["web-n"]).await), image(2));
 
-        // nano: a backup, then into the same file, in pieces.
+        // nano: a backup, then the same file rewritten in pieces.
         fs::copy(bench.path("a.yaml"), bench.path("a.yaml~")).unwrap();
         let text = version(3);
         let mut file = fs::File::create(bench.path("a.yaml")).unwrap();
@@ -264,7 +264,7 @@ fn vim_nano_emacs_and_sed_make_one_change_each() {
         drop(file);
         assert_eq!(images(&bench.pods(&["web-n"]).await), image(3));
 
-        // Emacs: a lock that is a dangling link, an auto-save, a backup by renaming.
+        // Emacs: a lock that is a dangling link, an auto-save file, a backup by renaming.
         symlink("me@host.1:2", bench.path(".#a.yaml")).unwrap();
         bench.write("#a.yaml#", "half a manif");
         fs::rename(bench.path("a.yaml"), bench.path("a.yaml~")).unwrap();
@@ -273,7 +273,7 @@ fn vim_nano_emacs_and_sed_make_one_change_each() {
         fs::remove_file(bench.path(".#a.yaml")).unwrap();
         assert_eq!(images(&bench.pods(&["web-n"]).await), image(4));
 
-        // sed -i: a file beside it, renamed over it.
+        // sed -i: a temporary file, renamed over the original.
         bench.write("sedGx3aQz", &version(5));
         fs::rename(bench.path("sedGx3aQz"), bench.path("a.yaml")).unwrap();
         assert_eq!(images(&bench.pods(&["web-n"]).await), image(5));
@@ -282,7 +282,7 @@ fn vim_nano_emacs_and_sed_make_one_change_each() {
 }
 
 #[test]
-fn a_half_written_file_is_not_read_before_it_is_closed() {
+fn half_written_file_is_not_read_before_it_is_closed() {
     block_on(async {
         let bench = Bench::new(|_| {}).await;
         bench.pods(&[]).await;
@@ -299,7 +299,7 @@ fn a_half_written_file_is_not_read_before_it_is_closed() {
 }
 
 #[test]
-fn links_are_followed_and_a_link_to_nowhere_removes_nothing() {
+fn links_are_followed_and_a_dangling_link_removes_nothing() {
     block_on(async {
         let mut bench = Bench::new(|_| {}).await;
         bench.pods(&[]).await;
@@ -316,7 +316,7 @@ fn links_are_followed_and_a_link_to_nowhere_removes_nothing() {
 }
 
 #[test]
-fn a_config_map_mounted_as_the_directory_is_followed_through_its_links() {
+fn mounted_config_map_is_followed_through_its_links() {
     block_on(async {
         let bench = Bench::new(|path| {
             for (version, image) in [("..v1", "i:1"), ("..v2", "i:2")] {
@@ -335,7 +335,7 @@ fn a_config_map_mounted_as_the_directory_is_followed_through_its_links() {
 }
 
 #[test]
-fn a_directory_that_goes_and_comes_back_removes_nothing() {
+fn directory_that_disappears_and_returns_removes_nothing() {
     block_on(async {
         let mut bench = Bench::new(|path| fs::write(path.join("a.yaml"), pod("web")).unwrap()).await;
         bench.pods(&["web-n"]).await;
@@ -347,7 +347,7 @@ fn a_directory_that_goes_and_comes_back_removes_nothing() {
         fs::rename(&aside, &path).unwrap();
         assert!(bench.pods(&["web-n"]).await.problems.is_empty());
 
-        // Deleted and made anew: empty at first.
+        // Deleted and recreated empty.
         fs::remove_dir_all(&path).unwrap();
         while bench.pods(&["web-n"]).await.problems.is_empty() {}
         fs::create_dir(&path).unwrap();
@@ -363,7 +363,7 @@ fn a_directory_that_goes_and_comes_back_removes_nothing() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_yet_is_waited_for() {
+fn source_waits_for_a_missing_directory() {
     block_on(async {
         let root = root();
         let path = root.join("not/yet/there");
@@ -378,7 +378,7 @@ fn a_directory_that_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn the_directory_may_be_a_link_that_is_switched_to_another() {
+fn directory_link_may_be_switched_to_another_target() {
     block_on(async {
         let root = root();
         for (version, image) in [("v1", "i:1"), ("v2", "i:2")] {
@@ -397,7 +397,7 @@ fn the_directory_may_be_a_link_that_is_switched_to_another() {
 }
 
 #[test]
-fn a_single_manifest_is_a_source_of_its_own() {
+fn single_manifest_file_is_a_source() {
     block_on(async {
         let root = root();
         let path = root.join("pod.yaml");
@@ -418,7 +418,7 @@ fn a_single_manifest_is_a_source_of_its_own() {
 }
 
 #[test]
-fn what_is_no_file_is_left_alone_and_what_is_too_large_is_told() {
+fn non_files_are_ignored_and_oversized_files_are_reported() {
     block_on(async {
         let bench = Bench::new(|path| {
             fs::create_dir(path.join("sub.yaml")).unwrap();
@@ -436,7 +436,7 @@ fn what_is_no_file_is_left_alone_and_what_is_too_large_is_told() {
 }
 
 #[test]
-fn without_a_watch_the_interval_does() {
+fn interval_is_enough_without_inotify() {
     block_on(async {
         let root = root();
         let path = root.join("manifests");
@@ -462,7 +462,7 @@ fn without_a_watch_the_interval_does() {
 }
 
 #[test]
-fn the_source_ends_when_nobody_listens() {
+fn source_ends_when_its_inbox_closes() {
     block_on(async {
         let mut bench = Bench::new(|_| {}).await;
         bench.pods(&[]).await;

@@ -1,4 +1,4 @@
-//! Watches a manifest directory with inotify: its files, and whether it comes, goes or is replaced.
+//! Watches a manifest directory with inotify: its files, and its own creation, removal and replacement.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,10 +10,10 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 use super::files::FileEvent;
 use crate::platform::rt;
 
-/// What the kernel has told.
+/// An event from the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Noticed {
-    /// Something may be different, and only a look can tell.
+    /// The directory may have changed: only a look can tell.
     Directory,
     File(OsString, FileEvent),
 }
@@ -21,11 +21,12 @@ pub(super) enum Noticed {
 pub(super) struct Watch {
     inotify: rt::Async<Inotify>,
     path: PathBuf,
-    /// The directory that holds the manifests.
+    /// The watch on the directory that holds the manifests.
     directory: Option<WatchDescriptor>,
-    /// The nearest directory above it that exists, and the name in it that leads to the manifests.
+    /// The watch on the nearest existing directory above it, and the name in that directory that leads to the
+    /// manifests.
     above: Option<(WatchDescriptor, OsString)>,
-    /// The path is that of a manifest: the one name that counts in the directory.
+    /// The path is a manifest file: its name, the only relevant one in the directory.
     single: Option<OsString>,
 }
 
@@ -41,14 +42,14 @@ impl Watch {
         })
     }
 
-    /// Puts the watches where the path leads now. What happens after this is told.
+    /// Updates the watches to where the path leads now. All later changes cause events.
     ///
-    /// The same directory keeps its watch: this costs two system calls and loses nothing.
+    /// An unchanged directory keeps its watch: that costs two system calls and loses no event.
     pub(super) fn renew(&mut self) -> io::Result<()> {
         let inotify = self.inotify.get_ref();
         let (directory, single) = match inotify.add_watch(&self.path, FILES) {
             Ok(directory) => (Ok(Some(directory)), None),
-            // It is a file: its directory tells about it, for an editor may put another file in its place.
+            // A file is watched through its directory, because an editor may replace it.
             Err(Errno::ENOTDIR) => {
                 let parent = self.path.parent().unwrap_or(Path::new("/"));
                 (inotify.add_watch(parent, FILES).map(Some), self.path.file_name().map(ToOwned::to_owned))
@@ -56,13 +57,13 @@ impl Watch {
             Err(Errno::ENOENT) => (Ok(None), None),
             Err(error) => (Err(error), None),
         };
-        // The directory of a single file is watched as such already.
+        // The directory of a single file is already being watched.
         let above = if single.is_some() { Ok(None) } else { self.nearest_above() };
         let wanted = directory.ok().flatten();
         let kept = [wanted, above.as_ref().ok().and_then(|above| above.as_ref().map(|(above, _)| *above))];
         for old in [self.directory, self.above.as_ref().map(|(above, _)| *above)].into_iter().flatten() {
             if !kept.contains(&Some(old)) {
-                // It fails when the directory is gone, and its watch with it.
+                // Fails if the directory is gone, and its watch with it.
                 let _ = inotify.rm_watch(old);
             }
         }
@@ -84,7 +85,7 @@ impl Watch {
         Ok(None)
     }
 
-    /// Waits for events: all that have come.
+    /// Waits for events, and returns all that are queued.
     pub(super) async fn events(&self) -> io::Result<Vec<Noticed>> {
         loop {
             self.inotify.readable().await?;
@@ -112,11 +113,11 @@ impl Watch {
         }
         if self.above.as_ref().is_some_and(|(watch, _)| *watch == event.wd) {
             let (_, leads_on) = self.above.as_ref()?;
-            // Without a name it is about the directory above itself.
+            // Without a name, the event concerns the directory itself.
             return event.name.is_none_or(|name| name == *leads_on).then_some(Noticed::Directory);
         }
         if self.directory != Some(event.wd) {
-            // From a watch that has been removed.
+            // The event is of a removed watch.
             return None;
         }
         let Some(name) = event.name else { return Some(Noticed::Directory) };
@@ -141,11 +142,11 @@ fn file_event(mask: AddWatchFlags) -> Option<FileEvent> {
     .find_map(|(flag, event)| mask.contains(flag).then_some(event))
 }
 
-/// Of the directory that holds the manifests.
+/// Events of the directory that holds the manifests.
 const FILES: AddWatchFlags =
     AddWatchFlags::IN_CLOSE_WRITE.union(AddWatchFlags::IN_MODIFY).union(AddWatchFlags::IN_ATTRIB).union(ENTRIES);
 
-/// Of a directory above it: only what comes and goes.
+/// Events of a directory above it: only entries that are added or removed.
 const ENTRIES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_DELETE)
     .union(AddWatchFlags::IN_MOVED_FROM)
@@ -154,5 +155,5 @@ const ENTRIES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_MOVE_SELF)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// A writer that never rests must not keep the reader from its work.
+/// Maximum number of events per call, so that a busy writer does not keep the reader from its work.
 const MAX_EVENTS: usize = 4096;

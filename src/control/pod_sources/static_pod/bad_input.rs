@@ -1,4 +1,4 @@
-//! Every field of a pod that the types know, with everything in it that it does not take.
+//! Puts unfit and extreme values into every known field of a pod.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn pod() -> Value {
     })
 }
 
-/// A pod that is whole but for this field. What stands on the way to it is made.
+/// A valid pod except for this field. Missing parents of the field are created.
 fn pod_with(field: &Field, value: Value) -> Value {
     let mut pod = pod();
     let mut at = &mut pod;
@@ -40,7 +40,7 @@ fn pod_with(field: &Field, value: Value) -> Value {
     pod
 }
 
-/// The pod of the manifest, or what is wrong with it.
+/// The pod of the manifest, or its error.
 fn read(manifest: &Value) -> Result<Box<Pod>, ObjectError> {
     let mut objects = read_manifest(manifest.to_string().as_bytes(), &ORIGIN).expect("it is YAML");
     assert_eq!(objects.len(), 1);
@@ -50,7 +50,7 @@ fn read(manifest: &Value) -> Result<Box<Pod>, ObjectError> {
     }
 }
 
-/// What is no value of this kind at all.
+/// Values of the wrong kind.
 fn misfits(kind: Kind) -> Vec<Value> {
     let (list, object, text, number, yes) = (json!([1]), json!({"x": 1}), json!("\u{1}no"), json!(7), json!(true));
     match kind {
@@ -68,7 +68,7 @@ fn misfits(kind: Kind) -> Vec<Value> {
     }
 }
 
-/// What is a value of this kind and mostly makes no sense.
+/// Values of the right kind that mostly make no sense.
 fn extremes(kind: Kind) -> Vec<Value> {
     match kind {
         Kind::Any => vec![json!([[[]]]), json!({"": {"": null}}), json!("x"), json!(-1)],
@@ -104,20 +104,20 @@ fn extremes(kind: Kind) -> Vec<Value> {
     }
 }
 
-/// All but what says that this is a pod: without it there is none.
+/// All fields except those that identify the object as a pod.
 fn fields() -> impl Iterator<Item = Field> {
     fields_of::<Pod>().into_iter().filter(|field| !["", "apiVersion", "kind"].contains(&field.written().as_str()))
 }
 
 #[test]
-fn every_field_refuses_what_does_not_fit_it_and_is_named() {
+fn every_field_rejects_unfit_values_by_name() {
     let mut tried = 0;
     for field in fields() {
         for value in misfits(field.kind) {
             let shown = value.to_string();
             match read(&pod_with(&field, value)) {
                 Err(ObjectError::Decode(error)) => {
-                    // What is wrong inside of it is named down to where it is.
+                    // The error path may lead further into the value.
                     assert!(error.path().starts_with(&field.written()), "{}: {shown}: {error}", field.written());
                 }
                 other => panic!("{}: {shown}: {other:?}", field.written()),
@@ -129,7 +129,7 @@ fn every_field_refuses_what_does_not_fit_it_and_is_named() {
 }
 
 #[test]
-fn whatever_fits_a_field_is_refused_with_a_path_or_can_be_told_to_a_runtime() {
+fn fitting_values_are_refused_with_a_path_or_reach_the_runtime() {
     let (mut accepted, mut refused) = (0, 0);
     for field in fields() {
         for value in extremes(field.kind) {
@@ -158,7 +158,7 @@ fn whatever_fits_a_field_is_refused_with_a_path_or_can_be_told_to_a_runtime() {
 }
 
 #[test]
-fn aliases_that_hold_each_other_or_themselves_are_refused_at_once() {
+fn recursive_aliases_are_refused_at_once() {
     let nested: String = (1..40).map(|n| format!("a{n}: &a{n} [*a{0},*a{0},*a{0},*a{0}]\n", n - 1)).collect();
     let bomb = format!("a0: &a0 [x,x,x,x]\n{nested}");
     for text in [

@@ -33,7 +33,7 @@ fn pod_of(object: ManifestObject) -> Pod {
     }
 }
 
-/// Each object as its name, or its problem.
+/// Checks the objects, each as its name or its problem.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let objects = read(text);
@@ -49,7 +49,7 @@ fn check(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_pod_gets_what_a_kubelet_gives_a_static_pod() {
+fn static_pod_gets_the_kubelets_defaults() {
     let pod = pod(POD);
     assert_eq!(pod.metadata.name, "web-node1");
     assert_eq!(pod.metadata.namespace, "default");
@@ -69,7 +69,7 @@ fn a_pod_gets_what_a_kubelet_gives_a_static_pod() {
 }
 
 #[test]
-fn what_a_manifest_says_itself_stays() {
+fn manifest_values_are_kept() {
     let pod = pod("
 apiVersion: v1
 kind: Pod
@@ -87,12 +87,12 @@ status: {phase: Running, podIP: 10.0.0.1}
 }
 
 #[test]
-fn the_uid_follows_from_content_place_and_node_and_from_nothing_else() {
+fn uid_depends_only_on_content_path_and_node() {
     let uid = |text: &str, origin: &Origin<'_>| {
         pod_of(read_manifest(text.as_bytes(), origin).unwrap().remove(0)).metadata.uid.as_str().to_owned()
     };
     let first = uid(POD, &ORIGIN);
-    // A promise to running nodes: a new version must not give their pods new uids.
+    // Must not change between versions: running nodes would get new uids for their pods.
     assert_eq!(first, "f875c20427faa12dfe918e0a2b34e68b");
     assert_eq!(uid(&format!("# remark\n---\n{POD}"), &Origin { seen: "later", ..ORIGIN }), first);
     assert_ne!(uid(&POD.replace("image: b", "image: c"), &ORIGIN), first);
@@ -101,7 +101,7 @@ fn the_uid_follows_from_content_place_and_node_and_from_nothing_else() {
 }
 
 #[test]
-fn other_amounts_of_what_can_be_resized_are_the_same_pod_and_anything_else_is_another() {
+fn uid_ignores_resizable_amounts_and_nothing_else() {
     let uid = |resources: &str| {
         let text = format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n  - {{name: a, image: b, resources: {resources}}}\n"
@@ -128,7 +128,7 @@ fn other_amounts_of_what_can_be_resized_are_the_same_pod_and_anything_else_is_an
 }
 
 #[test]
-fn a_uid_made_here_is_told_from_one_made_elsewhere() {
+fn own_uid_is_recognized() {
     assert!(is_own_uid(pod(POD).metadata.uid.as_str()));
     for other in
         ["", "022a85689514a47d3e31e06a7411f0e9", "a450d22a-0fcd-4f0f-96d7-c1407dcdf6c8", "mine", "üüüüüüüüüüüüüüüü"]
@@ -138,7 +138,7 @@ fn a_uid_made_here_is_told_from_one_made_elsewhere() {
 }
 
 #[test]
-fn the_hash_is_fnv_128a() {
+fn hash_is_fnv_128a() {
     let hash = |text: &[u8]| {
         let mut hash = Fnv128a::new();
         hash.write(text);
@@ -150,7 +150,7 @@ fn the_hash_is_fnv_128a() {
 }
 
 #[test]
-fn several_documents_and_lists_give_several_pods() {
+fn documents_and_lists_give_several_pods() {
     check(&format!("{POD}\n---\n{}\n", POD.replace("web", "db")), &["web-node1", "db-node1"]);
     check(
         &format!("apiVersion: v1\nkind: List\nitems:\n- {POD}\n- {}", POD.replace("web", "db")),
@@ -163,7 +163,7 @@ fn several_documents_and_lists_give_several_pods() {
 }
 
 #[test]
-fn one_wrong_object_does_not_harm_the_others() {
+fn invalid_object_does_not_affect_the_others() {
     check(
         &format!("{POD}\n---\napiVersion: v1\nkind: Service\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
         &[
@@ -193,7 +193,7 @@ fn one_wrong_object_does_not_harm_the_others() {
 }
 
 #[test]
-fn only_what_may_have_been_a_pod_or_an_object_holds_on_to_its_predecessor() {
+fn only_possible_pods_and_configs_keep_their_predecessors() {
     let may_be = |text| {
         let object = read(text).remove(0);
         assert!(object.object.is_err());
@@ -208,7 +208,7 @@ fn only_what_may_have_been_a_pod_or_an_object_holds_on_to_its_predecessor() {
 }
 
 #[test]
-fn config_maps_and_secrets_are_read_with_their_faults() {
+fn config_maps_and_secrets_are_read_and_validated() {
     let config_map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: x}, binaryData: {b: AAEC}}";
     let secret = "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: boats}, \
                   data: {a: b25l, b: b25l}, stringData: {b: two}, immutable: true}";
@@ -275,7 +275,7 @@ fn manifests() -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn of_the_recorded_manifests_those_are_refused_that_need_more_than_config_maps_and_secrets() {
+fn recorded_manifests_that_need_other_api_objects_are_refused() {
     let mut refused = Vec::new();
     for (name, text) in manifests() {
         for object in read_manifest(&text, &ORIGIN).unwrap() {
@@ -296,7 +296,7 @@ fn of_the_recorded_manifests_those_are_refused_that_need_more_than_config_maps_a
 }
 
 #[test]
-fn a_static_pod_is_what_the_upstream_kubelet_makes_of_it() {
+fn static_pods_match_the_upstream_kubelets() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let text = fs::read(data.join("manifests/static-one.yaml")).unwrap();
     let recorded = fs::read(data.join("upstream-1.36/pods/static-one-node1.json")).unwrap();
@@ -320,7 +320,7 @@ fn a_static_pod_is_what_the_upstream_kubelet_makes_of_it() {
 }
 
 #[test]
-fn no_piece_of_a_manifest_makes_the_reader_panic() {
+fn truncated_or_corrupt_manifests_do_not_panic_the_reader() {
     for (_, text) in manifests() {
         for end in (0..text.len()).step_by(7) {
             check_manifest(&text[..end]);

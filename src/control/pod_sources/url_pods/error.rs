@@ -1,4 +1,4 @@
-//! Why there is no answer of a URL, or why it cannot be kept. Pure.
+//! Why a URL could not be fetched, or its response not stored. Pure.
 
 use std::error::Error;
 use std::fmt;
@@ -9,15 +9,15 @@ use crate::platform::net::GetError;
 
 #[derive(Debug)]
 pub(super) enum FetchError {
-    /// What a file of authorities holds cannot be used.
+    /// The CA bundle cannot be used.
     Authorities {
         path: PathBuf,
         source: Box<dyn Error>,
     },
     Get(GetError),
-    /// Something in between may have answered.
+    /// HTML, possibly from a captive portal or proxy.
     Html,
-    /// What the answer says runs.
+    /// The response could not be stored; its pods run.
     Keep {
         path: PathBuf,
         source: io::Error,
@@ -26,7 +26,7 @@ pub(super) enum FetchError {
         path: PathBuf,
         source: io::Error,
     },
-    /// The signature of the manifest.
+    /// The signature of the manifest could not be fetched.
     Signature {
         url: String,
         source: Box<FetchError>,
@@ -38,7 +38,7 @@ pub(super) enum FetchError {
     TooLong {
         most: usize,
     },
-    /// The answer does not say how long it is.
+    /// The response does not state its length.
     Uncounted,
 }
 

@@ -1,13 +1,13 @@
-//! Pods from a URL: asked for now and then, and kept for a start without the server.
+//! Pods from a URL: polled, and stored for a start without the server.
 //!
 //! ```text
-//!   the kept answer -> Book::take -> SyncEvent::Sources
-//!   GET, with what tells the last answer from another one -> 304: nothing
-//!                                                         -> 200: Book::take -> the disk -> SyncEvent::Sources
+//!   the stored response -> Book::take -> SyncEvent::Sources
+//!   GET, with the validators of the last response -> 304: nothing
+//!                                                 -> 200: Book::take -> the disk -> SyncEvent::Sources
 //! ```
 //!
-//! An answer counts as a whole or not at all. Whatever else comes (no server, no end, something else, a signature that is
-//! not good) keeps what runs, is told once, and makes the next questions rarer.
+//! A response is accepted or rejected as a whole. On any failure (unreachable server, truncated or invalid response,
+//! bad signature) the running pods stay, the failure is reported once, and polls become less frequent.
 
 mod error;
 mod signature;
@@ -32,25 +32,25 @@ use crate::types::api::{HttpHeader, UriScheme};
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, jitter};
 
-/// Where manifests come from, and who vouches for them.
+/// The URL of the manifests, and how it is requested and verified.
 pub(crate) struct UrlPods {
     pub(crate) url: Url,
-    /// As it was given: it goes into the identity of the pods.
+    /// The URL as configured, which is part of the pods' identity.
     pub(crate) shown: String,
     /// Names and values.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) every: Duration,
-    /// For one whole answer.
+    /// Time limit of one complete response.
     pub(crate) limit: Duration,
-    /// Whose certificates are believed; without it those that the system believes.
+    /// CA bundle for the server's certificate; `None`: the system's.
     pub(crate) authorities: Option<PathBuf>,
     pub(crate) key: Option<PublicKey>,
-    /// Where the last answer that counts is kept.
+    /// File with the last accepted response.
     pub(crate) kept: PathBuf,
     pub(crate) node_name: String,
 }
 
-/// Tells `inbox` of the pods at the URL at once, as far as they were kept, and whenever they change, until nobody listens.
+/// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
 pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
     let book = Book::new(&source.shown, source.node_name.clone(), source.key.clone());
     let longest = LONGEST.max(source.every);
@@ -68,17 +68,17 @@ pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent
     }
 }
 
-/// For a whole answer, over a slow line.
+/// Allows a complete response over a slow line.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
-/// Of a manifest, as of an object of the API.
+/// Longest manifest, the same as for an API object.
 const MOST: usize = 1 << 20;
-/// Of a signature in base64, with what may stand around it.
+/// Longest signature in base64, including whitespace around it.
 const MOST_OF_SIGNATURE: usize = 256;
-/// What stands before the manifest in the file that is kept.
+/// Longest header of the stored file.
 const KEPT_HEAD: u64 = 16 << 10;
-/// However long a server is away.
+/// Longest wait between polls of an unreachable server.
 const LONGEST: Duration = Duration::from_secs(300);
-/// Where systems have the authorities that they believe.
+/// The usual path of the system's CA bundle.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 const MOST_AUTHORITIES: u64 = 4 << 20;
 
@@ -91,25 +91,25 @@ struct Running {
     backoff: Backoff,
 }
 
-/// What tells the answer that counts from another one, as the server has it.
+/// The HTTP validators of the accepted response.
 #[derive(Debug, Default)]
 struct Validators {
     etag: Option<String>,
     last_modified: Option<String>,
 }
 
-/// What was answered.
+/// The result of a request.
 enum Fetched {
-    /// The same as before.
+    /// Unchanged (304).
     NotModified,
     Given(Given, Validators),
 }
 
-/// Nobody listens any more.
+/// The inbox is closed.
 struct Closed;
 
 impl Running {
-    /// What was kept of an earlier answer counts until there is another one.
+    /// Uses the stored response until the server sends another one.
     async fn load(&mut self) {
         let path = self.source.kept.clone();
         let limit = KEPT_HEAD + u64::try_from(MOST).unwrap_or(u64::MAX);
@@ -119,7 +119,7 @@ impl Running {
             Ok(StoredFile::Damaged) => return self.not_kept("it is damaged"),
             Err(error) => return self.not_kept(&ErrorChain(&error).to_string()),
         };
-        // Another URL's pods are not this one's.
+        // Ignores the stored pods of another URL.
         let Some(given) = decode(&self.source.shown, &kept) else { return };
         if let Err(why) = self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
             self.not_kept(&why);
@@ -128,11 +128,11 @@ impl Running {
 
     fn not_kept(&mut self, why: &str) {
         let path = self.source.kept.display();
-        log!(warn, "the kept answer of staticPodURL is not used", file = path, error = why);
+        log!(warn, "stored response of staticPodURL not used", file = path, error = why);
         self.book.fail(format!("what was kept in {path} is not used: {why}"), clock::now());
     }
 
-    /// Asks once; how long to wait before the next time.
+    /// Polls once. Returns the wait until the next poll.
     async fn round(&mut self) -> Result<Duration, Closed> {
         let is_news = match self.fetch().await {
             Ok(Fetched::NotModified) => self.book.succeed(),
@@ -144,7 +144,7 @@ impl Running {
                             self.book.succeed() || taken == Taken::New
                         }
                         Err(error) => {
-                            // It is asked for again as a whole, and written then.
+                            // Fetch the manifest in full at the next poll, and write it then.
                             self.validators = Validators::default();
                             self.fail(ErrorChain(&error).to_string()) || taken == Taken::New
                         }
@@ -175,7 +175,7 @@ impl Running {
         is_news
     }
 
-    /// Writes what counts, if it is not there.
+    /// Stores the accepted response if it is not on disk.
     async fn keep(&self, given: &Given) -> Result<(), FetchError> {
         let (path, bytes) = (self.source.kept.clone(), encode(&self.source.shown, given));
         let written = rt::blocking(move || durable::write_changed(&path, &bytes)).await;
@@ -214,7 +214,7 @@ impl Running {
         Ok(Fetched::Given(Given { manifest, signature }, validators))
     }
 
-    /// Who is asked over TLS has to show that he is the one. The authorities are read anew each time: they may be replaced.
+    /// Checks the server's certificate on TLS connections. Reads the CA bundle each time, because it may be replaced.
     async fn dialer(&self) -> Result<Dialer, FetchError> {
         if self.source.url.scheme == UriScheme::Http {
             return Ok(self.dialer.clone());
@@ -249,7 +249,7 @@ impl Running {
     }
 }
 
-/// The body of an answer that is one, and all of it.
+/// The body of a successful and complete response.
 fn whole(answer: &Answer, most: usize) -> Result<&[u8], FetchError> {
     if answer.status != 200 {
         return Err(FetchError::Status { status: answer.status });
@@ -263,7 +263,7 @@ fn whole(answer: &Answer, most: usize) -> Result<&[u8], FetchError> {
     Ok(&answer.body)
 }
 
-/// Where the signature of what is at `url` is: behind the path, before the query.
+/// The URL of the signature of `url`: the suffix follows the path, before the query.
 fn with_suffix(url: &Url) -> Url {
     let (path, query) = match url.target.split_once('?') {
         Some((path, query)) => (path, format!("?{query}")),

@@ -1,17 +1,17 @@
-//! Ed25519 signatures of manifests (RFC 8032), and the key that they are held against. Pure.
+//! Ed25519 signatures of manifests (RFC 8032), and the public key. Pure.
 
 use ring::signature::{ED25519, UnparsedPublicKey};
 
 use crate::types::api::Bytes;
 
-/// Who vouches for a manifest.
+/// The public key that verifies manifests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublicKey([u8; 32]);
 
 pub(crate) const EXPECTED: &str = "expected an Ed25519 public key, in PEM or as base64";
 
 impl PublicKey {
-    /// A key as `openssl pkey -pubout` writes it, or its 32 bytes in base64; none of anything else.
+    /// Parses the output of `openssl pkey -pubout`, or the key's 32 bytes in base64.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim();
         let der = match text.strip_prefix(BEGIN) {
@@ -27,7 +27,7 @@ impl PublicKey {
     }
 }
 
-/// The 64 bytes of a signature, as they are or in base64.
+/// The 64 bytes of a signature, raw or in base64.
 pub(super) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() == LENGTH {
         return Some(bytes.to_vec());
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_read_in_each_of_its_forms_and_nothing_else_is_one() {
+    fn key_parses_in_each_supported_form_only() {
         let key: Vec<u8> = (0..32).collect();
         let raw = Bytes(key.clone()).to_base64();
         let der = Bytes([&ALGORITHM[..], &key].concat()).to_base64();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vector_of_the_standard_holds_and_no_other_text_is_signed() {
+    fn rfc_test_vector_verifies_and_other_texts_do_not() {
         let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let key = PublicKey(pair.public_key().as_ref().try_into().unwrap());
         let signature = pair.sign(b"kind: Pod\n").as_ref().to_vec();

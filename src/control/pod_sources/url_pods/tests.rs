@@ -1,4 +1,4 @@
-//! The source, against a server that answers what it is told to.
+//! Tests the source against a scripted server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,12 +18,12 @@ use crate::types::api::Bytes;
 const WEB: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: busybox}]}\n";
 
-/// What is answered to one path.
+/// The response to one path.
 #[derive(Clone)]
 enum Says {
-    /// All of these bytes, and then the connection ends.
+    /// These bytes, after which the connection closes.
     Bytes(Vec<u8>),
-    /// Nothing, for as long as the client waits.
+    /// No response.
     Nothing,
 }
 
@@ -33,11 +33,11 @@ fn ok(body: &str, headers: &str) -> Says {
 
 type Page = Box<dyn Fn(&str) -> Says + Send>;
 
-/// A server on this machine, which ends with the process.
+/// A local server, which ends with the process.
 struct Server {
     port: u16,
     page: Arc<Mutex<Page>>,
-    /// The heads of the requests.
+    /// The headers of the requests.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -88,7 +88,7 @@ fn serve(mut stream: TcpStream, page: &Mutex<Page>, asked: &Mutex<Vec<String>>) 
     }
 }
 
-/// A place for what is kept.
+/// A temporary directory for the stored response.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -126,7 +126,7 @@ impl Drop for Disk {
     }
 }
 
-/// Runs a source beside what a test does with its updates.
+/// Runs the source while the test handles its updates.
 fn with_source<T>(source: UrlPods, test: impl AsyncFnOnce(&mut Told) -> T) -> T {
     let (inbox, updates) = async_channel::bounded(64);
     rt::block_on(async {
@@ -154,7 +154,7 @@ impl Told {
         }
     }
 
-    /// Nothing is told while the server is asked so many times.
+    /// Checks that no update is sent during this many requests.
     async fn silent(&mut self, server: &Server, times: usize) {
         let end = server.asked() + times;
         while server.asked() < end {
@@ -173,7 +173,7 @@ fn problem(update: &SourceUpdate) -> &str {
 }
 
 #[test]
-fn an_answer_that_has_not_changed_costs_nothing_and_the_next_one_counts() {
+fn unmodified_response_is_free_and_the_next_one_counts() {
     let disk = Disk::new();
     let etag = |body: &'static str, etag: &'static str| {
         move |head: &str| {
@@ -205,7 +205,7 @@ fn an_answer_that_has_not_changed_costs_nothing_and_the_next_one_counts() {
 }
 
 #[test]
-fn whatever_goes_wrong_keeps_the_pods_and_is_told_once() {
+fn any_failure_keeps_the_pods_and_is_reported_once() {
     let disk = Disk::new();
     let server = Server::new(|_| ok(WEB, ""));
     with_source(disk.source(server.port), async |told| {
@@ -249,11 +249,11 @@ fn whatever_goes_wrong_keeps_the_pods_and_is_told_once() {
 }
 
 #[test]
-fn a_start_without_the_server_has_the_pods_that_were_kept() {
+fn start_without_the_server_uses_the_stored_pods() {
     let disk = Disk::new();
     let server = Server::new(|_| ok(WEB, ""));
     let before = with_source(disk.source(server.port), async |told| told.until(|update| update.complete).await);
-    // The same URL, and nobody there.
+    // The same URL, with no server behind it.
     server.says(|_| Says::Bytes(Vec::new()));
     with_source(disk.source(server.port), async |told| {
         let kept = told.next().await;
@@ -262,7 +262,7 @@ fn a_start_without_the_server_has_the_pods_that_were_kept() {
         assert_eq!(kept.pods[0].pod.metadata.uid, before.pods[0].pod.metadata.uid);
         assert_eq!(names(&told.next().await), ["web-node1"]);
     });
-    // Another URL has nothing of it.
+    // Another URL must not use the stored response.
     let mut other = disk.source(server.port);
     other.shown.push('2');
     with_source(other, async |told| assert!(!told.next().await.complete));
@@ -276,7 +276,7 @@ fn a_start_without_the_server_has_the_pods_that_were_kept() {
 }
 
 #[test]
-fn with_a_key_nothing_counts_that_it_has_not_signed() {
+fn with_a_key_only_signed_manifests_count() {
     let disk = Disk::new();
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
     let key = PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes());
@@ -297,7 +297,7 @@ fn with_a_key_nothing_counts_that_it_has_not_signed() {
         server.says(pages(&other, signed(&other)));
         assert_eq!(told.next().await.pods[0].pod.spec.containers[0].image, "nginx");
     });
-    // What was kept is held against the key again.
+    // The stored response is verified against the key again.
     server.says(|_| Says::Bytes(Vec::new()));
     with_source(source(), async |told| assert!(told.next().await.complete));
     let forged = encode(&source().shown, &Given { manifest: WEB.as_bytes().to_vec(), signature: None });
@@ -310,7 +310,7 @@ fn with_a_key_nothing_counts_that_it_has_not_signed() {
 }
 
 #[test]
-fn a_signature_stands_behind_the_path() {
+fn signature_suffix_follows_the_path() {
     for (url, expected) in [("http://h/a.yaml", "http://h/a.yaml.sig"), ("http://h/a?b=c", "http://h/a.sig?b=c")] {
         assert_eq!(with_suffix(&Url::parse(url).unwrap()).to_string(), expected);
     }

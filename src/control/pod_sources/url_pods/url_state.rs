@@ -1,4 +1,4 @@
-//! What a URL has said, and whether what it says now counts. Pure: the moment is an argument.
+//! The last accepted response of a URL, and the judgement of new ones. Pure: the moment is an argument.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use crate::control::pod_sources::whole_manifest::WholeManifest;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::{Bytes, Pod, Time};
 
-/// A manifest as it came, with its signature where one is asked for.
+/// A manifest as received, with its signature if one is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     pub(super) manifest: Vec<u8>,
     pub(super) signature: Option<Vec<u8>>,
 }
 
-/// The last answer that counts.
+/// The last accepted response.
 #[derive(Debug)]
 pub(super) struct Book {
-    /// As it is shown, and as the uids of pods have it.
+    /// The URL as shown to users and hashed into pod uids.
     url: Arc<str>,
     node_name: String,
     key: Option<PublicKey>,
     manifest: WholeManifest,
-    /// The digest of the manifest that counts; none before there is one.
+    /// The digest of the accepted manifest; `None` before the first.
     known: Option<[u8; 32]>,
     problem: Option<SourceProblem>,
 }
 
-/// What becomes of an answer.
+/// The result of judging a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It is the one that counts already.
+    /// The manifest is already the accepted one.
     Same,
     New,
 }
@@ -44,12 +44,12 @@ impl Book {
         Self { url: Arc::from(url), node_name, key, manifest: WholeManifest::default(), known: None, problem: None }
     }
 
-    /// Something that counts is known.
+    /// A manifest has been accepted.
     pub(super) fn is_known(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Takes in what was given, as a whole or not at all; one line about why not.
+    /// Accepts or rejects a response as a whole. The error is one line.
     pub(super) fn take(&mut self, given: &Given, seen: &str, now: Time) -> Result<Taken, String> {
         if let Some(key) = &self.key {
             let signature = given.signature.as_deref().and_then(signature::read);
@@ -72,7 +72,7 @@ impl Book {
         Ok(Taken::New)
     }
 
-    /// Asking has come to nothing, or to nothing that counts. True if that is news.
+    /// Records a failed or rejected request. True if the failure is new.
     pub(super) fn fail(&mut self, what: String, now: Time) -> bool {
         let is_new = self.problem.as_ref().is_none_or(|old| old.what != what);
         if is_new {
@@ -83,12 +83,12 @@ impl Book {
         is_new
     }
 
-    /// The last question has come to nothing that counts.
+    /// The last request failed or its response was rejected.
     pub(super) fn has_failed(&self) -> bool {
         self.problem.is_some()
     }
 
-    /// Asking has come to something. True if that is news.
+    /// Records a successful request. True if the one before failed.
     pub(super) fn succeed(&mut self) -> bool {
         self.problem.take().is_some()
     }
@@ -118,7 +118,7 @@ fn mark(manifest: &[u8]) -> [u8; 32] {
     digest(&SHA256, manifest).as_ref().try_into().unwrap_or_default()
 }
 
-/// What is kept of an answer for a start without the server: a line about it, and the manifest.
+/// Encodes a response for a start without the server: a header line, and the manifest.
 pub(super) fn encode(url: &str, given: &Given) -> Vec<u8> {
     let signature = given.signature.clone().map(|bytes| Bytes(bytes).to_base64());
     let mut kept = json!({ "url": url, "signature": signature }).to_string().into_bytes();
@@ -127,7 +127,7 @@ pub(super) fn encode(url: &str, given: &Given) -> Vec<u8> {
     kept
 }
 
-/// The same back; none if it is from another URL, or nothing of this sort.
+/// Decodes a stored response; `None` if it is of another URL or malformed.
 pub(super) fn decode(url: &str, kept: &[u8]) -> Option<Given> {
     let end = kept.iter().position(|byte| *byte == b'\n')?;
     let (head, rest) = kept.split_at_checked(end)?;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_a_list_and_several_documents_are_all_taken() {
+    fn pod_list_and_documents_are_all_read() {
         let mut book = book(None);
         assert!(!book.update().complete, "nothing was heard yet");
         assert_eq!(take(&mut book, &given(WEB)), Ok(Taken::New));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_count_as_a_whole_changes_nothing() {
+    fn invalid_manifest_changes_nothing() {
         let mut book = book(None);
         take(&mut book, &given(WEB)).unwrap();
         let before = book.update();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_news_once_and_keeps_its_beginning() {
+    fn failure_is_news_once_and_keeps_its_start_time() {
         let mut book = book(None);
         assert!(book.fail("a".to_owned(), now()));
         assert!(!book.fail("a".to_owned(), Time::from_unix_nanos(5)));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_key_only_what_it_has_signed_counts_also_of_what_was_kept() {
+    fn with_a_key_only_signed_manifests_count_also_when_stored() {
         let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let key = PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes());
         let mut book = book(key);
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(take(&mut book, &wrong), Err(not_this.to_owned()));
         assert!(!book.is_known());
         assert_eq!(take(&mut book, &signed(WEB)), Ok(Taken::New));
-        // The same text with another signature is refused all the same.
+        // The same text with a wrong signature is still refused.
         assert_eq!(take(&mut book, &wrong), Err(not_this.to_owned()));
         let kept = decode(URL, &encode(URL, &signed(WEB))).unwrap();
         assert_eq!(kept, signed(WEB));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_of_another_url_or_is_nothing_of_this_sort_is_not_taken() {
+    fn stored_response_of_another_url_or_format_is_not_used() {
         let kept = encode(URL, &given(WEB));
         assert_eq!(decode(URL, &kept), Some(given(WEB)));
         assert_eq!(decode("http://other/", &kept), None);

@@ -1,11 +1,11 @@
-//! Versions of the node's own pods, and the way back to an earlier one.
+//! Versions of the node's own pods, and rollback to earlier ones.
 //!
 //! ```text
-//!   SourceUpdate -> take_in -> what runs instead of what the manifest says, if it does
+//!   SourceUpdate -> take_in -> the version to run instead of the manifest's, if any
 //!   statuses -> judge -> accepted or rejected -> coracle/versions/NAMESPACE_NAME.json (durable)
 //! ```
 //!
-//! Of a manifest's ConfigMaps and Secrets there is one version: the manifest's.
+//! Only pods are versioned: a manifest's ConfigMaps and Secrets always are the manifest's.
 
 mod record;
 
@@ -27,47 +27,46 @@ use crate::state::pods::{SourceName, SourcePod, SourceUpdate};
 use crate::types::api::{Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-/// The versions of all pods.
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
     directory: PathBuf,
-    /// By the names of their files.
+    /// By file name.
     records: SortedMap<String, Entry>,
-    /// What the disk does not have yet.
+    /// Changes that are not on disk.
     dirty: SortedSet<String>,
-    /// What is being written.
+    /// Changes being written.
     in_flight: SortedSet<String>,
-    /// It could not be written: when to try again.
+    /// When a failed write is retried.
     retry: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Entry {
     record: Record,
-    /// Who has the pod, and the manifest that it stands in; `None`: nobody has told of it yet.
+    /// The pod's source and manifest; `None` until a source reports the pod.
     owner: Option<(SourceName, Arc<str>)>,
 }
 
-/// A pod's versions as they are shown.
+/// A pod's versions as shown to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VersionView {
-    /// As `default/web-node1`.
+    /// Such as `default/web-node1`.
     pub(crate) pod: String,
-    /// A word and what it means; none where what the manifest says runs.
+    /// A word and its explanation; `None` if the manifest's version runs.
     pub(crate) state: Option<(&'static str, String)>,
     pub(crate) earlier: usize,
 }
 
-/// A file that is to be written, or removed.
+/// A file to write, or to remove.
 pub(crate) type Written = (PathBuf, Option<Vec<u8>>);
 
-/// A few versions of a large pod.
+/// Room for a few versions of a large pod.
 const MOST_BYTES: u64 = 16 << 20;
-/// Until what could not be written is tried again, if nothing new is to be written before.
+/// Wait before a failed write is retried, unless a new change is written before.
 const RETRY: Duration = Duration::from_secs(30);
 
 impl Versions {
-    /// What is kept below `directory`. Blocks. What cannot be used is set aside: no file keeps a pod from running.
+    /// Reads the versions in `directory`. Blocking. Unusable files are set aside: no file keeps a pod from running.
     pub(crate) fn open(directory: PathBuf) -> Self {
         let mut versions = Self { directory, ..Self::default() };
         let entries = match fs::read_dir(&versions.directory) {
@@ -75,7 +74,7 @@ impl Versions {
             entries => entries,
         };
         let found = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).unwrap_or_else(|error| {
-            log!(warn, "versions of pods not read", directory = versions.directory.display(), error = error);
+            log!(warn, "failed to read pod versions", directory = versions.directory.display(), error = error);
             Vec::new()
         });
         for entry in found {
@@ -87,7 +86,7 @@ impl Versions {
                 Some(record) => drop(versions.records.insert(name, Entry { record, owner: None })),
                 None => {
                     if let Err(error) = set_aside(&entry.path()) {
-                        log!(warn, "versions of a pod not used", file = entry.path().display(), error = error);
+                        log!(warn, "pod version record not used", file = entry.path().display(), error = error);
                     }
                 }
             }
@@ -95,8 +94,8 @@ impl Versions {
         versions
     }
 
-    /// Takes in what a source has now, and puts what is to run in the place of what its manifests say. `is_doubled` tells
-    /// of a pod that another source has too: that is not one pod with versions.
+    /// Handles an update of a source, and replaces pods with the versions to run. `is_doubled` tells whether another
+    /// source has a pod of the same name: such pods have no versions.
     pub(crate) fn take_in(&mut self, update: &mut SourceUpdate, is_doubled: impl Fn(&Pod) -> bool) {
         if update.source == SourceName::Api {
             return;
@@ -137,7 +136,7 @@ impl Versions {
         }
     }
 
-    /// Every source has told of its pods: whoever nobody has told of is gone.
+    /// All sources have reported: forgets pods that none of them has.
     pub(crate) fn all_told(&mut self) {
         self.forget(|_, entry| entry.owner.is_none());
     }
@@ -153,7 +152,7 @@ impl Versions {
         });
     }
 
-    /// Judges the trials. `works`: pods can be worked on, so that their time begins.
+    /// Judges the trials. `works`: pods can be worked on, so their deadlines start.
     pub(crate) fn judge(
         &mut self,
         works: bool,
@@ -171,12 +170,12 @@ impl Versions {
         verdicts
     }
 
-    /// When a trial is over, or what could not be written is tried again.
+    /// When a trial ends or a failed write is retried.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.records.values().filter_map(|entry| entry.record.due()).chain(self.retry).min()
     }
 
-    /// Does what was asked of a pod's versions: what has been done, or why it cannot be.
+    /// Carries out a user's request. Returns what was done, or why it is not possible.
     pub(crate) fn ask(&mut self, pod: &Pod, ask: Ask) -> Result<&'static str, String> {
         let key = key(pod);
         match self.records.get_mut(&key).filter(|_| has_versions(pod)) {
@@ -190,14 +189,14 @@ impl Versions {
         }
     }
 
-    /// What is to run of a pod that a source has told of, if that is not the source's own business.
+    /// The version to run instead of the source's pod, if the pod has versions.
     pub(crate) fn runs(&self, source: &SourcePod) -> Option<&Arc<Pod>> {
         let entry = self.records.get(&key(&source.pod)).filter(|_| has_versions(&source.pod))?;
         let is_its = entry.owner.as_ref().is_some_and(|(_, origin)| *origin == source.origin);
         if is_its { entry.record.runs() } else { None }
     }
 
-    /// Every version that may run again, for what they need.
+    /// Every version that may run again, for its images.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Arc<Pod>> {
         self.records.values().flat_map(|entry| entry.record.kept())
     }
@@ -211,7 +210,7 @@ impl Versions {
         })
     }
 
-    /// What the disk is to have, until [`Self::wrote`] tells what became of it.
+    /// The changes to write, in flight until [`Self::wrote`].
     pub(crate) fn take_unwritten(&mut self, now: Instant) -> Vec<Written> {
         if self.retry.is_some_and(|at| now >= at) {
             self.retry = None;
@@ -229,7 +228,7 @@ impl Versions {
         written.collect()
     }
 
-    /// What was taken is on the disk, or is to be taken once more.
+    /// The changes in flight were written, or must be written again.
     pub(crate) fn wrote(&mut self, all: bool, now: Instant) {
         if all {
             self.in_flight.clear();
@@ -238,7 +237,8 @@ impl Versions {
     }
 }
 
-/// Writes what was taken; the first error is one line, and keeps none of the others from being written. Blocks.
+/// Writes the changes. An error does not keep the others from being written; the first is returned as one line.
+/// Blocking.
 pub(crate) fn write(written: &[Written]) -> Result<(), String> {
     let mut result = Ok(());
     for (path, text) in written {
@@ -259,7 +259,7 @@ fn load(path: &Path) -> Option<Record> {
     }
 }
 
-/// Its uid stands for what its manifest says.
+/// Only pods whose uid is a hash of their manifest have versions.
 fn has_versions(pod: &Pod) -> bool {
     pod.is_static() && is_own_uid(pod.metadata.uid.as_str())
 }

@@ -1,5 +1,4 @@
-//! The versions of one pod of the node's own: which one runs, and what is kept of the others. Pure: the moment is an
-//! argument.
+//! The versions of one of the node's own pods: which one runs, and which are kept. Pure: the moment is an argument.
 //!
 //! ```text
 //!                 a new manifest, with a gate                ready in time, or confirmed
@@ -10,7 +9,7 @@
 //!       +------ rolled back, held -----^         the version before runs
 //! ```
 //!
-//! A version goes by its pod's uid, which stands for what the manifest says.
+//! A version is identified by its pod's uid, which is a hash of the manifest.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,36 +20,36 @@ use crate::control::pod_sources::merge::same_content;
 use crate::types::api::annotations::{KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
 use crate::types::api::{Pod, PodUid, decode, encode};
 
-/// So many accepted versions are kept, the present one among them, where the manifest does not say.
+/// Number of accepted versions kept, including the current one, unless the manifest sets it.
 const KEPT: usize = 3;
-/// A version that so many starts in a row find on trial may be what ends the machine each time.
+/// A version that is still on trial after this many starts in a row may be what crashes the machine.
 const MOST_STARTS: u64 = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// The last one is the present one.
+    /// The last one is the current one.
     accepted: Vec<Arc<Pod>>,
     trial: Option<Trial>,
     hold: Option<Hold>,
-    /// What the manifest says.
+    /// The version in the manifest.
     offered: Option<Arc<Pod>>,
 }
 
 #[derive(Debug)]
 struct Trial {
     uid: PodUid,
-    /// Processes that have had it on trial, this one among them once it has met it.
+    /// Number of processes that have had the version on trial, including this one once it has started the trial.
     starts: u64,
     is_met: bool,
-    /// From when pods could be worked on.
+    /// Set when pods can be worked on.
     deadline: Option<Instant>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hold {
-    /// Whatever the manifest becomes.
+    /// Held whatever the manifest becomes.
     ByHand,
-    /// As long as the manifest says this.
+    /// Held as long as the manifest has this version.
     While { offered: PodUid, why: Why },
 }
 
@@ -60,34 +59,34 @@ enum Why {
     RolledBack,
 }
 
-/// How the pod is doing, as far as a trial goes.
+/// The pod's progress in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Ready,
     NotReady,
-    /// It will never be ready.
+    /// The pod will never be ready.
     Failed,
 }
 
-/// What a trial has come to.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Accepted,
-    /// As one line.
+    /// The reason, as one line.
     Rejected(String),
 }
 
-/// What somebody asks of a pod's versions.
+/// A user's request about a pod's versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// So many versions back.
+    /// Number of versions to go back.
     Rollback(usize),
     Hold,
     Confirm,
 }
 
 impl Record {
-    /// Takes in what the manifest says now. True if there is something else to be kept.
+    /// Handles the manifest's current version. True if the record changed and must be stored.
     pub(super) fn offer(&mut self, pod: &Arc<Pod>) -> bool {
         let uid = pod.metadata.uid.clone();
         self.offered = Some(Arc::clone(pod));
@@ -104,7 +103,7 @@ impl Record {
         };
         self.hold = None;
         if present.metadata.uid == uid {
-            // Other amounts of processor and memory are the same version.
+            // Other amounts of CPU and memory do not make another version.
             let is_same = same_content(present, pod);
             *present = Arc::clone(pod);
             return self.trial.take().is_some() | lifted | !is_same;
@@ -126,14 +125,14 @@ impl Record {
         true
     }
 
-    /// The version is one of these, accepted, on trial or held back.
+    /// Whether the version is accepted, on trial or held back.
     pub(super) fn knows(&self, uid: &PodUid) -> bool {
         let held = matches!(&self.hold, Some(Hold::While { offered, .. }) if offered == uid);
         let tried = self.trial.as_ref().is_some_and(|trial| trial.uid == *uid);
         held || tried || self.accepted.iter().any(|kept| kept.metadata.uid == *uid)
     }
 
-    /// What is to run.
+    /// The version to run.
     pub(super) fn runs(&self) -> Option<&Arc<Pod>> {
         let (present, offered) = (self.accepted.last(), self.offered.as_ref());
         match (&self.trial, present, offered) {
@@ -144,7 +143,7 @@ impl Record {
         }
     }
 
-    /// The pod on trial. `works`: pods can be worked on, so that its time begins.
+    /// The pod on trial. `works`: pods can be worked on, so the deadline starts.
     pub(super) fn on_trial(&mut self, works: bool, now: Instant) -> Option<&PodUid> {
         let within = self.offered.as_ref().and_then(|pod| gate(pod));
         let trial = self.trial.as_mut()?;
@@ -154,12 +153,12 @@ impl Record {
         Some(&trial.uid)
     }
 
-    /// When the trial is over.
+    /// When the trial ends.
     pub(super) fn due(&self) -> Option<Instant> {
         self.trial.as_ref().and_then(|trial| trial.deadline)
     }
 
-    /// What the trial has come to, if it is over.
+    /// The verdict, if the trial has ended.
     pub(super) fn judge(&mut self, doing: Doing, now: Instant) -> Option<Verdict> {
         let deadline = self.trial.as_ref()?.deadline;
         match doing {
@@ -181,7 +180,7 @@ impl Record {
         }
     }
 
-    /// Does what was asked: what has been done, or why it cannot be.
+    /// Carries out a user's request. Returns what was done, or why it is not possible.
     pub(super) fn ask(&mut self, ask: Ask) -> Result<&'static str, String> {
         match ask {
             Ask::Confirm => {
@@ -210,7 +209,7 @@ impl Record {
                         _ => format!("{there} earlier versions of it are kept: expected --to 1 to {there}"),
                     });
                 };
-                // It is the present one from now on, and the one before is what a further rollback comes to.
+                // The chosen version becomes the current one, and the one before it the target of a further rollback.
                 let chosen = self.accepted.remove(at);
                 self.accepted.push(chosen);
                 self.go_back(Why::RolledBack);
@@ -219,14 +218,14 @@ impl Record {
         }
     }
 
-    /// The present version runs until the manifest changes.
+    /// The current version runs until the manifest changes.
     fn go_back(&mut self, why: Why) {
         self.trial = None;
         let offered = self.offered.as_ref().map(|pod| pod.metadata.uid.clone()).unwrap_or_default();
         self.hold = Some(Hold::While { offered, why });
     }
 
-    /// What the manifest says is the present version.
+    /// The version in the manifest becomes the current one.
     fn accept(&mut self) {
         self.trial = None;
         let Some(offered) = &self.offered else { return };
@@ -237,17 +236,17 @@ impl Record {
         self.accepted.drain(..beyond);
     }
 
-    /// How many versions there are to go back to from the present one.
+    /// Number of versions before the current one.
     pub(super) fn earlier(&self) -> usize {
         self.accepted.len().saturating_sub(1)
     }
 
-    /// Each version that may run again.
+    /// Every version that may run again.
     pub(super) fn kept(&self) -> &[Arc<Pod>] {
         &self.accepted
     }
 
-    /// What is not as the manifest alone would have it: one word, and what it means.
+    /// How the pod differs from its manifest: one word, and its explanation.
     pub(super) fn state(&self) -> Option<(&'static str, String)> {
         let name = self.offered.as_ref().map(|pod| pod.metadata.name.as_str()).unwrap_or_default();
         let until = format!("until its manifest changes or coracle confirm {name}");
@@ -285,7 +284,7 @@ impl Record {
         json!({ "format": 1, "accepted": versions, "trial": trial, "hold": hold })
     }
 
-    /// `None`: it is of another version of this program, or not of this program.
+    /// `None` if the format is unknown, such as that of another version of this program.
     pub(super) fn from_json(mut value: Value) -> Option<Self> {
         if value.get("format").and_then(Value::as_u64) != Some(1) {
             return None;

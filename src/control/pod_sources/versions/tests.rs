@@ -1,4 +1,4 @@
-//! The versions of all pods, and their files.
+//! Tests the versions of all pods, and their files.
 
 use super::*;
 use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
@@ -57,7 +57,7 @@ fn update(pods: &[SourcePod], complete: bool) -> SourceUpdate {
     }
 }
 
-/// The images that run after the source has told of these pods.
+/// The images that run after this update of the source.
 fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
     let mut update = update(pods, true);
     versions.take_in(&mut update, |_| false);
@@ -70,7 +70,7 @@ fn reject(versions: &mut Versions) {
 }
 
 #[test]
-fn a_version_that_was_rejected_stays_so_after_a_restart_and_nothing_is_written_twice() {
+fn rejected_version_stays_rejected_after_a_restart_without_rewrites() {
     let disk = Disk::new("rejected");
     let mut versions = disk.open();
     assert_eq!(runs(&mut versions, &[pod("/m/web.yaml", "a")]), ["a"]);
@@ -87,14 +87,14 @@ fn a_version_that_was_rejected_stays_so_after_a_restart_and_nothing_is_written_t
     assert_eq!((&*view.pod, view.state.unwrap().0, view.earlier), ("default/web-n", "rejected", 0));
     assert_eq!(versions.kept().count(), 1);
 
-    // With its manifest everything of a pod goes.
+    // Removing the manifest removes all versions of its pod.
     assert!(runs(&mut versions, &[]).is_empty());
     disk.keep(&mut versions);
     assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
 }
 
 #[test]
-fn a_file_that_is_damaged_anywhere_is_set_aside_and_the_manifest_counts() {
+fn damaged_file_is_set_aside_and_the_manifest_counts() {
     let disk = Disk::new("damaged");
     let mut versions = disk.open();
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);
@@ -111,7 +111,7 @@ fn a_file_that_is_damaged_anywhere_is_set_aside_and_the_manifest_counts() {
 }
 
 #[test]
-fn what_could_not_be_written_is_written_later_and_what_is_new_by_then_with_it() {
+fn failed_write_is_retried_together_with_newer_changes() {
     let mut versions = Disk::new("full").open();
     let now = Instant::now();
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);
@@ -128,7 +128,7 @@ fn what_could_not_be_written_is_written_later_and_what_is_new_by_then_with_it() 
 }
 
 #[test]
-fn what_nobody_tells_of_is_forgotten_when_everybody_has_told_and_not_before() {
+fn unknown_pods_are_forgotten_once_all_sources_have_reported() {
     let disk = Disk::new("forgotten");
     let mut versions = disk.open();
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);

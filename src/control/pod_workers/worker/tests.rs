@@ -13,39 +13,39 @@ fn start() -> Plan {
     Plan { actions: vec![Action::StartContainer { place: Place::Main(0), restart_count: 0 }], ..Plan::default() }
 }
 
-/// What a worker would do now, as a word.
+/// Checks what the worker would do now.
 #[track_caller]
 fn check(worker: &Worker, plan: Plan, expected: Next) {
     assert_eq!(worker.next(Instant::now(), || plan), expected);
 }
 
-/// Lets the worker end the work that it is at.
+/// Completes the worker's running work.
 fn done(worker: &mut Worker, kind: Kind, purged: bool) {
     worker.busy = Some(kind);
     worker.succeeded(kind, purged, Instant::now());
 }
 
 #[test]
-fn a_pod_without_anything_to_do_rests() {
+fn pod_without_work_rests() {
     check(&Worker::new(pod("a")), Plan::default(), Next::Rest);
 }
 
 #[test]
-fn a_worker_at_work_begins_nothing_else() {
+fn busy_worker_starts_nothing_else() {
     let mut worker = Worker::new(pod("a"));
     worker.busy = Some(Kind::Sync);
     check(&worker, start(), Next::Rest);
 }
 
 #[test]
-fn a_container_in_back_off_wakes_the_worker_when_it_is_over() {
+fn worker_wakes_when_a_container_back_off_ends() {
     let moment = Instant::now() + Duration::from_secs(10);
     let plan = Plan { backing_off: vec![(Place::Main(0), moment)], ..Plan::default() };
     check(&Worker::new(pod("a")), plan, Next::Wait(moment));
 }
 
 #[test]
-fn after_a_failure_nothing_is_tried_before_a_wait_that_grows_up_to_ten_seconds() {
+fn failures_are_retried_after_growing_waits_up_to_ten_seconds() {
     let mut worker = Worker::new(pod("a"));
     let now = Instant::now();
     let waits: Vec<u64> = (0..6)
@@ -61,7 +61,7 @@ fn after_a_failure_nothing_is_tried_before_a_wait_that_grows_up_to_ten_seconds()
 }
 
 #[test]
-fn a_changed_pod_does_not_wait_for_the_failure_of_the_old_one() {
+fn changed_pod_does_not_wait_for_an_earlier_failure() {
     let mut worker = Worker::new(pod("a"));
     worker.failed("no".to_owned(), Instant::now(), |wait| wait);
     worker.wanted(pod("b"));
@@ -69,14 +69,14 @@ fn a_changed_pod_does_not_wait_for_the_failure_of_the_old_one() {
 }
 
 #[test]
-fn a_pod_that_was_not_seen_after_its_work_is_looked_at_before_anything_is_done_again() {
+fn pod_not_observed_after_work_is_observed_before_more_work() {
     let mut worker = Worker::new(pod("a"));
     worker.stale = true;
     check(&worker, start(), Next::Work(Work::Look));
 }
 
 #[test]
-fn after_a_failure_the_pod_is_looked_at_before_the_next_try_and_the_look_shortens_no_wait() {
+fn observation_precedes_a_retry_and_shortens_no_wait() {
     let mut worker = Worker::new(pod("a"));
     let mut now = Instant::now();
     let mut waits = Vec::new();
@@ -96,19 +96,19 @@ fn after_a_failure_the_pod_is_looked_at_before_the_next_try_and_the_look_shorten
 }
 
 #[test]
-fn a_container_that_could_not_be_started_is_looked_for_before_the_next_try() {
+fn pod_is_observed_before_a_failed_container_start_is_retried() {
     let mut worker = Worker::new(pod("a"));
     let now = Instant::now();
     worker.tried("main".to_owned(), Some(Waiting::new(Reason::CREATE_CONTAINER_ERROR, "")), now, |wait| wait);
     let moment = worker.held_until("main").unwrap();
-    // Another container of the pod is not held up by it.
+    // Other containers of the pod are not delayed.
     assert_eq!(worker.next(now, start), Next::Work(Work::Sync(start())));
     assert_eq!(worker.next(moment, start), Next::Work(Work::Look));
     look(&mut worker, moment);
     assert_eq!(worker.next(moment, start), Next::Work(Work::Sync(start())));
 }
 
-/// A look that goes well.
+/// A successful observation.
 fn look(worker: &mut Worker, now: Instant) {
     worker.begun(&Work::Look, now);
     worker.stale = false;
@@ -116,7 +116,7 @@ fn look(worker: &mut Worker, now: Instant) {
 }
 
 #[test]
-fn a_sandbox_that_does_not_last_is_made_again_with_growing_waits() {
+fn short_lived_sandboxes_are_recreated_with_growing_waits() {
     let plan = || Plan { actions: vec![Action::CreateSandbox { attempt: 0 }], ..Plan::default() };
     let mut worker = Worker::new(pod("a"));
     let mut now = Instant::now();
@@ -138,7 +138,7 @@ fn a_sandbox_that_does_not_last_is_made_again_with_growing_waits() {
 }
 
 #[test]
-fn what_has_ended_is_removed_when_nothing_else_is_to_be_done_and_holds_up_nothing() {
+fn garbage_is_collected_only_when_idle_and_delays_no_work() {
     let garbage = || vec![Garbage::Sandbox { id: "s".to_owned() }];
     let plan = |actions| Plan { actions, garbage: garbage(), ..Plan::default() };
     let mut worker = Worker::new(pod("a"));
@@ -152,7 +152,7 @@ fn what_has_ended_is_removed_when_nothing_else_is_to_be_done_and_holds_up_nothin
 }
 
 #[test]
-fn a_pod_that_is_not_wanted_is_stopped_cleaned_away_and_forgotten() {
+fn unwanted_pod_is_stopped_cleaned_up_and_forgotten() {
     let mut worker = Worker::new(pod("a"));
     worker.unwanted(Duration::from_secs(5));
     check(&worker, start(), Next::Work(Work::Stop { grace: Duration::from_secs(5), by_lists: false }));
@@ -163,7 +163,7 @@ fn a_pod_that_is_not_wanted_is_stopped_cleaned_away_and_forgotten() {
 }
 
 #[test]
-fn a_pod_that_has_completed_keeps_its_records_until_no_source_wants_it() {
+fn completed_pod_keeps_its_records_while_a_source_wants_it() {
     let mut worker = Worker::new(pod("a"));
     worker.completed();
     done(&mut worker, Kind::Stop, false);
@@ -177,7 +177,7 @@ fn a_pod_that_has_completed_keeps_its_records_until_no_source_wants_it() {
 }
 
 #[test]
-fn a_terminate_interrupts_a_sync_and_a_shorter_one_interrupts_a_stop() {
+fn terminate_interrupts_a_sync_and_shorter_grace_interrupts_a_stop() {
     let mut worker = Worker::new(pod("a"));
     worker.busy = Some(Kind::Sync);
     assert!(worker.terminate(Duration::from_secs(30)));
@@ -188,14 +188,14 @@ fn a_terminate_interrupts_a_sync_and_a_shorter_one_interrupts_a_stop() {
 }
 
 #[test]
-fn a_pod_is_given_at_least_a_second() {
+fn grace_period_is_at_least_a_second() {
     let mut worker = Worker::new(pod("a"));
     worker.terminate(Duration::ZERO);
     assert_eq!(worker.state, State::Terminating { grace: Duration::from_secs(1) });
 }
 
 #[test]
-fn a_pod_that_is_wanted_again_while_it_ends_comes_after_it() {
+fn pod_wanted_again_while_ending_becomes_the_successor() {
     let mut worker = Worker::new(pod("a"));
     worker.unwanted(Duration::from_secs(5));
     worker.wanted(pod("b"));
@@ -206,13 +206,13 @@ fn a_pod_that_is_wanted_again_while_it_ends_comes_after_it() {
 }
 
 #[test]
-fn a_pod_known_only_from_the_runtime_is_ended() {
+fn pod_known_only_from_the_runtime_is_ended() {
     let identity = Identity { uid: PodUid::from("u"), namespace: "default".to_owned(), name: "stray".to_owned() };
     let worker = Worker::orphan(identity, Duration::from_secs(7));
     check(&worker, start(), Next::Work(Work::Stop { grace: Duration::from_secs(7), by_lists: false }));
 }
 
-/// A pod with files made from a ConfigMap.
+/// A pod with files from a ConfigMap.
 fn pod_with_files(image: &str) -> Arc<Pod> {
     let mut pod = Pod::clone(&pod(image));
     pod.spec.volumes = vec![crate::types::api::Volume {
@@ -222,17 +222,17 @@ fn pod_with_files(image: &str) -> Arc<Pod> {
     Arc::new(pod)
 }
 
-/// Work that goes well.
+/// Successful work.
 fn work(worker: &mut Worker, work: Work) {
     worker.begun(&work, Instant::now());
     worker.succeeded(work.kind(), false, Instant::now());
 }
 
 #[test]
-fn files_in_volumes_are_brought_up_to_date_once_for_every_change() {
+fn volume_files_are_refreshed_once_per_change() {
     let mut worker = Worker::new(pod_with_files("a"));
     check(&worker, Plan::default(), Next::Work(Work::Refresh));
-    // A sync sets volumes up as well.
+    // A sync also sets up the volumes.
     work(&mut worker, Work::Sync(start()));
     check(&worker, Plan::default(), Next::Rest);
     worker.objects_changed();
@@ -241,7 +241,7 @@ fn files_in_volumes_are_brought_up_to_date_once_for_every_change() {
     check(&worker, Plan::default(), Next::Rest);
     worker.wanted(pod_with_files("b"));
     check(&worker, Plan::default(), Next::Work(Work::Refresh));
-    // One that comes while the files are written is not lost.
+    // A change during a refresh is not lost.
     worker.begun(&Work::Refresh, Instant::now());
     worker.objects_changed();
     worker.succeeded(Kind::Refresh, false, Instant::now());
@@ -250,7 +250,7 @@ fn files_in_volumes_are_brought_up_to_date_once_for_every_change() {
 }
 
 #[test]
-fn files_that_could_not_be_written_are_tried_again_later_and_after_a_change_at_once() {
+fn failed_refresh_is_retried_later_and_at_once_after_a_change() {
     let mut worker = Worker::new(pod_with_files("a"));
     let now = Instant::now();
     let mut waits = Vec::new();
@@ -267,7 +267,7 @@ fn files_that_could_not_be_written_are_tried_again_later_and_after_a_change_at_o
 }
 
 #[test]
-fn a_container_that_waits_for_an_object_is_tried_when_it_comes_and_no_other_is() {
+fn object_change_retries_only_containers_that_wait_for_an_object() {
     let mut worker = Worker::new(pod("a"));
     let now = Instant::now();
     let reasons = [
@@ -290,7 +290,7 @@ fn a_container_that_waits_for_an_object_is_tried_when_it_comes_and_no_other_is()
 }
 
 #[test]
-fn a_pod_that_cannot_be_looked_at_is_ended_by_the_lists_after_three_tries() {
+fn unobservable_pod_is_stopped_by_lists_after_three_failures() {
     let mut worker = Worker::new(pod("a"));
     worker.unwanted(Duration::from_secs(5));
     let now = Instant::now();
@@ -302,13 +302,13 @@ fn a_pod_that_cannot_be_looked_at_is_ended_by_the_lists_after_three_tries() {
         })
         .collect();
     assert_eq!(by_lists, [false, false, false, true, true]);
-    // What came of it in the end forgives the failures before.
+    // Success resets the failure count.
     done(&mut worker, Kind::Stop, false);
     assert_eq!(worker.failures, 0);
 }
 
 #[test]
-fn what_is_left_of_a_pod_that_has_ended_is_given_back_once_and_its_records_stay() {
+fn finished_pod_gives_back_dead_containers_once() {
     let dead = vec![Garbage::Sandbox { id: "s".to_owned() }];
     let mut worker = Worker::new(pod("a"));
     worker.give_back(dead.clone());

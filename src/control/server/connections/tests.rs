@@ -1,4 +1,4 @@
-//! A door, spoken to as clients do that are in order and as others do.
+//! Tests a server with well-behaved and other clients.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
@@ -22,7 +22,7 @@ impl Answers for Echo {
     }
 }
 
-/// All that comes back for what is written; the client's side is open until then, unless it says so.
+/// The complete response to `text`. The client's side stays open meanwhile, unless `then_ends`.
 fn said(text: &str, then_ends: bool) -> String {
     let (ours, mut theirs) = StdStream::pair().unwrap();
     theirs.write_all(text.as_bytes()).unwrap();
@@ -48,7 +48,7 @@ fn bodies(heard: &str) -> Vec<&str> {
 }
 
 #[test]
-fn several_requests_are_answered_in_their_order_and_bodies_are_passed_over() {
+fn requests_are_answered_in_order_and_bodies_are_skipped() {
     let heard = said(
         "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nGET\
          \r\nHEAD /c HTTP/1.1\r\nHost: x\r\n\r\nGET /d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /e",
@@ -59,13 +59,13 @@ fn several_requests_are_answered_in_their_order_and_bodies_are_passed_over() {
 }
 
 #[test]
-fn who_asks_for_a_body_to_be_wanted_is_told_so() {
+fn expect_100_continue_is_answered() {
     let heard = said("POST /last HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n1", false);
     assert!(heard.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{heard}");
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection_and_nothing_behind_it_is_a_request() {
+fn invalid_request_ends_the_connection() {
     for (text, status) in [
         ("GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "400 "),
         ("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "501 "),
@@ -81,14 +81,14 @@ fn what_is_no_request_ends_the_connection_and_nothing_behind_it_is_a_request() {
 }
 
 #[test]
-fn half_a_request_is_answered_with_nothing() {
+fn incomplete_request_gets_no_response() {
     assert_eq!(said("GET /a HTTP/1.1\r\nHost", true), "");
     assert_eq!(said("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1", true), "");
     assert_eq!(said("", true), "");
 }
 
 #[test]
-fn a_connection_too_many_displaces_a_stranger_then_who_is_idle_and_never_who_is_busy() {
+fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
     block_on(async {
         let mut connections = Connections::new(3);
         let mut standings = Vec::new();
@@ -120,7 +120,7 @@ fn a_connection_too_many_displaces_a_stranger_then_who_is_idle_and_never_who_is_
 }
 
 #[test]
-fn who_has_only_just_come_is_not_displaced_but_waited_for() {
+fn new_connections_wait_instead_of_displacing_recent_strangers() {
     block_on(async {
         let mut connections = Connections::new(3).with_strangers(1);
         let stays = |standing: Rc<Cell<Standing>>| async move {
@@ -135,7 +135,7 @@ fn who_has_only_just_come_is_not_displaced_but_waited_for() {
         }
         assert!(begun.elapsed() >= Duration::from_millis(200));
         assert_eq!(connections.open.len(), 3, "each of them is still there");
-        // One who says nothing has his time.
+        // A silent client gets its time, too.
         let mut silent = Connections::new(3).with_strangers(1);
         silent.add(|_| std::future::pending());
         silent.room().await;
@@ -143,7 +143,7 @@ fn who_has_only_just_come_is_not_displaced_but_waited_for() {
     });
 }
 
-/// A client whose next bytes are always there, and that takes whatever is written.
+/// A client that always has more bytes to send, and accepts whatever is written.
 struct Endless {
     text: &'static [u8],
     read: usize,
@@ -176,7 +176,7 @@ impl AsyncWrite for Endless {
 }
 
 #[test]
-fn a_client_that_sends_while_nothing_is_expected_is_dropped_after_64_kib() {
+fn client_that_sends_unexpected_data_is_dropped_after_64_kib() {
     let mut client = Endless { text: b"x", read: 0, most: usize::MAX };
     let ended = block_on(rt::deadline(Duration::from_secs(20), gone::<()>(&mut client)));
     assert_eq!(ended.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
@@ -184,7 +184,7 @@ fn a_client_that_sends_while_nothing_is_expected_is_dropped_after_64_kib() {
 }
 
 #[test]
-fn a_client_that_sends_without_a_pause_does_not_outlive_a_deadline() {
+fn client_that_sends_without_pause_does_not_outlive_a_deadline() {
     let mut client = Endless { text: b"x", read: 0, most: MOST_IGNORED };
     assert_eq!(block_on(rt::deadline(Duration::ZERO, gone::<()>(&mut client))).unwrap_err(), rt::Elapsed);
     let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";

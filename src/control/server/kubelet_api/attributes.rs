@@ -1,18 +1,18 @@
-//! What a request is about, as the cluster's rules name it. Pure.
+//! The authorization attributes of a request. Pure.
 
 use crate::control::server::pod_changes::is_of_pod;
 
-/// Of a request to the node: always about this node's object, and a part of it.
+/// The attributes of a request: the verb, and subresources of this node's Node object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub(super) verb: &'static str,
-    /// Who may do it to one of these may do it; the narrowest first.
+    /// Access to any of these subresources is sufficient; the narrowest first.
     pub(super) parts: Vec<&'static str>,
 }
 
 impl Attributes {
-    /// As upstream has it (`GetRequestAttributes` in pkg/kubelet/server/auth.go). `path` is without its escapes. Who puts a
-    /// pod on the node, which upstream does not know, has to have the right that running a command in a pod takes.
+    /// As upstream (`GetRequestAttributes` in pkg/kubelet/server/auth.go). `path` is unescaped. Putting a pod on the
+    /// node, which upstream does not have, requires the same right as running a command in a pod.
     pub(super) fn of(method: &str, path: &str) -> Self {
         let verb = match method {
             "POST" => "create",
@@ -39,13 +39,13 @@ impl Attributes {
         Self { verb, parts: fine.into_iter().chain([coarse.unwrap_or("proxy")]).collect() }
     }
 
-    /// In upstream's words.
+    /// Upstream's message.
     pub(super) fn forbidden(&self, user: &str) -> String {
         let parts = self.parts.join(" ");
         format!("Forbidden (user={user}, verb={}, resource=nodes, subresource(s)=[{parts}])", self.verb)
     }
 
-    /// The same where nobody could be asked about a part.
+    /// Upstream's message when authorization for `part` failed with an error.
     pub(super) fn undecided(&self, user: &str, part: &str) -> String {
         format!("Authorization error (user={user}, verb={}, resource=nodes, subresource={part})", self.verb)
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_about_a_part_of_the_node() {
+    fn path_maps_to_subresources_of_the_node() {
         for (path, parts) in [
             ("/", &["proxy"][..]),
             ("/pods", &["pods", "proxy"]),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_is_a_verb() {
+    fn method_maps_to_a_verb() {
         for (method, verb) in [
             ("GET", "get"),
             ("POST", "create"),

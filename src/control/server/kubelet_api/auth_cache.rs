@@ -1,18 +1,18 @@
-//! What the cluster has said of tokens and of who may do what, for as long as it is good. Pure.
+//! A cache of authentication and authorization results. Pure.
 
 use std::time::{Duration, Instant};
 
 use crate::types::sorted::SortedMap;
 use ring::digest;
 
-/// A bounded number of answers, each until its own end. What they are about is kept as a digest: it may be a secret.
+/// A bounded number of results, each with its own expiry. Their keys are digests, because requests may contain secrets.
 #[derive(Debug)]
 pub(super) struct AuthCache<V> {
     most: usize,
     known: SortedMap<Key, (Instant, V)>,
 }
 
-/// A digest of what was asked.
+/// A digest of the request.
 pub(super) type Key = [u8; 32];
 
 pub(super) fn key(salt: &[u8], asked: &[u8]) -> Key {
@@ -31,7 +31,7 @@ impl<V: Clone> AuthCache<V> {
         self.known.get(key).filter(|(until, _)| now < *until).map(|(_, verdict)| verdict.clone())
     }
 
-    /// One too many displaces the one that ends next.
+    /// A full cache drops the entry that expires next.
     pub(super) fn put(&mut self, key: Key, verdict: V, good: Duration, now: Instant) {
         self.known.retain(|_, (until, _)| now < *until);
         if self.known.len() >= self.most && !self.known.contains_key(&key) {
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_good_until_its_end() {
+    fn entry_is_valid_until_it_expires() {
         let (mut verdicts, now) = (AuthCache::new(9), Instant::now());
         let [a, b] = ["a", "b"].map(|text| key(b"salt", text.as_bytes()));
         verdicts.put(a, 1, seconds(10), now);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn one_too_many_displaces_the_one_that_ends_next() {
+    fn full_cache_drops_the_entry_that_expires_next() {
         let (mut verdicts, now) = (AuthCache::new(2), Instant::now());
         let keys = [0, 1, 2].map(|number: u8| key(b"", &[number]));
         for (key, good) in keys.iter().zip([30, 20, 10]) {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_is_not_kept() {
+    fn keys_are_salted_digests() {
         assert_ne!(key(b"a", b"token"), key(b"b", b"token"));
     }
 }

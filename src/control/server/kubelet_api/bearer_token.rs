@@ -1,24 +1,24 @@
-//! The tokens that a request presents: in its own header, or among the protocols of a WebSocket. Pure.
+//! Bearer tokens of a request, in its Authorization header or among its WebSocket protocols. Pure.
 
 use crate::protocol::http1::{PROTOCOLS, Request, TOKEN_PROTOCOL};
 use crate::types::api::Bytes;
 
-/// All of them, in upstream's order; an error where one cannot be read.
+/// All tokens, in upstream's order. Fails if one is malformed.
 pub(super) fn tokens(request: &Request) -> Result<Vec<String>, &'static str> {
     let header = request.header("authorization").and_then(bearer).map(str::to_owned);
     let web_socket = if request.is_web_socket() { among_protocols(request)? } else { None };
     Ok(header.into_iter().chain(web_socket).collect())
 }
 
-/// RFC 6750, as upstream reads it.
+/// RFC 6750, as upstream parses it.
 fn bearer(authorization: &str) -> Option<&str> {
     let (kind, token) = authorization.trim().split_once(' ')?;
     let token = token.split(' ').next().unwrap_or_default();
     (kind.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// As k8s.io/apiserver/pkg/authentication/request/websocket reads it: one token, and a protocol beside it that can be
-/// answered.
+/// As in k8s.io/apiserver/pkg/authentication/request/websocket: one token, and at least one other protocol for the
+/// response.
 fn among_protocols(request: &Request) -> Result<Option<String>, &'static str> {
     let (tokens, others): (Vec<&str>, Vec<&str>) =
         request.words(PROTOCOLS).partition(|word| word.starts_with(TOKEN_PROTOCOL));
@@ -35,7 +35,7 @@ fn among_protocols(request: &Request) -> Result<Option<String>, &'static str> {
     Ok(Some(token).filter(|token| !token.is_empty()))
 }
 
-/// RFC 4648, section 5, without the signs that fill it up.
+/// RFC 4648, section 5, without padding.
 fn from_base64url(text: &str) -> Option<Vec<u8>> {
     if text.contains(['+', '/', '=']) {
         return None;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_stands_behind_its_kind() {
+    fn bearer_token_follows_its_scheme() {
         for (header, token) in [
             ("Bearer a", Some("a")),
             (" bearer a.b-c ", Some("a.b-c")),
@@ -71,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn a_web_socket_may_have_its_token_among_the_protocols() {
+    fn websocket_may_carry_its_token_among_the_protocols() {
         let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n";
-        // {"?>>":"\u{ff}"} needs both signs that are others in base64url.
+        // {"?>>":"\u{ff}"} encodes to both characters that differ in base64url.
         let protocols = |words: &str| tokens_of(&format!("{upgrade}Sec-WebSocket-Protocol: {words}\r\n"));
         let token = "base64url.bearer.authorization.k8s.io.";
         assert_eq!(protocols(&format!("{token}c2VjcmV0, v4.channel.k8s.io")), Ok(vec!["secret".to_owned()]));
@@ -87,7 +87,7 @@ mod tests {
         }
         let both = format!("Authorization: Bearer a\r\n{upgrade}Sec-WebSocket-Protocol: {token}Yg, v4\r\n");
         assert_eq!(tokens_of(&both), Ok(vec!["a".to_owned(), "b".to_owned()]));
-        // Nobody else speaks so.
+        // Only WebSocket requests carry tokens this way.
         assert_eq!(tokens_of(&format!("Sec-WebSocket-Protocol: {token}Yg, v4\r\n")), Ok(vec![]));
     }
 }

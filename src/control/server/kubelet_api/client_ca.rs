@@ -1,4 +1,4 @@
-//! Whose certificates are believed of those who ask (`authentication.x509.clientCAFile`), read again when it changes.
+//! The CA bundle for client certificates (`authentication.x509.clientCAFile`), reloaded when it changes.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -22,35 +22,34 @@ use crate::protocol::pem;
 use crate::protocol::x509::Certificate;
 use crate::types::error::ErrorChain;
 
-/// No list of authorities is larger.
+/// Longest CA bundle.
 const LIMIT: u64 = 1 << 20;
-/// Where the kernel cannot tell of changes.
+/// Reload period, in case the kernel cannot report changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
-/// Those that are believed now.
+/// The current CA certificates.
 #[derive(Debug, Default)]
 pub(super) struct Authorities {
     known: RefCell<Option<Known>>,
-    /// How often they have changed.
+    /// Number of changes so far.
     generation: Cell<u64>,
-    /// Each time that they were looked at.
+    /// Notified on each reload.
     pub(super) looked: Signal,
 }
 
 #[derive(Debug)]
 struct Known {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// The newest moment that is known to be past, in seconds since 1970.
+    /// The latest time known to be past, as a Unix time in seconds.
     floor: u64,
 }
 
-/// What was found out of who is at the other end of a connection; it holds until the authorities are others, or the
-/// certificate expires.
+/// The result of verifying a client. Valid until the CA bundle changes or the certificate expires.
 #[derive(Clone, Debug)]
 pub(super) struct Verified {
     generation: u64,
     until: i64,
-    /// Or why it is nobody.
+    /// The error if the certificate is not valid.
     pub(super) user: Result<User, CertificateError>,
 }
 
@@ -61,7 +60,8 @@ impl Verified {
 }
 
 impl Authorities {
-    /// Reads them, and again whenever the file changes: `changed` is told each time. What cannot be read changes nothing.
+    /// Loads the CA bundle, and reloads it when it changes. Calls `changed` each time. An unreadable file changes
+    /// nothing.
     pub(super) async fn follow(&self, path: &Path, mut changed: impl FnMut(Option<Vec<DistinguishedName>>)) {
         let mut told = String::new();
         loop {
@@ -78,7 +78,7 @@ impl Authorities {
                 Err(error) => {
                     let fault = ErrorChain(&error).to_string();
                     if fault != told {
-                        log!(warn, "whose certificates are believed is not known", clientCAFile = fault);
+                        log!(warn, "failed to load the client CA bundle", clientCAFile = fault);
                         told = fault;
                     }
                 }
@@ -91,11 +91,12 @@ impl Authorities {
         }
     }
 
-    /// Whom the certificates that a client has shown stand for; it has proved to have the key of the first.
+    /// The user of the client's certificate chain. The TLS handshake has proved that the client has the key of the
+    /// first certificate.
     pub(super) fn verify(&self, shown: &[CertificateDer<'static>]) -> Verified {
         let (user, until) = match self.user(shown) {
             Ok((user, until)) => (Ok(user), until),
-            // A clock that is set, or the next moment, may make another of it: it is looked at again each time.
+            // The result may change with time or a clock adjustment: not cached.
             Err(error) => (Err(error), i64::MIN),
         };
         Verified { generation: self.generation.get(), until, user }
@@ -114,7 +115,7 @@ impl Authorities {
     }
 }
 
-/// Blocks.
+/// Blocking.
 fn read(path: &Path) -> Result<Known, AuthoritiesError> {
     let of_file = |source| AuthoritiesError { path: path.to_owned(), source };
     let text = file::read_all(path, LIMIT).map_err(|error| of_file(error.into()))?;

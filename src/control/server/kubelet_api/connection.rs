@@ -1,4 +1,4 @@
-//! One connection: who is at its other end, what he may, and what he is answered.
+//! One connection: authenticates, authorizes and answers requests.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use crate::types::error::ErrorChain;
 
 pub(super) struct Visit {
     door: Rc<KubeletApiServer>,
-    /// What the client has shown in the handshake.
+    /// The certificates that the client presented in the handshake.
     shown: Vec<CertificateDer<'static>>,
     verified: RefCell<Option<Verified>>,
     standing: Rc<Cell<Standing>>,
@@ -66,7 +66,7 @@ impl Visit {
             return reply_to_change(asked, api);
         }
         match Page::of(&request.path, &request.query) {
-            // Upstream has it among what looks into the node, and does not say that it is closed.
+            // Upstream closes this page with the debugging handlers, without a message.
             Some(Page::Configuration) if !self.door.settings.debugging => return Reply::Whole(Response::not_found()),
             Some(page) => return page_of(page, api),
             None => {}
@@ -81,7 +81,7 @@ impl Visit {
         logs.unwrap_or_else(|| Reply::Whole(self.answer_to(request)))
     }
 
-    /// What is done to containers, and files of the node.
+    /// Endpoints that act on containers or read files of the node.
     fn looks_inside(&self, request: &Request) -> Option<Reply> {
         let (door, api) = (&*self.door, &*self.door.api);
         let cri = &door.streaming.cri;
@@ -97,22 +97,22 @@ impl Visit {
         run(request, api, cri).or_else(checkpoint).or_else(system_logs)
     }
 
-    /// Who asks, in upstream's order: by his certificate, by his token, or nobody in particular. Who shows something that
-    /// is not good is nobody at all.
+    /// The user of the request, in upstream's order: by certificate, by token, or anonymous. A client with invalid
+    /// credentials is rejected instead of treated as anonymous.
     async fn user(&self, request: &Request) -> Result<User, Response> {
         let mut is_refused = false;
         if !self.shown.is_empty() {
             match self.by_certificate() {
                 Ok(user) => return Ok(user),
                 Err(error) => {
-                    log!(debug, "a client's certificate is not believed", error = ErrorChain(&error));
+                    log!(debug, "client certificate rejected", error = ErrorChain(&error));
                     is_refused = true;
                 }
             }
         }
         if let Some(good) = self.door.settings.token_ttl {
             let tokens = tokens(request).unwrap_or_else(|why| {
-                log!(debug, "a client's token cannot be read", error = why);
+                log!(debug, "client token malformed", error = why);
                 is_refused = true;
                 Vec::new()
             });
@@ -125,7 +125,7 @@ impl Visit {
                         return Err(Response::text(Status::TooManyRequests, text));
                     }
                     Err(Unasked::Failed(error)) => {
-                        log!(debug, "whose a token is cannot be asked", error = ErrorChain(&error));
+                        log!(debug, "failed to review a token", error = ErrorChain(&error));
                     }
                 }
                 is_refused = true;
@@ -146,7 +146,7 @@ impl Visit {
         }
     }
 
-    /// What a token or nobody at all may ask is not enough for everything.
+    /// Whether the client has a valid certificate, which pod changes require.
     fn is_by_certificate(&self) -> bool {
         !self.shown.is_empty() && self.by_certificate().is_ok()
     }
@@ -163,7 +163,7 @@ impl Visit {
                 Ok(false) => {}
                 Err(error) => {
                     let why = ErrorChain(&error);
-                    log!(warn, "who may ask the node cannot be asked", user = user.name, part = part, error = why);
+                    log!(warn, "failed to review access", user = user.name, part = part, error = why);
                     let text = about.undecided(&user.name, part);
                     return Err(Response::text(Status::InternalServerError, text));
                 }
@@ -191,7 +191,7 @@ impl Answers for Visit {
         true
     }
 
-    /// Nothing is held for a stranger.
+    /// No body is buffered for unauthenticated clients.
     fn takes(&self, request: &Request) -> Option<u64> {
         pod_changes::takes(request).filter(|_| self.is_by_certificate())
     }
@@ -200,7 +200,7 @@ impl Answers for Visit {
         Box::pin(self.reply(request))
     }
 
-    /// Who is known is not taken for a stranger again.
+    /// A client that was authenticated stays so between requests.
     fn rest(&self) {
         if self.standing.get() == Standing::Busy {
             self.standing.set(Standing::Idle);
@@ -208,13 +208,13 @@ impl Answers for Visit {
     }
 }
 
-/// Whether the path leads to what `enableDebuggingHandlers` closes.
+/// Whether the path belongs to the endpoints controlled by `enableDebuggingHandlers`.
 fn is_for_debugging(path: &str) -> bool {
     const CLOSED: &[&str] = &["run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs", "debug"];
     path.split('/').nth(1).is_some_and(|first| CLOSED.contains(&first))
 }
 
-/// Whose manifest runs on a node may do on it whatever he likes.
+/// A user whose manifests run on the node has full control of it.
 const NO_CERTIFICATE: &str = "Forbidden: pods of the node itself are for who shows a client certificate\n";
 
 #[cfg(test)]
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_into_containers_is_told_from_figures() {
+    fn debugging_paths_are_told_from_metrics() {
         for path in ["/exec/ns/web/main", "/run/ns/web/main", "/containerLogs/ns/web/main", "/logs/", "/runningpods/"] {
             assert!(is_for_debugging(path), "{path}");
         }

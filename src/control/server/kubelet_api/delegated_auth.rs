@@ -1,4 +1,4 @@
-//! Asks the cluster whose a token is and who may do what, and remembers the answers for a while.
+//! Delegates authentication and authorization to the API server, and caches the results.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -15,57 +15,57 @@ use crate::platform::rt::{self, Semaphore};
 use crate::types::error::ErrorChain;
 use crate::types::time::TokenBucket;
 
-/// The cluster, as far as it knows people.
+/// The API server's token and access reviews.
 pub(super) struct DelegatedAuth {
-    /// `None`: there is none.
+    /// `None` without a cluster.
     client: Option<Client>,
     node: String,
     salt: [u8; 32],
     tokens: RefCell<AuthCache<Option<User>>>,
-    /// Tokens that were good of late.
+    /// Recently valid tokens.
     regulars: RefCell<AuthCache<()>>,
     strangers: RefCell<TokenBucket>,
-    /// When it was last told that there are too many.
+    /// When the last warning about too many unknown tokens was logged.
     told: Cell<Option<Instant>>,
     accesses: RefCell<AuthCache<bool>>,
-    /// Who asks for many things at once waits here, and finds the answer to the first.
+    /// Limits concurrent reviews. A request that has waited may find an earlier one's result in the cache.
     asking: Semaphore,
 }
 
-/// How long answers are good.
+/// How long results are cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetimes {
     pub(super) allowed: Duration,
     pub(super) refused: Duration,
 }
 
-/// Why nothing is known of a token.
+/// Why a token could not be reviewed.
 #[derive(Debug)]
 pub(super) enum Unasked {
     Failed(ReviewError),
-    /// Strangers have had too many questions asked.
+    /// The limit on reviews of unknown tokens is exhausted.
     TooMany,
 }
 
-/// So many answers of each kind are remembered, and so many questions are under way.
+/// Maximum number of cached results of each kind, and [`AT_ONCE`] of concurrent reviews.
 const MOST: usize = 256;
 const AT_ONCE: usize = 4;
-/// A client waits for the answer to the answer.
+/// Time limit of a review, for which a client is waiting.
 const LIMIT: Duration = Duration::from_secs(5);
-/// What questions about strangers' tokens may cost the line to the cluster, in KiB: at once, and one more in each period. Whoever
-/// reaches the port can have them asked, and the line may be paid for by the byte: this is 11 MB a day at the most.
+/// Limit on the traffic for reviews of unknown tokens, in KiB: the burst, and the period for one more. Anyone who can
+/// reach the port causes these reviews, and traffic may be billed: this is at most 11 MB a day.
 const STRANGERS_BURST: u32 = 24;
 const STRANGERS_PERIOD: Duration = Duration::from_secs(8);
-/// So long a token that was good is asked about whatever strangers do.
+/// How long a valid token is exempt from that limit.
 const REGULAR: Duration = Duration::from_secs(3600);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// A token that is nobody's may have been made just now.
+/// A rejected token may become valid soon, because it has just been created.
 const NOBODYS: Duration = Duration::from_secs(10);
 
 impl DelegatedAuth {
     pub(super) fn new(client: Option<Client>, node: &str) -> Self {
         let mut salt = [0; 32];
-        // Without it a digest is a digest still.
+        // Without the salt, the keys are still digests.
         let _ = SystemRandom::new().fill(&mut salt);
         Self {
             client,
@@ -80,7 +80,7 @@ impl DelegatedAuth {
         }
     }
 
-    /// Whose a token is; `Ok(None)`: nobody's. An error where nobody could be asked.
+    /// The user of a token; `Ok(None)`: the token is invalid. Fails if the review failed.
     pub(super) async fn user_of(&self, token: &str, good: Duration) -> Result<Option<User>, Unasked> {
         let key = key(&self.salt, token.as_bytes());
         let known = || self.tokens.borrow().get(&key, rt::now());
@@ -103,9 +103,9 @@ impl DelegatedAuth {
             self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
         }
         let good = if matches!(user, Ok(Some(_))) { good } else { good.min(NOBODYS) };
-        // Why it is nobody's is nothing to this node; that the cluster has said so is.
+        // Only the API server's decision matters to the client, not its reason.
         let user = user.unwrap_or_else(|why| {
-            log!(debug, "a token that is nobody's", why = ErrorChain(&why));
+            log!(debug, "token rejected by the API server", why = ErrorChain(&why));
             None
         });
         self.tokens.borrow_mut().put(key, user.clone(), good, rt::now());
@@ -115,11 +115,11 @@ impl DelegatedAuth {
     fn tell_of_strangers(&self, now: Instant) {
         if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
             self.told.set(Some(now));
-            log!(warn, "too many unknown tokens are shown to the node: the cluster is asked about few of them");
+            log!(warn, "too many unknown tokens, limiting token reviews");
         }
     }
 
-    /// Whether a user may do so to a part of the node. An error where nobody could be asked.
+    /// Whether the user may access a subresource of the node. Fails if the review failed.
     pub(super) async fn allows(
         &self,
         user: &User,
@@ -150,7 +150,7 @@ impl DelegatedAuth {
     }
 }
 
-/// What a question about a token costs, begun ones whole, and one for what is around it.
+/// The assumed traffic of a token review in KiB: the token's whole KiB, plus one for everything else.
 fn kibibytes(token: &str) -> u32 {
     u32::try_from(token.len() / 1024).unwrap_or(u32::MAX).saturating_add(1)
 }

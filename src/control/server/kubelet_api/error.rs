@@ -1,4 +1,4 @@
-//! Why it is not known who asks, or what they may. Pure.
+//! Why authentication or authorization failed. Pure.
 
 use std::error::Error;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use crate::platform::apiserver::ApiError;
 use crate::protocol::der;
 
-/// A review by the API server that came to nothing.
+/// A failed review by the API server.
 #[derive(Debug)]
 pub(super) enum ReviewError {
     Api(ApiError),
-    /// The API server's own word.
+    /// The API server's own message.
     Failed {
         why: String,
     },
@@ -19,7 +19,7 @@ pub(super) enum ReviewError {
     NoStatus,
 }
 
-/// A certificate of a client that stands for nobody.
+/// Why a client certificate is not valid.
 #[derive(Clone, Debug)]
 pub(super) enum CertificateError {
     Malformed(der::Malformed),
@@ -29,7 +29,7 @@ pub(super) enum CertificateError {
     Refused(rustls::Error),
 }
 
-/// The file of authorities cannot be used.
+/// The CA bundle cannot be used.
 #[derive(Debug)]
 pub(super) struct AuthoritiesError {
     pub(super) path: PathBuf,

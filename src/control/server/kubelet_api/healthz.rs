@@ -1,18 +1,18 @@
-//! `/healthz` and its checks, in upstream's words (k8s.io/apiserver/pkg/server/healthz). Pure.
+//! `/healthz` and its checks, with upstream's output (k8s.io/apiserver/pkg/server/healthz). Pure.
 
 use crate::control::server::http::{Response, Status};
 use crate::protocol::http1::Request;
 
-/// One check: its name, and what is wrong.
+/// A check: its name, and why it fails.
 pub(super) type Check = (&'static str, Option<&'static str>);
 
-/// The checks of a kubelet. That it answers at all is the first; its log cannot stand still.
+/// The checks of a kubelet. `ping` always passes, and so does `log`.
 pub(super) const fn checks(is_stalled: bool) -> [Check; 3] {
     let moves = if is_stalled { Some("sync Loop took longer than expected") } else { None };
     [("ping", None), ("log", None), ("syncloop", moves)]
 }
 
-/// The answer to a path of `/healthz`; `None`: it is no such path.
+/// The response to a path of `/healthz`; `None` for any other path.
 pub(super) fn respond(request: &Request, checks: &[Check]) -> Option<Response> {
     let rest = request.path.strip_prefix("/healthz")?;
     if rest.is_empty() || rest == "/" {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_is_well_says_ok() {
+    fn healthy_kubelet_reports_ok() {
         for target in ["/healthz", "/healthz/", "/healthz/ping", "/healthz/log", "/healthz/syncloop"] {
             check(target, false, Status::Ok, "ok");
         }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_stands_still_is_told() {
+    fn stalled_sync_loop_fails_the_check() {
         let lines = "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n";
         check("/healthz", true, Status::InternalServerError, lines);
         let text = "internal server error: sync Loop took longer than expected\n";

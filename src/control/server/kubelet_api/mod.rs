@@ -1,16 +1,16 @@
-//! The door to who looks after the node from outside: the kubelet's API over TLS, on port 10250.
+//! The kubelet API over TLS, on port 10250.
 //!
 //! ```text
-//!   TLS: the newest certificate is shown, one is asked for          tls.rs
-//!   a request                                                       connections.rs
-//!   who is it: certificate, token, nobody                           visit.rs, authorities.rs, presented.rs, cluster_word.rs
-//!   what is it about, and may he                                    attributes.rs, cluster_word.rs
-//!   the runtime's streams                                           ../streaming.rs, ../relay.rs
-//!   commands, checkpoints, files of the node                        commands.rs, system_logs.rs
-//!   the answer                                                      visit.rs, healthz.rs, ../container_logs.rs
+//!   TLS: presents the newest certificate, asks for the client's     tls.rs
+//!   reads requests                                                  ../connections.rs
+//!   authentication: certificate, token, anonymous   connection.rs, client_ca.rs, bearer_token.rs, delegated_auth.rs
+//!   authorization                                                   attributes.rs, delegated_auth.rs
+//!   exec, attach, port-forward                                      ../streaming.rs, ../relay.rs
+//!   commands, checkpoints, files of the node                        run_and_checkpoint.rs, system_logs.rs
+//!   responses                                                       connection.rs, healthz.rs, ../container_logs.rs
 //! ```
 //!
-//! Pods run whatever becomes of it: a port that is taken is tried again, and without a certificate nobody gets in.
+//! Pods do not depend on it: a port in use is retried, and without a certificate no client can connect.
 
 mod attributes;
 mod auth_cache;
@@ -56,7 +56,7 @@ use delegated_auth::DelegatedAuth;
 pub(crate) use read_only::ReadOnlyServer;
 use run_and_checkpoint::Checkpoints;
 
-/// What it takes to open the door.
+/// The kubelet API server.
 pub(crate) struct KubeletApiServer {
     settings: ServerSettings,
     client_ca_file: Option<PathBuf>,
@@ -68,16 +68,16 @@ pub(crate) struct KubeletApiServer {
     streaming: Streaming,
     checkpoints: Checkpoints,
     tls: RefCell<Option<Arc<ServerConfig>>>,
-    /// When it was last told that there is no certificate yet.
+    /// When the missing certificate was last logged.
     told: Cell<Option<Instant>>,
 }
 
-/// Connections at once; of those who have not shown who they are, fewer.
+/// Maximum number of connections; fewer of unauthenticated clients.
 const MOST: usize = 128;
 const MOST_STRANGERS: usize = 32;
-/// What was sent and is not acknowledged for so long is on its way to nobody.
+/// A client that does not acknowledge data for this long is taken for dead.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
-/// No more often than so it is told that there is no certificate to show.
+/// Shortest time between two warnings about the missing certificate.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 impl KubeletApiServer {
@@ -107,7 +107,7 @@ impl KubeletApiServer {
         }
     }
 
-    /// Answers, for ever.
+    /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
         let door = Rc::new(self);
         door.configure(None);
@@ -116,7 +116,7 @@ impl KubeletApiServer {
             rt::spawn(async move { door.authorities.follow(&path, |hints| door.configure(hints)).await })
         });
         if door.client_ca_file.is_some() {
-            // Who comes first is to be known, too.
+            // The first clients must be authenticated, too: wait until the CA bundle has been loaded.
             door.authorities.looked.beyond(0).await;
         }
         let tcp_door = Listener {
@@ -128,11 +128,11 @@ impl KubeletApiServer {
         tcp_door.serve(&|tcp, peer, standing| Box::pin(Rc::clone(&door).meet(tcp, peer, standing))).await;
     }
 
-    /// How TLS is spoken from now on.
+    /// Sets the TLS configuration of new connections.
     fn configure(&self, hints: Option<Vec<rustls::DistinguishedName>>) {
         match tls::server_config(&self.settings.tls, &self.shown, hints) {
             Ok(config) => drop(self.tls.replace(Some(config))),
-            Err(error) => log!(error, "the node's server cannot speak TLS", error = ErrorChain(&error)),
+            Err(error) => log!(error, "failed to configure TLS of the kubelet API", error = ErrorChain(&error)),
         }
     }
 
@@ -161,7 +161,7 @@ impl KubeletApiServer {
     }
 }
 
-/// Who has gone without a word is noticed some time. What is not set only makes a dead connection last longer.
+/// Sets timeouts to notice dead clients. Best effort: without them, dead connections only last longer.
 fn watch_for_its_end(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
     let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);

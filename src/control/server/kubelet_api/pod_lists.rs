@@ -1,15 +1,15 @@
-//! `/pods` and `/runningpods/`: lists of pods as JSON, one pod at a time so that the whole is held only once.
+//! `/pods` and `/runningpods/`: JSON lists of pods, encoded one pod at a time to limit memory.
 
 use serde_json::Value;
 
 use crate::control::server::http::Response;
 use crate::control::server::local_api::LocalApi;
 
-/// The pods that the node is to run, with what has become of them.
+/// The pods that the node is to run, with their statuses.
 pub(super) fn pods(api: &dyn LocalApi) -> Response {
     let mut list = List::new();
     api.pods(&mut |entry| {
-        // Without a source it is on its way out, and nobody's any more.
+        // A pod without a source is ending and no longer wanted.
         if !entry.source.is_empty() {
             list.push(&entry.pod);
         }
@@ -17,7 +17,7 @@ pub(super) fn pods(api: &dyn LocalApi) -> Response {
     list.end()
 }
 
-/// The pods that the runtime has, whoever wants them.
+/// The pods that the runtime has, wanted or not.
 pub(super) fn running(api: &dyn LocalApi) -> Response {
     let mut list = List::new();
     api.running_pods(&mut |pod| list.push(&pod));

@@ -1,5 +1,5 @@
-//! `readOnlyPort`: health, pods and figures in plain HTTP, for whoever reaches it. Nothing is done here, and no container is
-//! looked into.
+//! `readOnlyPort`: health, pods and metrics over plain HTTP, without authentication. It changes nothing, and gives no
+//! access to containers.
 
 use std::cell::Cell;
 use std::future::ready;
@@ -24,11 +24,11 @@ pub(crate) struct ReadOnlyServer {
     pub(crate) api: Rc<dyn LocalApi>,
 }
 
-/// Of the few connections, those that have not asked for anything.
+/// Maximum number of connections that have not sent a request yet.
 const MOST_SILENT: usize = FEW / 2;
 
 impl ReadOnlyServer {
-    /// Answers, for ever.
+    /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
         let tcp_door = Listener { name: "readOnlyPort", address: self.address, most: FEW, most_strangers: MOST_SILENT };
         let door = Rc::new(self);

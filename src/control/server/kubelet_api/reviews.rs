@@ -1,4 +1,4 @@
-//! What the cluster is asked about who asks the node, and how its answers read. Pure.
+//! TokenReview and SubjectAccessReview requests and responses. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ pub(super) fn token_review(token: &str) -> Value {
     json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {"token": token}})
 }
 
-/// Whose token it is; `Ok(None)`: nobody's. An error where the cluster itself could not tell.
+/// The user of the token; `Ok(None)`: the token is invalid. Fails if the API server reports an error.
 pub(super) fn user_of(answer: &Value) -> Result<Option<User>, ReviewError> {
     let status = answer.get("status").ok_or(ReviewError::NoStatus)?;
     if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
@@ -32,7 +32,7 @@ pub(super) fn user_of(answer: &Value) -> Result<Option<User>, ReviewError> {
     Ok(Some(user.authenticated()))
 }
 
-/// May this user do so to this part of the node?
+/// The access review for this user, verb and subresource of the node.
 pub(super) fn access_review(user: &User, verb: &str, node: &str, part: &str) -> Value {
     let about = json!({"name": node, "resource": "nodes", "subresource": part, "verb": verb, "version": "v1"});
     let mut spec = Map::from_iter([("resourceAttributes".to_owned(), about)]);
@@ -49,7 +49,7 @@ pub(super) fn access_review(user: &User, verb: &str, node: &str, part: &str) -> 
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec})
 }
 
-/// Whether he may. Who is not allowed is not, whatever the reason.
+/// Whether the user is allowed. Without an explicit permission, access is denied.
 pub(super) fn is_allowed(answer: &Value) -> Result<bool, ReviewError> {
     let status = answer.get("status").ok_or(ReviewError::NoStatus)?;
     let says = |field: &str| status.get(field).and_then(Value::as_bool) == Some(true);
@@ -70,7 +70,7 @@ mod tests {
     use crate::types::sorted::SortedMap;
 
     #[test]
-    fn a_review_tells_whose_a_token_is() {
+    fn token_review_names_the_user() {
         let user = json!({"username": "a", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}});
         let read = user_of(&json!({"status": {"authenticated": true, "user": user}})).unwrap().unwrap();
         assert_eq!(
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_names_the_user_and_a_part_of_the_node() {
+    fn access_review_names_the_user_and_the_subresource() {
         let user = User {
             name: "a".to_owned(),
             groups: vec!["g".to_owned()],
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_allowed_and_not_denied_may() {
+    fn only_allowed_and_not_denied_users_have_access() {
         let allowed = |status: Value| is_allowed(&json!({"status": status})).unwrap();
         assert!(allowed(json!({"allowed": true})));
         assert!(!allowed(json!({"allowed": true, "denied": true})));

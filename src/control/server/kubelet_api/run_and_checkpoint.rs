@@ -1,6 +1,7 @@
-//! `/run/...` and `/checkpoint/...`: what the runtime does to a container, and what it has said to that.
+//! `/run/...` and `/checkpoint/...`: runs a command in a container, or checkpoints it, and returns the runtime's
+//! answer.
 //!
-//! As pkg/kubelet/server/server.go reads the paths and words the answers.
+//! Paths and responses are those of pkg/kubelet/server/server.go.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -18,17 +19,17 @@ use crate::platform::rt;
 use crate::protocol::http1::Request;
 use crate::types::error::ErrorChain;
 
-/// Where checkpoints go, and how long one may take if nothing is said.
+/// The directory of checkpoints, and the default time limit of one.
 #[derive(Clone, Debug)]
 pub(super) struct Checkpoints {
     pub(super) folder: PathBuf,
     pub(super) limit: Duration,
 }
 
-/// As long as a stream may last. Who does not wait for the answer ends the command.
+/// The time limit of a stream. A client that disconnects ends the command.
 const LONGEST_RUN: Duration = Duration::from_secs(4 * 3600);
 
-/// `None`: the path is that of something else.
+/// `None` for any other path.
 pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -> Option<Reply> {
     let parts: Vec<&str> = request.path.strip_prefix("/run/")?.split('/').collect();
     let (pod, container) = match *parts.as_slice() {
@@ -39,7 +40,7 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     if request.method != "POST" {
         return Some(Reply::Whole(Response::not_allowed()));
     }
-    // One word behind each space, as upstream has it.
+    // Split at each space, as upstream does.
     let command: Vec<String> = request.form_asks("cmd").unwrap_or_default().split(' ').map(str::to_owned).collect();
     let id = match api.running_container(&pod, container) {
         Ok(id) => id,
@@ -64,7 +65,7 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     })))
 }
 
-/// `None`: the path is that of something else.
+/// `None` for any other path.
 pub(super) fn checkpoint(
     request: &Request,
     api: &dyn LocalApi,
@@ -86,7 +87,7 @@ pub(super) fn checkpoint(
         return Some(Reply::Whole(failed(&format_args!("container {container} not found"))));
     };
     let file = checkpoints.folder.join(format!("checkpoint-{pod}_{namespace}-{container}-{}.tar", clock::now()));
-    // Less than the runtime's usual time is not given, as upstream has it.
+    // As upstream does, never use less than the runtime's usual time limit.
     let (cri, limit) = (cri.clone(), limit.max(checkpoints.limit));
     Some(Reply::Slow(Box::pin(async move {
         let folder = file.parent().map(Path::to_owned).unwrap_or_default();
@@ -101,7 +102,7 @@ pub(super) fn checkpoint(
     })))
 }
 
-/// Whether the pod is to have such a container; how long the checkpoint may take, zero where nothing is said.
+/// The named container of the pod, and the requested time limit; zero if none is given.
 fn container_of(
     request: &Request,
     api: &dyn LocalApi,
@@ -133,7 +134,7 @@ fn container_of(
     Ok(Duration::from_secs(seconds.min(LONGEST_RUN.as_secs())))
 }
 
-/// What is in a checkpoint was in a container's memory: it is for root alone. Blocks.
+/// Only root may read checkpoints, which contain the memory of containers. Blocking.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -1,7 +1,7 @@
-//! `/logs/...`: the files below /var/log, as Go's `http.FileServer` shows them.
+//! `/logs/...`: the files in /var/log, in the format of Go's `http.FileServer`.
 //!
-//! What is read is opened first and looked at then: wherever the links on the way lead, nothing outside of the directory is
-//! shown, and nothing but files and directories.
+//! Files are opened first and checked afterwards: whatever symlinks are on the path, only files and directories inside
+//! /var/log are served.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use crate::protocol::http1::Request;
 
 const ROOT: &str = "/var/log";
 
-/// `None`: the path is that of something else.
+/// `None` for any other path.
 pub(super) fn system_logs(request: &Request) -> Option<Reply> {
     let path = request.path.strip_prefix("/logs")?.strip_prefix('/')?.to_owned();
     if request.method != "GET" {
@@ -31,7 +31,7 @@ pub(super) fn system_logs(request: &Request) -> Option<Reply> {
     Some(Reply::File(Box::pin(rt::blocking(move || show(Path::new(ROOT), &path, range.as_deref())))))
 }
 
-/// Blocks.
+/// Blocking.
 fn show(root: &Path, path: &str, range: Option<&str>) -> Result<FilePart, Response> {
     if path.split('/').any(|part| part == "..") {
         return Err(Response::text(Status::BadRequest, "invalid URL path\n"));
@@ -49,7 +49,7 @@ fn show(root: &Path, path: &str, range: Option<&str>) -> Result<FilePart, Respon
     }
 }
 
-/// As net/http's `toHTTPError` words it.
+/// The responses of net/http's `toHTTPError`.
 fn refused(error: Errno) -> Response {
     match error {
         Errno::NOENT | Errno::NOTDIR => Response::not_found(),
@@ -61,11 +61,11 @@ fn refused(error: Errno) -> Response {
 }
 
 fn failed(error: &io::Error) -> Response {
-    log!(warn, "a file below /var/log is not shown", error = error);
+    log!(warn, "failed to serve a file in /var/log", error = error);
     Response::text(Status::InternalServerError, "500 Internal Server Error\n")
 }
 
-/// The whole file, or the part of it that is asked for.
+/// The whole file, or the requested range.
 fn part_of(mut file: File, length: u64, range: Option<&str>) -> io::Result<FilePart> {
     let mut beginning = [0; 512];
     let read = file.read_at(&mut beginning, 0)?;
@@ -98,7 +98,7 @@ fn without_body(status: &str, headers: &str) -> FilePart {
     FilePart { head: head.into_bytes(), body: None }
 }
 
-/// As net/http's `dirList` writes it. A directory that is too large is not shown to its end, and that is said.
+/// The format of net/http's `dirList`. The listing of a directory that is too large ends with a note.
 fn list(folder: &File) -> io::Result<FilePart> {
     let entries = fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
     let entry = |entry: io::Result<fs::DirEntry>| {
@@ -114,7 +114,7 @@ fn list(folder: &File) -> io::Result<FilePart> {
         let slash = if is_folder { "/" } else { "" };
         let mut link = escaped_bytes(name.as_bytes());
         if link.contains(':') {
-            // Else it would read as the scheme of a whole address.
+            // Otherwise the colon would make it a URL scheme.
             link.insert_str(0, "./");
         }
         let shown = name.to_string_lossy();
@@ -147,7 +147,7 @@ fn escaped(text: &str) -> String {
     escaped_bytes(text.as_bytes())
 }
 
-/// As net/url escapes a path.
+/// Escapes a path like net/url.
 fn escaped_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -160,19 +160,19 @@ fn escaped_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// What of a file is asked for.
+/// The requested range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Range {
     Part {
         from: u64,
         count: u64,
     },
-    /// Nothing that is there.
+    /// A range that starts after the end of the file.
     Beyond,
 }
 
 impl Range {
-    /// RFC 9110, section 14.2. `None`: the whole file, also where several parts are asked for or it is no range.
+    /// RFC 9110, section 14.2. `None`: the whole file, also for several ranges or an invalid header.
     fn of(header: &str, length: u64) -> Option<Self> {
         let (first, last) = header.strip_prefix("bytes=")?.trim().split_once('-')?;
         let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
@@ -192,7 +192,7 @@ impl Range {
     }
 }
 
-/// Text, unless its beginning says otherwise (WHATWG: what is binary).
+/// Text, unless the beginning has binary data bytes (WHATWG MIME sniffing).
 fn kind_of(beginning: &[u8]) -> &'static str {
     let is_binary = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
     match beginning {
@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory of logs with links of all kinds, and beside it what must not be shown.
+    /// A log directory with all kinds of links, and files beside it that must not be served.
     struct Logs(PathBuf);
 
     impl Logs {
@@ -242,7 +242,7 @@ mod tests {
             Self(top)
         }
 
-        /// Status and headers, and the body; of a refusal only its status and text.
+        /// Status line with headers, and body; for a refusal its status and text.
         fn get(&self, path: &str, range: Option<&str>) -> (String, String) {
             match show(&self.0.join("log"), path, range) {
                 Ok(part) => {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_listed_as_go_lists_it() {
+    fn directory_listing_matches_gos_format() {
         let logs = Logs::new("list");
         let (head, page) = logs.get("", None);
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"), "{head}");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_shown_whole_or_in_part() {
+    fn file_is_served_whole_or_as_a_range() {
         let logs = Logs::new("file");
         let (head, body) = logs.get("syslog", None);
         assert!(head.contains("200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"), "{head}");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_inside_and_nothing_outside_is_shown() {
+    fn links_are_followed_only_inside_the_log_directory() {
         let logs = Logs::new("links");
         for inside in ["containers/web.log", "containers/back/web/0.log", "pods/web/./0.log", "pods//web/0.log"] {
             assert_eq!(logs.get(inside, None).1, "of a container", "{inside}");

@@ -1,7 +1,7 @@
-//! How TLS is spoken to who asks the node: the newest certificate is shown, and one is asked for that nobody need have.
+//! TLS of the kubelet API server: presents the newest certificate. Client certificates are optional.
 //!
-//! What a client shows is looked at with each of its requests, not in the handshake: who shows nothing good is answered so
-//! in HTTP, as upstream does, and may still have a token.
+//! Client certificates are checked on each request, not in the handshake: as upstream does, a client with an invalid
+//! certificate gets an HTTP error, and may authenticate with a token instead.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::kubelet::certificates::ServingCertificateCell;
 use crate::platform::config::TlsSettings;
 use crate::platform::net::HostClock;
 
-/// `hints` are the names of the authorities that clients' certificates may come from; none: no certificate is asked for.
+/// `hints` are the names of the accepted CAs; `None`: no client certificate is requested.
 pub(super) fn server_config(
     settings: &TlsSettings,
     shown: &ServingCertificateCell,
@@ -33,13 +33,13 @@ pub(super) fn server_config(
     };
     let mut config = builder.with_cert_resolver(Arc::new(shown.clone()));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Those who ask keep their connections; nothing is kept of those that are closed.
+    // Clients keep their connections, so session resumption is not worth its memory.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// What is good of what the settings name. Names that mean nothing here are told, once for each configuration.
+/// The supported part of the configured suites and curves. Logs unknown names, once per configuration.
 fn provider(settings: &TlsSettings) -> CryptoProvider {
     let mut provider = ring::default_provider();
     let is_1_3 = |suite: &SupportedCipherSuite| suite.tls13().is_some();
@@ -51,21 +51,21 @@ fn provider(settings: &TlsSettings) -> CryptoProvider {
         let unknown: Vec<&str> =
             settings.cipher_suites.iter().filter(|wanted| !is_known(wanted)).map(String::as_str).collect();
         if !unknown.is_empty() {
-            log!(warn, "cipher suites that are not spoken here", tlsCipherSuites = unknown.join(","));
+            log!(warn, "unsupported cipher suites ignored", tlsCipherSuites = unknown.join(","));
         }
     }
     if !settings.curves.is_empty() {
         let all = provider.kx_groups.clone();
         provider.kx_groups.retain(|group| settings.curves.contains(&u16::from(group.name())));
         if provider.kx_groups.is_empty() {
-            log!(warn, "none of the curves is known here, all that are stay", tlsCurvePreferences = "");
+            log!(warn, "no supported curve configured, using all supported ones", tlsCurvePreferences = "");
             provider.kx_groups = all;
         }
     }
     provider
 }
 
-/// As the registry and upstream's setting have it.
+/// The IANA name, which upstream's setting uses.
 fn name_of(suite: &SupportedCipherSuite) -> String {
     format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
 }
@@ -75,7 +75,7 @@ fn is_same(wanted: &str, name: &str) -> bool {
     wanted == name || (wanted.ends_with("_CHACHA20_POLY1305") && name.strip_suffix("_SHA256") == Some(wanted))
 }
 
-/// A client must have the key of its certificate; whose it is is seen later.
+/// Requires that the client has the key of its certificate. The certificate itself is verified later.
 #[derive(Debug)]
 struct AnyClient {
     provider: Arc<CryptoProvider>,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn of_tls_1_2_only_the_named_suites_are_spoken() {
+    fn only_the_configured_tls_1_2_suites_are_offered() {
         let all = suites(&[]);
         let of_1_3 = ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"];
         assert_eq!((all.len(), &all[..3]), (9, &of_1_3.map(str::to_owned)[..]));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_curves_are_spoken_if_any_of_them_is() {
+    fn only_the_configured_curves_are_offered_if_any_is_known() {
         let curves = |curves: &[u16]| {
             let provider = provider(&TlsSettings { curves: curves.to_vec(), ..TlsSettings::default() });
             provider.kx_groups.iter().map(|group| u16::from(group.name())).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Who asks the node, as Kubernetes tells users apart. Pure.
+//! The user of a request, as Kubernetes defines it. Pure.
 
 use ring::digest;
 
@@ -20,7 +20,7 @@ impl User {
         Self { name: "system:anonymous".to_owned(), groups, ..Self::default() }
     }
 
-    /// Whom a certificate names (apiserver: `CommonNameUserConversion`); `None` if it names nobody.
+    /// The user of a client certificate (apiserver: `CommonNameUserConversion`); `None` without a common name.
     pub(super) fn of_certificate(certificate: &Certificate, der: &[u8]) -> Option<Self> {
         if certificate.common_name.is_empty() {
             return None;
@@ -37,7 +37,7 @@ impl User {
         Some(user.authenticated())
     }
 
-    /// With the group that all have who are known.
+    /// Adds the group of all authenticated users.
     pub(super) fn authenticated(mut self) -> Self {
         const ALL: &str = "system:authenticated";
         let is_told = self.groups.iter().any(|group| group == ALL || group == "system:unauthenticated");
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_names_a_user_and_his_groups() {
+    fn certificate_names_a_user_and_groups() {
         let certificate = Certificate {
             common_name: "kube-apiserver".to_owned(),
             organizations: vec!["system:masters".to_owned()],

@@ -1,4 +1,4 @@
-//! The local door, spoken to as a client does.
+//! Tests the local API as a client.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -102,7 +102,7 @@ impl LocalApi for TwoPods {
     }
 }
 
-/// Everything that the door answers to these bytes.
+/// The complete response to these bytes.
 fn exchange(path: &Path, request: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.write_all(request).unwrap();
@@ -111,7 +111,7 @@ fn exchange(path: &Path, request: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Runs `client` against a door of its own.
+/// Runs `client` against a new server.
 fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     let dir = TempDir::new();
     let path = dir.0.join("run/c.sock");
@@ -124,7 +124,7 @@ fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'st
 }
 
 #[test]
-fn status_and_pods_are_answered_in_json() {
+fn status_and_pods_are_json() {
     let (status, pods) = with_server(|path| {
         (
             exchange(&path, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n"),
@@ -147,7 +147,7 @@ fn status_and_pods_are_answered_in_json() {
 }
 
 #[test]
-fn events_are_answered_as_the_api_lists_them() {
+fn events_have_the_api_list_format() {
     let answer = with_server(|path| exchange(&path, b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n"));
     let (_, body) = parse_response(&answer).unwrap();
     let list: serde_json::Value = serde_json::from_slice(body).unwrap();
@@ -156,7 +156,7 @@ fn events_are_answered_as_the_api_lists_them() {
 }
 
 #[test]
-fn what_is_no_known_get_is_refused() {
+fn unknown_requests_are_refused() {
     for (request, line) in [
         (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "404 Not Found"),
         (b"GET /containerLogs/d/p/none HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
@@ -171,7 +171,7 @@ fn what_is_no_known_get_is_refused() {
 }
 
 #[test]
-fn a_manifest_is_taken_whole_however_it_comes_and_one_that_is_too_long_is_not() {
+fn manifest_may_arrive_in_pieces_and_has_a_size_limit() {
     let answer = with_server(|path| {
         let mut stream = UnixStream::connect(&path).unwrap();
         let head = b"PUT /pods/default/web HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nExpect: 100-continue\r\n\r\n";
@@ -197,7 +197,7 @@ fn a_manifest_is_taken_whole_however_it_comes_and_one_that_is_too_long_is_not() 
 }
 
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_do_not_keep_others_out() {
     let answer = with_server(|path| {
         let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let answer = exchange(&path, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -218,7 +218,7 @@ fn only_the_owner_can_reach_the_socket() {
 }
 
 #[test]
-fn a_second_process_is_told_so_and_the_first_keeps_its_socket() {
+fn second_process_fails_and_the_first_keeps_its_socket() {
     let dir = TempDir::new();
     let path = dir.0.join("c.sock");
     let first = LocalServer::bind(&path).unwrap();
@@ -232,7 +232,7 @@ fn a_second_process_is_told_so_and_the_first_keeps_its_socket() {
 }
 
 #[test]
-fn a_socket_that_a_dead_process_left_is_replaced_and_another_file_is_not() {
+fn stale_socket_is_replaced_but_no_other_file() {
     let dir = TempDir::new();
     let path = dir.0.join("c.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -245,7 +245,7 @@ fn a_socket_that_a_dead_process_left_is_replaced_and_another_file_is_not() {
 }
 
 #[test]
-fn figures_come_in_their_own_types_when_they_have_been_found_out() {
+fn metrics_have_their_own_content_types() {
     let ask = |path: PathBuf, what: &str| {
         let answer = exchange(&path, format!("GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
         String::from_utf8(answer).unwrap()
@@ -259,7 +259,7 @@ fn figures_come_in_their_own_types_when_they_have_been_found_out() {
 }
 
 #[test]
-fn images_are_listed_and_one_that_stays_is_told_why() {
+fn images_are_listed_and_refused_removals_are_explained() {
     let (list, stays, nameless, put) = with_server(|path| {
         (
             exchange(&path, b"GET /images HTTP/1.1\r\nHost: x\r\n\r\n"),

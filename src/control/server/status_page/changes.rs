@@ -1,4 +1,4 @@
-//! What watchers are told: blocks of server-sent events, and of a list only what has changed. Pure.
+//! Server-sent events for watchers: of a list only its changes. Pure.
 
 use crate::types::sorted::SortedMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub(super) struct Block(Vec<u8>);
 
 impl Block {
-    /// One event whose data is `json`.
+    /// Adds one event with the data `json`.
     pub(super) fn push(&mut self, kind: &str, json: &[u8]) {
         self.0.extend_from_slice(b"event: ");
         self.0.extend_from_slice(kind.as_bytes());
@@ -19,20 +19,20 @@ impl Block {
         self.0.extend_from_slice(b"\n\n");
     }
 
-    /// Its last event tells that this was all, and the node's time (RFC 3339), for a reader whose clock shows another one.
+    /// Ends the block with an event that has the node's time (RFC 3339), because the browser's clock may differ.
     pub(super) fn end(mut self, time: &str) -> Vec<u8> {
         self.push("look", format!("{{\"time\":\"{time}\"}}").as_bytes());
         self.0
     }
 }
 
-/// What is known to whoever has watched from the beginning, of one list.
+/// The state of one list as sent to all current watchers.
 #[derive(Debug)]
 pub(super) struct Changes {
     kind: &'static str,
-    /// Its data is the key.
+    /// The event for removed items; its data is the key.
     gone: &'static str,
-    /// By key: the digest of what was told, and when it was seen last.
+    /// By key: the digest of the item last sent, and the round in which it was last seen.
     known: SortedMap<String, (u64, u32)>,
     round: u32,
 }
@@ -42,7 +42,7 @@ impl Changes {
         Self { kind, gone, known: SortedMap::new(), round: 0 }
     }
 
-    /// An item of this round; told where it is news.
+    /// Adds an item of this round. Sends it if it changed.
     pub(super) fn item(&mut self, key: &str, json: &[u8], block: &mut Block) {
         let mut hasher = DefaultHasher::new();
         json.hash(&mut hasher);
@@ -58,7 +58,7 @@ impl Changes {
         block.push(self.kind, json);
     }
 
-    /// All items of this round were given: the others have gone.
+    /// Ends the round: items not seen in it are removed.
     pub(super) fn end_round(&mut self, block: &mut Block) {
         let (round, gone) = (self.round, self.gone);
         self.known.retain(|key, (_, seen)| {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_other_or_gone_is_told() {
+    fn only_new_changed_and_removed_items_are_sent() {
         let mut changes = Changes::new("pod", "pod-gone");
         check(&mut changes, &[], "");
         check(&mut changes, &[("a", "1"), ("b", "2")], "event: pod\ndata: 1\n\nevent: pod\ndata: 2\n\n");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_ends_with_the_nodes_time_and_no_line_is_lost() {
+    fn block_ends_with_the_nodes_time_and_keeps_all_lines() {
         let mut block = Block::default();
         block.push("figures", b"{\n}");
         let text = "event: figures\ndata: {\ndata: }\n\nevent: look\ndata: {\"time\":\"t\"}\n\n";

@@ -1,4 +1,4 @@
-//! One connection: what is asked, and the answer.
+//! One connection: its requests and responses.
 
 use std::cell::Cell;
 use std::future::ready;
@@ -19,7 +19,7 @@ use crate::protocol::http1::Request;
 pub(super) struct Visit {
     watchers: Rc<Watchers>,
     node_name: Rc<str>,
-    /// The address that was asked.
+    /// The local address of the connection.
     here: Option<IpAddr>,
     standing: Rc<Cell<Standing>>,
 }

@@ -1,14 +1,14 @@
-//! A page to look at: what this node runs and what it uses, for who sits beside it with a browser. Off without a port.
+//! The status page: what this node runs and uses, for a browser on the local network. Off unless a port is set.
 //!
 //! ```text
 //!   GET /                                       the page, one file: page.html, packed by build/main.rs
-//!   GET /events-stream                          what has changed, as it does     watchers.rs, changes.rs
-//!   GET /status /pods /events /stats/summary    as the local door has them; of pods less     shown_pod.rs
-//!   whether the request is meant for this node, and comes from this page                     names.rs
+//!   GET /events-stream                          server-sent changes              watchers.rs, changes.rs
+//!   GET /status /pods /events /stats/summary    as on the local socket; pods reduced     pod_card.rs
+//!   whether a request is meant for this node and comes from its own page                 names.rs
 //! ```
 //!
-//! Nothing is changed here. No log is shown, no value of a variable, no word of a command: nobody is asked who he is. Nothing
-//! is looked at while nobody watches.
+//! The page is read-only and unauthenticated: it shows no logs, no values of environment variables and no commands.
+//! Nothing is observed without a watcher.
 
 mod changes;
 mod connection;
@@ -34,18 +34,18 @@ use crate::platform::rt::TcpStream;
 use connection::Visit;
 use watchers::Watchers;
 
-/// What it takes to show the page.
+/// The server of the status page.
 pub(crate) struct StatusPage {
     address: SocketAddr,
     node_name: Rc<str>,
     watchers: Rc<Watchers>,
 }
 
-/// The page as gzip.
+/// The page, gzipped.
 const PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
 
-/// Of every answer. The page may run its own script and have its own looks, ask this door, and nothing else; no other page
-/// may show it or read what is here.
+/// Headers of every response. The page may use its own script and style and request this server, and nothing else. No
+/// other page may embed it or read its data.
 const HEADERS: &str = concat!(
     "Content-Security-Policy: default-src 'none'; script-src '",
     env!("CORACLE_PAGE_SCRIPT"),
@@ -60,11 +60,11 @@ const HEADERS: &str = concat!(
      Cache-Control: no-store\r\n"
 );
 
-/// Connections of which nothing is known yet; the others are watchers'.
+/// Maximum number of connections without a request; all others belong to watchers.
 const MOST_STRANGERS: usize = 8;
-/// What waits in the kernel for a slow watcher, who is to be known as one.
+/// Send buffer in the kernel. It is small, so that slow watchers are noticed.
 const WAITING_BYTES: usize = 64 * 1024;
-/// What was sent and is not acknowledged for so long is on its way to nobody.
+/// A client that does not acknowledge data for this long is taken for dead.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 impl StatusPage {
@@ -72,11 +72,11 @@ impl StatusPage {
         Self { address, node_name: node_name.into(), watchers: Watchers::new(api, health) }
     }
 
-    /// Answers, for ever.
+    /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
         let address = self.address;
         if !address.ip().is_loopback() {
-            log!(warn, "the page is open to everybody who can reach this address", address = address);
+            log!(warn, "status page is open to every host that can reach this address", address = address);
         }
         self.door().serve(&|tcp, _, standing| Box::pin(self.meet(tcp, standing))).await;
     }
@@ -86,7 +86,7 @@ impl StatusPage {
     }
 
     fn meet(&self, stream: TcpStream, standing: Rc<Cell<Standing>>) -> impl Future<Output = ()> + use<> {
-        // What is not set only makes a dead connection last longer.
+        // Best effort: without these options, dead connections only last longer.
         let _ = stream.set_nodelay(true);
         let _ = setsockopt(&stream, sockopt::SndBuf, &WAITING_BYTES);
         let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
@@ -100,7 +100,7 @@ impl StatusPage {
 /// The page's text.
 fn page() -> Vec<u8> {
     let mut page = Vec::new();
-    // What the build has packed is whole.
+    // The build packed it completely.
     let _ = GzDecoder::new(PAGE).read_to_end(&mut page);
     page
 }

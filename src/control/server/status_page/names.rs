@@ -1,18 +1,20 @@
 //! Whether a request is meant for this node and comes from its own page. Pure.
 //!
-//! A page of somebody else's can have a browser ask here. What it asks under a name of its own, which it lets point to this
-//! node (DNS rebinding), has that name in its Host; what it asks under this node's name the browser tells of itself.
+//! A foreign page can make a browser send requests here. If it uses its own name, made to resolve to this node (DNS
+//! rebinding), that name is in the Host header. If it uses the node's name, the browser marks the request as
+//! cross-site.
 
 use std::net::IpAddr;
 
 use crate::protocol::http1::Request;
 
-/// Whether the Host of a request is one that this node goes by: its loopback names, the address that was asked, its name.
+/// Whether the Host of a request is a name of this node: a loopback name, the local address of the connection, or the
+/// node name.
 pub(super) fn is_ours(host: &str, here: Option<IpAddr>, node_name: &str) -> bool {
     let Some(name) = without_port(host) else { return false };
     let literal = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
     if let Ok(address) = literal.parse::<IpAddr>() {
-        // No name can be made to point to a name that is an address.
+        // DNS rebinding cannot fake an address.
         let address = address.to_canonical();
         return address.is_loopback() || Some(address) == here;
     }
@@ -24,10 +26,10 @@ pub(super) fn is_ours(host: &str, here: Option<IpAddr>, node_name: &str) -> bool
     name.eq_ignore_ascii_case("localhost") || bare.eq_ignore_ascii_case(node_name)
 }
 
-/// Of mDNS, by which a board is found that no name server knows.
+/// The mDNS domain, by which a board is found without a name server.
 const LOCAL: &str = ".local";
 
-/// The port may be another one where connections are forwarded.
+/// With forwarded connections, the port may differ.
 fn without_port(host: &str) -> Option<&str> {
     let end = host.find(']').map_or(0, |at| at + 1);
     let (name, port) = match host.get(end..)?.split_once(':') {
@@ -37,7 +39,7 @@ fn without_port(host: &str) -> Option<&str> {
     port.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
 }
 
-/// Whether another site's page has the browser ask. One that leads to the page itself is welcome.
+/// Whether the browser sends the request for a page of another site. Links to the page itself are allowed.
 pub(super) fn is_from_elsewhere(request: &Request) -> bool {
     let site = request.header("sec-fetch-site");
     request.path != "/" && site.is_some_and(|site| !matches!(site, "same-origin" | "none"))
@@ -48,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_goes_by_loopback_names_by_the_address_that_was_asked_and_by_its_name() {
+    fn node_is_known_by_loopback_names_local_address_and_node_name() {
         let here = "192.168.1.7".parse().ok();
         for host in [
             "localhost",
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn another_sites_page_may_lead_to_the_page_and_read_nothing() {
+    fn foreign_page_may_link_here_but_read_nothing() {
         let asks = |path: &str, site: &str| {
             let text = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{site}\r\n");
             is_from_elsewhere(&Request::take(text.as_bytes()).unwrap().unwrap().0)

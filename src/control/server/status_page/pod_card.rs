@@ -1,12 +1,12 @@
-//! What of a pod is shown to who says not who he is. Pure.
+//! Reduces a pod to what unauthenticated users may see. Pure.
 //!
-//! What is named here, and nothing else: values of variables, commands, annotations and volumes may hold secrets.
+//! Only the fields named here are shown: values of variables, commands, annotations and volumes may contain secrets.
 
 use serde_json::{Map, Value};
 
 use crate::control::server::PodEntry;
 
-/// The same pod with less in it.
+/// The pod with only these fields.
 pub(super) fn shown(entry: PodEntry) -> PodEntry {
     let PodEntry { source, mut pod } = entry;
     let mut part = |name: &str| pod.get_mut(name).map(Value::take).unwrap_or_default();
@@ -39,7 +39,7 @@ fn pick(from: Value, names: &[&str]) -> Value {
     Value::Object(from)
 }
 
-/// The last words of a container may be the end of its log, where its own file of them is empty.
+/// Removes termination messages that may be the end of the container's log.
 fn hide_logs(containers: &[Value], statuses: Option<&mut Value>) {
     for status in statuses.and_then(Value::as_array_mut).into_iter().flatten() {
         let is_it = |container: &&Value| container["name"] == status["name"];
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_may_hold_a_secret_is_shown() {
+    fn nothing_that_may_contain_a_secret_is_shown() {
         let container = json!({
             "name": "main", "image": "web:1", "command": ["x", "SECRET"], "args": ["SECRET"], "workingDir": "/SECRET",
             "env": [{ "name": "A", "value": "SECRET" }], "envFrom": [{ "secretRef": { "name": "SECRET" } }],
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_shown_only_where_they_cannot_be_the_log() {
+    fn termination_message_is_shown_only_if_it_cannot_be_the_log() {
         for (policy, is_shown) in [("File", true), ("FallbackToLogsOnError", false)] {
             let ended = json!({ "terminated": { "exitCode": 1, "message": "words" } });
             let status = json!([{ "name": "main", "state": ended, "lastState": ended }]);
@@ -111,7 +111,7 @@ mod tests {
                 assert_eq!(status[state]["terminated"]["exitCode"], 1);
             }
         }
-        // Of a container that no spec has, nothing is known.
+        // A container without a spec: nothing is known about its policy.
         let shown = of(json!({
             "status": { "containerStatuses": [{ "name": "x", "state": { "terminated": { "message": "words" } } }] },
         }));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pod_is_shown_as_nothing() {
+    fn malformed_pod_is_shown_as_empty() {
         for pod in [json!(null), json!([]), json!({ "spec": [], "status": { "containerStatuses": 7 } })] {
             let shown = of(pod);
             assert_eq!(shown["metadata"], json!({}), "{shown}");

@@ -1,4 +1,4 @@
-//! The door, spoken to as browsers do and as others do.
+//! Tests the status page with browsers' requests and others.
 
 use std::io::{BufRead as _, BufReader, Write};
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -19,7 +19,7 @@ use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
 use crate::types::api::Event;
 
-/// A node with one pod, which counts how often it is asked for anything.
+/// A node with one pod, which counts the requests to it.
 #[derive(Clone, Default)]
 struct Asked(Arc<AtomicU32>);
 
@@ -100,7 +100,7 @@ impl LocalApi for Asked {
     }
 }
 
-/// Runs `client` against a door of its own, and tells how often the node was asked.
+/// Runs `client` against a new server, with the node's request counter.
 fn with_door<T: Send + 'static>(client: impl FnOnce(SocketAddr, Asked) -> T + Send + 'static) -> T {
     let asked = Asked::default();
     block_on(async {
@@ -123,7 +123,7 @@ fn connect(address: SocketAddr, request: &str) -> StdStream {
     stream
 }
 
-/// Everything that the door answers.
+/// The complete response.
 fn exchange(address: SocketAddr, line: &str, headers: &str) -> String {
     let mut answer = Vec::new();
     connect(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n")).read_to_end(&mut answer).unwrap();
@@ -134,7 +134,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     exchange(address, &format!("GET {path}"), "Host: localhost:4194\r\n")
 }
 
-/// Somebody who watches, and hears what kinds of events there are.
+/// A client of the event stream, which collects the kinds of events.
 struct Watching(BufReader<StdStream>);
 
 impl Watching {
@@ -158,7 +158,7 @@ impl Watching {
 }
 
 #[test]
-fn the_page_is_whole_small_and_may_do_nothing_but_ask_this_door() {
+fn page_is_complete_small_and_restricted_to_this_server() {
     let text = include_str!("page.html");
     assert!(PAGE.len() <= 20 * 1024, "{} bytes are in the binary", PAGE.len());
     assert!(text.len() <= 40 * 1024, "{} bytes go to a browser", text.len());
@@ -181,7 +181,7 @@ fn the_page_is_whole_small_and_may_do_nothing_but_ask_this_door() {
         assert!(head.contains(line), "{line}: {head}");
     }
     assert!(!head.to_lowercase().contains("access-control-") && !head.contains("unsafe"), "{head}");
-    // Nothing is loaded from elsewhere, and no text becomes a part of the page's own.
+    // Nothing is loaded from elsewhere, and no data is inserted as HTML.
     for word in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "https:", " src=", "@import"] {
         assert!(!text.contains(word), "{word}");
     }
@@ -189,7 +189,7 @@ fn the_page_is_whole_small_and_may_do_nothing_but_ask_this_door() {
 }
 
 #[test]
-fn of_pods_no_value_of_a_variable_is_shown_and_nothing_else_is_answered() {
+fn pods_are_shown_without_variable_values_and_other_requests_refused() {
     with_door(|address, asked| {
         let pods = get(address, "/pods");
         assert!(pods.contains("\"name\":\"web\"") && !pods.contains("SECRET"), "{pods}");
@@ -223,7 +223,7 @@ fn of_pods_no_value_of_a_variable_is_shown_and_nothing_else_is_answered() {
 }
 
 #[test]
-fn a_name_that_is_not_the_nodes_and_another_sites_page_learn_nothing() {
+fn foreign_host_names_and_cross_site_requests_get_nothing() {
     with_door(|address, asked| {
         for path in ["/", "/status", "/pods", "/events", "/stats/summary", "/events-stream"] {
             for headers in ["Host: evil.example\r\n", "Host: evil.example:4194\r\n", "Host: \r\n"] {
@@ -242,7 +242,7 @@ fn a_name_that_is_not_the_nodes_and_another_sites_page_learn_nothing() {
 }
 
 #[test]
-fn all_watchers_share_a_look_that_ends_with_the_last_of_them() {
+fn watchers_share_one_look_which_ends_with_the_last_watcher() {
     with_door(|address, asked| {
         let mut first = Watching::begin(address);
         let told = [first.block(), first.block()].concat().join("\n");
@@ -251,7 +251,7 @@ fn all_watchers_share_a_look_that_ends_with_the_last_of_them() {
         }
         assert!(!told.contains("SECRET"), "{told}");
         assert!(told.contains("message 119.") && !told.contains("message 19."), "only the newest events");
-        // Who comes later is told all of it at once.
+        // A later watcher gets the complete state first.
         let mut others: Vec<Watching> = (1..watchers::MOST).map(|_| Watching::begin(address)).collect();
         for other in &mut others {
             let told = other.block().join("\n");
@@ -261,19 +261,19 @@ fn all_watchers_share_a_look_that_ends_with_the_last_of_them() {
         }
         assert!(get(address, "/events-stream").starts_with("HTTP/1.1 503 "));
         assert!(get(address, "/").starts_with("HTTP/1.1 200 "), "the page is there for who cannot watch");
-        // From now on nothing changes, and all hear the same.
+        // From now on nothing changes, and all watchers get the same events.
         let (before, begun) = (asked.count(), Instant::now());
         let news = others.last_mut().unwrap().block();
         for other in others.iter_mut().rev().skip(1).chain([&mut first]) {
-            // Who came earlier has more to hear.
+            // Earlier watchers have more to read.
             assert!((0..watchers::KEPT).any(|_| other.block() == news));
         }
-        // A look of each would be eight times as much.
+        // Separate looks would make eight times as many requests.
         let most = begun.elapsed().as_secs() + 4;
         assert!(u64::from(asked.count() - before) <= most, "{} questions", asked.count() - before);
         drop(others);
         drop(first);
-        // Whoever comes next finds a place, as soon as it is known that the others have gone.
+        // The next watcher finds a place once the server has noticed that the others left.
         let is_there = |_| {
             let mut again = Watching::begin(address);
             let mut line = String::new();
@@ -291,7 +291,7 @@ fn all_watchers_share_a_look_that_ends_with_the_last_of_them() {
 }
 
 #[test]
-fn who_falls_behind_watches_no_more() {
+fn slow_watcher_is_dropped() {
     block_on(async {
         let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
         let watchers = Watchers::new(Rc::new(Asked::default()), health);

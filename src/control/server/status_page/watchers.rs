@@ -1,4 +1,4 @@
-//! Who watches, and the look that they share: it begins with the first of them and ends with the last.
+//! The watchers of the page, and the looks that they share, which run while there is a watcher.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,20 +20,21 @@ use crate::platform::rpc::Signal;
 use crate::platform::rt::{self, Task};
 use crate::types::api;
 
-/// At once.
+/// Maximum number of watchers.
 pub(super) const MOST: usize = 8;
-/// Of what was told so many are kept; who is further behind is too slow, and watches no more.
+/// Number of blocks kept. A watcher that falls further behind is dropped.
 pub(super) const KEPT: usize = 16;
-/// The newest events, of which there may be many.
+/// Maximum number of events sent.
 const EVENTS: usize = 100;
-/// Between two looks at what the sync loop knows; that takes no more than a twentieth of the time, however small the board.
+/// Period of the looks at the sync loop's state. They take at most a twentieth ([`SHARE`]) of the time, even on small
+/// boards.
 const PERIOD: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;
-/// Between two measurements. Of so many the first is a whole one, with disks and pressures; the others are of processors and
-/// memory.
+/// Period of the measurements. The first of every [`WHOLE_ONE_OF`] is a complete one, with disks and pressures; the
+/// others have only CPU and memory.
 const FIGURES_PERIOD: Duration = Duration::from_secs(4);
 const WHOLE_ONE_OF: u32 = 4;
-/// A watcher that takes nothing for so long has gone.
+/// A watcher that reads nothing for this long is taken for dead.
 const SLOWEST: Duration = Duration::from_secs(20);
 
 pub(super) struct Watchers {
@@ -46,26 +47,26 @@ pub(super) struct Watchers {
 #[derive(Default)]
 struct State {
     watching: usize,
-    /// What was told last, oldest first, and the number of the first of them.
+    /// The last blocks, oldest first, and the number of the first one.
     told: VecDeque<Rc<[u8]>>,
     first: u64,
-    /// The last whole figures, for who comes later.
+    /// The last complete measurement, for new watchers.
     figures: Option<Rc<[u8]>>,
     looks: Vec<Task<()>>,
 }
 
-/// The lists of which only changes are told.
+/// The lists of which only changes are sent.
 struct Lists {
     pods: Changes,
     events: Changes,
 }
 
-/// One of those who watch: the text that it is sent.
+/// One watcher, as the text that it is sent.
 pub(super) struct Watcher {
     watchers: Rc<Watchers>,
-    /// What it is to know first.
+    /// The complete state, sent first.
     begin: Option<Vec<u8>>,
-    /// The number of what it is told next.
+    /// The number of the next block to send.
     next: u64,
 }
 
@@ -78,7 +79,7 @@ impl Watchers {
         &*self.api
     }
 
-    /// One more; `None` where there are too many.
+    /// Adds a watcher; `None` if there are too many.
     pub(super) fn join(self: &Rc<Self>) -> Option<Watcher> {
         let mut state = self.state.borrow_mut();
         if state.watching == MOST {
@@ -101,7 +102,7 @@ impl Watchers {
         Some(Watcher { watchers: Rc::clone(self), begin, next })
     }
 
-    /// Looks at what the sync loop knows, for as long as somebody watches.
+    /// Observes the sync loop's state while there are watchers.
     async fn look(self: Rc<Self>) {
         let mut lists = Lists::default();
         let (mut seen, mut turn) = (None, 0u32);
@@ -114,7 +115,7 @@ impl Watchers {
             if has_moved {
                 lists.changes(self.api(), &mut block);
             }
-            // Some of it is not the loop's; and it says that this side is there.
+            // Some of the status changes without the loop, and it shows that the server is alive.
             if has_moved || turn % 2 == 0 {
                 self.status(&mut block);
                 self.tell(block);
@@ -124,7 +125,7 @@ impl Watchers {
         }
     }
 
-    /// Measures, for as long as somebody watches.
+    /// Takes measurements while there are watchers.
     async fn measure(self: Rc<Self>) {
         let mut turn = 0u32;
         loop {
@@ -136,7 +137,7 @@ impl Watchers {
             if !only_cpu_and_memory {
                 self.state.borrow_mut().figures = Some(figures.into());
             }
-            // What processors do is known from two looks.
+            // CPU usage takes two measurements.
             rt::sleep(if turn == 0 { PERIOD } else { FIGURES_PERIOD }).await;
             turn = turn.wrapping_add(1);
         }

@@ -1,4 +1,4 @@
-//! The moment of the last beat, in memory (`/run`): it outlives a process that could not say a word before its end.
+//! The time of the last beat, in a file in memory (`/run`). It survives a process that is killed without warning.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -11,18 +11,18 @@ use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use crate::platform::host::clock;
 use crate::platform::host::file::read_head;
 
-/// The beat of a process that has not come to an orderly end.
+/// The last beat of a process that did not end in an orderly way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastBeat {
     pub(super) pid: u32,
-    /// On the clock of this boot.
+    /// Time since boot.
     pub(super) at: Duration,
-    /// A process without a beat for this long is ended by its watchdog.
+    /// The watchdog ends a process without a beat for this long.
     pub(super) limit: Duration,
 }
 
 impl LastBeat {
-    /// What the file has, if there is one.
+    /// The content of the file, if it exists.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let bytes = read_head(path, LENGTH).ok()?;
         let mut numbers = std::str::from_utf8(&bytes).ok()?.split_whitespace().map(str::parse::<u64>);
@@ -39,7 +39,7 @@ pub(super) struct BeatFile {
 }
 
 impl BeatFile {
-    /// None on a disk: it would wear out.
+    /// `None` on a disk, which the writes would wear out.
     pub(super) fn create(path: &Path) -> Option<Self> {
         let folder = File::open(path.parent()?).ok()?;
         if fstatfs(folder).ok()?.filesystem_type() != TMPFS_MAGIC {
@@ -51,16 +51,16 @@ impl BeatFile {
         Some(Self { file: file.ok()?, path: path.to_owned() })
     }
 
-    /// Whether it could be noted.
+    /// Whether the beat could be written.
     pub(super) fn beat(&self, limit: Duration) -> bool {
         let (at, limit) = (clock::since_boot().as_millis(), limit.as_millis());
         let line = format!("{:>10} {at:>20} {limit:>20}\n", std::process::id());
         self.file.write_all_at(line.as_bytes(), 0).is_ok()
     }
 
-    /// At an orderly end.
+    /// Removes the file, at an orderly end.
     pub(super) fn remove(self) {
-        // It can only be gone already.
+        // Fails only if the file is already gone.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_is_read_back_until_the_orderly_end() {
+    fn beat_is_read_back_until_the_orderly_end() {
         let path = Path::new("/dev/shm").join(format!("coracle-beat-{}", std::process::id()));
         let file = BeatFile::create(&path).unwrap();
         assert!(file.beat(Duration::from_secs(60)) && file.beat(Duration::from_secs(30)));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_outside_of_memory() {
+    fn beat_file_is_created_only_in_memory() {
         assert!(BeatFile::create(Path::new("/proc/coracle-beat")).is_none());
     }
 }

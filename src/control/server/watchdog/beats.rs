@@ -1,4 +1,4 @@
-//! When a watchdog is petted: while the sync loop goes on doing rounds. Pure.
+//! Decides when watchdogs are petted: while the sync loop completes rounds. Pure.
 //!
 //! ```text
 //!             moves                      moves
@@ -8,12 +8,12 @@
 //!                                         no round
 //! ```
 //!
-//! Looks come at half of the interval, and four times as often once a round is missing. So a loop that stands still is
-//! found out when five eighths of the interval are over since the last petting, and there is time to write it down.
+//! Looks are half an interval apart, and an eighth once a round is missing. A stall is thus detected five eighths of
+//! the interval after the last petting, which leaves time to record it.
 
 use std::time::{Duration, Instant};
 
-/// What the thread knows between two looks; `rounds` is how many the loop had done when it was asked, `at` when.
+/// State between two looks. `rounds` is the number of rounds when the loop was asked at `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beats {
     Unasked,
@@ -21,7 +21,7 @@ pub(super) enum Beats {
         rounds: u32,
         at: Instant,
     },
-    /// Once more than it should the loop had done nothing. It may be that this whole process was held up.
+    /// One look found no progress. The whole process may have been suspended.
     Late {
         rounds: u32,
         at: Instant,
@@ -32,19 +32,19 @@ pub(super) enum Beats {
     },
 }
 
-/// What a look at the number of rounds comes to.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// The loop has answered: pet, and ask again. `stalled`: for how long it had not, where that was told.
+    /// The loop made progress: pet, and ask again. `stalled`: how long it had not, if a stall was reported.
     Moves {
         stalled: Option<Duration>,
     },
     Late,
-    /// It did not answer, seen for the first time.
+    /// No progress: the first look of a stall.
     Stalled {
         since: Instant,
     },
-    /// As before.
+    /// The stall continues.
     Still,
 }
 
@@ -67,7 +67,7 @@ impl Beats {
 }
 
 impl Look {
-    /// How long to wait for the next one.
+    /// The wait until the next look.
     pub(super) fn next(self, half: Duration) -> Duration {
         match self {
             Self::Moves { .. } => half,
@@ -76,7 +76,7 @@ impl Look {
     }
 }
 
-/// Whether both have moved since they were asked: the sync loop, and another task of its thread.
+/// Whether both the sync loop and another task of its thread have made progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Rounds and turns when they were asked.
@@ -85,12 +85,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// They are asked now; `rounds` and `turns` are how many there were.
+    /// Asks both. `rounds` and `turns` are their current counts.
     pub(super) fn ask(&mut self, rounds: u32, turns: u32) {
         self.asked = (rounds, turns);
     }
 
-    /// How often both have moved after they were asked.
+    /// Number of times that both have made progress since they were asked.
     pub(super) fn moves(&mut self, rounds: u32, turns: u32) -> u32 {
         if rounds != self.asked.0 && turns != self.asked.1 {
             self.asked = (rounds, turns);
@@ -106,7 +106,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(60);
 
-    /// The looks at a loop that has done a round before each `true`, with the moments of the looks.
+    /// The looks at a loop that completed a round before each `true`, with their times.
     fn looks(moves: &[bool]) -> Vec<(Duration, Look)> {
         let start = Instant::now();
         let (mut beats, mut rounds, mut now) = (Beats::Unasked, u32::MAX, start);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_first_time_nothing_is_petted_without_a_round() {
+    fn no_petting_without_a_round_after_the_first() {
         for sequence in sequences(10) {
             for (moves, (_, look)) in sequence.iter().zip(looks(&sequence)).skip(1) {
                 assert_eq!(*moves, matches!(look, Look::Moves { .. }), "{sequence:?}");
@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_moves_is_petted_at_each_half_of_the_interval() {
+    fn moving_loop_is_petted_every_half_interval() {
         let petted: Vec<u64> = looks(&[true; 4]).iter().map(|(at, _)| at.as_secs()).collect();
         assert_eq!(petted, [0, 30, 60, 90]);
     }
 
     #[test]
-    fn each_stall_is_told_once_and_well_before_the_interval_since_the_last_petting_is_over() {
+    fn each_stall_is_reported_once_before_the_interval_ends() {
         for sequence in sequences(10) {
             let mut petted = Duration::ZERO;
             let mut told = 0;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_held_up_as_a_whole_has_not_stalled() {
+    fn suspended_process_has_not_stalled() {
         let late = [(Duration::ZERO, true), (INTERVAL * 10, false), (INTERVAL * 10 + INTERVAL / 8, true)];
         let start = Instant::now();
         let (mut beats, mut rounds) = (Beats::Unasked, 0);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_lets_no_other_task_run_does_not_move() {
+    fn loop_that_starves_other_tasks_makes_no_progress() {
         let mut progress = Progress::default();
         progress.ask(5, 2);
         assert_eq!(progress.moves(9000, 2), 0, "rounds, but no turn of another task");

@@ -1,7 +1,6 @@
-//! A hardware watchdog (`/dev/watchdog`): it resets the board when it is not petted in time.
+//! A hardware watchdog (`/dev/watchdog`), which resets the board when it is not petted in time.
 //!
-//! Its timeout is what sysfs tells, and stays as it is: setting another one takes an ioctl, and drivers have an option
-//! for it.
+//! Its timeout is read from sysfs and not changed: that would take an ioctl, and drivers have a module option for it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,7 +21,7 @@ pub(super) struct Device {
     /// `/sys`.
     sys: PathBuf,
     open: Option<Open>,
-    /// That it cannot be had was told.
+    /// The failure to open it was logged.
     told: bool,
 }
 
@@ -38,13 +37,12 @@ impl Device {
         Self { path: path.to_owned(), sys: sys.to_owned(), open: None, told: false }
     }
 
-    /// How long it waits for the next petting; a guess on the safe side where it does not tell. One that is not open is
-    /// tried again at half of this.
+    /// The device's timeout, or a safe guess if it is unknown. A device that is not open is retried at half of this.
     pub(super) fn timeout(&self) -> Duration {
         self.open.as_ref().map_or(ABSENT, |open| open.timeout)
     }
 
-    /// Opens it first where it is not open: it may come late, and it may go. Pods run without it.
+    /// Pets the device, and opens it first if it is not open: it may appear late, or disappear. Pods run without it.
     pub(super) fn pet(&mut self) {
         let open = match self.open.take() {
             Some(open) => Ok(open),
@@ -66,7 +64,7 @@ impl Device {
     }
 
     fn open(&self) -> io::Result<Open> {
-        // Nothing that would wait for a reader, or take the bytes to disk.
+        // Do not open a pipe without a reader, or a file on disk.
         let file = OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&self.path)?;
         let kind = file.metadata()?.file_type();
         if !kind.is_char_device() && !kind.is_fifo() {
@@ -82,10 +80,10 @@ impl Device {
             }
         }
         if facts.nowayout {
-            log!(warn, "this watchdog cannot be stopped: the board is reset when coracle ends for good", path = path);
+            log!(warn, "watchdog device cannot be stopped: the board resets if coracle stays down", path = path);
         }
         if facts.reset_the_board {
-            log!(warn, "this watchdog reset the board before this boot", path = path);
+            log!(warn, "the watchdog device caused the last reset", path = path);
         }
         let timeout = facts.timeout.unwrap_or(UNKNOWN_TIMEOUT);
         let file = Arc::new(file);
@@ -103,16 +101,16 @@ impl Device {
         })
     }
 
-    /// Stops it, so that an orderly end does not reset the board.
+    /// Stops the watchdog, so that an orderly end does not reset the board.
     pub(super) fn close(self) {
         let Some(open) = self.open else { return };
         if let Err(error) = (&*open.file).write_all(MAGIC_CLOSE) {
-            log!(warn, "watchdog device not stopped", path = self.path.display(), error = ErrorChain(&error));
+            log!(warn, "failed to stop the watchdog device", path = self.path.display(), error = ErrorChain(&error));
         }
     }
 }
 
-/// What sysfs tells of a watchdog.
+/// The properties of a watchdog in sysfs.
 #[derive(Debug, Default, PartialEq)]
 struct Facts {
     timeout: Option<Duration>,
@@ -135,17 +133,17 @@ impl Facts {
     }
 }
 
-/// The name of a device in sysfs. `/dev/watchdog` is the old name of the first one.
+/// The device's name in sysfs. `/dev/watchdog` is the old name of the first one.
 fn name(device: &Path) -> Option<String> {
     let path = device.canonicalize().ok()?;
     let name = path.file_name()?.to_str()?;
     Some(if name == "watchdog" { "watchdog0".to_owned() } else { name.to_owned() })
 }
 
-/// Boards have ten seconds and more.
+/// Assumed timeout: boards have ten seconds or more.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(10);
 const ABSENT: Duration = Duration::from_secs(60);
-/// Any byte but the one that stops it.
+/// Any byte except the one that stops the watchdog.
 const PET: &[u8] = b".";
 const MAGIC_CLOSE: &[u8] = b"V";
 /// `WDIOF_CARDRESET`: the watchdog caused the last reset.
@@ -160,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with a device `watchdog1`, played by a pipe, and a sysfs that tells of it.
+    /// A directory with a fake device `watchdog1` (a pipe), and its sysfs files.
     struct Board(PathBuf);
 
     impl Board {
@@ -182,7 +180,7 @@ mod tests {
             self.0.join("watchdog1")
         }
 
-        /// Plugs it in; what it is told can be read.
+        /// Creates the device. Its input can be read from the result.
         fn plug_in(&self) -> File {
             mkfifo(&self.path(), Mode::S_IRWXU).unwrap();
             OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(self.path()).unwrap()
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_petted_and_at_the_end_stopped() {
+    fn device_is_petted_and_stopped_at_the_end() {
         let board = Board::new("petted", &[("timeout", "15\n"), ("nowayout", "1\n"), ("bootstatus", "32\n")]);
         let mut end = board.plug_in();
         let mut device = board.device();
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_comes_late_is_taken_then_and_its_timeout_guessed_if_it_must() {
+    fn late_device_is_opened_and_a_missing_timeout_guessed() {
         let board = Board::new("late", &[("timeout", "0\n")]);
         let mut device = board.device();
         device.pet();
@@ -229,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_device() {
+    fn regular_file_is_refused_as_a_device() {
         let board = Board::new("file", &[]);
         fs::write(board.path(), "kept").unwrap();
         let mut device = board.device();

@@ -1,11 +1,11 @@
-//! The watchdogs that end this process, or reset the board, when the sync loop does not move.
+//! The watchdogs, which end this process or reset the board when the sync loop stalls.
 //!
-//! A thread of its own pets them, so that it can still tell what is known when the thread of the sync loop is stuck. It
-//! asks the loop through its inbox, and another task of the same thread, and looks whether both have moved since (`beats`):
-//! a loop that goes round and round keeps every other task from running. The runtime and the network
-//! have no part in that: the loop waits for neither. There is no thread where no watchdog is on.
+//! A separate thread pets them, so that it can still record a stall when the thread of the sync loop is stuck. It sends
+//! an event to the loop and wakes another task of the same thread, and checks whether both have made progress since
+//! (`beats`): a spinning loop starves all other tasks. The runtime and the network do not matter: the loop waits for
+//! neither. Without a watchdog there is no thread.
 //!
-//! The service manager may kill without a warning: what is known has been written down before.
+//! The service manager may kill without warning, so a stall is recorded first.
 
 mod beat_file;
 mod beats;
@@ -35,7 +35,7 @@ use stall::StallFile;
 pub(crate) use stall::DeviceStatus;
 pub(crate) use stall::{Stall, WatchdogStatus};
 
-/// The thread, where there is one, and what it has found.
+/// Handle of the watchdog thread, if there is one, and its findings.
 #[derive(Clone, Debug)]
 pub(crate) struct Watchdog(Arc<Shared>);
 
@@ -55,16 +55,16 @@ struct State {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// There is no thread, or not any more.
+    /// There is no thread, or no longer.
     #[default]
     Off,
     On,
-    /// The process is about to end: the thread lets go of everything.
+    /// The process is about to end: the thread releases its devices.
     Ending,
 }
 
 impl Watchdog {
-    /// Looks at what the process before this one left, and starts the thread where a watchdog is on.
+    /// Evaluates what the previous process left behind, and starts the thread if a watchdog is on.
     pub(crate) fn start(config: &Config, pulse: Arc<Pulse>, ask: Sender<SyncEvent>, turn: Sender<()>) -> Self {
         let file = StallFile::below(&config.root_dir);
         let mut beat_path = config.process.local_socket.clone().into_os_string();
@@ -93,7 +93,7 @@ impl Watchdog {
             shared.lock().phase = Phase::On;
             if let Err(error) = rt::thread("watchdog", || keeper.run()) {
                 shared.lock().phase = Phase::Off;
-                log!(error, "watchdogs not answered", error = ErrorChain(&error));
+                log!(error, "failed to start the watchdog thread", error = ErrorChain(&error));
             }
         }
         Self(shared)
@@ -107,8 +107,8 @@ impl Watchdog {
         self.0.lock().last_stall.clone()
     }
 
-    /// Records for the next start that the sync loop went round `rounds` times without waiting, while `part` was due.
-    /// Called whether a watchdog is on or not.
+    /// Records for the next start that the sync loop ran `rounds` rounds without waiting, while `part` was due. Works
+    /// with and without a watchdog.
     pub(crate) fn note_spin(&self, rounds: u32, part: &str) {
         let mut stall = Stall::new(clock::now(), 0, Doing::Spinning, thread_state::of_main_thread());
         stall.rounds = Some(rounds);
@@ -117,7 +117,7 @@ impl Watchdog {
         self.0.lock().last_stall = Some(stall);
     }
 
-    /// Before an orderly end: a device must not reset the board for it.
+    /// Prepares for an orderly end: the device must not reset the board.
     pub(crate) fn end(&self) {
         let mut state = self.0.lock();
         if state.phase == Phase::On {
@@ -134,7 +134,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the process is about to end, at the latest after `wait`.
+    /// Whether the process starts to end within `wait`.
     fn ends_within(&self, wait: Duration) -> bool {
         let on = |state: &mut State| state.phase == Phase::On;
         let waited = self.wake.wait_timeout_while(self.lock(), wait, on);
@@ -142,7 +142,7 @@ impl Shared {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Keeper {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
@@ -151,11 +151,11 @@ struct Keeper {
     turn: Sender<()>,
     progress: Progress,
     beats: Beats,
-    /// The service manager's interval.
+    /// The service manager's watchdog interval.
     manager: Option<Duration>,
     device: Option<Device>,
     file: StallFile,
-    /// How often something may still be written to disk.
+    /// Remaining writes of stall records to disk.
     files_left: u32,
     beat_path: PathBuf,
     beat_file: Option<BeatFile>,
@@ -174,9 +174,9 @@ impl Keeper {
                         self.moves_again(stalled);
                     }
                     self.progress.ask(self.pulse.rounds(), self.pulse.turns());
-                    // A question that was not taken yet stands.
+                    // A wake-up that is still pending is enough.
                     let _ = self.turn.try_send(());
-                    // A full inbox is a question as well: emptying it is a round.
+                    // A full inbox is as good as an event: emptying it is a round.
                     let _ = self.ask.try_send(SyncEvent::Beat);
                 }
                 Look::Stalled { since } => self.stalls(since),
@@ -220,7 +220,7 @@ impl Keeper {
         self.shared.lock().status = status;
     }
 
-    /// Writes it down first: to the log the stuck thread may stand in the way.
+    /// Writes the record first: logging may block on the stuck thread.
     fn stalls(&mut self, since: Instant) {
         let thread = thread_state::of_main_thread();
         let seconds = since.elapsed().as_secs();
@@ -248,9 +248,9 @@ impl Keeper {
     }
 }
 
-/// No watchdog is petted more often than this: it would be a load of its own.
+/// Shortest interval between pettings, to limit the load.
 const LEAST: Duration = Duration::from_millis(100);
-/// For the thread to let go of its device at an orderly end.
+/// Time limit for the thread to release its device at an orderly end.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// A loop that stalls and moves again all the time must not wear out the flash.
+/// Maximum number of records written, so that a loop that stalls again and again does not wear out the flash.
 const MOST_FILES: u32 = 20;

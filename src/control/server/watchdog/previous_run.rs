@@ -1,4 +1,4 @@
-//! What is known of how the process before this one ended.
+//! Determines how the previous process ended.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use super::stall::{Stall, StallFile};
 use crate::platform::host::clock;
 use crate::platform::rt;
 
-/// The last stall. One that ended the process before this is told in the log, and noted as having done so.
+/// The last stall. If it ended the previous process, logs it and marks it in the record.
 pub(super) fn look_back(file: &StallFile, beat_path: &Path) -> Option<Stall> {
     let now = Now { time: clock::now().to_string(), since_boot: clock::since_boot(), boot_id: clock::boot_id() };
     let beat = LastBeat::read(beat_path);
     if beat.is_some() {
-        // It is looked at once.
+        // Evaluate it only once.
         let _ = fs::remove_file(beat_path);
     }
     let (stall, is_new) = judge(file.read(), beat, now);
@@ -32,8 +32,8 @@ struct Now {
     boot_id: String,
 }
 
-/// The last stall, from what was written down at one and from the last beat of a process that came to no orderly end;
-/// and whether this start is the first to know.
+/// The last stall, from the written record and the last beat of a process without an orderly end. The bool is true if
+/// this start is the first to report it.
 fn judge(written: Option<Stall>, beat: Option<LastBeat>, now: Now) -> (Option<Stall>, bool) {
     let silent = beat.map(|beat| (beat, now.since_boot.saturating_sub(beat.at)));
     let silent = silent.filter(|(beat, silence)| silence >= &beat.limit);
@@ -41,7 +41,7 @@ fn judge(written: Option<Stall>, beat: Option<LastBeat>, now: Now) -> (Option<St
         (Some(stall), _) if stall.next_start.is_none() && stall.moved_again_after_seconds.is_none() => {
             (Some(Stall { next_start: Some(now.time), ..stall }), true)
         }
-        // It had no time to write anything down.
+        // The process had no time to write a record.
         (_, Some((beat, silence))) => {
             let stall = Stall {
                 time: now.time.clone(),
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_stall_there_is_nothing_to_tell() {
+    fn no_stall_is_reported_without_one() {
         assert_eq!(judged(None, None), (None, false));
-        // Killed, and started again at once.
+        // Killed, and restarted at once.
         assert_eq!(judged(None, Some(59)), (None, false));
     }
 
     #[test]
-    fn what_was_written_down_is_news_once() {
+    fn written_stall_is_reported_once() {
         for beat in [None, Some(90)] {
             let (stall, is_new) = judged(Some(&written()), beat);
             assert_eq!(stall, Some(Stall { next_start: Some(START.to_owned()), ..written() }));
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_that_was_over_did_not_end_the_process() {
+    fn stall_that_was_over_did_not_end_the_process() {
         let over = Stall { moved_again_after_seconds: Some(41), ..written() };
         assert_eq!(judged(Some(&over), None), (Some(over), false));
     }
 
     #[test]
-    fn a_process_that_ended_without_a_word_is_known_by_its_last_beat() {
+    fn process_killed_without_a_record_is_known_by_its_last_beat() {
         let over = Stall { moved_again_after_seconds: Some(41), ..written() };
         for earlier in [None, Some(&over)] {
             let (stall, is_new) = judged(earlier, Some(65));

@@ -1,4 +1,4 @@
-//! What is known of a sync loop that did not move, in memory and on disk.
+//! The record of a stalled sync loop, in memory and on disk.
 
 use std::fs;
 use std::io;
@@ -13,35 +13,35 @@ use crate::platform::host::thread_state::ThreadState;
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
-/// A time without an answer that was too long.
+/// A stall of the sync loop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Stall {
-    /// When it was noted, in RFC 3339, by a clock that may have been wrong.
+    /// RFC 3339, by a clock that may have been wrong.
     pub(crate) time: String,
     pub(crate) boot_id: String,
     pub(crate) pid: u32,
-    /// For how long there had been no answer then.
+    /// How long the stall had lasted at that time.
     pub(crate) seconds: u64,
-    /// What the sync loop was about; empty where the process itself could not tell.
+    /// The activity of the sync loop; empty if the process could not record it.
     pub(crate) doing: String,
-    /// How often it went round without waiting, where that is why it ended.
+    /// Number of rounds without waiting, if the loop ended because it was spinning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds: Option<u32>,
-    /// The part of the sync loop that was due all the time, where it went round without waiting.
+    /// The part that was always due, if the loop was spinning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<String>,
-    /// The sync loop's.
+    /// The state of the sync loop's thread.
     pub(crate) thread: ThreadState,
-    /// It went on after all.
+    /// The loop recovered after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) moved_again_after_seconds: Option<u64>,
-    /// It did not: when the next process started.
+    /// The loop did not recover: when the next process started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_start: Option<String>,
 }
 
-/// Which watchdogs are on.
+/// The watchdogs that are on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct WatchdogStatus {
@@ -55,15 +55,15 @@ pub(crate) struct WatchdogStatus {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DeviceStatus {
     pub(crate) path: String,
-    /// False while it cannot be opened.
+    /// False while the device cannot be opened.
     pub(crate) armed: bool,
     pub(crate) timeout_seconds: u64,
-    /// Before this boot.
+    /// The watchdog caused the last reset.
     pub(crate) reset_the_board: bool,
 }
 
 impl Stall {
-    /// One of this process.
+    /// A stall of this process.
     pub(super) fn new(time: Time, seconds: u64, doing: Doing, thread: ThreadState) -> Self {
         Self {
             time: time.to_string(),
@@ -76,7 +76,7 @@ impl Stall {
         }
     }
 
-    /// What the process was about, in a line.
+    /// The activity of the process, as one line.
     pub(crate) fn what(&self) -> String {
         let Self { doing, thread: ThreadState { state, wait_channel, .. }, .. } = self;
         if doing.is_empty() {
@@ -89,7 +89,7 @@ impl Stall {
     }
 }
 
-/// `last-stall.json` in the state directory: written at a stall, and once more at what followed it.
+/// `last-stall.json` in the state directory, written at a stall and again when it ends.
 #[derive(Clone, Debug)]
 pub(super) struct StallFile(PathBuf);
 
@@ -98,22 +98,22 @@ impl StallFile {
         Self(root_dir.join("coracle/last-stall.json"))
     }
 
-    /// What stands there. A file that is damaged is set aside: it must not stand in the way of a start.
+    /// Reads the record. A corrupt file is set aside, so that it does not prevent a start.
     pub(super) fn read(&self) -> Option<Stall> {
         let path = self.0.display();
         let bytes = match read_head(&self.0, MOST_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                log!(warn, "record of the last stall not read", path = path, error = ErrorChain(&error));
+                log!(warn, "failed to read the stall record", path = path, error = ErrorChain(&error));
                 return None;
             }
         };
         match serde_json::from_slice(&bytes) {
             Ok(stall) => Some(stall),
             Err(error) => {
-                log!(warn, "record of the last stall set aside", path = path, error = ErrorChain(&error));
-                // At worst it is found again at the next start.
+                log!(warn, "stall record corrupt, set aside", path = path, error = ErrorChain(&error));
+                // At worst the file is found again at the next start.
                 let _ = fs::rename(&self.0, self.0.with_extension("json.corrupt"));
                 None
             }
@@ -123,12 +123,12 @@ impl StallFile {
     pub(super) fn write(&self, stall: &Stall) {
         let text = serde_json::to_vec_pretty(stall).unwrap_or_default();
         if let Err(error) = replace(&self.0, &text) {
-            log!(warn, "stall not written down", path = self.0.display(), error = ErrorChain(&error));
+            log!(warn, "failed to write the stall record", path = self.0.display(), error = ErrorChain(&error));
         }
     }
 }
 
-/// Far more than a record has.
+/// Far more than a record needs.
 const MOST_BYTES: usize = 16 << 10;
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_back_and_a_damaged_one_is_set_aside() {
+    fn record_is_read_back_and_a_corrupt_one_is_set_aside() {
         let root = std::env::temp_dir().join(format!("coracle-stall-{}", std::process::id()));
         let file = StallFile::below(&root);
         assert_eq!(file.read(), None);
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_stops_nothing() {
+    fn unwritable_directory_is_harmless() {
         let file = StallFile::below(Path::new("/proc"));
         file.write(&Stall::default());
         assert_eq!(file.read(), None);
     }
 
     #[test]
-    fn a_line_tells_what_is_known() {
+    fn summary_line_tells_what_is_known() {
         let thread = ThreadState { state: "D (disk sleep)".to_owned(), ..ThreadState::default() };
         let mut stall = Stall { doing: "taking in manifests".to_owned(), thread, ..Stall::default() };
         assert_eq!(stall.what(), "while taking in manifests; its thread: D (disk sleep)");

@@ -1,4 +1,4 @@
-//! The pages, held against what a kubelet 1.36 answered (`tests/data/upstream-1.36/figures`).
+//! Compares the pages with those of a kubelet 1.36 (`tests/data/upstream-1.36/figures`).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::types::metrics::{Count, Timed};
 const METRICS: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics.txt");
 const PROBES: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
 
-/// Beginnings of the names of upstream's families that are not on this node's page, and why.
+/// Prefixes of upstream's metrics that are missing on this node's page, and why.
 const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
     ("aggregator_", "of an API server, linked into every program of upstream's"),
     ("apiserver_", "the same"),
@@ -85,7 +85,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// One of everything that is counted.
+/// Counts every metric at least once.
 fn count_everything() {
     for what in [Count::StartedPods, Count::StartedPodsErrors, Count::OrphanedPods] {
         metrics::count(what, &[]);
@@ -112,7 +112,7 @@ fn count_everything() {
 }
 
 #[test]
-fn families_have_upstreams_names_words_and_labels() {
+fn metrics_match_upstreams_names_help_and_labels() {
     count_everything();
     let (mut node_state, certificates) =
         (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
@@ -137,7 +137,7 @@ fn families_have_upstreams_names_words_and_labels() {
     let mut met = 0;
     for (name, family) in &upstream {
         let Some(our) = ours.get(name) else {
-            // Nothing is desired on this node.
+            // These metrics have no desired pods to count here.
             let is_empty = matches!(name.as_str(), "kubelet_active_pods" | "kubelet_desired_pods");
             assert!(is_left_out(name) || is_empty, "{name} is missing");
             continue;
@@ -153,7 +153,7 @@ fn families_have_upstreams_names_words_and_labels() {
     assert_eq!(ours["kubelet_working_pods"].value(&[("lifecycle", "terminating")]), 1.0);
     assert_eq!(ours["kubelet_cgroup_version"].value(&[]), 2.0);
     assert_eq!(ours["kubelet_pleg_last_seen_seconds"].value(&[]), 1_800_000_000.0);
-    // Without a cluster nothing is said of one.
+    // No cluster metrics without a cluster.
     assert!(!ours.keys().any(|name| name.starts_with("coracle_api_server_")), "{:?}", ours.keys());
     assert!(ours["coracle_wakeups_total"].value(&[]) >= 0.0);
 }
@@ -173,7 +173,7 @@ fn probes_have_upstreams_page() {
 }
 
 #[test]
-fn certificates_are_told_under_the_names_that_alerts_have_and_by_their_dates() {
+fn certificate_metrics_show_remaining_time_and_expiry_date() {
     let (node_state, certificates, seen) =
         (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default(), ObservedCache::default());
     certificates.note(

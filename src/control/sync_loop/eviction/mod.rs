@@ -1,7 +1,7 @@
-//! The eviction manager: schedules the checks for node pressure, and evicts pods.
+//! The eviction manager: schedules node pressure checks, and evicts pods.
 //!
-//! Far from every threshold a check follows each relist, which needs no timer. Near a threshold a check runs every ten
-//! seconds, as upstream's does at all times, and at once when the kernel reports memory stalls.
+//! Far from every threshold a check follows each relist, without a timer. Near a threshold a check runs every ten
+//! seconds, as upstream's always does, and at once when the kernel reports a memory stall.
 
 mod observation;
 
@@ -33,11 +33,11 @@ use observation::{Memory, PressureCheck};
 
 /// Upstream's monitoring interval.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The longest wait for an evicted pod to end before another pod is evicted.
+/// Longest wait for an evicted pod to end before the next eviction.
 const CLEANUP: Duration = Duration::from_secs(30);
-/// The wait for the removal of dead containers before the next check.
+/// Wait for the removal of dead containers before the next check.
 const GIVING_BACK: Duration = Duration::from_secs(2);
-/// The shortest time between two memory stalls that are reported.
+/// Shortest time between two reported memory stalls.
 const STALL_REST: Duration = Duration::from_secs(2);
 
 pub(super) struct EvictionManager {
@@ -45,12 +45,12 @@ pub(super) struct EvictionManager {
     memory: Rc<RefCell<Memory>>,
     inbox: Sender<SyncEvent>,
     task: Option<rt::Task<()>>,
-    /// The next check that no relist brings.
+    /// The next check that no relist triggers.
     due: Option<Instant>,
     asked: bool,
-    /// The kernel reports memory stalls, or no threshold is about memory.
+    /// The kernel reports memory stalls, or no threshold concerns memory.
     hears_of_memory: bool,
-    /// Evicted pods, and until when the next eviction waits for their end.
+    /// Evicted pods, and how long the next eviction waits for their end.
     leaving: Option<(Vec<PodUid>, Instant)>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     stalls: Option<rt::Task<()>>,
@@ -61,7 +61,7 @@ impl EvictionManager {
         let has_memory = settings.thresholds.iter().any(|t| Starved::of(t.signal) == Starved::Memory);
         let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE)).ok() } else { None };
         if has_memory && stalls.is_none() {
-            log!(info, "this kernel does not tell when memory is short: it is looked at every ten seconds then");
+            log!(info, "kernel reports no memory stalls, checking memory every ten seconds near a threshold");
         }
         Self {
             settings: Rc::new(settings.clone()),
@@ -88,12 +88,12 @@ impl EvictionManager {
         self.due
     }
 
-    /// Pods are held to their own limits of local storage.
+    /// Whether pods are held to their own local storage limits.
     pub(super) fn limits_storage(&self) -> bool {
         self.settings.local_storage
     }
 
-    /// No evicted pod is being waited for.
+    /// No evicted pod is still ending.
     pub(super) fn is_settled(&self) -> bool {
         self.leaving.is_none()
     }
@@ -110,7 +110,6 @@ impl EvictionManager {
         pod.is_spared(self.settings.static_pods)
     }
 
-    /// Begins a check if one is due.
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
@@ -138,7 +137,7 @@ impl EvictionManager {
             runtime: Rc::clone(pods.runtime()),
             candidates: self.candidates(pods),
             has_dead: has_dead(pods),
-            // A source that has not told everything may have a pod for any image.
+            // A source that is not ready may have a pod for any image.
             pods: pods.all_sources_ready().then(|| pods.pods_with_images()),
         };
         let inbox = self.inbox.clone();
@@ -148,7 +147,7 @@ impl EvictionManager {
         }));
     }
 
-    /// The running pods that may be evicted.
+    /// Running pods that may be evicted.
     pub(super) fn candidates(&self, pods: &PodTable) -> Vec<Candidate> {
         let seen = pods.observed();
         let candidate = |worker: &Worker| {
@@ -159,7 +158,7 @@ impl EvictionManager {
         pods.workers().iter().filter_map(candidate).collect()
     }
 
-    /// A check has ended.
+    /// A check has completed.
     pub(super) fn on_observation(&mut self, seen: PressureObservation, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let (changed, conditions) = {
             let mut node_state = pods.node_state_mut();
@@ -179,7 +178,7 @@ impl EvictionManager {
         effects
     }
 
-    /// Ends the pods that have not ended meanwhile. No check ends others until these have ended.
+    /// Ends the chosen pods that are still running. No check ends others until these have ended.
     pub(super) fn on_evictions(&mut self, evictions: Vec<PodEviction>, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let runs = |eviction: &PodEviction| pods.syncing(&eviction.uid).is_some_and(|worker| worker.wanted);
         let ends: Vec<EndPod> = evictions.into_iter().filter(runs).map(evict).collect();
@@ -190,7 +189,7 @@ impl EvictionManager {
         ends.into_iter().map(Effect::End).collect()
     }
 
-    /// Under pressure the node admits no pod that it would have to evict. A pod that runs was admitted before.
+    /// Under pressure the node admits no pod that it would have to evict. Running pods were already admitted.
     pub(super) fn admits(&self, pod: &Pod, pods: &PodTable) -> Result<(), Rejection> {
         if pods.observed().pod(&pod.metadata.uid).is_some_and(|observed| !observed.is_gone()) {
             return Ok(());
@@ -216,7 +215,7 @@ fn has_dead(pods: &PodTable) -> bool {
 async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
     loop {
         if let Err(error) = stalls.happened().await {
-            log!(warn, "it is not told any more when memory is short", error = ErrorChain(&error));
+            log!(warn, "failed to watch memory stalls", error = ErrorChain(&error));
             return;
         }
         log!(debug, "processes wait for memory");
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evicted_pod_is_waited_for_and_a_pod_that_has_ended_is_not_evicted() {
+    fn ended_pod_is_not_evicted_and_evicted_pod_is_awaited() {
         with_node(|mut node| {
             let now = rt::now();
             node.pods.apply([Effect::Update(pod("a"))], now);
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_finds_no_pressure_near_schedules_no_check() {
+    fn check_far_from_pressure_schedules_no_check() {
         with_node(|node| {
             let now = rt::now();
             let settings = Eviction { thresholds: Vec::new(), ..Eviction::default() };

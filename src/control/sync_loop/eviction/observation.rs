@@ -1,4 +1,4 @@
-//! One check for node pressure: observes the node, reclaims what it can, and chooses a pod to evict.
+//! One node pressure check: observes the node, reclaims resources, and selects a pod to evict.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,31 +17,31 @@ use crate::state::pods::{NodeEvent, PodEviction, PressureObservation};
 use crate::types::api::{EventKind, Pod, Reason};
 use crate::types::metrics::{self, Count};
 
-/// The grace period of pods that are evicted at once.
+/// The grace period of immediate evictions.
 pub(in crate::control::sync_loop) const AT_ONCE: Duration = Duration::from_secs(1);
-/// The longest time to measure all pods when a disk is full.
+/// Time limit for measuring all pods when a disk is full.
 const MEASURING: Duration = Duration::from_secs(10);
-/// The shortest time between two searches for unused images.
+/// Shortest time between two searches for unused images.
 const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
 
-/// What is known from earlier checks.
+/// State kept between checks.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     thresholds: ThresholdState,
-    /// The resource that is being reclaimed, as the last event says.
+    /// The resource being reclaimed, according to the last event.
     told: Option<Starved>,
     reclaimed: Option<Instant>,
 }
 
-/// One observation of the node, and what is reclaimed before pods are evicted.
+/// One observation of the node, and reclaiming before pods are evicted.
 pub(super) struct PressureCheck {
     pub(super) settings: Rc<Eviction>,
     pub(super) memory: Rc<RefCell<Memory>>,
     pub(super) runtime: Rc<PodRuntime>,
     pub(super) candidates: Vec<Candidate>,
-    /// Containers of pods that have ended are left.
+    /// Dead containers of ended pods exist.
     pub(super) has_dead: bool,
-    /// The pods of all sources; `None` while a source has not told its pods.
+    /// The pods of all sources; `None` while a source is not ready.
     pub(super) pods: Option<Vec<Arc<Pod>>>,
 }
 
@@ -61,7 +61,7 @@ impl PressureCheck {
             return look;
         };
         let starved = Starved::of(first.signal);
-        log!(debug, "the node is short of something", signal = first.signal.as_str(), disks = format!("{layout:?}"));
+        log!(debug, "node under pressure", signal = first.signal.as_str(), disks = format!("{layout:?}"));
         if self.memory.borrow_mut().told.replace(starved) != Some(starved) {
             let message = format!("Attempting to reclaim {}", starved.as_str());
             look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
@@ -83,14 +83,16 @@ impl PressureCheck {
         let Some(pods) = &self.pods else { return false };
         self.memory.borrow_mut().reclaimed = Some(now);
         match self.runtime.free_images(pods).await {
-            Ok(bytes) => log!(info, "images that nothing needs were removed for want of room", bytes = bytes),
-            Err(error) => log!(warn, "images not removed for want of room", error = format!("{error:?}")),
+            Ok(bytes) => log!(info, "removed unused images under disk pressure", bytes = bytes),
+            Err(error) => {
+                log!(warn, "failed to remove unused images under disk pressure", error = format!("{error:?}"))
+            }
         }
         let (seen, _) = observe(&self.runtime).await;
         is_resolved(thresholds, &seen)
     }
 
-    /// The pod that is evicted; `None` if none may be.
+    /// The pod to evict; `None` if none may be evicted.
     async fn first_to_go(
         &self,
         first: &Threshold,
@@ -111,7 +113,7 @@ impl PressureCheck {
                 }
             });
         }
-        // A pod on a disk that hangs has no usage: a pod that was measured is evicted.
+        // Pods on a hanging disk have no usage: evict one that was measured.
         let any = matches!(resource, Starved::Storage | Starved::Inodes) && usages.iter().any(Option::is_some);
         let measured = self.candidates.iter().zip(&usages).filter(|(_, usage)| usage.is_some() || !any);
         let mut pods: Vec<Measured<'_>> =

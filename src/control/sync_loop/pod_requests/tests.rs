@@ -47,7 +47,7 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_pod_begins_anew_with_its_sidecars_and_without_what_runs_once() {
+fn restart_includes_sidecars_but_not_run_once_containers() {
     let pod = pod(RestartPolicy::Always, &["a", "b"]);
     let seen = observed(&[("first", exited(0)), ("side", RUNS), ("a", RUNS), ("b", exited(1))]);
     let all = (names(&["side", "a", "b"]), names(&["side-id", "a-id"]));
@@ -61,7 +61,7 @@ fn a_pod_begins_anew_with_its_sidecars_and_without_what_runs_once() {
 }
 
 #[test]
-fn what_has_had_its_run_does_not_run_again() {
+fn completed_run_once_container_is_not_restarted() {
     let mut once = pod(RestartPolicy::Never, &["a"]);
     let seen = observed(&[("side", RUNS), ("a", RUNS)]);
     for container in [None, Some("a")] {
@@ -79,7 +79,7 @@ fn what_has_had_its_run_does_not_run_again() {
 }
 
 #[test]
-fn a_pod_that_has_not_begun_has_nothing_to_begin_anew() {
+fn pod_that_has_not_started_cannot_be_restarted() {
     let pod = pod(RestartPolicy::Always, &["a"]);
     let line = "pod web-node1 does not run: coracle describe web-node1 shows why";
     assert_eq!(asked(&pod, &observed(&[]), None), Err(line.to_owned()));
@@ -98,7 +98,7 @@ fn change(name: &str) -> PodChange {
 }
 
 #[test]
-fn who_has_a_pod_is_told_to_who_asks_for_it_here() {
+fn answer_names_the_owner_of_a_pod_of_another_source() {
     let pods = [
         of_source("file", "web-node1", "/m/web.yaml"),
         of_source("api", "db", "api"),
@@ -112,7 +112,7 @@ fn who_has_a_pod_is_told_to_who_asks_for_it_here() {
 }
 
 #[test]
-fn only_another_manifests_pod_is_in_the_way_of_one_that_is_put() {
+fn only_a_pod_of_another_manifest_blocks_a_put() {
     let pods = [
         of_source("file", "web-node1", "/m/web.yaml"),
         of_source("api", "db-node1", "api"),

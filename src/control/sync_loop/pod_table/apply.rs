@@ -1,4 +1,4 @@
-//! Carries out effects. The only place that admits a pod, and the only place that ends one.
+//! Carries out effects. Only this file admits and ends pods.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,6 @@ use crate::platform::host::clock;
 use crate::types::api::{Pod, PodUid};
 
 impl PodTable {
-    /// Carries out the effects in their order.
     pub(in crate::control::sync_loop) fn apply(&mut self, effects: impl IntoIterator<Item = Effect>, now: Instant) {
         for effect in effects {
             self.apply_one(effect, now);
@@ -22,7 +21,7 @@ impl PodTable {
             Effect::Delete(pod) => self.delete(&pod),
             Effect::End(end) => self.end(end, now),
             Effect::EndOrphan(pod) => {
-                log!(info, "ending a pod that no source has", pod = pod.uid, name = pod.name);
+                log!(info, "ending orphaned pod", pod = pod.uid, name = pod.name);
                 self.workers.orphan(&pod);
             }
             Effect::NodeStatus(change) => self.reports.node_status(change),
@@ -57,8 +56,8 @@ impl PodTable {
         self.admitted.insert(uid);
     }
 
-    /// Ends a pod that its source still has. What the pod was given (processors, devices, volumes) is released when its
-    /// worker has stopped its containers, whatever the cause.
+    /// Ends a pod that its source still has. Whatever the cause, its CPUs, devices and volumes are released when the
+    /// worker has stopped its containers.
     fn end(&mut self, end: EndPod, now: Instant) {
         let EndPod { uid, cause, failed, grace, event } = end;
         if let Some(event) = event {
@@ -78,7 +77,7 @@ impl PodTable {
         self.mark_status(uid);
     }
 
-    /// The pod is shown until its worker has ended.
+    /// The pod is shown as ending until its worker has ended.
     fn remove(&mut self, uid: PodUid) {
         self.workers.unwanted(&uid);
         if let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.as_ref()) {
@@ -89,7 +88,7 @@ impl PodTable {
         self.mark_status(uid);
     }
 
-    /// The worker ends, and stays until the API server no longer has the pod.
+    /// Ends the worker, which stays until the API server no longer has the pod.
     fn delete(&mut self, pod: &Arc<Pod>) {
         self.workers.wanted(pod);
         self.workers.deleted(&pod.metadata.uid, pod.deletion_grace());
@@ -106,8 +105,8 @@ impl EndCause {
         }
     }
 
-    /// A pod keeps its place until its containers have stopped, as upstream's active pods do. A rejected pod has none, and
-    /// the place of a preempted pod belongs to the pod that waits for its end.
+    /// A pod keeps its place until its containers have stopped, like upstream's active pods. A rejected pod has no
+    /// place, and the place of a preempted pod belongs to the pod that waits for its end.
     fn gives_up_place(self) -> bool {
         match self {
             Self::Preempted | Self::Rejected => true,
@@ -115,7 +114,7 @@ impl EndCause {
         }
     }
 
-    /// The status of a pod that was already ending tells the new reason, as upstream does for preempted pods.
+    /// As upstream does, preemption replaces the reason of a pod that was already ending.
     fn replaces_reason(self) -> bool {
         self == Self::Preempted
     }

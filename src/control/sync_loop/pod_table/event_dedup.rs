@@ -1,4 +1,4 @@
-//! What happens to pods, as it is told in the log: once, however often the same happens in a row.
+//! Logs pod events. A warning that repeats in a row is logged once.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use crate::state::pods::PodEvent;
 use crate::types::api::{EventKind, PodUid, Reason};
 use crate::types::sorted::SortedMap;
 
-/// The last warnings of each pod and container. Its size has the bound of the pods' own number.
+/// The last warnings of each pod and container, bounded by the number of pods.
 #[derive(Debug, Default)]
 pub(super) struct EventDedup {
     warned: SortedMap<Key, VecDeque<(Reason, String)>>,
@@ -14,7 +14,7 @@ pub(super) struct EventDedup {
 
 type Key = (PodUid, Option<String>);
 
-/// Warnings that are remembered of one container: what goes wrong again and again is told by a few in turn.
+/// Warnings remembered per container. A persistent failure repeats a few warnings in turn.
 const REMEMBERED: usize = 6;
 
 impl EventDedup {
@@ -22,16 +22,16 @@ impl EventDedup {
         let PodEvent { pod: uid, container, kind, reason, message } = event;
         let name = container.as_deref().unwrap_or_default();
         match kind {
-            // One of these comes before each of the others.
+            // Each of these precedes an event that is logged at info.
             EventKind::Normal if is_step(reason) => {
                 log!(debug, message, pod = pod, container = name, reason = reason);
             }
             EventKind::Normal => {
                 log!(info, message, pod = pod, container = name, reason = reason);
-                // Something new has begun: what goes wrong from now on is news.
+                // Something new has started: further warnings are news.
                 self.warned.remove(&(uid.clone(), container.clone()));
             }
-            // Away from a cluster this is every pod that says nothing of DNS.
+            // Outside a cluster this concerns every pod without a DNS policy.
             EventKind::Warning if *reason == Reason::MISSING_CLUSTER_DNS => {
                 log!(debug, message, pod = pod, container = name, reason = reason);
             }
@@ -59,7 +59,7 @@ impl EventDedup {
     }
 }
 
-/// A step on the way to a container that has started, which is told itself.
+/// Steps towards the start of a container, which is logged itself.
 fn is_step(reason: &Reason) -> bool {
     [Reason::PULLING, Reason::PULLED, Reason::BACK_OFF, Reason::CREATED].contains(reason)
 }

@@ -1,7 +1,6 @@
-//! The pods of the node: their workers, what the runtime has of them, and what the node has decided about them.
+//! The pods of the node: their workers, their observed state, and the node's decisions about them.
 //!
-//! Parts of the sync loop read the table and return effects. [`PodTable::apply`] is the only place that admits a pod and
-//! the only place that ends one.
+//! Parts of the sync loop read the table and return effects. Only [`PodTable::apply`] admits and ends pods.
 
 mod apply;
 mod event_dedup;
@@ -45,15 +44,15 @@ pub(super) struct PodTable {
     pleg: Pleg,
     logs: LogManager,
     reports: NodeReports,
-    /// Why the node ends pods that their source still has.
+    /// Why the node ended pods that their source still has.
     failed: SortedMap<PodUid, Failed>,
-    /// The pods that have a place on the node.
+    /// Pods that have a place on the node.
     admitted: SortedSet<PodUid>,
-    /// Pods whose status is computed again in this round.
+    /// Pods whose status is recomputed in this round.
     dirty: SortedSet<PodUid>,
-    /// A relist has ended: a pod that the runtime did not list does not run.
+    /// A relist has completed: a pod that the runtime did not list does not run.
     relisted: bool,
-    /// The pods are to be brought in line with what their sources want.
+    /// The pods must be reconciled with their sources.
     reconcile: bool,
 }
 
@@ -108,7 +107,7 @@ impl PodTable {
         self.workers.worker(uid)
     }
 
-    /// The pod's worker, if the pod has not begun to end.
+    /// The pod's worker, unless the pod is ending.
     pub(super) fn syncing(&self, uid: &PodUid) -> Option<&Worker> {
         self.worker(uid).filter(|worker| worker.state == State::Sync)
     }
@@ -121,7 +120,7 @@ impl PodTable {
         self.node_state.borrow()
     }
 
-    /// For what a part owns of the state that the local socket shows.
+    /// For the parts of the node state that a part of the loop owns.
     pub(super) fn node_state_mut(&self) -> RefMut<'_, NodeState> {
         self.node_state.borrow_mut()
     }
@@ -147,34 +146,34 @@ impl PodTable {
         std::mem::take(&mut self.reconcile)
     }
 
-    /// Every source has told its pods.
     pub(super) fn all_sources_ready(&self) -> bool {
         self.node_state.borrow().sources.all_ready()
     }
 
-    /// Without the runtime a try would only count as a failure of each pod.
+    /// Without the runtime every attempt would only count as a failure of the pod.
     pub(super) fn can_work(&self) -> bool {
         self.relisted && self.node_state.borrow().runtime.ready
     }
 
-    /// Background work that was asked for at `asked` may begin: no worker is busy, or the work has waited for long.
+    /// Whether background work requested at `asked` may start: no worker is busy, or the work has waited for
+    /// [`PODS_FIRST`].
     pub(super) fn is_idle(&self, asked: Instant, now: Instant) -> bool {
         let is_late = now.saturating_duration_since(asked) >= PODS_FIRST;
         is_late || self.workers.iter().all(|worker| worker.busy.is_none())
     }
 
-    /// The runtime lists the pod but has not told yet what is in it.
+    /// The runtime lists the pod but has not reported its containers yet.
     pub(super) fn is_unknown(&self, uid: &PodUid) -> bool {
         self.workers.is_unseen(uid) && self.observed.borrow().pod(uid).is_none()
     }
 
-    /// The pods for whose specs `refers` holds.
+    /// The pods whose specs match `refers`.
     pub(super) fn uids_where(&self, refers: impl Fn(&Pod) -> bool) -> Vec<PodUid> {
         let referring = self.workers.iter().filter(|worker| worker.pod.as_ref().is_some_and(|pod| refers(pod)));
         referring.map(|worker| worker.identity.uid.clone()).collect()
     }
 
-    /// The pods whose images are needed: those that exist, and the versions that may run again.
+    /// The pods whose images are needed: all that exist, and the versions that may run again.
     pub(super) fn pods_with_images(&self) -> Vec<Arc<Pod>> {
         let node_state = self.node_state.borrow();
         let pods = self.workers.iter().filter_map(|worker| worker.pod.as_ref());

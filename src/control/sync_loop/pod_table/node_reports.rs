@@ -1,4 +1,4 @@
-//! What the node records of its pods and of itself: events, errors and the inputs of the node's status.
+//! Events, errors and node status inputs that the node records.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -33,7 +33,7 @@ impl NodeReports {
 }
 
 impl PodTable {
-    /// Events of a pod that has no worker any more are dropped.
+    /// Drops events of pods that no longer have a worker.
     pub(super) fn record(&mut self, event: PodEvent, now: Instant) {
         let Some(worker) = self.workers.worker(&event.pod) else { return };
         let Identity { uid, namespace, name } = worker.identity.clone();
@@ -51,7 +51,7 @@ impl PodTable {
         self.note(NewEvent::of_node(&self.runtime.node.node_name, event), now);
     }
 
-    /// The pod is not accepted from its source and has no worker.
+    /// Records that a pod of a source was not accepted. It has no worker.
     pub(in crate::control::sync_loop) fn record_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
         log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
         let ObjectMeta { uid, namespace, name, .. } = &pod.metadata;
@@ -61,7 +61,7 @@ impl PodTable {
         self.note(NewEvent::of_pod(object, Some(pod), event), now);
     }
 
-    /// Keeps the error to be shown by the local socket.
+    /// Records the error for the local socket.
     pub(in crate::control::sync_loop) fn record_error(&self, message: &str) {
         self.node_state.borrow_mut().note_error(message, clock::now());
     }

@@ -1,4 +1,4 @@
-//! Takes in what was observed in the runtime.
+//! Stores observations of the runtime.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::types::api::PodUid;
 use crate::types::sorted::SortedSet;
 
 impl PodTable {
-    /// True if the runtime has the pod and it is not as it was.
+    /// True if the runtime has the pod and its state changed.
     pub(in crate::control::sync_loop) fn observe(&mut self, pod: ObservedPod, look: &ObservationTicket) -> bool {
         let uid = pod.uid.clone();
         let taken = self.observed.borrow_mut().observe(pod, look);
@@ -41,7 +41,7 @@ impl PodTable {
         exists
     }
 
-    /// The pods as the relist has them: those that it lists, and those that it does not, which are empty then.
+    /// The pods of a relist. Known pods that it does not list are included as empty pods.
     pub(in crate::control::sync_loop) fn take_relist(
         &mut self,
         relist: Relist,
@@ -56,7 +56,7 @@ impl PodTable {
         (relist.pods.into_iter().chain(gone).collect(), relist.look)
     }
 
-    /// A relist has ended. True if it is the first one.
+    /// Marks a relist as complete. True for the first one.
     pub(in crate::control::sync_loop) fn relisted(&mut self) -> bool {
         !std::mem::replace(&mut self.relisted, true)
     }
@@ -68,7 +68,7 @@ impl PodTable {
         }
     }
 
-    /// The pod as it was observed, but without the running containers whose `postStart` hook has not ended.
+    /// The observed pod without the running containers whose `postStart` hook has not completed.
     pub(super) fn as_started(&self, uid: &PodUid) -> Rc<ObservedPod> {
         let Some(observed) = self.observed.borrow().pod(uid).cloned() else {
             return Rc::new(ObservedPod::new(uid.clone(), "", ""));
@@ -80,7 +80,7 @@ impl PodTable {
     }
 }
 
-/// The log of each container that the runtime has of a pod.
+/// The logs of the containers that the runtime still has.
 fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<KeptLog> {
     let (namespace, name) = (&pod.namespace, &pod.name);
     let kept = |run: &ObservedContainer| KeptLog {

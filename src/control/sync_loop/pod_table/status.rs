@@ -1,4 +1,4 @@
-//! The statuses of pods.
+//! Computes the statuses of pods.
 
 use std::time::Instant;
 
@@ -11,13 +11,12 @@ use crate::types::api::{Pod, PodStatus, PodUid};
 use crate::types::sorted::SortedSet;
 
 impl PodTable {
-    /// The pods whose status is to be computed again.
     pub(in crate::control::sync_loop) fn take_dirty(&mut self) -> SortedSet<PodUid> {
         std::mem::take(&mut self.dirty)
     }
 
-    /// Updates the probes of the pods that have changed. The next work of a pod depends on whether its containers count as
-    /// started, so this comes before the work.
+    /// Updates the probes of changed pods. Must run before the work, which depends on whether the containers count as
+    /// started.
     pub(in crate::control::sync_loop) fn update_probes(&mut self, now: Instant) {
         for uid in &self.dirty {
             let Some(worker) = self.workers.worker(uid) else { continue };
@@ -56,7 +55,7 @@ impl PodTable {
         node_state.statuses.set(uid, status);
     }
 
-    /// Of a pod that has ended, the containers that were not observed to end are shown as lost.
+    /// For an ended pod, reports containers that were never observed to exit as lost.
     fn last_status(&self, worker: &Worker, pod: &Pod, status: PodStatus) -> PodStatus {
         let has_ended = matches!(worker.state, State::Terminated | State::Finished);
         let has_begun = self.admitted.contains(&worker.identity.uid);

@@ -1,4 +1,4 @@
-//! The work of the pod workers.
+//! Starts and finishes the work of the pod workers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,14 +10,14 @@ use crate::state::pods::{PodEvent, WorkResult};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
 impl PodTable {
-    /// Starts the next work of every worker that has some. Returns the pods whose workers have ended, each with the pod
-    /// that has come under its uid meanwhile.
+    /// Starts the next work of every worker. Returns the pods whose workers have ended, each with its successor of the
+    /// same uid, if any.
     pub(in crate::control::sync_loop) fn start_work(&mut self, now: Instant) -> Vec<(PodUid, Option<Arc<Pod>>)> {
         let runtime = &self.node_state.borrow().runtime;
         self.workers.start_work(&self.observed.borrow(), &self.probes, runtime, now)
     }
 
-    /// Takes in the end of a worker's work. Returns how the resize of the pod stood before.
+    /// Handles the end of a worker's work. Returns the previous state of the pod's resize.
     pub(in crate::control::sync_loop) fn work_done(
         &mut self,
         uid: &PodUid,
@@ -28,7 +28,7 @@ impl PodTable {
         if let WorkResult::Synced { failure: Some(failure), .. } | WorkResult::Failed { failure } = result {
             let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
             if !matches!(result, WorkResult::Synced { warnings, .. } if !warnings.is_empty()) {
-                log!(warn, "pod not synced", pod = name, error = failure);
+                log!(warn, "failed to sync pod", pod = name, error = failure);
             }
             self.node_state.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
         }
@@ -44,7 +44,7 @@ impl PodTable {
         resizing
     }
 
-    /// Records what upstream has an event for, beyond the warnings of the work itself.
+    /// Records upstream's events for failed work, in addition to the warnings that the work itself recorded.
     fn record_failure(&mut self, uid: &PodUid, result: &WorkResult, now: Instant) {
         let busy = self.workers.worker(uid).and_then(|worker| worker.busy);
         let (reason, message) = match (busy, result) {
@@ -59,18 +59,18 @@ impl PodTable {
         self.record(PodEvent::of_pod(uid, EventKind::Warning, reason, message), now);
     }
 
-    /// Refreshes the volumes whose contents are published again and again.
+    /// Refreshes volumes whose contents are republished periodically.
     pub(in crate::control::sync_loop) fn refresh_republished_volumes(&mut self) {
         let objects = self.runtime.objects.borrow();
         self.workers.volumes_due(|pod| objects.is_republished(pod));
     }
 
-    /// Every worker looks for work in this round.
+    /// Makes every worker check for work in this round.
     pub(in crate::control::sync_loop) fn sync_all(&mut self) {
         self.workers.touch_all();
     }
 
-    /// The pod's worker has ended for good.
+    /// Forgets a pod whose worker has ended.
     pub(in crate::control::sync_loop) fn forget(&mut self, uid: &PodUid) {
         self.pleg.forget(uid);
         self.probes.forget(uid);

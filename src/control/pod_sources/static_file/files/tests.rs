@@ -1,7 +1,7 @@
 use super::*;
 use crate::control::pod_sources::static_pod::{Origin, read_manifest};
 
-/// A book, its clock, and the directory that it is shown.
+/// The file records, with a clock and a directory listing for tests.
 struct Desk {
     files: Files,
     start: Instant,
@@ -17,7 +17,7 @@ impl Desk {
         Self { files: Files::new(PathBuf::from("/m"), start), start, now: start, listing }
     }
 
-    /// A desk whose first look is done, at a directory with `name` in it.
+    /// A desk after its first look, with one file `name` in its directory.
     fn with(name: &str, text: &str) -> Self {
         let mut desk = Self::new();
         desk.put(name, 1);
@@ -38,7 +38,7 @@ impl Desk {
         self.now += Duration::from_millis(milliseconds);
     }
 
-    /// The names that are to be read.
+    /// The names of the files to read.
     fn look(&mut self) -> Vec<String> {
         let look = self.files.look(&self.listing, self.now, time());
         look.read.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
@@ -87,7 +87,7 @@ fn pod(name: &str) -> String {
 const SINCE: &str = "since 1970-01-01T00:00:00Z";
 
 #[test]
-fn the_first_look_reads_everything_at_once_and_the_second_nothing() {
+fn first_look_reads_everything_and_second_reads_nothing() {
     let mut desk = Desk::new();
     desk.put("a", 1);
     desk.put("b", 1);
@@ -101,7 +101,7 @@ fn the_first_look_reads_everything_at_once_and_the_second_nothing() {
 }
 
 #[test]
-fn a_closed_or_moved_file_is_read_at_once_also_when_it_looks_the_same() {
+fn closed_or_moved_file_is_read_even_if_its_stamp_is_unchanged() {
     for event in [FileEvent::Closed, FileEvent::MovedIn] {
         let mut desk = Desk::with("a", &pod("web"));
         assert_eq!(desk.note("a", event), Some(0));
@@ -114,7 +114,7 @@ fn a_closed_or_moved_file_is_read_at_once_also_when_it_looks_the_same() {
 }
 
 #[test]
-fn a_file_that_is_being_written_is_read_when_it_is_closed_and_not_before() {
+fn file_being_written_is_not_read_before_it_is_closed() {
     let mut desk = Desk::with("a", &pod("web"));
     assert_eq!(desk.note("b", FileEvent::Created), Some(100));
     desk.put("b", 0);
@@ -131,7 +131,7 @@ fn a_file_that_is_being_written_is_read_when_it_is_closed_and_not_before() {
 }
 
 #[test]
-fn a_writer_that_never_closes_is_not_waited_for_for_ever() {
+fn writer_that_never_closes_is_not_awaited_forever() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.note("b", FileEvent::Written);
     desk.put("b", 10);
@@ -141,7 +141,7 @@ fn a_writer_that_never_closes_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn a_change_without_an_event_is_read_once_it_has_stayed_the_same() {
+fn change_without_an_event_is_read_once_it_is_stable() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.put("a", 2);
     assert_eq!(desk.again(), Some(100));
@@ -153,7 +153,7 @@ fn a_change_without_an_event_is_read_once_it_has_stayed_the_same() {
 }
 
 #[test]
-fn a_link_is_read_soon_after_it_was_made() {
+fn new_link_is_read_soon() {
     let mut desk = Desk::with("a", &pod("web"));
     assert_eq!(desk.note("b", FileEvent::Created), Some(100));
     desk.put("b", 7);
@@ -163,7 +163,7 @@ fn a_link_is_read_soon_after_it_was_made() {
 }
 
 #[test]
-fn a_new_empty_file_is_given_time_to_be_filled_or_to_go() {
+fn new_empty_file_gets_time_to_be_filled_or_removed() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.put("4913", 0);
     desk.note("4913", FileEvent::Created);
@@ -181,7 +181,7 @@ fn a_new_empty_file_is_given_time_to_be_filled_or_to_go() {
 }
 
 #[test]
-fn a_file_that_is_gone_takes_its_pods_with_it_a_moment_later() {
+fn removed_file_removes_its_pods_after_a_moment() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.remove("a");
     assert_eq!(desk.note("a", FileEvent::Gone), Some(50));
@@ -193,7 +193,7 @@ fn a_file_that_is_gone_takes_its_pods_with_it_a_moment_later() {
 }
 
 #[test]
-fn a_file_that_is_missing_without_an_event_is_missed_in_two_looks() {
+fn file_missing_without_an_event_is_removed_after_two_looks() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.remove("a");
     desk.pass(20_000);
@@ -209,9 +209,9 @@ fn a_file_that_is_missing_without_an_event_is_missed_in_two_looks() {
 }
 
 #[test]
-fn an_editor_that_renames_the_old_file_away_makes_one_change() {
+fn editor_that_renames_the_old_file_away_makes_one_change() {
     let mut desk = Desk::with("a", &pod("web"));
-    // vim with backupcopy=no, and slow: a look happens in between.
+    // A slow vim with backupcopy=no: a look happens in between.
     desk.note("a", FileEvent::Gone);
     desk.remove("a");
     assert_eq!(desk.note("a~", FileEvent::MovedIn), Some(0));
@@ -229,7 +229,7 @@ fn an_editor_that_renames_the_old_file_away_makes_one_change() {
 }
 
 #[test]
-fn events_of_files_that_are_no_manifests_say_nothing_unless_they_are_moved_in() {
+fn events_of_non_manifests_are_ignored_unless_moved_in() {
     let mut desk = Desk::with("a", &pod("web"));
     for event in [FileEvent::Created, FileEvent::Written, FileEvent::Closed, FileEvent::Attributes, FileEvent::Gone] {
         assert_eq!(desk.note(".a.swp", event), None);
@@ -239,7 +239,7 @@ fn events_of_files_that_are_no_manifests_say_nothing_unless_they_are_moved_in() 
 }
 
 #[test]
-fn a_broken_file_keeps_the_pods_that_it_gave_last() {
+fn broken_file_keeps_its_last_pods() {
     let mut desk = Desk::with("a", &format!("{}---\n{}", pod("web"), pod("db")));
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
     desk.read("a", 2, "kind: [");
@@ -264,7 +264,7 @@ fn a_broken_file_keeps_the_pods_that_it_gave_last() {
 }
 
 #[test]
-fn a_broken_document_keeps_old_pods_but_not_those_that_have_a_good_successor() {
+fn broken_document_keeps_old_pods_without_a_valid_successor() {
     let mut desk = Desk::with("a", &format!("{}---\n{}", pod("web"), pod("db")));
     let old = desk.files.update();
     desk.read(
@@ -279,7 +279,7 @@ fn a_broken_document_keeps_old_pods_but_not_those_that_have_a_good_successor() {
 }
 
 #[test]
-fn a_document_of_an_unsupported_kind_keeps_nothing() {
+fn document_of_unsupported_kind_keeps_no_pods() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.read("a", 2, &format!("{{apiVersion: v1, kind: Service}}\n---\n{}", pod("db")));
     assert_eq!(desk.pods(), ["db-n"]);
@@ -302,7 +302,7 @@ fn objects(desk: &Desk) -> Vec<String> {
 }
 
 #[test]
-fn objects_come_with_their_file_change_with_it_and_go_with_it() {
+fn objects_are_added_changed_and_removed_with_their_file() {
     let mut desk = Desk::with("a", &format!("{CONFIG}---\n{}", pod("web")));
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 1"]);
     let before = desk.files.update();
@@ -316,7 +316,7 @@ fn objects_come_with_their_file_change_with_it_and_go_with_it() {
 }
 
 #[test]
-fn a_broken_object_keeps_its_last_good_state_and_says_nothing_of_pods() {
+fn broken_object_keeps_its_last_good_state_but_no_pods() {
     let mut desk = Desk::with("a", &format!("{CONFIG}---\n{}", pod("web")));
     desk.read("a", 2, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {k: [1]}}");
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 1"]);
@@ -324,17 +324,17 @@ fn a_broken_object_keeps_its_last_good_state_and_says_nothing_of_pods() {
     let problem = "/m/a: data.k: expected a string, found a list";
     assert_eq!(desk.problems(), [format!("{problem} ({SINCE}; its last good state stays in use)")]);
     assert!(desk.files.update().complete);
-    // A broken pod says nothing of objects.
+    // A broken pod keeps no objects.
     desk.read("a", 3, "{apiVersion: v1, kind: Pod, spec: 1}");
     assert_eq!(objects(&desk), [] as [&str; 0]);
-    // What cannot be read at all may have been either.
+    // An unparsable file keeps both.
     desk.read("a", 4, CONFIG);
     desk.read("a", 5, "a: [");
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 1"]);
 }
 
 #[test]
-fn a_warning_is_told_and_the_pod_runs() {
+fn warning_is_reported_and_the_pod_runs() {
     let desk = Desk::with("a", &pod("web").replace("spec:", "speck: 1, spec:"));
     assert_eq!(desk.pods(), ["web-n"]);
     assert_eq!(desk.problems(), [format!("/m/a: warning: speck: unknown field, ignored ({SINCE})")]);
@@ -342,7 +342,7 @@ fn a_warning_is_told_and_the_pod_runs() {
 }
 
 #[test]
-fn an_unchanged_pod_stays_the_same_object() {
+fn unchanged_pod_keeps_its_allocation() {
     let mut desk = Desk::with("a", &format!("{}---\n{}", pod("web"), pod("db")));
     let old = desk.files.update();
     desk.pass(1);
@@ -356,7 +356,7 @@ fn an_unchanged_pod_stays_the_same_object() {
 }
 
 #[test]
-fn a_problem_is_as_old_as_its_first_appearance() {
+fn problem_keeps_the_time_of_its_first_appearance() {
     let mut desk = Desk::with("a", "x");
     let content = || {
         Content::Read(
@@ -369,7 +369,7 @@ fn a_problem_is_as_old_as_its_first_appearance() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_listed_removes_nothing() {
+fn directory_that_cannot_be_listed_removes_nothing() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.files.unlisted("cannot be read: gone".to_owned(), time());
     assert_eq!(desk.pods(), ["web-n"]);
@@ -380,7 +380,7 @@ fn a_directory_that_cannot_be_listed_removes_nothing() {
 }
 
 #[test]
-fn a_directory_that_comes_back_empty_removes_nothing_also_when_it_looks_like_the_old_one() {
+fn directory_that_returns_empty_removes_nothing_even_with_the_same_id() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.files.unlisted("gone".to_owned(), time());
     desk.remove("a");
@@ -395,7 +395,7 @@ fn a_directory_that_comes_back_empty_removes_nothing_also_when_it_looks_like_the
 }
 
 #[test]
-fn a_directory_that_is_empty_after_it_could_not_be_listed_is_believed_if_it_was_born_when_the_old_one_was() {
+fn directory_empty_after_a_failed_listing_counts_if_birth_time_matches() {
     let mut desk = Desk::new();
     desk.listing.directory.born = Some(Duration::from_secs(7));
     desk.put("a", 1);
@@ -412,12 +412,12 @@ fn a_directory_that_is_empty_after_it_could_not_be_listed_is_believed_if_it_was_
 }
 
 #[test]
-fn a_directory_that_is_empty_while_the_machine_starts_says_nothing_of_what_ran_before() {
+fn empty_directory_during_boot_does_not_end_earlier_pods() {
     let mut desk = Desk::new();
     desk.files.boot_over = desk.now + Duration::from_secs(100);
     assert_eq!(desk.again(), Some(100_000));
     assert!(!desk.files.update().complete);
-    // The card is mounted, and may still be being filled.
+    // The card is mounted, but may still be being filled.
     desk.listing.directory.device = 2;
     desk.put("a", 1);
     assert_eq!(desk.again(), Some(100));
@@ -429,7 +429,7 @@ fn a_directory_that_is_empty_while_the_machine_starts_says_nothing_of_what_ran_b
     desk.pass(99_900);
     assert_eq!(desk.again(), None);
     assert!(desk.files.update().complete);
-    // What goes later is gone.
+    // Later removals count.
     desk.remove("a");
     desk.look();
     desk.pass(50);
@@ -438,7 +438,7 @@ fn a_directory_that_is_empty_while_the_machine_starts_says_nothing_of_what_ran_b
 }
 
 #[test]
-fn what_is_removed_while_the_machine_starts_is_gone_at_once() {
+fn file_removed_during_boot_is_gone_at_once() {
     let mut desk = Desk::new();
     desk.files.boot_over = desk.now + Duration::from_secs(100);
     desk.put("a", 1);
@@ -454,7 +454,7 @@ fn what_is_removed_while_the_machine_starts_is_gone_at_once() {
 }
 
 #[test]
-fn an_empty_directory_in_the_place_of_another_removes_nothing_until_it_is_filled() {
+fn empty_replacement_directory_removes_nothing_until_filled() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.listing.directory.device = 2;
     desk.listing.files.clear();
@@ -468,7 +468,7 @@ fn an_empty_directory_in_the_place_of_another_removes_nothing_until_it_is_filled
         [format!("/m: an empty directory has come in its place ({SINCE}; its last good state stays in use)")]
     );
 
-    // Files come one by one: those that are still to come are not missed yet.
+    // Files arrive one by one: those still to come do not count as missing.
     desk.put("b", 1);
     desk.note("b", FileEvent::Closed);
     assert_eq!(desk.look(), ["b"]);
@@ -480,7 +480,7 @@ fn an_empty_directory_in_the_place_of_another_removes_nothing_until_it_is_filled
     assert_eq!(desk.again(), None);
     assert_eq!(desk.pods(), ["db-n"]);
 
-    // And everything is as ever again.
+    // From then on removals count again.
     desk.remove("b");
     desk.note("b", FileEvent::Gone);
     desk.pass(50);
@@ -489,7 +489,7 @@ fn an_empty_directory_in_the_place_of_another_removes_nothing_until_it_is_filled
 }
 
 #[test]
-fn the_last_file_of_a_directory_that_stays_can_be_removed() {
+fn last_file_of_an_unchanged_directory_can_be_removed() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.remove("a");
     desk.look();
@@ -499,7 +499,7 @@ fn the_last_file_of_a_directory_that_stays_can_be_removed() {
 }
 
 #[test]
-fn a_file_that_is_there_and_cannot_be_looked_at_keeps_its_pods() {
+fn file_without_readable_metadata_keeps_its_pods() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.listing.files.insert("a".into(), Err(Arc::new(io::Error::other("dangling"))));
     desk.pass(60_000);

@@ -1,4 +1,4 @@
-//! One pod's versions: every way from one to another.
+//! One pod's versions: every transition.
 
 use super::*;
 use crate::types::api::annotations::CONFIG_SEEN;
@@ -36,13 +36,13 @@ fn kept(record: &Record) -> Vec<&str> {
     record.kept().iter().map(|pod| pod.metadata.uid.as_str()).collect()
 }
 
-/// What the next process makes of what is on the disk.
+/// The record that the next process reads from disk.
 fn after_a_restart(record: &Record) -> Record {
     let text = record.to_json().to_string();
     Record::from_json(serde_json::from_str(&text).unwrap()).unwrap()
 }
 
-/// The record after these manifests, each accepted when it was ready.
+/// The record after these manifests, each accepted once it was ready.
 fn after(pods: &[&Arc<Pod>], now: Instant) -> Record {
     let mut record = Record::default();
     for pod in pods {
@@ -54,7 +54,7 @@ fn after(pods: &[&Arc<Pod>], now: Instant) -> Record {
 }
 
 #[test]
-fn a_first_version_and_one_without_a_gate_count_at_once_and_so_many_are_kept() {
+fn first_or_ungated_versions_count_at_once_and_old_ones_are_dropped() {
     let now = Instant::now();
     let mut record = Record::default();
     for (index, uid) in ["1", "2", "3", "4"].into_iter().enumerate() {
@@ -67,19 +67,19 @@ fn a_first_version_and_one_without_a_gate_count_at_once_and_so_many_are_kept() {
     more.metadata.annotations.insert(KEEP_VERSIONS, "2".to_owned());
     record.offer(&Arc::new(more));
     assert_eq!(kept(&record), ["4", "5"]);
-    // A gate needs something to come back.
+    // A trial needs an earlier version to return to.
     assert_eq!(after(&[&gated("1")], now).trial.map(|trial| trial.uid), None);
 }
 
 #[test]
-fn a_version_that_is_ready_in_time_stays_and_one_that_is_not_goes_until_the_manifest_changes() {
+fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
     let now = Instant::now() + START;
     let mut record = after(&[&gated("1"), &gated("2")], now);
     assert_eq!((runs(&record), kept(&record).as_slice()), ("2", &["1", "2"][..]));
 
     assert!(record.offer(&gated("3")));
     assert_eq!((runs(&record), record.due()), ("3", None));
-    // Its time runs when pods can be worked on.
+    // The deadline starts when pods can be worked on.
     record.on_trial(false, now);
     assert_eq!(record.due(), None);
     record.on_trial(true, now);
@@ -97,13 +97,13 @@ fn a_version_that_is_ready_in_time_stays_and_one_that_is_not_goes_until_the_mani
     assert_eq!(runs(&record), "4");
     assert!(record.judge(Doing::Failed, now).is_some());
     assert_eq!(runs(&record), "2");
-    // The former manifest again is what runs.
+    // The former manifest is the version that runs.
     assert!(record.offer(&gated("2")));
     assert_eq!((runs(&record), record.state()), ("2", None));
 }
 
 #[test]
-fn a_manifest_that_changes_while_its_version_is_on_trial_begins_another_trial() {
+fn manifest_change_during_a_trial_starts_another_trial() {
     let now = Instant::now();
     let mut record = after(&[&gated("1")], now);
     record.offer(&gated("2"));
@@ -118,7 +118,7 @@ fn a_manifest_that_changes_while_its_version_is_on_trial_begins_another_trial() 
 }
 
 #[test]
-fn what_was_decided_outlives_a_restart_and_a_trial_begins_again_a_few_times_only() {
+fn decisions_survive_restarts_and_trials_restart_a_few_times() {
     let now = Instant::now();
     let mut record = after(&[&gated("1")], now);
     record.offer(&gated("2"));
@@ -134,7 +134,7 @@ fn what_was_decided_outlives_a_restart_and_a_trial_begins_again_a_few_times_only
     assert!(!next.offer(&gated("2")));
     assert_eq!(runs(&next), "1");
 
-    // What only the node itself notes is no change, and costs no write.
+    // This node's own annotations are no change, and cost no write.
     let mut seen = Pod::clone(&gated("1"));
     seen.metadata.annotations.insert(CONFIG_SEEN, "later".to_owned());
     let mut same = after_a_restart(&after(&[&gated("1")], now));
@@ -144,7 +144,7 @@ fn what_was_decided_outlives_a_restart_and_a_trial_begins_again_a_few_times_only
 }
 
 #[test]
-fn a_rollback_holds_until_the_manifest_changes_or_somebody_confirms() {
+fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1"), &plain("2"), &plain("3")], now);
     assert_eq!(record.ask(Ask::Rollback(3)), Err("2 earlier versions of it are kept: expected --to 1 to 2".to_owned()));
@@ -154,7 +154,7 @@ fn a_rollback_holds_until_the_manifest_changes_or_somebody_confirms() {
     record = after_a_restart(&record);
     assert!(!record.offer(&plain("3")));
     assert_eq!((runs(&record), record.state().unwrap().0), ("1", "rolled back"));
-    // Once more is where it came from.
+    // A second rollback returns to the original version.
     assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
     assert_eq!(runs(&record), "3");
     assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
@@ -169,7 +169,7 @@ fn a_rollback_holds_until_the_manifest_changes_or_somebody_confirms() {
 }
 
 #[test]
-fn a_version_that_is_held_stays_whatever_the_manifest_becomes_until_somebody_confirms() {
+fn held_version_stays_until_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1")], now);
     assert_eq!(record.ask(Ask::Hold), Ok("held"));
@@ -189,7 +189,7 @@ fn a_version_that_is_held_stays_whatever_the_manifest_becomes_until_somebody_con
 }
 
 #[test]
-fn what_is_no_record_is_none() {
+fn invalid_record_is_rejected() {
     for text in ["{}", "7", r#"{"format": 2, "accepted": []}"#, r#"{"format": 1}"#, r#"{"format": 1, "accepted": [7]}"#]
     {
         assert!(Record::from_json(serde_json::from_str(text).unwrap()).is_none(), "{text}");

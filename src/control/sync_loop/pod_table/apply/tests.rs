@@ -42,7 +42,7 @@ fn every_end_terminates_the_worker_and_records_its_reason() {
 }
 
 #[test]
-fn a_pod_that_ends_already_keeps_its_reason_and_the_shorter_grace() {
+fn ending_pod_keeps_its_reason_and_the_shorter_grace() {
     with_node(|mut node| {
         let uid = admitted(&mut node, "a");
         node.pods.apply([Effect::Remove(uid.clone())], rt::now());
@@ -54,7 +54,7 @@ fn a_pod_that_ends_already_keeps_its_reason_and_the_shorter_grace() {
 }
 
 #[test]
-fn a_removed_pod_is_shown_as_ending_until_it_is_forgotten() {
+fn removed_pod_is_shown_as_ending_until_forgotten() {
     with_node(|mut node| {
         let uid = admitted(&mut node, "a");
         node.pods.apply([Effect::Remove(uid.clone())], rt::now());
@@ -66,7 +66,7 @@ fn a_removed_pod_is_shown_as_ending_until_it_is_forgotten() {
 }
 
 #[test]
-fn a_pod_keeps_its_place_unless_it_was_preempted_or_rejected() {
+fn pod_keeps_its_place_unless_preempted_or_rejected() {
     with_node(|mut node| {
         for cause in CAUSES {
             let uid = admitted(&mut node, &format!("{cause:?}"));
