@@ -1,17 +1,17 @@
-//! Pods that the node has no room for, or that are not for it; and who makes room for whom.
+//! Admission and preemption on a real node.
 
 use serde_json::Value;
 
 use crate::node::{Manifest, Node, STAY};
 use crate::security::check_rejected;
 
-/// Thousandths of a processor that pods may have.
+/// Allocatable CPU of the node, in millicores.
 fn all_cpu() -> usize {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap();
     text.lines().filter(|line| line.starts_with("processor")).count() * 1000
 }
 
-/// A field of a container that asks for so many thousandths of a processor.
+/// A CPU request of a container, in millicores.
 fn asks(cpu: usize) -> String {
     format!("resources: {{requests: {{cpu: {cpu}m}}}}")
 }
@@ -26,7 +26,7 @@ fn wait_ready(node: &Node, name: &str) {
 }
 
 #[test]
-fn a_pod_that_asks_for_more_than_is_left_is_refused_until_its_manifest_asks_for_less() {
+fn a_pod_that_requests_too_much_is_rejected_until_its_manifest_changes() {
     let node = Node::start();
     node.apply(&asking("first", 500));
     wait_ready(&node, "first");
@@ -34,7 +34,7 @@ fn a_pod_that_asks_for_more_than_is_left_is_refused_until_its_manifest_asks_for_
     let message = format!("Node didn't have enough resource: cpu, requested: {all}, used: 500, capacity: {all}");
     let second = |cpu| Manifest::new("second").container_with("more", STAY, &asks(cpu));
     check_rejected(&node, second(all), "OutOfcpu", &message);
-    // What becomes free changes nothing for one that was refused.
+    // A rejected pod stays rejected when resources become free.
     node.remove_manifest("first");
     node.wait_until("the first pod is gone", |pods| pods.get("first").is_none());
     assert_eq!(node.pods().get("second").unwrap().phase(), "Failed");
@@ -44,7 +44,7 @@ fn a_pod_that_asks_for_more_than_is_left_is_refused_until_its_manifest_asks_for_
 }
 
 #[test]
-fn two_pods_do_not_have_the_same_port_of_the_host() {
+fn two_pods_cannot_share_a_host_port() {
     let node = Node::start();
     let with_port = |name: &str, more: &str| {
         let ports = format!("ports: [{{containerPort: 80, hostPort: 18080{more}}}]");
@@ -59,7 +59,7 @@ fn two_pods_do_not_have_the_same_port_of_the_host() {
 }
 
 #[test]
-fn a_pod_runs_only_on_a_node_with_the_labels_that_it_asks_for() {
+fn a_pod_runs_only_on_a_node_that_matches_its_selector() {
     let mut node = Node::with_runtime();
     node.add_arguments(&["--node-labels", "example.com/place=mast,example.com/cores=4"]);
     node.start_agent();
@@ -82,14 +82,14 @@ fn a_pod_runs_only_on_a_node_with_the_labels_that_it_asks_for() {
 }
 
 #[test]
-fn a_pod_for_another_system_is_refused() {
+fn a_pod_for_another_operating_system_is_rejected() {
     let node = Node::start();
     let message = "Failed to admit pod as the OS field doesn't match node OS";
     check_rejected(&node, Manifest::new("windows").spec("os: {name: windows}"), "PodOSNotSupported", message);
 }
 
 #[test]
-fn pods_that_ran_before_the_agents_restart_keep_their_places() {
+fn running_pods_stay_admitted_after_an_agent_restart() {
     let mut node = Node::with_runtime();
     node.configure_agent("maxPods: 2\n");
     node.start_agent();
@@ -112,7 +112,7 @@ fn pods_that_ran_before_the_agents_restart_keep_their_places() {
 }
 
 #[test]
-fn a_pod_of_higher_priority_has_one_of_lower_priority_end_and_begins_after_it() {
+fn a_pod_of_higher_priority_preempts_one_of_lower_priority() {
     let node = Node::start();
     let slow = "trap 'sleep 2; exit 0' TERM; sleep 100000 & wait";
     let low = Manifest::new("low").spec("priority: 100");

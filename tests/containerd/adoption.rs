@@ -1,10 +1,11 @@
-//! What an agent finds when it starts: pods of its own, of another kubelet, of manifests that have changed or gone.
+//! Pods that an agent finds at its start: its own, another kubelet's, and those whose manifests changed or
+//! disappeared.
 
 use std::fs;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
-/// A manifest whose pod runs under a uid that another kubelet made.
+/// The manifest with a uid that another kubelet assigned.
 fn with_foreign_uid(manifest: &Manifest) -> String {
     manifest.text().replace("metadata: {", &format!("metadata: {{uid: {FOREIGN}, "))
 }
@@ -12,7 +13,7 @@ fn with_foreign_uid(manifest: &Manifest) -> String {
 const FOREIGN: &str = "022a85689514a47d3e31e06a7411f0e9";
 
 #[test]
-fn a_pod_that_another_kubelet_started_keeps_its_containers_and_its_uid() {
+fn an_adopted_pod_keeps_its_containers_and_its_uid() {
     let mut node = Node::start();
     let manifest = Manifest::new("web").container("main", STAY);
     node.write_manifest("web", &with_foreign_uid(&manifest));
@@ -27,14 +28,14 @@ fn a_pod_that_another_kubelet_started_keeps_its_containers_and_its_uid() {
     assert_eq!(id(&after), id(&before), "the container was restarted");
     assert_eq!(after.get("web").unwrap().container("main").restarts(), 0);
 
-    // It is a pod like any other: its manifest ends it.
+    // The adopted pod is terminated like any other when its manifest is removed.
     node.remove_manifest("web");
     node.wait_until_gone("web");
     wait_for("its directory to go", PATIENCE, || (!node.pod_folder(FOREIGN).exists()).then_some(()));
 }
 
 #[test]
-fn a_pod_of_another_kubelet_with_another_image_is_not_the_same_pod() {
+fn a_pod_of_another_kubelet_with_another_image_is_not_adopted() {
     let mut node = Node::start();
     let manifest = Manifest::new("web").container("main", STAY);
     node.write_manifest("web", &with_foreign_uid(&manifest));
@@ -50,7 +51,7 @@ fn a_pod_of_another_kubelet_with_another_image_is_not_the_same_pod() {
 }
 
 #[test]
-fn a_pod_whose_manifest_changed_while_no_agent_ran_is_replaced() {
+fn a_pod_whose_manifest_changed_while_the_agent_was_down_is_replaced() {
     let mut node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     let before = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -66,7 +67,7 @@ fn a_pod_whose_manifest_changed_while_no_agent_ran_is_replaced() {
 }
 
 #[test]
-fn what_former_pods_left_on_disk_is_removed() {
+fn files_of_former_pods_are_removed() {
     let mut node = Node::start();
     node.kill_agent();
     let stray = node.pod_folder("11111111-2222-3333-4444-555555555555");

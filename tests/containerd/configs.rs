@@ -1,10 +1,10 @@
-//! ConfigMaps and Secrets from the manifest directory, in files and variables of running containers.
+//! ConfigMaps and Secrets from the manifest directory, as files and variables of running containers.
 
 use jiff::Timestamp;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
-/// Writes what the file says whenever it says something else.
+/// A script that prints the file whenever its content changes.
 fn follow(file: &str) -> String {
     format!(
         "trap exit TERM; last=; while :; do now=$(cat {file} 2>&1); [ \"$now\" = \"$last\" ] || echo \"$now\"; \
@@ -28,7 +28,7 @@ fn with_volume(name: &str, script: &str, source: &str) -> Manifest {
 }
 
 #[test]
-fn a_mounted_file_follows_its_config_map_at_once_and_the_container_runs_on() {
+fn a_mounted_file_follows_its_config_map_without_a_restart() {
     let node = Node::start();
     node.write_manifest("config", &config_map("c", "{key: one}"));
     node.apply(&with_volume("web", &follow("/v/key"), "configMap: {name: c}"));
@@ -39,10 +39,10 @@ fn a_mounted_file_follows_its_config_map_at_once_and_the_container_runs_on() {
         node.write_manifest("config", &config_map("c", &format!("{{key: {value}}}")));
         let seen = node.wait_for_output("web", "main", value);
         let delay = seen.duration_since(written);
-        // The directory is read again only every 20 s, and the pod looked at every minute.
+        // The directory is re-listed only every 20 s and the pod synced only every minute.
         assert!(delay.as_secs() < 15, "{value} was seen after {delay:?}");
     }
-    // What breaks or goes changes nothing.
+    // A broken or removed ConfigMap leaves the mounted file unchanged.
     node.write_manifest("config", &config_map("c", "{key: [1]}"));
     wait_for("the mistake to be told", PATIENCE, || node.source_errors().contains("data.key").then_some(()));
     node.remove_manifest("config");
@@ -59,12 +59,12 @@ fn a_mounted_file_follows_its_config_map_at_once_and_the_container_runs_on() {
 }
 
 #[test]
-fn what_has_changed_while_no_agent_ran_is_in_the_files_after_its_start() {
+fn mounted_files_show_changes_made_while_the_agent_was_down() {
     let mut node = Node::start();
     node.write_manifest("config", &config_map("c", "{key: one}"));
     node.apply(&with_volume("web", &follow("/v/key"), "configMap: {name: c}"));
     node.wait_for_output("web", "main", "one");
-    // A runtime takes back a start whose caller is killed before it was answered, though the container runs already.
+    // A runtime rolls back a start whose caller is killed before the answer, even if the container already runs.
     node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
     node.kill_agent();
     node.write_manifest("config", &config_map("c", "{key: two}"));
@@ -74,7 +74,7 @@ fn what_has_changed_while_no_agent_ran_is_in_the_files_after_its_start() {
 }
 
 #[test]
-fn a_secret_is_in_memory_only_and_readable_for_the_pods_group() {
+fn a_secret_stays_in_memory_and_is_readable_by_the_pods_group() {
     let node = Node::start();
     let script =
         format!("id -u; stat -f -c %T /v; stat -L -c '%a %g %n' /v /v/key; cat /v/key; echo; touch /v/x 2>&1; {STAY}");
@@ -86,13 +86,13 @@ fn a_secret_is_in_memory_only_and_readable_for_the_pods_group() {
     }
     let pods = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
     let folder = node.pod_folder(pods.get("web").unwrap().uid()).join("volumes/kubernetes.io~secret/v");
-    // The mount is inside; outside of it there is an empty directory.
+    // The tmpfs is mounted inside the test's namespaces; outside of them the directory is empty.
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "the secret is on the disk");
     assert!(!node.agent_log().contains("hush"));
 }
 
 #[test]
-fn objects_and_the_pod_itself_come_together_in_one_volume() {
+fn a_projected_volume_combines_objects_and_pod_fields() {
     let node = Node::start();
     let script = format!(
         "cd /v; find . -follow -type f ! -path './..*' | sort | while read f; do echo $f $(cat $f); done; {STAY}"
@@ -120,7 +120,7 @@ fn objects_and_the_pod_itself_come_together_in_one_volume() {
 }
 
 #[test]
-fn labels_in_a_file_follow_the_manifest_of_a_pod_that_keeps_its_uid() {
+fn a_downward_api_file_follows_the_labels_of_the_manifest() {
     let node = Node::start();
     let item = "{path: app, fieldRef: {fieldPath: \"metadata.labels['app']\"}}";
     let manifest = with_volume("web", &follow("/v/app"), &format!("downwardAPI: {{items: [{item}]}}")).text();
@@ -136,7 +136,7 @@ fn labels_in_a_file_follow_the_manifest_of_a_pod_that_keeps_its_uid() {
 }
 
 #[test]
-fn a_container_that_lacks_an_object_for_its_variables_says_so_and_starts_when_it_comes() {
+fn a_container_waits_for_the_objects_of_its_variables() {
     let node = Node::start();
     let env = "env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: a}}}, \
                {name: NONE, valueFrom: {secretKeyRef: {name: none, key: x, optional: true}}}], \
@@ -160,7 +160,7 @@ fn a_container_that_lacks_an_object_for_its_variables_says_so_and_starts_when_it
 }
 
 #[test]
-fn a_pod_that_lacks_an_object_for_its_volumes_waits_and_starts_when_it_comes() {
+fn a_pod_waits_for_the_objects_of_its_volumes() {
     let node = Node::start();
     node.apply(&with_volume("web", &format!("cat /v/key; echo; {STAY}"), "secret: {secretName: s}"));
     wait_for("the reason to be told", PATIENCE, || {
@@ -176,7 +176,7 @@ fn a_pod_that_lacks_an_object_for_its_volumes_waits_and_starts_when_it_comes() {
 }
 
 #[test]
-fn an_object_of_another_namespace_is_not_there() {
+fn objects_of_another_namespace_are_not_found() {
     let node = Node::start();
     let foreign = config_map("c", "{key: one}").replace("name: c", "name: c, namespace: other");
     node.write_manifest("config", &foreign);
@@ -188,7 +188,7 @@ fn an_object_of_another_namespace_is_not_there() {
 }
 
 #[test]
-fn an_immutable_config_map_stays_as_it_is_and_the_refusal_is_shown() {
+fn a_change_of_an_immutable_config_map_is_rejected_and_reported() {
     let node = Node::start();
     let immutable = |value: &str| format!("{}immutable: true\n", config_map("c", &format!("{{key: {value}}}")));
     node.write_manifest("config", &immutable("one"));
@@ -209,7 +209,7 @@ fn an_immutable_config_map_stays_as_it_is_and_the_refusal_is_shown() {
 }
 
 #[test]
-fn a_disk_that_is_full_keeps_the_pod_waiting_with_the_reason_and_leaves_nothing_half_written() {
+fn a_full_disk_keeps_the_pod_pending_without_partly_written_files() {
     let mut node = Node::with_runtime();
     let root = node.folder().join("pods");
     node.enclosure().run(&["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", &root.display().to_string()]);

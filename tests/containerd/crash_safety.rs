@@ -1,17 +1,17 @@
-//! The agent is killed at any moment: the next one goes on from what the runtime has.
+//! The agent is killed at any moment and the next agent continues from the state of the runtime.
 
 use std::time::Duration;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, Task, wait_for};
 
-/// How long after the manifest was written the agent is killed. A pod takes about 200 ms to start.
+/// Delay in milliseconds between writing the manifest and killing the agent. A pod takes about 200 ms to start.
 const MOMENTS: [u64; 10] = [0, 20, 40, 70, 100, 130, 160, 200, 300, 600];
 
-/// A start that was under way when its caller died is cut short by the runtime, which books the container as ended: it
-/// counts like any other that ended.
+/// Restarts that a cut start may add: the runtime aborts a start whose caller dies and records the container as
+/// exited, which counts as a restart.
 const CUT: u64 = 1;
 
-/// The tasks once the runtime has given up what it was doing for the agent that died.
+/// The tasks of a pod once the runtime has finished the calls of the dead agent.
 fn settled(node: &Node, name: &str) -> Vec<Task> {
     let mut last = node.tasks_of(name);
     let mut same = 0;
@@ -24,7 +24,7 @@ fn settled(node: &Node, name: &str) -> Vec<Task> {
 }
 
 #[test]
-fn a_pod_that_was_being_started_at_any_of_ten_moments_runs_once_and_keeps_what_ran() {
+fn a_kill_during_a_pod_start_duplicates_no_container() {
     let mut node = Node::start();
     for moment in MOMENTS {
         let name = format!("after-{moment}");
@@ -47,14 +47,14 @@ fn a_pod_that_was_being_started_at_any_of_ten_moments_runs_once_and_keeps_what_r
 }
 
 #[test]
-fn an_agent_that_is_killed_again_and_again_still_makes_each_pod_once() {
+fn repeated_kills_create_each_pod_once() {
     let mut node = Node::start();
     node.apply(&Manifest::new("web").init_container("first", "sleep 0.05").container("main", STAY));
     node.apply(&Manifest::new("pair").container("main", STAY).container("other", STAY));
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(150));
         node.kill_agent();
-        // The runtime is still busy with what the last one asked for.
+        // The runtime may still be busy with the calls of the last agent.
         node.launch_agent();
     }
     node.wait_until("both are ready", |pods| ["web", "pair"].iter().all(|name| pods.has(name, |pod| pod.is_ready())));
@@ -66,7 +66,7 @@ fn an_agent_that_is_killed_again_and_again_still_makes_each_pod_once() {
 }
 
 #[test]
-fn a_container_that_was_being_restarted_is_counted_once_and_runs_once() {
+fn a_kill_during_a_container_restart_counts_one_restart() {
     let mut node = Node::start();
     for moment in [0, 30, 60, 120] {
         let name = format!("after-{moment}");
@@ -86,11 +86,11 @@ fn a_container_that_was_being_restarted_is_counted_once_and_runs_once() {
 }
 
 #[test]
-fn a_termination_that_was_under_way_goes_on() {
+fn an_interrupted_termination_continues() {
     let mut node = Node::start();
     for moment in [0, 30, 200, 1000] {
         let name = format!("after-{moment}");
-        // It does not listen: its grace period of two seconds runs out.
+        // The container ignores SIGTERM, so its grace period of two seconds expires.
         node.apply(&Manifest::new(&name).container("main", "sleep 100000").spec("terminationGracePeriodSeconds: 2"));
         let pods = node.wait_until("the pod is ready", |pods| pods.has(&name, |pod| pod.is_ready()));
         let folder = node.pod_folder(pods.get(&name).unwrap().uid());
@@ -104,7 +104,7 @@ fn a_termination_that_was_under_way_goes_on() {
 }
 
 #[test]
-fn a_pod_whose_manifest_was_removed_while_no_agent_ran_is_removed_by_the_next() {
+fn a_pod_whose_manifest_went_while_the_agent_was_down_is_removed() {
     let mut node = Node::start();
     node.apply(&Manifest::new("gone").container("main", STAY));
     node.apply(&Manifest::new("kept").container("main", STAY));
@@ -133,7 +133,7 @@ fn restart_counts_outlive_the_agent() {
     assert_eq!(node.running_containers("web"), before);
 }
 
-/// The containers that run, the sandbox as "".
+/// Names of the running containers; the sandbox is "".
 fn live(tasks: &[Task]) -> Vec<&str> {
     tasks.iter().filter(|task| task.is_running()).map(|task| &*task.container).collect()
 }

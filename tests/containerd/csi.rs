@@ -1,5 +1,4 @@
-//! Volumes of a CSI driver in a container: what the driver mounts, or the device that it has, is what the container reads
-//! and writes.
+//! CSI volumes in a container: a mounted file system and a raw block device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ fn create_driver(api: &FakeApi) {
     }));
 }
 
-/// A claim, and the volume that is bound to it.
+/// Creates a claim and the volume bound to it.
 pub(crate) fn create_volume(api: &FakeApi, name: &str, source: &Value) {
     let claim = api.create(&json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
@@ -39,7 +38,7 @@ pub(crate) fn create_volume(api: &FakeApi, name: &str, source: &Value) {
     api.patch(&format!("/api/v1/namespaces/default/persistentvolumeclaims/{name}/status"), &bound);
 }
 
-/// A device of the kernel's whose content is a file.
+/// A loop device backed by a file.
 pub(crate) struct Loop(pub(crate) String);
 
 impl Loop {
@@ -57,7 +56,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_container_reads_and_writes_what_its_driver_has_mounted() {
+fn a_container_reads_and_writes_a_mounted_csi_volume() {
     let (node, api) = joined();
     let disk = node.folder().join("disk");
     fs::create_dir(&disk).unwrap();
@@ -86,7 +85,7 @@ fn a_container_reads_and_writes_what_its_driver_has_mounted() {
 }
 
 #[test]
-fn a_container_reads_and_writes_the_devices_that_are_its_volumes() {
+fn a_container_reads_and_writes_block_volumes() {
     let (node, api) = joined();
     let file = node.folder().join("disk");
     let mut content = vec![0; 1 << 20];
@@ -103,7 +102,7 @@ fn a_container_reads_and_writes_the_devices_that_are_its_volumes() {
     create_volume(&api, "file", &json!({"volumeMode": "Block", "local": {"path": file}}));
 
     let write = "head -n 1 /dev/csi; echo back | dd of=/dev/csi conv=notrunc,fsync 2>/dev/null && echo written";
-    // That it may only be read is for the kernel to see to, where the runtime has a control group for devices.
+    // Only a runtime with a device cgroup enforces read-only access.
     let mut web = pod("web", &format!("{write}; head -n 1 /dev/local; echo end; {STAY}"));
     web["spec"]["volumes"] = json!([
         {"name": "csi", "persistentVolumeClaim": {"claimName": "data"}},

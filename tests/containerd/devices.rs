@@ -1,11 +1,11 @@
-//! Devices of the node in containers, without a plugin.
+//! Devices of the node in containers, without a device plugin.
 
 use std::fs;
 use std::process::Command;
 
 use crate::node::{Manifest, Node, STAY};
 
-/// Another name for what the kernel has as /dev/zero: no container has a file of that name by itself.
+/// Creates a device node like /dev/zero under a name that no container has by default.
 fn plug_in(node: &Node, name: &str, minor: &str) {
     let path = node.folder().join(name);
     assert!(Command::new("mknod").arg(path).args(["c", "1", minor]).status().unwrap().success());
@@ -19,7 +19,7 @@ fn wanting(node: &Node, name: &str, camera: &str) -> Manifest {
 }
 
 #[test]
-fn a_container_sees_the_device_that_it_was_given_also_one_that_comes_later() {
+fn a_container_sees_its_device_even_if_plugged_in_later() {
     let mut node = Node::with_runtime();
     let rules = node.folder().join("coracle.yaml");
     let paths = node.folder().join("camera*");
@@ -32,11 +32,11 @@ fn a_container_sees_the_device_that_it_was_given_also_one_that_comes_later() {
     node.wait_for_output("one", "main", "3");
     node.apply(&wanting(&node, "two", "camera1"));
     node.wait_until("the second waits", |_| node.agent_log().contains("Requested: 1, Available: 0"));
-    // Another device: the kernel's numbers tell one from the other, not its name.
+    // Devices are told apart by their numbers, not by their names.
     plug_in(&node, "camera1", "9");
     node.wait_for_output("two", "main", "3");
 
-    // What the runtime has of the containers is enough to know who has what.
+    // The running containers suffice to rebuild the allocations.
     let checkpoint = node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
     let entries = || -> Option<Vec<String>> {
         let file: serde_json::Value = serde_json::from_str(&fs::read_to_string(&checkpoint).ok()?).ok()?;

@@ -1,4 +1,4 @@
-//! A client of port 10250 on a node's network. It believes whatever certificate it is shown.
+//! A client of port 10250 on a node's network. It accepts every certificate.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use crate::node::{Node, PATIENCE, wait_for};
 
-/// For the agent's configuration: who reaches the node's network may do everything.
+/// Agent configuration that allows every request from the node's network.
 pub(crate) const OPEN: &str = "authentication: {anonymous: {enabled: true}}\nauthorization: {mode: AlwaysAllow}\n";
 
 pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// Connects, as soon as somebody listens and has a certificate.
+/// Connects as soon as the server listens and has a certificate.
 pub(crate) fn connect(node: &Node) -> Tls {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let config = config.with_safe_default_protocol_versions().unwrap().dangerous();
@@ -31,7 +31,7 @@ pub(crate) fn connect(node: &Node) -> Tls {
     })
 }
 
-/// Asks, and reads the head of the answer.
+/// Sends a request and reads the head of the response.
 pub(crate) fn ask(stream: &mut Tls, head: &str) -> String {
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn ask(stream: &mut Tls, head: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// The body of a page that is there, on a connection of its own.
+/// The body of a page, fetched over its own connection.
 pub(crate) fn get(node: &Node, path: &str) -> String {
     let mut stream = connect(node);
     let head = ask(&mut stream, &format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"));

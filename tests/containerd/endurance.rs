@@ -1,4 +1,4 @@
-//! A node whose power goes again and again while its cluster is away.
+//! A node that loses its power repeatedly while its API server is unreachable.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use crate::fake_api::world::Network;
 use crate::fake_api::{FakeApi, Options};
 use crate::node::{BUSYBOX, NODE_NAME, Node, PATIENCE, Pod, Pods, STAY, wait_for};
 
-/// As many as are promised, if somebody has the time.
+/// The promised number of power cuts if CORACLE_ENDURANCE is set, otherwise a few.
 fn rounds() -> u64 {
     if std::env::var_os("CORACLE_ENDURANCE").is_some() { 100 } else { 2 }
 }
@@ -23,7 +23,7 @@ pub(crate) fn path(pod: &str) -> String {
     format!("/api/v1/namespaces/default/pods/{pod}-{NODE_NAME}")
 }
 
-/// Its name ends with the node's, as those of manifests do.
+/// A pod whose name ends with the node's, as the names of static pods do.
 pub(crate) fn pod(name: &str, command: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -40,7 +40,7 @@ pub(crate) fn pod(name: &str, command: &str) -> Value {
     })
 }
 
-/// It runs only where it sees what it was given.
+/// A pod that runs only if it sees its volumes and variables.
 fn rich() -> Value {
     let seen =
         "[ $(cat /v/k) = one ] && [ $(cat /v/p) = hidden-value ] && [ -s /v/token ] && [ $FROM = one ] || exit 1";
@@ -66,7 +66,7 @@ fn prepare(api: &FakeApi) {
     );
 }
 
-/// A node with a key for what is secret, and the cluster that it knows.
+/// A node with an encryption key for Secrets, joined to a fake API server.
 pub(crate) fn joined() -> (Node, FakeApi) {
     let mut node = Node::with_runtime();
     let api = node.enclosure().on_network(|| FakeApi::start(Options::default()));
@@ -87,7 +87,7 @@ fn is_ready(pod: &Value) -> bool {
     conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
 }
 
-/// What a pod of the cluster is to the runtime: its uid, and how often its container was started.
+/// A pod's uid and the restart count of its container.
 fn standing(pods: &Pods, name: &str) -> (String, u64) {
     let pod = pods.get(name).unwrap();
     (pod.uid().to_owned(), pod.container("main").restarts())
@@ -121,17 +121,17 @@ fn a_board_that_loses_its_power_again_and_again_runs_what_its_cluster_asked_for_
         node.cut_power();
         node.start_containerd();
         node.start_agent();
-        // Until the runtime was looked at, a pod is as the cluster was last told.
+        // Until the first relist, the agent shows the status last reported to the API server.
         let expected = first.clone().map(|uid| (uid, round));
         let pods = node.wait_until(&format!("all pods run again after cut {round}"), |pods| {
             are_ready(pods, &PODS) && PODS.map(|name| standing(pods, name)) == expected
         });
-        // Nothing runs twice, and nothing that was there before is heaped up.
+        // No container runs twice and no old container is left.
         let running = node.tasks().into_iter().filter(|task| task.is_running() && !task.container.is_empty()).count();
         assert_eq!((running, pods.0.len()), (PODS.len(), PODS.len()));
     }
 
-    // Of what has changed meanwhile exactly that happens.
+    // After the API server is back, exactly the changes made meanwhile take effect.
     let kept = standing(&node.pods(), "plain");
     let kept_id = node.running_containers("plain");
     api.delete_with_grace(&path("goes"), 0);

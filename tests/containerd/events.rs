@@ -1,4 +1,4 @@
-//! What is told of pods on a real runtime.
+//! Events of pods on a real runtime.
 
 use crate::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
 
@@ -9,7 +9,7 @@ impl Node {
 }
 
 #[test]
-fn a_pod_that_comes_up_and_goes_is_told_as_the_upstream_kubelet_does() {
+fn a_pods_events_match_those_of_the_upstream_kubelet() {
     let node = Node::start();
     node.apply(&Manifest::new("web").init_container("first", "true").container("main", STAY));
     node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -42,7 +42,7 @@ fn a_pod_that_comes_up_and_goes_is_told_as_the_upstream_kubelet_does() {
 }
 
 #[test]
-fn a_container_that_crashes_is_told_to_back_off() {
+fn a_crashing_container_gets_a_back_off_event() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", "exit 1"));
     let events = wait_for("it to back off", PATIENCE, || {

@@ -1,10 +1,10 @@
-//! Pods that the node ends for want of room, or for what they have written.
+//! Evictions for node pressure and for exceeded storage limits.
 
 use nix::sys::signal::Signal;
 
 use crate::node::{Manifest, Node, PATIENCE, Pods, STAY, wait_for};
 
-/// A node that looks often and whose static pods may go, with these lines of configuration.
+/// A node with short eviction intervals, evictable static pods and these lines of configuration.
 fn node_with(more: &str) -> Node {
     let mut node = Node::with_runtime();
     node.configure_agent(&format!("syncFrequency: 2s\n{more}"));
@@ -17,7 +17,7 @@ fn wait_until_ready(node: &Node, name: &str) {
     node.wait_until(&format!("{name} is ready"), |pods| pods.has(name, |pod| pod.is_ready()));
 }
 
-/// Waits until the pod has failed; the words of its status.
+/// Waits until the pod has failed and returns the message of its status.
 fn wait_until_evicted(node: &Node, name: &str) -> String {
     let pods = node.wait_until(&format!("{name} has failed"), |pods| pods.has(name, |pod| pod.phase() == "Failed"));
     let status = &pods.get(name).unwrap().json()["status"];
@@ -25,7 +25,7 @@ fn wait_until_evicted(node: &Node, name: &str) -> String {
     status["message"].as_str().unwrap().to_owned()
 }
 
-/// A pod with a volume for 1 MiB, of which it fills so many.
+/// A pod with a volume limited to 1 MiB, into which it writes this many MiB.
 fn with_volume(name: &str, mebibytes: u32) -> Manifest {
     let script = format!("dd if=/dev/zero of=/data/file bs=1M count={mebibytes} && echo full; {STAY}");
     Manifest::new(name)
@@ -34,7 +34,7 @@ fn with_volume(name: &str, mebibytes: u32) -> Manifest {
 }
 
 #[test]
-fn a_pod_goes_when_a_volume_of_it_is_over_its_limit_and_comes_back_with_another_manifest() {
+fn a_pod_over_its_volume_limit_is_evicted_until_its_manifest_changes() {
     let node = node_with("");
     node.apply(&with_volume("small", 0));
     node.apply(&with_volume("large", 3));
@@ -54,7 +54,7 @@ fn a_pod_goes_when_a_volume_of_it_is_over_its_limit_and_comes_back_with_another_
 }
 
 #[test]
-fn a_container_goes_when_its_log_is_over_its_limit() {
+fn a_pod_whose_log_exceeds_the_storage_limit_is_evicted() {
     let node = node_with("");
     let script = format!("yes 'much ado' | head -c 3000000; {STAY}");
     let limits = |limit| format!("resources: {{limits: {{ephemeral-storage: {limit}}}}}");
@@ -65,7 +65,7 @@ fn a_container_goes_when_its_log_is_over_its_limit() {
     node.wait_until("the other runs on", |pods| pods.has("quiet", |pod| pod.is_ready()));
 }
 
-/// A node with these pods, started again as one that has too little of `what`: less than everything is.
+/// A node with these pods, restarted with a threshold for this signal that is always met.
 fn node_short_of(what: &str, pods: &[Manifest], arguments: &[&str]) -> Node {
     let mut node = Node::start();
     for pod in pods {
@@ -87,7 +87,7 @@ fn wait_for_disk_pressure(node: &Node) {
 }
 
 #[test]
-fn on_a_full_disk_the_pod_with_the_most_goes_first_and_the_systems_own_stay() {
+fn disk_pressure_evicts_the_largest_pod_and_spares_critical_ones() {
     let write = |name: &str, mebibytes: u32| {
         let script = format!("dd if=/dev/zero of=/data/file bs=1M count={mebibytes} 2>/dev/null; {STAY}");
         Manifest::new(name)
@@ -119,7 +119,7 @@ fn on_a_full_disk_the_pod_with_the_most_goes_first_and_the_systems_own_stay() {
 }
 
 #[test]
-fn static_pods_stay_and_start_on_a_full_disk_unless_they_are_said_to_go() {
+fn static_pods_run_under_disk_pressure_unless_marked_evictable() {
     let node = node_short_of("nodefs.available", &[Manifest::new("web").container("main", STAY)], &[]);
     wait_for_disk_pressure(&node);
     wait_for("it to be tried", PATIENCE, || {
@@ -131,7 +131,7 @@ fn static_pods_stay_and_start_on_a_full_disk_unless_they_are_said_to_go() {
 }
 
 #[test]
-fn where_images_are_on_a_full_disk_what_is_left_of_an_evicted_pod_goes_and_its_end_is_still_told() {
+fn image_disk_pressure_removes_dead_containers_but_keeps_the_pods_status() {
     let node =
         node_short_of("imagefs.available", &[Manifest::new("web").container("main", STAY)], &["--evict-static-pods"]);
     wait_until_evicted(&node, "web");

@@ -1,4 +1,4 @@
-//! `coracle exec` and `attach`: what is typed goes into a container, and what is written there comes out.
+//! `coracle exec` and `attach`: streams, exit codes, signals and terminals.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
 impl Node {
-    /// A command of `coracle` that asks this node's agent.
+    /// A `coracle` command that talks to this node's agent.
     pub(crate) fn coracle(&self, command: &str, line: &[&str]) -> Command {
         let mut coracle = Command::new(coracle());
         coracle.args([command, "--local-socket"]).arg(self.folder().join("coracle.sock")).args(line);
@@ -26,7 +26,7 @@ impl Node {
         self.coracle("exec", line).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// A node with a pod called web that stays.
+    /// A node with a running pod named web.
     fn with_web() -> Self {
         let node = Self::start();
         node.apply(&Manifest::new("web").container("main", STAY).container("other", STAY));
@@ -34,7 +34,7 @@ impl Node {
         node
     }
 
-    /// What runs in a container, as the words of each process.
+    /// The command lines of the processes in a container.
     fn processes(&self) -> Vec<String> {
         let list = self.exec(&["web", "-c", "main", "--", "ps", "-o", "args"]);
         String::from_utf8_lossy(&list.stdout).lines().map(|line| line.trim().to_owned()).collect()
@@ -50,7 +50,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// The most memory that a process has had, in KiB.
+/// Peak resident memory of a process, in KiB.
 fn peak(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -62,7 +62,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn a_command_has_its_streams_and_gives_its_exit_code() {
+fn exec_passes_streams_and_the_exit_code() {
     let node = Node::with_web();
     let done = node.exec(&["web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!((text(&done.stdout), done.status.code()), ("out\n", Some(7)));
@@ -71,10 +71,10 @@ fn a_command_has_its_streams_and_gives_its_exit_code() {
     let done = node.exec(&["default/web-node-a", "-c", "other", "--", "echo", "a b", "c=&d", "--", "-n"]);
     assert_eq!((text(&done.stdout), text(&done.stderr)), ("a b c=&d -- -n\n", ""));
     assert!(done.status.success());
-    // A process that a signal ends.
+    // A process killed by a signal exits with 128 plus its number.
     let done = node.exec(&["web", "-c", "main", "--", "sh", "-c", "kill -9 $$"]);
     assert_eq!(done.status.code(), Some(137));
-    // 50 at once.
+    // 50 commands at once.
     let all: Vec<Child> = (0..50)
         .map(|number| {
             let script = format!("cat; echo {number}; exit {number}");
@@ -91,7 +91,7 @@ fn a_command_has_its_streams_and_gives_its_exit_code() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_in_one_line() {
+fn exec_errors_fit_on_one_line() {
     let node = Node::with_web();
     node.apply(&Manifest::new("done").container("main", "exit 3").spec("restartPolicy: Never"));
     node.wait_until("the other has ended", |pods| pods.has("done", |pod| pod.phase() == "Failed"));
@@ -114,13 +114,13 @@ fn what_cannot_be_run_is_told_in_one_line() {
 }
 
 #[test]
-fn as_much_as_there_is_goes_in_and_comes_out_and_memory_stays_flat() {
+fn exec_streams_large_data_in_constant_memory() {
     const ALL: usize = 100 << 20;
     let node = Node::with_web();
     let before = peak(node.agent_pid());
     let mut cat = node.coracle("exec", &["-i", "web", "-c", "main", "--", "cat"]);
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // No two pages are the same, and none begins where another does.
+    // All pages differ, so that a lost or repeated page is found.
     let page =
         |number: usize| (0..4096_usize).map(move |at| (number.wrapping_mul(0x9e37_79b1) >> (at % 24)).to_le_bytes()[0]);
     let (mut to, mut from) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
@@ -152,10 +152,10 @@ fn as_much_as_there_is_goes_in_and_comes_out_and_memory_stays_flat() {
 }
 
 #[test]
-fn who_is_not_read_is_waited_for_and_who_is_killed_leaves_nothing() {
+fn a_slow_reader_blocks_exec_and_a_killed_client_leaves_nothing() {
     let node = Node::with_web();
     let connections = node.agents_connections();
-    // Where nobody listens any more the runtime leaves what does not read its input as it is.
+    // After a client disconnects, the runtime does not stop a process that reads no input; here the shell ends `cat`.
     let script = "cat /dev/zero & read end; kill $!";
     let mut flood = node.coracle("exec", &["-i", "web", "-c", "main", "--", "sh", "-c", script]);
     let mut flood = flood.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -179,24 +179,24 @@ fn who_is_not_read_is_waited_for_and_who_is_killed_leaves_nothing() {
     wait_for("the agent to have no connection more", PATIENCE, || {
         (node.agents_connections() <= connections).then_some(())
     });
-    // A reader that has had enough ends the client.
+    // A reader that closes its end stops the client.
     let mut flood = node.coracle("exec", &["-i", "web", "-c", "main", "--", "sh", "-c", script]);
     let mut flood = flood.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     flood.stdout.take().unwrap().read_exact(&mut here).unwrap();
     assert_eq!(flood.wait().unwrap().code(), Some(128 + 13));
-    // Without a terminal a signal does what it does to any program.
+    // Without a terminal the client reacts to signals as any program does.
     let mut waits = node.coracle("exec", &["web", "-c", "main", "--", "sleep", "5"]).spawn().unwrap();
     thread::sleep(Duration::from_millis(300));
-    // Not SIGINT: shells have what they run in the background ignore it.
+    // Not SIGINT: background jobs of a shell ignore it.
     signal(&waits, Signal::SIGTERM);
     assert_eq!(waits.wait().unwrap().signal(), Some(15));
 }
 
-/// A terminal, as somebody sits at it.
+/// A pseudoterminal with a user at it.
 struct Terminal {
     keys: File,
     line: OwnedFd,
-    /// What was shown and nobody has waited for yet.
+    /// Output that no call has consumed yet.
     shown: String,
 }
 
@@ -212,7 +212,7 @@ impl Terminal {
         tcsetwinsize(&self.keys, Winsize { ws_col, ws_row, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     }
 
-    /// Runs a command that has this as its own terminal.
+    /// Runs a command with this as its controlling terminal.
     fn run(&self, command: &Command) -> Child {
         let mut run = Command::new("setsid");
         run.arg("--ctty").arg(command.get_program()).args(command.get_args());
@@ -224,7 +224,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Reads what is shown until this has been among it.
+    /// Reads the output until it contains `text`.
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
         let until = Instant::now() + PATIENCE;
@@ -243,7 +243,7 @@ impl Terminal {
         }
     }
 
-    /// Whether lines are edited and shown here, and Ctrl-C is a signal.
+    /// Whether the line discipline edits and echoes input and turns Ctrl-C into a signal.
     fn is_cooked(&self) -> bool {
         let modes = tcgetattr(&self.line).unwrap().local_modes;
         let cooked =
@@ -253,7 +253,7 @@ impl Terminal {
 }
 
 #[test]
-fn a_terminal_is_that_of_the_command_until_it_ends() {
+fn exec_hands_the_terminal_over_and_restores_it() {
     let node = Node::with_web();
     let shell = node.coracle("exec", &["-it", "web", "-c", "main", "--", "sh"]);
     let mut terminal = Terminal::new(97, 31);
@@ -266,7 +266,7 @@ fn a_terminal_is_that_of_the_command_until_it_ends() {
     terminal.resize(120, 40);
     terminal.type_in("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.1; done; echo now $(stty size)\n");
     terminal.wait_for("now 40 120");
-    // Ctrl-C goes to what runs over there.
+    // Ctrl-C goes to the process in the container.
     terminal.type_in("sleep 1000\n");
     terminal.wait_for("sleep 1000");
     thread::sleep(Duration::from_millis(500));
@@ -277,7 +277,7 @@ fn a_terminal_is_that_of_the_command_until_it_ends() {
     assert_eq!(child.wait().unwrap().code(), Some(9));
     assert!(terminal.is_cooked());
 
-    // A signal ends it, and the terminal is as it was.
+    // A signal ends the client, which restores the terminal.
     let mut child = terminal.run(&shell);
     terminal.type_in("echo $((6*7))\n");
     terminal.wait_for("42");
@@ -285,14 +285,14 @@ fn a_terminal_is_that_of_the_command_until_it_ends() {
     signal(&child, Signal::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
     assert!(terminal.is_cooked());
-    // Where the input is none, -t says so and goes on.
+    // Without a terminal as input, -t prints a warning and continues.
     let done = node.exec(&["-it", "web", "-c", "main", "--", "sh", "-c", "test -t 0 || echo none"]);
     assert_eq!(text(&done.stdout), "none\n");
     assert!(text(&done.stderr).contains("no terminal here"), "{}", text(&done.stderr));
 }
 
 #[test]
-fn what_a_container_writes_is_shown_to_who_is_attached_and_what_he_types_goes_to_it() {
+fn attach_streams_a_containers_input_and_output() {
     let node = Node::start();
     let script = "while read line; do echo got $line; done; echo over; exit 5";
     let plain = Manifest::new("plain").container_with("main", script, "stdin: true").spec("restartPolicy: Never");
@@ -311,7 +311,7 @@ fn what_a_container_writes_is_shown_to_who_is_attached_and_what_he_types_goes_to
     let mut got = [0; 8];
     attached.stdout.as_mut().unwrap().read_exact(&mut got).unwrap();
     assert_eq!(&got, b"got one\n");
-    // Who goes away leaves the container as it is.
+    // A client that disconnects leaves the container unchanged.
     signal(&attached, Signal::SIGKILL);
     attached.wait().unwrap();
     assert!(node.pods().has("plain", |pod| pod.is_ready()));

@@ -1,4 +1,4 @@
-//! What the node and its pods use, as the runtime tells it where pods have no control groups of their own.
+//! Resource usage of the node and its pods where the pods have no pod cgroups and the runtime's CRI stats are used.
 
 #[path = "../../src/types/metrics/parsed.rs"]
 mod parsed;
@@ -12,7 +12,7 @@ use crate::door::{self, OPEN};
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 impl Node {
-    /// The body that the local socket answers with.
+    /// The body of a response on the local socket.
     fn page(&self, path: &str) -> String {
         let mut stream = UnixStream::connect(self.folder().join("coracle.sock")).unwrap();
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
@@ -27,17 +27,17 @@ impl Node {
     }
 }
 
-/// The pod of a summary whose manifest is so called.
+/// The pod of a summary that belongs to this manifest.
 fn pod<'a>(summary: &'a Value, name: &str) -> Option<&'a Value> {
     let is_it = |pod: &&Value| pod["podRef"]["name"].as_str().is_some_and(|full| full.starts_with(name));
     summary["pods"].as_array().unwrap().iter().find(is_it)
 }
 
 #[test]
-fn what_a_pod_uses_is_told_as_it_is() {
+fn the_summary_shows_a_pods_actual_usage() {
     let node = Node::start();
     let mount = "volumeMounts: [{name: data, mountPath: /data}, {name: mem, mountPath: /mem}]";
-    // 3 MiB in the layer, 5 MiB in the volume, 2 MiB of memory in a file; then it is busy.
+    // 3 MiB in the writable layer, 5 MiB in the volume, 2 MiB in a memory-backed file, then a busy loop.
     let script = "dd if=/dev/zero of=/layer bs=1M count=3; dd if=/dev/zero of=/data/f bs=1M count=5; \
                   dd if=/dev/zero of=/mem/f bs=1M count=2; while :; do :; done";
     let busy = Manifest::new("busy")
@@ -47,7 +47,7 @@ fn what_a_pod_uses_is_told_as_it_is() {
     node.apply(&Manifest::new("idle").container("main", STAY));
     node.wait_until("both run", |pods| ["busy", "idle"].iter().all(|name| pods.has(name, |pod| pod.is_ready())));
     let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64).unwrap_or(0);
-    // The runtime looks at layers every ten seconds.
+    // The runtime measures writable layers every ten seconds.
     let summary = wait_for("the runtime to have counted the layer", PATIENCE, || {
         let summary = node.summary();
         let layer = number(pod(&summary, "busy")?, "/containers/0/rootfs/usedBytes");
@@ -77,7 +77,7 @@ fn what_a_pod_uses_is_told_as_it_is() {
     ] {
         assert!(number(&summary, path) >= least, "{path}: {:#}", summary["node"]);
     }
-    // The pages of the same agree with it and are well formed.
+    // The metrics pages of the same agent agree with the summary and are well formed.
     let resource = parsed::parse(&node.page("/metrics/resource"));
     let of_busy = [("container", "main"), ("pod", busy["podRef"]["name"].as_str().unwrap())];
     assert!(resource["container_cpu_usage_seconds_total"].value(&of_busy) > 0.1);
@@ -99,14 +99,14 @@ fn what_a_pod_uses_is_told_as_it_is() {
     {
         assert!(!family.help.is_empty() && !family.label_names().is_empty(), "{name}");
     }
-    // A pod that has gone is not told of any more.
+    // A removed pod disappears from the metrics.
     node.remove_manifest("idle");
     node.wait_until_gone("idle");
     assert!(pod(&node.summary(), "idle").is_none());
 }
 
 #[test]
-fn what_volumes_hold_is_found_within_the_time_of_a_question() {
+fn volume_usage_is_measured_while_a_request_waits() {
     let node = Node::start();
     let mount = "volumeMounts: [{name: data, mountPath: /data}]";
     let script = format!("dd if=/dev/zero of=/data/f bs=1M count=5; echo written; {STAY}");
@@ -115,7 +115,7 @@ fn what_volumes_hold_is_found_within_the_time_of_a_question() {
     node.apply(&manifest);
     node.wait_for_output("web", "main", "written");
     node.wait_until("it is known to run", |pods| pods.has("web", |pod| pod.is_ready()));
-    // The first question begins the walk; a busy machine may take longer than it waits.
+    // The first request starts the walk; on a busy machine the walk may outlast the request.
     let volume = wait_for("the walk to be over", PATIENCE, || {
         pod(&node.summary(), "web").map(|pod| pod["volume"][0].clone()).filter(|volume| volume.is_object())
     });
@@ -125,7 +125,7 @@ fn what_volumes_hold_is_found_within_the_time_of_a_question() {
 }
 
 #[test]
-fn probes_are_counted_for_as_long_as_there_is_a_pod_to_ask() {
+fn probe_counters_live_as_long_as_their_pod() {
     let node = Node::start();
     let probes = "livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}, \
                   readinessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1000}";
@@ -149,7 +149,7 @@ fn probes_are_counted_for_as_long_as_there_is_a_pod_to_ask() {
 }
 
 #[test]
-fn every_page_is_well_formed_over_the_port_that_is_scraped() {
+fn every_metrics_page_on_port_10250_is_well_formed() {
     let mut node = Node::with_runtime();
     node.configure_agent(OPEN);
     node.start_agent();
@@ -157,7 +157,7 @@ fn every_page_is_well_formed_over_the_port_that_is_scraped() {
     node.apply(&Manifest::new("web").container_with("main", STAY, probe).container("side", STAY));
     node.apply(&Manifest::new("other").container("main", STAY));
     node.wait_until("both run", |pods| ["web", "other"].iter().all(|name| pods.has(name, |pod| pod.is_ready())));
-    // The parser fails on a series that is there twice, and on whatever a server that scrapes would not take.
+    // The parser rejects duplicate series and anything else that Prometheus rejects.
     for (path, family, least) in [
         ("/metrics", "kubelet_running_pods", 1),
         ("/metrics/cadvisor", "container_memory_working_set_bytes", 3),

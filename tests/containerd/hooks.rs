@@ -1,4 +1,4 @@
-//! Hooks in real containers: after their start, before their end.
+//! Lifecycle hooks in real containers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
 use crate::tls_server::{SELF_SIGNED, Server};
 
-/// A pod `web` whose container sees the folder that is given back as `/host`.
+/// Applies a pod `web` whose container mounts the returned folder at `/host`.
 fn apply(node: &Node, script: &str, lifecycle: &str) -> PathBuf {
     let folder = node.folder().join("shared");
     fs::create_dir_all(&folder).unwrap();
@@ -22,7 +22,7 @@ fn wait_until_ready(node: &Node) {
 }
 
 #[test]
-fn a_container_is_ready_when_its_hook_after_the_start_is_over() {
+fn a_container_becomes_ready_after_its_post_start_hook() {
     let node = Node::start();
     let hook = "postStart: {exec: {command: [sh, -c, 'sleep 1; echo $0 >/host/hook', done]}}";
     let folder = apply(&node, STAY, hook);
@@ -31,7 +31,7 @@ fn a_container_is_ready_when_its_hook_after_the_start_is_over() {
 }
 
 #[test]
-fn a_container_whose_hook_after_the_start_fails_ends_and_comes_again() {
+fn a_failed_post_start_hook_restarts_the_container() {
     let node = Node::start();
     let hook = "postStart: {exec: {command: [sh, -c, 'test -e /host/tried || { touch /host/tried; exit 4; }']}}";
     apply(&node, STAY, hook);
@@ -44,7 +44,7 @@ fn a_container_whose_hook_after_the_start_fails_ends_and_comes_again() {
 }
 
 #[test]
-fn a_command_before_the_end_is_over_before_the_signal() {
+fn a_pre_stop_command_finishes_before_the_signal() {
     let node = Node::start();
     let script = "trap 'echo signal >>/host/order; exit' TERM; sleep 100000 & wait";
     let hook = "preStop: {exec: {command: [sh, -c, 'sleep 1; echo hook >>/host/order']}}";
@@ -56,7 +56,7 @@ fn a_command_before_the_end_is_over_before_the_signal() {
 }
 
 #[test]
-fn a_page_is_asked_for_before_the_end() {
+fn a_pre_stop_http_hook_is_called() {
     let node = Node::start();
     let listens = "until cat /proc/net/tcp* | grep -q ':1F90 .* 0A '; do sleep 0.1; done; touch /host/listens";
     let answer = "printf 'HTTP/1.0 500 Never mind\\r\\n\\r\\n'";
@@ -74,7 +74,7 @@ fn a_page_is_asked_for_before_the_end() {
 }
 
 #[test]
-fn a_hook_over_https_that_is_answered_in_http_is_told_again_without_its_secret() {
+fn an_https_hook_falls_back_to_http_without_its_authorization_header() {
     let node = Node::start();
     let (tls, plain) = (Server::with_certificate(&node, SELF_SIGNED), Server::without_tls(&node));
     let hook = |path: &str, server: &Server| {
@@ -98,7 +98,7 @@ fn a_hook_over_https_that_is_answered_in_http_is_told_again_without_its_secret()
 }
 
 #[test]
-fn a_hook_that_the_next_agent_finds_written_on_a_container_is_run() {
+fn the_next_agent_runs_the_hook_recorded_on_a_container() {
     let mut node = Node::start();
     let folder = apply(&node, STAY, "preStop: {exec: {command: [touch, /host/hook]}}");
     wait_until_ready(&node);

@@ -1,4 +1,4 @@
-//! Images from archives in a directory: no registry is anywhere.
+//! Images imported from archives in a directory, without a registry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, Pod, STAY, images, wait_for};
 use crate::registry::{make_image, remove_image};
 
-/// An image that the runtime does not have any more, as an OCI layout.
+/// Writes an image as an OCI layout archive and removes it from the runtime.
 fn archive(node: &Node, name: &str) -> (String, PathBuf) {
     let image = make_image(node, name, 200_000);
     let path = node.folder().join(format!("{name}.tar"));
@@ -18,7 +18,7 @@ fn archive(node: &Node, name: &str) -> (String, PathBuf) {
     (image, path)
 }
 
-/// busybox under another name, as a docker-archive.
+/// Writes busybox under another name as a docker-archive.
 fn docker_archive(node: &Node, name: &str) -> (String, PathBuf) {
     let image = BUSYBOX.replace("busybox", name);
     assert_eq!(image.len(), BUSYBOX.len(), "the archive's index must stay as long as it is");
@@ -34,7 +34,7 @@ fn directory(node: &Node) -> PathBuf {
     node.folder().join("pods/coracle/images")
 }
 
-/// As a copy takes its place.
+/// Moves an archive into the directory by rename, as a copy tool does.
 fn place(node: &Node, archive: &Path) {
     let unfinished = directory(node).join(".unfinished");
     fs::copy(archive, &unfinished).unwrap();
@@ -52,7 +52,7 @@ fn status(node: &Node) -> Value {
     serde_json::from_str(&node.ask(&["status", "-o", "json"]).expect("the agent answers")).unwrap()
 }
 
-/// What is shown of one archive.
+/// The status of one archive.
 fn shown(node: &Node, file: &str) -> Option<Value> {
     status(node)["imageArchives"]["files"].as_array()?.iter().find(|one| one["file"] == file).cloned()
 }
@@ -71,7 +71,7 @@ fn has(node: &Node, image: &str) -> bool {
 }
 
 #[test]
-fn pods_start_with_images_of_archives_and_of_no_registry() {
+fn pods_start_from_archives_without_a_registry() {
     let node = Node::start();
     let (oci, oci_file) = archive(&node, "oci");
     let (plain, plain_file) = docker_archive(&node, "busyboy");
@@ -108,7 +108,7 @@ fn pods_start_with_images_of_archives_and_of_no_registry() {
 }
 
 #[test]
-fn archives_come_into_cri_o_too() {
+fn archives_are_imported_into_cri_o() {
     if !Node::is_on_crio() {
         eprintln!("not run: this is containerd");
         return;
@@ -133,7 +133,8 @@ fn archives_come_into_cri_o_too() {
     }
 }
 
-/// Has the images looked at, as each import does, until what nothing needs has gone: an image is seen once before it goes.
+/// Triggers image garbage collection, which runs after each import, until the unused image is removed: an image must
+/// be seen unused once first.
 fn collect(node: &Node, unused: &str, archive: &Path) {
     let unused = make_image(node, unused, 1000);
     wait_for("the unused image to go", PATIENCE, || {
@@ -146,7 +147,7 @@ fn collect(node: &Node, unused: &str, archive: &Path) {
 }
 
 #[test]
-fn an_image_stays_for_as_long_as_its_archive_lies_there() {
+fn garbage_collection_keeps_images_whose_archive_exists() {
     let mut node = Node::with_runtime();
     let (kept, kept_file) = archive(&node, "kept");
     let others = ["one", "two", "three"].map(|name| archive(&node, name).1);
@@ -161,7 +162,7 @@ fn an_image_stays_for_as_long_as_its_archive_lies_there() {
     let told = format!("coracle: image {kept} is in use by (archive kept.tar)\n");
     assert_eq!(String::from_utf8(remove.stderr).unwrap(), told);
 
-    // An agent that is killed knows what it has imported, and imports nothing twice.
+    // After a kill the agent remembers its imports and repeats none.
     node.kill_agent();
     let before = node.agent_log().matches("imported images").count();
     node.start_agent();
@@ -178,7 +179,7 @@ fn an_image_stays_for_as_long_as_its_archive_lies_there() {
 }
 
 #[test]
-fn an_archive_that_is_cut_is_refused_and_named_and_keeps_no_other_from_being_imported() {
+fn a_truncated_archive_is_reported_and_does_not_block_others() {
     let mut node = Node::start();
     let (image, file) = archive(&node, "good");
     let bytes = fs::read(&file).unwrap();
@@ -194,11 +195,11 @@ fn an_archive_that_is_cut_is_refused_and_named_and_keeps_no_other_from_being_imp
     assert!(text.contains("  bad.tar: refused it is cut short\n") && text.contains(told), "{text}");
     assert!(node.agent_log().contains("bad.tar"));
 
-    // What was written meanwhile is looked at again.
+    // An archive whose file changes is imported again.
     fs::write(directory(&node).join("bad.tar"), &bytes).unwrap();
     wait_for_state(&node, "bad.tar", "imported");
 
-    // What the runtime has lost is imported again: at a start, and when a pod wants it.
+    // The agent imports an image that the runtime lost again: at a start, and when a pod needs it.
     node.kill_agent();
     remove_image(&node, &image);
     node.start_agent();
@@ -212,7 +213,7 @@ fn an_archive_that_is_cut_is_refused_and_named_and_keeps_no_other_from_being_imp
 }
 
 #[test]
-fn an_archive_is_imported_on_request_and_its_images_are_told() {
+fn image_import_prints_the_imported_images() {
     let node = Node::start();
     let (first, first_file) = archive(&node, "first");
     let (second, second_file) = docker_archive(&node, "busyboy");
@@ -225,7 +226,7 @@ fn an_archive_is_imported_on_request_and_its_images_are_told() {
     };
     assert_eq!(import(&[&first_file, &second_file]), (Some(0), format!("{first}\n{second}\n"), String::new()));
     assert!(has(&node, &first) && has(&node, &second));
-    // The same again is there already.
+    // A second import of the same archive is a no-op.
     assert_eq!(import(&[&first_file]), (Some(0), format!("{first}\n"), String::new()));
     let bad = node.folder().join("bad.tar");
     fs::write(&bad, "hello").unwrap();

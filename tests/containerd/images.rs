@@ -1,11 +1,11 @@
-//! Images from a registry: with and without a password, at hand and away.
+//! Pulling images from a registry: credentials, outages, limits and garbage collection.
 
 use std::fs;
 
 use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
 use crate::registry::{PASSWORD, Proxy, Registry, Way, docker_config, make_image, remove_image, secret, write_program};
 
-/// A pod that runs `image`; `spec` is a line of it.
+/// A pod that runs `image`; `spec` is an additional line of its spec.
 fn manifest(name: &str, image: &str, policy: &str, spec: &str) -> String {
     let fields = format!("imagePullPolicy: {policy}");
     let manifest = Manifest::new(name).container_with("main", STAY, &fields);
@@ -17,7 +17,7 @@ fn wait_until_ready(node: &Node, name: &str) {
     node.wait_until(&format!("{name} is ready"), |pods| pods.has(name, |pod| pod.is_ready()));
 }
 
-/// Waits until the container waits for this reason; why.
+/// Waits until the container waits for this reason and returns the message.
 fn wait_for_reason(node: &Node, name: &str, reason: &str) -> String {
     let pods = node.wait_until(reason, |pods| pods.has(name, |pod| pod.container("main").is_waiting_for(reason)));
     pods.get(name).unwrap().container("main").waiting_message().to_owned()
@@ -26,7 +26,7 @@ fn wait_for_reason(node: &Node, name: &str, reason: &str) -> String {
 const SECRET: &str = "imagePullSecrets: [{name: login}]";
 
 #[test]
-fn a_pod_pulls_with_the_secret_that_it_names_and_no_pod_without_one_does() {
+fn only_a_pod_with_the_pull_secret_can_pull() {
     let node = Node::start();
     let registry = Registry::with_password(&node);
     let image = registry.push_busybox(&node, "app:1");
@@ -49,12 +49,12 @@ fn a_pod_pulls_with_the_secret_that_it_names_and_no_pod_without_one_does() {
 }
 
 #[test]
-fn a_wrong_password_is_told_and_the_right_one_counts_as_soon_as_it_is_there() {
+fn a_corrected_pull_secret_takes_effect() {
     let node = Node::start();
     let registry = Registry::with_password(&node);
     let image = registry.push_busybox(&node, "app:1");
     node.write_manifest("web", &manifest("web", &image, "IfNotPresent", SECRET));
-    // Nothing but the name is known of the Secret.
+    // The Secret does not exist yet.
     wait_for_reason(&node, "web", "ImagePullBackOff");
     let told = "Unable to retrieve some image pull secrets (login); attempting to pull the image may not succeed.";
     assert!(node.agent_log().contains(told));
@@ -69,7 +69,7 @@ fn a_wrong_password_is_told_and_the_right_one_counts_as_soon_as_it_is_there() {
 }
 
 #[test]
-fn every_pod_may_use_the_logins_of_the_node() {
+fn every_pod_can_use_the_nodes_registry_credentials() {
     let node = Node::start();
     let registry = Registry::with_password(&node);
     let image = registry.push_busybox(&node, "team/app:1");
@@ -80,7 +80,7 @@ fn every_pod_may_use_the_logins_of_the_node() {
 }
 
 #[test]
-fn a_credential_provider_is_asked_once_for_as_long_as_its_answer_holds() {
+fn a_credential_providers_answer_is_cached() {
     let mut node = Node::with_runtime();
     let registry = Registry::with_password(&node);
     let first = registry.push_busybox(&node, "app:1");
@@ -119,7 +119,7 @@ fn a_credential_provider_is_asked_once_for_as_long_as_its_answer_holds() {
 }
 
 #[test]
-fn always_goes_on_with_what_is_present_while_the_registry_is_away() {
+fn pull_policy_always_falls_back_to_the_local_image() {
     let mut node = Node::start();
     let mut registry = Registry::start(&node);
     let image = registry.push_busybox(&node, "app:1");
@@ -135,7 +135,7 @@ fn always_goes_on_with_what_is_present_while_the_registry_is_away() {
     );
     assert!(node.agent_log().contains(&told), "{}", node.agent_log());
 
-    // A node that is told to be strict does not.
+    // With the strict option the agent does not fall back to the local image.
     node.kill_agent();
     node.add_arguments(&["--strict-image-pull-policy"]);
     node.start_agent();
@@ -145,12 +145,12 @@ fn always_goes_on_with_what_is_present_while_the_registry_is_away() {
 }
 
 #[test]
-fn a_transfer_that_is_cut_is_told_and_made_again() {
+fn an_interrupted_pull_is_reported_and_retried() {
     let node = Node::start();
     let registry = Registry::start(&node);
     let made = make_image(&node, "app", 1 << 20);
     let image = registry.push(&node, &made, "app:1");
-    // What the runtime has of it already would not be transferred.
+    // Otherwise the runtime would reuse the content it already has.
     remove_image(&node, &made);
     let proxy = Proxy::start(&node, &registry, Way::DeadAfter(64 << 10));
     let image = proxy.name(&registry, &image);
@@ -163,7 +163,7 @@ fn a_transfer_that_is_cut_is_told_and_made_again() {
 }
 
 #[test]
-fn a_slow_registry_holds_up_nobody_else_and_a_pull_ends_with_its_pod() {
+fn a_slow_pull_delays_no_other_pod_and_ends_with_its_own() {
     let mut node = Node::with_runtime();
     node.configure_agent("serializeImagePulls: false\nmaxParallelImagePulls: 2\n");
     node.start_agent();
@@ -183,7 +183,7 @@ fn a_slow_registry_holds_up_nobody_else_and_a_pull_ends_with_its_pod() {
     wait_for("the slow pull to begin", PATIENCE, || {
         pulls().iter().any(|pull| pull["image"] == slow.as_str() && pull["begun"] == true).then_some(())
     });
-    // One with its image, and one that pulls beside.
+    // One pod whose image is present and one with a quick pull.
     node.apply(&Manifest::new("present").container("main", STAY));
     node.write_manifest("quick", &manifest("quick", &quick, "IfNotPresent", ""));
     wait_until_ready(&node, "present");
@@ -200,7 +200,7 @@ fn a_slow_registry_holds_up_nobody_else_and_a_pull_ends_with_its_pod() {
 }
 
 #[test]
-fn a_registry_that_nobody_answers_for_is_told_of() {
+fn an_unreachable_registry_is_reported() {
     let node = Node::start();
     node.write_manifest("web", &manifest("web", "127.0.0.1:1/app:1", "IfNotPresent", ""));
     let message = wait_for_reason(&node, "web", "ImagePullBackOff");
@@ -208,27 +208,27 @@ fn a_registry_that_nobody_answers_for_is_told_of() {
     assert!(message.starts_with(begin) && message.contains("connect: connection refused"), "{message}");
 }
 
-/// The names of what the runtime has.
+/// Names of the runtime's images.
 fn images_of(node: &Node) -> Vec<String> {
     let list = node.ctr(&["images", "list", "--quiet"]);
     list.lines().filter(|name| !name.starts_with("sha256:")).map(str::to_owned).collect()
 }
 
 #[test]
-fn room_is_made_with_images_that_no_pod_needs_and_with_no_other() {
+fn garbage_collection_removes_only_unused_images() {
     let mut node = Node::with_runtime();
     let unused = make_image(&node, "unused", 1000);
     let wanted = make_image(&node, "wanted", 1000);
-    // Whatever is on a file system fills it beyond this.
+    // Every file system exceeds this threshold.
     node.configure_agent("imageGCHighThresholdPercent: 1\nimageGCLowThresholdPercent: 0\n");
-    // One that runs, and one that cannot be started: its image is needed all the same.
+    // One running pod, and one that cannot start but still needs its image.
     node.apply(&Manifest::new("web").container("main", STAY));
     let waits = Manifest::new("waits").container_with("main", STAY, "envFrom: [{configMapRef: {name: missing}}]");
     node.write_manifest("waits", &waits.text().replace(BUSYBOX, &wanted));
     node.start_agent();
     wait_for("the unused image to go", PATIENCE, || (!images_of(&node).contains(&unused)).then_some(()));
     wait_until_ready(&node, "web");
-    // The runtime of the tests does not pin the image of its sandboxes.
+    // The tests' runtime does not pin the sandbox image.
     assert_eq!(images_of(&node), [BUSYBOX, "localhost/coracle/pause:1", wanted.as_str()]);
     wait_for("it to be told that there is still too little room", PATIENCE, || {
         node.agent_log().contains("Insufficient free disk space on the node's image filesystem").then_some(())
@@ -236,13 +236,13 @@ fn room_is_made_with_images_that_no_pod_needs_and_with_no_other() {
 }
 
 #[test]
-fn a_pull_that_fills_the_file_system_makes_room() {
+fn a_pull_that_fills_the_disk_triggers_garbage_collection() {
     let mut node = Node::with_runtime();
     let registry = Registry::start(&node);
     let image = registry.push_busybox(&node, "app:1");
     let unused = make_image(&node, "unused", 1000);
     node.configure_agent("imageGCHighThresholdPercent: 1\nimageGCLowThresholdPercent: 0\nimageMinimumGCAge: 1ms\n");
-    // Something that needs the image until the first look is over.
+    // A pod that uses the image until the first garbage collection is over.
     let keeps = Manifest::new("keeps").container_with("main", STAY, "envFrom: [{configMapRef: {name: missing}}]");
     node.write_manifest("keeps", &keeps.text().replace(BUSYBOX, &unused));
     node.start_agent();
@@ -258,14 +258,14 @@ fn a_pull_that_fills_the_file_system_makes_room() {
 }
 
 #[test]
-fn an_image_that_was_of_no_use_for_too_long_goes() {
+fn images_unused_for_too_long_are_removed() {
     let mut node = Node::with_runtime();
     let registry = Registry::start(&node);
     let image = registry.push_busybox(&node, "app:1");
     let unused = make_image(&node, "unused", 1000);
     node.configure_agent("imageMinimumGCAge: 1ms\nimageMaximumGCAge: 2ms\n");
     node.start_agent();
-    // The look after the pull comes when the age is over.
+    // Garbage collection runs after the pull, when the image has exceeded the maximum age.
     node.write_manifest("web", &manifest("web", &image, "IfNotPresent", ""));
     wait_until_ready(&node, "web");
     wait_for("the unused image to go", PATIENCE, || (!images_of(&node).contains(&unused)).then_some(()));
@@ -273,7 +273,7 @@ fn an_image_that_was_of_no_use_for_too_long_goes() {
 }
 
 #[test]
-fn images_are_listed_with_who_needs_them_and_only_others_can_be_removed() {
+fn only_images_that_no_pod_uses_can_be_removed() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));

@@ -1,4 +1,4 @@
-//! Pods that are applied and deleted on the node itself, and containers that begin anew on request.
+//! `coracle apply`, `delete` and `restart` on a node.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
-/// What a command said: its exit code, and both of its outputs.
+/// Runs a command and returns its exit code, stdout and stderr.
 fn said(node: &Node, line: &[&str], input: &str) -> (Option<i32>, String, String) {
     let mut child = Command::new(coracle())
         .args(line)
@@ -29,7 +29,7 @@ fn kept(node: &Node, name: &str) -> PathBuf {
 }
 
 #[test]
-fn an_applied_pod_runs_also_after_a_power_cut_until_it_is_deleted() {
+fn an_applied_pod_survives_a_power_cut_until_deleted() {
     let mut node = Node::start();
     let web = Manifest::new("web").container_with("main", STAY, "envFrom: [{configMapRef: {name: settings}}]");
     let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {COLOUR: blue}\n";
@@ -48,7 +48,7 @@ fn an_applied_pod_runs_also_after_a_power_cut_until_it_is_deleted() {
     assert_eq!((code, out.as_str()), (Some(1), ""));
     assert!(error.starts_with("coracle: -: document 1 (line 1): spec.containers[0].image: "), "{error}");
 
-    // An agent that is killed finds what it has left.
+    // The agent finds the pod again after it was killed.
     node.kill_agent();
     node.start_agent();
     let after = node.wait_until("the pod is known again", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -78,7 +78,7 @@ fn an_applied_pod_runs_also_after_a_power_cut_until_it_is_deleted() {
 }
 
 #[test]
-fn a_pod_of_a_manifest_directory_is_its_own_and_a_damaged_file_ends_nothing() {
+fn manifest_directory_and_applied_pods_do_not_replace_each_other() {
     let mut node = Node::start();
     let web = Manifest::new("web").container("main", STAY);
     node.apply(&web);
@@ -95,7 +95,7 @@ fn a_pod_of_a_manifest_directory_is_its_own_and_a_damaged_file_ends_nothing() {
     assert_eq!(said(&node, &["apply", "-f", "-"], &other.text()).0, Some(0));
     let before = node.wait_until("it is ready", |pods| pods.has("other", |pod| pod.is_ready()));
     let id = before.get("other").unwrap().container("main").id();
-    // A file of the same pod comes later: the first stays, and one line says so.
+    // A later file with the same pod is ignored and reported in one line.
     node.apply(&other);
     wait_for("the file to be told of", PATIENCE, || node.source_errors().contains("other.yaml").then_some(()));
     assert!(node.source_errors().contains("local:default/other has a pod of this name or uid"));
@@ -117,7 +117,7 @@ fn a_pod_of_a_manifest_directory_is_its_own_and_a_damaged_file_ends_nothing() {
 }
 
 #[test]
-fn containers_begin_anew_in_place_and_are_counted() {
+fn restart_restarts_containers_in_place_and_counts_them() {
     let node = Node::start();
     let stays = "trap 'echo told; exit 0' TERM; while true; do sleep 1 & wait; done";
     let web = Manifest::new("web").container("main", stays).container("other", STAY);
@@ -137,7 +137,7 @@ fn containers_begin_anew_in_place_and_are_counted() {
     assert_eq!((after.ip(), after.uid()), (before.ip(), before.uid()), "the pod was replaced");
     assert_eq!(after.container("main").last_exit_code(), Some(0));
 
-    // Again and again, and no back-off comes of it.
+    // Requested restarts cause no back-off.
     for restarts in 2..4 {
         assert_eq!(said(&node, &["restart", "web", "-c", "main", "--wait"], "").0, Some(0));
         assert_eq!(node.pods().get("web").unwrap().container("main").restarts(), restarts);
@@ -154,7 +154,7 @@ fn containers_begin_anew_in_place_and_are_counted() {
 }
 
 #[test]
-fn a_container_in_its_back_off_is_started_at_once_when_somebody_asks() {
+fn restart_ends_a_containers_back_off() {
     let node = Node::start();
     let manifest = Manifest::new("web")
         .container_with(
@@ -164,7 +164,7 @@ fn a_container_in_its_back_off_is_started_at_once_when_somebody_asks() {
         )
         .spec("volumes: [{name: data, emptyDir: {}}]");
     node.apply(&manifest);
-    // The third wait is one of 40 seconds.
+    // The third back-off lasts 40 seconds.
     let pods = node.wait_until("it backs off", |pods| {
         pods.has("web", |pod| {
             pod.container("main").restarts() == 3 && pod.container("main").is_waiting_for("CrashLoopBackOff")

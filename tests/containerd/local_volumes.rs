@@ -1,4 +1,4 @@
-//! Directories and disks of the node that claims are bound to.
+//! Local persistent volumes: directories and disks of the node.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use crate::csi::{Loop, create_volume};
 use crate::endurance::{joined, path, pod};
 use crate::node::{Node, STAY};
 
-/// A pod of nobody's that has the volume of the claim `data` at /v.
+/// An unprivileged pod that mounts the claim `data` at /v.
 fn user(name: &str, group: u32, script: &str) -> Value {
     let mut user = pod(name, &format!("{script}; {STAY}"));
     user["spec"]["securityContext"] = json!({"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": group});
@@ -18,14 +18,14 @@ fn user(name: &str, group: u32, script: &str) -> Value {
     user
 }
 
-/// How often something below the directories of pods is mounted.
+/// Number of mounts below the pod directories.
 fn mounts(node: &Node) -> usize {
     let mounted = node.enclosure().run(&["cat", "/proc/self/mountinfo"]);
     mounted.lines().filter(|line| line.contains("local-volume/data")).count()
 }
 
 #[test]
-fn a_directory_is_given_to_the_group_of_its_first_pod_and_stays_with_what_is_in_it() {
+fn a_local_directory_gets_the_fs_group_of_its_first_pod() {
     let (node, api) = joined();
     let directory = node.folder().join("data");
     fs::create_dir(&directory).unwrap();
@@ -54,7 +54,7 @@ fn a_directory_is_given_to_the_group_of_its_first_pod_and_stays_with_what_is_in_
 }
 
 #[test]
-fn a_disk_is_formatted_once_and_mounted_for_each_pod_that_has_it() {
+fn a_local_disk_is_formatted_once_and_mounted_per_pod() {
     let (mut node, api) = joined();
     let file = node.folder().join("disk");
     fs::File::create(&file).unwrap().set_len(32 << 20).unwrap();
@@ -64,7 +64,7 @@ fn a_disk_is_formatted_once_and_mounted_for_each_pod_that_has_it() {
     node.wait_for_output("first", "main", "written");
     let mounted = node.container_log("first", "main").into_iter().next().unwrap().text;
     assert!(mounted.contains("ext4") && mounted.contains("noatime"), "{mounted}");
-    // Who is there already is not disturbed, nor by an agent that starts again.
+    // Running pods are not disturbed, not even by an agent restart.
     node.kill_agent();
     node.start_agent();
     api.create(&user("second", 2000, "echo two >>/v/file && echo written"));
@@ -84,11 +84,11 @@ fn a_disk_is_formatted_once_and_mounted_for_each_pod_that_has_it() {
 }
 
 #[test]
-fn a_disk_with_something_else_on_it_is_left_as_it_is_and_a_file_is_no_volume() {
+fn a_disk_with_foreign_data_is_not_formatted() {
     let (node, api) = joined();
     let file = node.folder().join("disk");
     let mut content = vec![0; 4 << 20];
-    // A table of partitions, and none in it.
+    // An empty partition table.
     content[510..512].copy_from_slice(&[0x55, 0xaa]);
     content[446..462].copy_from_slice(&[0, 1, 1, 0, 0x83, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
     fs::write(&file, &content).unwrap();

@@ -1,4 +1,4 @@
-//! What containers write: read, rotated, linked, removed.
+//! Container logs: reading, rotation, links and removal.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ impl Node {
         self.ask(&[&["logs"], line].concat()).unwrap_or_default()
     }
 
-    /// The files of a container's log and their sizes, by name.
+    /// Names and sizes of a container's log files.
     fn log_files(&self, pod: &str, container: &str) -> Vec<(String, u64)> {
         let uid = self.pods().get(pod).map(|pod| pod.uid().to_owned()).unwrap_or_default();
         let folder = self.folder().join(format!("logs/default_{pod}-node-a_{uid}/{container}"));
@@ -33,7 +33,7 @@ impl Node {
 #[test]
 fn a_log_is_read_as_kubectl_reads_it() {
     let node = Node::start();
-    // Two streams of one container have no order between them.
+    // The order between the two streams of one container is undefined.
     let manifest = Manifest::new("web")
         .container("main", &format!("echo one; echo two; echo three; {STAY}"))
         .container("other", &format!("echo wrong >&2; {STAY}"));
@@ -57,7 +57,7 @@ fn a_log_is_read_as_kubectl_reads_it() {
 }
 
 #[test]
-fn who_follows_sees_what_comes_until_the_container_ends_and_the_run_before_stays_readable() {
+fn follow_ends_with_the_container_and_previous_stays_readable() {
     let node = Node::start();
     let script = "echo begun; until [ -e /data/go ]; do sleep 0.1; done; echo done; rm /data/go";
     let mount = "volumeMounts: [{name: data, mountPath: /data}]";
@@ -72,7 +72,7 @@ fn who_follows_sees_what_comes_until_the_container_ends_and_the_run_before_stays
     let mut followed = BufReader::new(follow.stdout.take().unwrap());
     let mut first = String::new();
     followed.read_line(&mut first).unwrap();
-    // It follows now.
+    // `logs -f` is now following.
     fs::write(node.pod_folder(uid).join("volumes/kubernetes.io~empty-dir/data/go"), "").unwrap();
     let mut rest = String::new();
     followed.read_to_string(&mut rest).unwrap();
@@ -85,7 +85,7 @@ fn who_follows_sees_what_comes_until_the_container_ends_and_the_run_before_stays
 }
 
 #[test]
-fn who_follows_is_told_when_the_agent_goes_and_may_follow_the_next_one_to_the_end() {
+fn follow_reports_that_the_agent_stops_and_can_be_resumed() {
     let mut node = Node::start();
     let mount = "volumeMounts: [{name: data, mountPath: /data}]";
     let script = "echo begun; until [ -e /data/go ]; do sleep 0.1; done; echo done";
@@ -117,11 +117,11 @@ fn who_follows_is_told_when_the_agent_goes_and_may_follow_the_next_one_to_the_en
 }
 
 #[test]
-fn a_storm_of_lines_keeps_its_limit_and_loses_nothing_of_what_is_kept() {
+fn a_log_storm_stays_within_the_limit_without_gaps() {
     let mut node = Node::with_runtime();
     node.configure_agent("containerLogMaxSize: 1Mi\ncontainerLogMaxFiles: 3\n");
     node.start_agent();
-    // 12 MB, numbered.
+    // 12 MB of numbered lines.
     let storm = "BEGIN { for (i = 1; i <= 200000; i++) print \"line\", i, \"of a storm that fills a disk\" }";
     let script = format!("awk '{storm}'; echo over; {STAY}");
     node.apply(&Manifest::new("web").container("main", &script));
@@ -139,12 +139,12 @@ fn a_storm_of_lines_keeps_its_limit_and_loses_nothing_of_what_is_kept() {
 }
 
 #[test]
-fn a_disk_that_fills_while_logs_are_rotated_ends_nothing_and_lines_come_again_when_there_is_room() {
+fn logging_resumes_after_the_disk_was_full() {
     let mut node = Node::with_runtime();
     let logs = node.folder().join("logs").display().to_string();
     node.enclosure().run(&["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", &logs]);
     node.enclosure().run(&["dd", "if=/dev/zero", &format!("of={logs}/ballast"), "bs=1k", "count=1200"]);
-    // More than is left: the disk is full before the oldest file goes.
+    // More than the free space: the disk fills up before rotation removes the oldest file.
     node.configure_agent("containerLogMaxSize: 300Ki\ncontainerLogMaxFiles: 4\n");
     node.start_agent();
     let lines = "BEGIN { for (;;) { for (k = 0; k < 200; k++) print \"line\", ++i, \"of a container that never stops\"; \
@@ -160,13 +160,13 @@ fn a_disk_that_fills_while_logs_are_rotated_ends_nothing_and_lines_come_again_wh
     let pods = node.wait_until("the pod is seen on the full disk", |pods| pods.has("web", |pod| pod.is_ready()));
     assert_eq!(pods.get("web").unwrap().container("main").restarts(), 0);
     node.enclosure().run(&["rm", &format!("{logs}/ballast")]);
-    // What the container wrote meanwhile is lost; what it writes now is not.
+    // Lines written while the disk was full are lost; later ones are not.
     wait_for("lines to come again", PATIENCE, || (newest() > last + 1000).then_some(()));
     assert_eq!(node.pods().get("web").unwrap().container("main").restarts(), 0);
 }
 
 #[test]
-fn a_log_whose_rotation_was_cut_short_is_opened_anew_by_the_next_agent() {
+fn the_next_agent_finishes_an_interrupted_log_rotation() {
     let mut node = Node::with_runtime();
     node.configure_agent("containerLogMaxSize: 100Ki\ncontainerLogMaxFiles: 2\n");
     node.start_agent();
@@ -184,7 +184,7 @@ fn a_log_whose_rotation_was_cut_short_is_opened_anew_by_the_next_agent() {
 }
 
 #[test]
-fn a_container_is_linked_for_collectors_for_as_long_as_its_log_is_there() {
+fn the_link_in_var_log_containers_lives_as_long_as_the_log() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", &format!("echo one; {STAY}")));
     node.wait_for_output("web", "main", "one");
@@ -200,7 +200,7 @@ fn a_container_is_linked_for_collectors_for_as_long_as_its_log_is_there() {
 }
 
 #[test]
-fn of_dead_runs_the_newest_stays_with_its_log_and_the_others_go_with_all_files_of_theirs() {
+fn only_the_newest_dead_container_is_kept() {
     let mut node = Node::with_runtime();
     node.configure_agent("crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n");
     node.start_agent();

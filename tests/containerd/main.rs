@@ -1,4 +1,4 @@
-//! Static pods on a real containerd: each test has a runtime and an agent of its own, in namespaces of their own.
+//! Static pods on a real containerd. Each test has its own runtime and agent in their own namespaces.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,

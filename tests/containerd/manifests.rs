@@ -23,7 +23,7 @@ fn an_edited_manifest_replaces_its_pod() {
 }
 
 #[test]
-fn a_broken_manifest_keeps_its_pod_and_the_error_is_shown() {
+fn a_broken_manifest_keeps_its_pod_and_shows_the_error() {
     let node = Node::start();
     let good = Manifest::new("web").container("main", STAY);
     node.apply(&good);
@@ -72,7 +72,7 @@ fn a_directory_that_disappears_removes_nothing() {
     fs::rename(&manifests, &away).unwrap();
     wait_for("the agent to say so", PATIENCE, || (!node.source_errors().is_empty()).then_some(()));
     assert!(node.pods().has("web", |pod| pod.is_ready() && pod.container("main").id() == id));
-    // Back again it is watched again.
+    // The directory is watched again once it is back.
     fs::rename(&away, &manifests).unwrap();
     node.apply(&Manifest::new("late").container("main", STAY));
     let pods = node.wait_until("the later pod is ready", |pods| pods.has("late", |pod| pod.is_ready()));
