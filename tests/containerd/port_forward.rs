@@ -1,4 +1,4 @@
-//! `coracle port-forward`: connections to this machine that go on in a pod.
+//! `coracle port-forward`: local connections forwarded to a pod.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 
 use crate::node::{Manifest, Node, PATIENCE, wait_for};
 
-/// A running `coracle port-forward`, ended with the test.
+/// A running `coracle port-forward`, killed with the test.
 struct Forward {
     child: Child,
-    /// What it listens on, with the pod's port for each.
+    /// The local addresses and the pod's port of each.
     lines: Vec<(SocketAddr, u16)>,
     stderr: BufReader<ChildStderr>,
 }
@@ -42,7 +42,7 @@ impl Forward {
         stream
     }
 
-    /// To the port that gives back what it is told; it has accepted then. nc lets two wait for that, and resets others.
+    /// Connects to the echo server and waits for an echo. nc keeps a backlog of two connections and resets others.
     fn connect_to_echo(&self) -> TcpStream {
         let mut stream = self.connect(7);
         stream.write_all(b"?").unwrap();
@@ -63,7 +63,7 @@ impl Drop for Forward {
     }
 }
 
-/// A pod that is ready when it listens on so many ports.
+/// A pod that becomes ready once it listens on this many ports.
 fn web(script: &str, ports: usize, fields: &str) -> Manifest {
     let listens = format!("test $(cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A ') = {ports}");
     let probe = format!("readinessProbe: {{periodSeconds: 1, exec: {{command: [sh, -c, \"{listens}\"]}}}}");
@@ -72,9 +72,9 @@ fn web(script: &str, ports: usize, fields: &str) -> Manifest {
 }
 
 #[test]
-fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
+fn many_connections_are_forwarded_in_both_directions() {
     let node = Node::start();
-    // What it is told comes back, and a page.
+    // An echo server and a page.
     let script = "nc -ll -p 7 -e cat & nc -ll -p 80 -e sh -c 'read line; echo you said $line' & wait";
     let ports = "ports: [{name: echo, containerPort: 7}, {containerPort: 80}]";
     node.apply(&web(script, 2, ports));
@@ -102,13 +102,13 @@ fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
     for talk in talks {
         talk.join().unwrap();
     }
-    // Somebody who has said all still hears the answer, to its end.
+    // A client that closes its sending side still receives the whole response.
     let mut line = forward.connect(80);
     line.write_all(b"hello\n").unwrap();
     let mut answer = String::new();
     line.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "you said hello\n");
-    // Somebody who takes nothing holds up nobody else.
+    // A client that does not read does not block other connections.
     let mut idle = forward.connect_to_echo();
     idle.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
     let blocked = std::iter::repeat_with(|| idle.write(&[7; 100_000])).find_map(Result::err).unwrap();
@@ -128,9 +128,9 @@ fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
 }
 
 #[test]
-fn a_connection_that_the_pod_resets_is_told_and_holds_up_no_other() {
+fn a_reset_connection_is_reported_and_blocks_no_other() {
     let node = Node::start();
-    // Who ends without having read what came resets the connection.
+    // A server that exits with unread input resets the connection.
     let script = "nc -ll -p 7 -e cat & nc -ll -p 9 -e sleep 0.1 & wait";
     node.apply(&web(script, 2, ""));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -149,7 +149,7 @@ fn a_connection_that_the_pod_resets_is_told_and_holds_up_no_other() {
 }
 
 #[test]
-fn while_there_is_no_agent_a_connection_is_closed_and_the_next_ones_go_on_after_that() {
+fn forwarding_resumes_after_an_agent_restart() {
     let mut node = Node::start();
     node.apply(&web("nc -ll -p 7 -e cat & wait", 1, ""));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -169,7 +169,7 @@ fn while_there_is_no_agent_a_connection_is_closed_and_the_next_ones_go_on_after_
 }
 
 #[test]
-fn a_port_that_nobody_serves_is_told_and_the_others_go_on() {
+fn a_closed_port_is_reported_and_the_others_keep_working() {
     let node = Node::start();
     node.apply(&web("nc -ll -p 80 -e echo here & wait", 1, ""));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -183,13 +183,13 @@ fn a_port_that_nobody_serves_is_told_and_the_others_go_on() {
     forward.connect(80).read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "here\n");
 
-    // A port that is taken is told at once, and so is a pod that is none.
+    // A local port in use and an unknown pod are reported at once.
     let taken = format!("{}:80", forward.lines[1].0.port());
     let done = node.coracle("port-forward", &["web", &taken]).output().unwrap();
     let told = String::from_utf8(done.stderr).unwrap();
     assert!(told.starts_with("coracle: listen on 127.0.0.1, port ") && told.contains("in use"), "{told}");
     assert_eq!(done.status.code(), Some(1));
-    // A pod that was replaced is found again: what meets the old one is told so, what comes then goes to the new one.
+    // After a pod is replaced, connections to the old pod fail and new ones reach the new pod.
     let before = node.pods().get("web").unwrap().uid().to_owned();
     node.apply(&web("nc -ll -p 80 -e echo again & wait", 1, ""));
     node.wait_until("the new pod runs", |pods| pods.has("web", |pod| pod.uid() != before && pod.is_ready()));
@@ -199,7 +199,7 @@ fn a_port_that_nobody_serves_is_told_and_the_others_go_on() {
         let read = forward.connect(80).read_to_string(&mut answer);
         (read.is_ok() && answer == "again\n").then_some(())
     });
-    // Who forwards to a pod that goes is told, and ends.
+    // The command reports that the pod is gone and exits.
     node.remove_manifest("web");
     node.wait_until_gone("web");
     let ended = wait_for("the end", PATIENCE, || {

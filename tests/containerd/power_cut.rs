@@ -1,11 +1,11 @@
-//! The power goes and comes back, and what is on the disk then is not always whole.
+//! Power cuts, after which files on the disk may be damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::node::{Manifest, Node, STAY};
 
-/// A pod on the bridge with a volume on the disk and one in memory.
+/// A pod on the bridge network with a volume on disk and one in memory.
 fn manifest(more: &str) -> Manifest {
     let mounts = "volumeMounts: [{name: disk, mountPath: /disk}, {name: part, mountPath: /part, subPath: a/b}, \
                   {name: memory, mountPath: /memory}]";
@@ -23,7 +23,7 @@ fn running() -> (Node, String) {
     (node, uid)
 }
 
-/// The pod comes back with the restart count that it must have, can be replaced, and goes without a trace.
+/// Checks that the pod comes back with this restart count, can be replaced, and is removed completely.
 fn comes_back_and_goes(mut node: Node, restarts: u64) {
     node.start_containerd();
     node.start_agent();
@@ -38,14 +38,14 @@ fn comes_back_and_goes(mut node: Node, restarts: u64) {
     assert_eq!(leases(&node), Vec::<PathBuf>::new(), "addresses are left behind");
 }
 
-/// The addresses that are given away.
+/// The allocated addresses.
 fn leases(node: &Node) -> Vec<PathBuf> {
     let folder = node.enclosure().path(&node.folder().join("containerd/ipam/bridge"));
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains("10.88."))).collect()
 }
 
-/// The files that a power cut may have emptied.
+/// The files that a power cut may have truncated.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -53,14 +53,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_pod_comes_back_after_a_power_cut_and_counts_on() {
+fn a_pod_comes_back_after_a_power_cut_with_its_restart_count() {
     let (mut node, _) = running();
     node.cut_power();
     comes_back_and_goes(node, 1);
 }
 
 #[test]
-fn a_pod_comes_back_though_the_network_results_of_its_old_sandbox_are_empty() {
+fn a_pod_comes_back_with_empty_cni_results() {
     let (mut node, _) = running();
     node.cut_power();
     let results = files(&node.enclosure().path(Path::new("/var/lib/cni/results")));
@@ -70,7 +70,7 @@ fn a_pod_comes_back_though_the_network_results_of_its_old_sandbox_are_empty() {
 }
 
 #[test]
-fn a_pod_comes_back_though_what_the_runtime_keeps_of_its_old_containers_is_empty() {
+fn a_pod_comes_back_with_an_empty_runtime_state() {
     let (mut node, _) = running();
     node.cut_power();
     let kept = node.enclosure().path(&node.folder().join("containerd/root/io.containerd.grpc.v1.cri"));
@@ -81,7 +81,7 @@ fn a_pod_comes_back_though_what_the_runtime_keeps_of_its_old_containers_is_empty
 }
 
 #[test]
-fn a_pod_comes_back_though_files_stand_where_its_directories_were() {
+fn a_pod_comes_back_with_files_in_place_of_its_directories() {
     let upper = ["volumes", "plugins"];
     let lower = ["volumes/kubernetes.io~empty-dir/disk", "plugins/kubernetes.io~empty-dir/memory", "volume-subpaths"];
     for damaged in [&upper[..], &lower, &["volumes/kubernetes.io~empty-dir", "containers/main"]] {
@@ -96,7 +96,7 @@ fn a_pod_comes_back_though_files_stand_where_its_directories_were() {
 }
 
 #[test]
-fn a_pod_comes_back_though_its_own_directory_and_its_logs_are_files_and_its_hosts_file_is_a_directory() {
+fn a_pod_comes_back_with_damaged_pod_and_log_directories() {
     let (mut node, uid) = running();
     node.cut_power();
     let pod = node.pod_folder(&uid);

@@ -1,11 +1,11 @@
-//! Probes as a real runtime and real sockets answer them.
+//! Probes against a real runtime and real sockets.
 
 use std::time::Duration;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 use crate::tls_server::{EXPIRED, SELF_SIGNED, Server};
 
-/// A pod `web` whose one container runs `script` and has these fields.
+/// Applies a pod `web` with one container that runs `script` and has these fields.
 fn apply(node: &Node, script: &str, fields: &str) {
     let manifest = Manifest::new("web").container_with("main", script, fields);
     node.apply(&manifest.spec("terminationGracePeriodSeconds: 1"));
@@ -20,7 +20,7 @@ fn wait_for_log(node: &Node, text: &str) {
     wait_for(&format!("the agent to log {text:?}"), PATIENCE, || node.agent_log().contains(text).then_some(()));
 }
 
-/// Puts a file into the running container.
+/// Creates a file in the running container.
 fn touch(node: &Node, path: &str) {
     let container = node.running_containers("web").pop().expect("the container runs").container;
     let done = node.coracle("exec", &["web", "-c", &container, "--", "touch", path]).output().unwrap();
@@ -28,7 +28,7 @@ fn touch(node: &Node, path: &str) {
 }
 
 #[test]
-fn a_page_that_is_not_there_yet_keeps_the_pod_from_being_ready() {
+fn a_pod_is_not_ready_while_its_probe_page_is_missing() {
     let node = Node::start();
     let probe = "ports: [{name: web, containerPort: 8080}], \
                  readinessProbe: {httpGet: {path: /ready, port: web}, periodSeconds: 1}";
@@ -41,7 +41,7 @@ fn a_page_that_is_not_there_yet_keeps_the_pod_from_being_ready() {
 }
 
 #[test]
-fn a_container_whose_page_cannot_be_had_is_ended_and_started_again_and_the_reason_is_upstreams() {
+fn a_failed_liveness_probe_restarts_the_container_with_upstreams_message() {
     let node = Node::start();
     apply(&node, STAY, "livenessProbe: {httpGet: {path: /live, port: 81}, periodSeconds: 1, failureThreshold: 2}");
     let pods = node.wait_until("it was started again", |pods| {
@@ -51,12 +51,12 @@ fn a_container_whose_page_cannot_be_had_is_ended_and_started_again_and_the_reaso
     let url = format!("\"http://{ip}:81/live\"");
     wait_for_log(&node, &format!("Liveness probe failed: Get {url}: dial tcp {ip}:81: connect: connection refused"));
     wait_for_log(&node, "Container main failed liveness probe, will be restarted");
-    // The shell ends with the status of what it waited for.
+    // The shell exits with the status of the process it waited for.
     assert!(pods.get("web").unwrap().container("main").last_exit_code().is_some());
 }
 
 #[test]
-fn a_command_in_the_container_says_whether_it_lives() {
+fn an_exec_probe_decides_liveness() {
     let node = Node::start();
     let probe = "env: [{name: FILE, value: /tmp/broken}], \
                  livenessProbe: {exec: {command: [test, '!', -e, $(FILE)]}, periodSeconds: 1, failureThreshold: 1, \
@@ -70,7 +70,7 @@ fn a_command_in_the_container_says_whether_it_lives() {
 }
 
 #[test]
-fn an_open_port_is_a_start_and_readiness_follows_it() {
+fn readiness_follows_a_successful_tcp_startup_probe() {
     let node = Node::start();
     let probes = "startupProbe: {tcpSocket: {port: 8080}, periodSeconds: 1, failureThreshold: 60}, \
                   readinessProbe: {exec: {command: [sh, -c, 'echo asked >>/tmp/asked']}, periodSeconds: 1}";
@@ -89,7 +89,7 @@ fn an_open_port_is_a_start_and_readiness_follows_it() {
 }
 
 #[test]
-fn a_command_that_hangs_is_ended_and_has_failed() {
+fn a_hanging_exec_probe_is_killed_and_fails() {
     let node = Node::start();
     apply(&node, STAY, "readinessProbe: {exec: {command: [sleep, '1000']}, periodSeconds: 1}");
     wait_for_log(&node, "Readiness probe failed: command timed out: \"sleep 1000\" timed out after 1s");
@@ -97,7 +97,7 @@ fn a_command_that_hangs_is_ended_and_has_failed() {
 }
 
 #[test]
-fn a_pod_on_the_nodes_network_is_asked_at_the_node() {
+fn a_host_network_pod_is_probed_at_the_nodes_address() {
     let node = Node::start();
     let manifest = Manifest::new("web").container_with(
         "main",
@@ -109,7 +109,7 @@ fn a_pod_on_the_nodes_network_is_asked_at_the_node() {
 }
 
 #[test]
-fn a_sidecar_that_has_not_started_holds_the_rest_back() {
+fn a_sidecar_that_has_not_started_delays_the_other_containers() {
     let node = Node::start();
     let side = format!("mkdir -p /tmp; {STAY}");
     let text = Manifest::new("web").init_container("side", &side).container("main", STAY).text();
@@ -122,7 +122,7 @@ fn a_sidecar_that_has_not_started_holds_the_rest_back() {
 }
 
 #[test]
-fn the_next_agent_asks_on_and_restarts_nothing() {
+fn the_next_agent_resumes_probes_without_restarts() {
     let mut node = Node::start();
     let probes = "livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}, \
                   readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}";
@@ -135,14 +135,14 @@ fn the_next_agent_asks_on_and_restarts_nothing() {
     assert_eq!(node.running_containers("web"), before);
 }
 
-/// The readiness probe of a page over HTTPS from a server of this port on the node.
+/// A readiness probe over HTTPS against a server on this port of the node.
 fn https(port: u16) -> String {
     let page = format!("host: 127.0.0.1, port: {port}, path: /ready, scheme: HTTPS");
     format!("readinessProbe: {{httpGet: {{{page}}}, periodSeconds: 1}}")
 }
 
 #[test]
-fn a_page_over_https_is_had_whatever_its_certificate() {
+fn an_https_probe_accepts_any_certificate() {
     let node = Node::start();
     let servers = [SELF_SIGNED, EXPIRED].map(|certificate| Server::with_certificate(&node, certificate));
     let manifest = Manifest::new("web").container_with("main", STAY, &https(servers[0].port)).container_with(
@@ -160,7 +160,7 @@ fn a_page_over_https_is_had_whatever_its_certificate() {
 }
 
 #[test]
-fn a_server_that_hangs_in_the_handshake_or_speaks_no_tls_is_not_ready_and_the_reason_is_upstreams() {
+fn a_failed_tls_handshake_is_reported_with_upstreams_message() {
     let node = Node::start();
     let (silent, plain) = (Server::silent(&node), Server::without_tls(&node));
     let manifest = Manifest::new("web").container_with("main", STAY, &https(silent.port)).container_with(

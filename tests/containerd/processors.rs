@@ -1,10 +1,10 @@
-//! Processors that a container has for itself, as the kernel sees them.
+//! Exclusive CPUs of containers, as the kernel sees them.
 
 use std::fs;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
-/// A machine with one processor that containers may have for themselves: all before it are the system's.
+/// A machine with one CPU for exclusive use; all lower CPUs are reserved for the system.
 struct Machine {
     all: String,
     system: String,
@@ -32,7 +32,7 @@ impl Machine {
     }
 }
 
-/// A pod that has a processor for itself.
+/// A guaranteed pod with one exclusive CPU.
 fn exclusive(name: &str) -> Manifest {
     exclusive_with(name, "32Mi")
 }
@@ -54,14 +54,14 @@ fn wait_for_processors(node: &Node, name: &str, expected: &str) {
     wait_for(&what, PATIENCE, || (processors(node, name) == expected).then_some(()));
 }
 
-/// Where the kernel lets the container run.
+/// The affinity mask of the pod's container.
 fn processors(node: &Node, name: &str) -> String {
     let running = node.running_containers(name);
     running.first().and_then(|task| node.processors_of(&task.id)).unwrap_or_default()
 }
 
 #[test]
-fn a_container_has_a_processor_for_itself_and_the_others_leave_it_and_come_back() {
+fn other_containers_leave_an_exclusive_cpu_and_return() {
     let machine = Machine::new();
     let mut node = machine.node();
     node.apply(&Manifest::new("shared").container("main", STAY));
@@ -71,7 +71,7 @@ fn a_container_has_a_processor_for_itself_and_the_others_leave_it_and_come_back(
     wait_ready(&node, "own");
     wait_for_processors(&node, "own", &machine.last);
     wait_for_processors(&node, "shared", &machine.system);
-    // One that comes now begins there.
+    // A container that starts now starts on the shared CPUs.
     node.apply(&Manifest::new("later").container("main", STAY));
     wait_ready(&node, "later");
     assert_eq!(processors(&node, "later"), machine.system);
@@ -82,7 +82,7 @@ fn a_container_has_a_processor_for_itself_and_the_others_leave_it_and_come_back(
     assert_eq!(status["reason"], "UnexpectedAdmissionError");
     assert_eq!(status["message"], format!("Pod was rejected: Allocate failed due to {lack}, which is unexpected"));
 
-    // Neither a restart nor a damaged file changes anything of that.
+    // Neither a restart nor a corrupt state file changes the assignment.
     let before = ["own", "shared", "later"].map(|name| node.running_containers(name));
     let state = node.folder().join("pods/cpu_manager_state");
     let written = fs::read_to_string(&state).unwrap();
@@ -103,7 +103,7 @@ fn a_container_has_a_processor_for_itself_and_the_others_leave_it_and_come_back(
 }
 
 #[test]
-fn without_the_policy_whoever_was_held_to_processors_runs_on_all_of_them() {
+fn without_the_static_policy_containers_run_on_all_cpus() {
     let machine = Machine::new();
     let mut node = machine.node();
     node.apply(&exclusive("own"));
@@ -117,7 +117,7 @@ fn without_the_policy_whoever_was_held_to_processors_runs_on_all_of_them() {
     let state = node.folder().join("pods/cpu_manager_state");
     let none = r#"{"policyName":"none","defaultCpuSet":"","checksum":1353318690}"#;
     wait_for("the file to say so", PATIENCE, || (fs::read_to_string(&state).ok()? == none).then_some(()));
-    // And back again: it is given what it asks for where it runs.
+    // Back to the static policy: the running container gets the exclusive CPU that it requests.
     node.kill_agent();
     node.configure_agent(&machine.configuration());
     node.start_agent();
@@ -126,7 +126,7 @@ fn without_the_policy_whoever_was_held_to_processors_runs_on_all_of_them() {
 }
 
 #[test]
-fn memory_comes_from_the_nodes_that_it_has_also_after_a_restart_without_the_file() {
+fn numa_memory_assignments_survive_the_loss_of_the_state_file() {
     let machine = Machine::new();
     let mut node = Node::with_runtime();
     let memory = "memoryManagerPolicy: Static\ntopologyManagerPolicy: single-numa-node\n\
@@ -145,7 +145,7 @@ fn memory_comes_from_the_nodes_that_it_has_also_after_a_restart_without_the_file
     node.start_agent();
     assert_eq!(wait_for("the file to say it again", PATIENCE, has_block), written);
     assert_eq!(node.running_containers("own"), before);
-    // It is where it is: what it has does not change while it runs.
+    // The memory assignment of a running container does not change.
     node.apply(&exclusive_with("own", "64Mi"));
     let pending = |pod: &crate::node::Pod| {
         let conditions = pod.json()["status"]["conditions"].as_array().unwrap().clone();

@@ -1,4 +1,4 @@
-//! A registry of a test's own, and what stands between it and the runtime.
+//! A test's own registry and proxies in front of it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::node::{BUSYBOX, Node, PATIENCE, Process, find_program, images, wait_for};
 
-/// Listens inside a node's network, where containerd asks it without TLS.
+/// A registry inside a node's network, which containerd accesses without TLS.
 pub(crate) struct Registry {
     process: Option<Process>,
     /// `127.0.0.1:5000`
@@ -19,10 +19,10 @@ pub(crate) struct Registry {
     login: Option<&'static str>,
 }
 
-/// Who may pull and push where a password is asked for.
+/// The login of a registry that asks for a password.
 pub(crate) const USER: &str = "carrier";
 pub(crate) const PASSWORD: &str = "coracle-on-the-teifi";
-/// As `htpasswd -B` writes it.
+/// The login as written by `htpasswd -B`.
 const HTPASSWD: &str = "carrier:$2y$05$uVbDP//VB3zVFvhtLZSPBecnCZwKdVBAu/jYg1pi5R/X/B8Aqmxxe\n";
 
 impl Registry {
@@ -56,7 +56,7 @@ impl Registry {
         registry
     }
 
-    /// Gives the registry an image that the runtime has, under a name; the whole name, as a pod has it.
+    /// Pushes an image of the runtime under this name and returns the full reference.
     pub(crate) fn push(&self, node: &Node, image: &str, name: &str) -> String {
         let target = format!("{}/{name}", self.address);
         let login: &[&str] = self.login.as_ref().map_or(&[], |login| std::slice::from_ref(login));
@@ -76,12 +76,12 @@ impl Registry {
     }
 }
 
-/// An image of this many bytes, in the runtime under `localhost/NAME`. Its shell does nothing but stay.
+/// Creates an image of this size in the runtime as `localhost/NAME`. Its shell only stays.
 pub(crate) fn make_image(node: &Node, name: &str, bytes: usize) -> String {
     let work = node.folder().join(format!("image-{name}"));
     fs::create_dir_all(work.join("root/bin")).unwrap();
     fs::copy(images().join("pause"), work.join("root/bin/sh")).unwrap();
-    // Nothing that could be stored in less.
+    // Random data, which does not compress.
     let mut random = fs::File::open("/dev/urandom").unwrap().take(bytes as u64);
     std::io::copy(&mut random, &mut fs::File::create(work.join("root/filling")).unwrap()).unwrap();
     let image = format!("localhost/{name}:1");
@@ -99,7 +99,7 @@ pub(crate) fn make_image(node: &Node, name: &str, bytes: usize) -> String {
     image
 }
 
-/// Takes an image from the runtime with everything of it, under all of its names.
+/// Removes an image from the runtime under all of its names, with its content.
 pub(crate) fn remove_image(node: &Node, name: &str) {
     let list = node.ctr(&["images", "list"]);
     let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -108,17 +108,17 @@ pub(crate) fn remove_image(node: &Node, name: &str) {
     node.ctr(&["images", "remove", "--sync"].into_iter().chain(names).collect::<Vec<_>>());
 }
 
-/// What happens on the way from the registry.
+/// Behaviour of the connection to the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
-    /// Every connection ends once so many bytes have gone through all of them.
+    /// All connections are closed after this many bytes in total.
     DeadAfter(usize),
-    /// A few bytes now and then.
+    /// A few bytes at a time.
     Slow,
 }
 
-/// Stands before a registry, on a port of its own.
+/// A proxy for a registry on its own port.
 pub(crate) struct Proxy {
     pub(crate) address: String,
     way: Arc<Mutex<Way>>,
@@ -151,7 +151,7 @@ impl Proxy {
         Self { address, way, open }
     }
 
-    /// The same image through here.
+    /// The reference of the same image through this proxy.
     pub(crate) fn name(&self, registry: &Registry, image: &str) -> String {
         image.replace(&registry.address, &self.address)
     }
@@ -160,7 +160,7 @@ impl Proxy {
         *self.way.lock().unwrap() = way;
     }
 
-    /// Connections that are not over.
+    /// Number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -170,7 +170,7 @@ fn serve(near: &TcpStream, far: &TcpStream, way: &Mutex<Way>, given: &AtomicUsiz
     thread::scope(|scope| {
         scope.spawn(|| {
             let _ = std::io::copy(&mut &*near, &mut &*far);
-            // The other half would wait for more for ever.
+            // Otherwise the other direction would wait forever.
             let _ = far.shutdown(Shutdown::Both);
         });
         give(far, near, way, given);
@@ -208,7 +208,7 @@ pub(crate) fn docker_config(registry: &str, password: &str) -> String {
     serde_json::json!({"auths": {registry: {"username": USER, "password": password}}}).to_string()
 }
 
-/// A Secret document beside a pod.
+/// A Secret document to append to a manifest.
 pub(crate) fn secret(name: &str, registry: &str, password: &str) -> String {
     let config = serde_json::Value::String(docker_config(registry, password));
     format!(
@@ -217,7 +217,7 @@ pub(crate) fn secret(name: &str, registry: &str, password: &str) -> String {
     )
 }
 
-/// Makes a program of a script.
+/// Writes an executable script.
 pub(crate) fn write_program(path: &Path, script: &str) {
     use std::os::unix::fs::PermissionsExt;
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,22 +1,22 @@
-//! An agent that has nothing to do.
+//! An idle agent.
 
 use std::time::Duration;
 
 use crate::node::activity::{Activity, Memory};
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
-/// How long the agent is watched. No timer of an agent at rest comes more often than the re-list of the manifests,
-/// every twenty seconds.
+/// Duration of the measurement. The shortest timer of an idle agent is the re-list of the manifests, every twenty
+/// seconds.
 const WATCHED: Duration = Duration::from_secs(10);
 
 #[test]
-fn at_rest_the_agent_sleeps_writes_nothing_and_stays_small() {
+fn an_idle_agent_sleeps_writes_nothing_and_stays_small() {
     let node = Node::start();
     let names = ["one", "two", "three"];
     names.iter().for_each(|name| node.apply(&Manifest::new(name).container("main", STAY)));
     node.wait_until("all are ready", |pods| names.iter().all(|name| pods.has(name, |pod| pod.is_ready())));
     let pid = node.agent_pid();
-    // What follows a start is over when nothing has woken the agent for a second.
+    // The start is over when no thread has been woken for a second.
     let mut before = Activity::of(pid);
     wait_for("the agent to come to rest", PATIENCE, || {
         std::thread::sleep(Duration::from_secs(1));
@@ -29,8 +29,8 @@ fn at_rest_the_agent_sleeps_writes_nothing_and_stays_small() {
     let done = Activity::of(pid).since(&before);
     assert!(done.wakes <= WATCHED.as_secs(), "woken {} times in {WATCHED:?}", done.wakes);
     assert_eq!(done.written, 0, "something was written to disk");
-    // The benchmark and the guests have the promise for the release build; of this one the code alone takes several times as
-    // much. What is no code is the same in both, but for what the loader moves.
+    // The benchmark and the QEMU tests check the limits of the release build. The code of this debug build is several
+    // times larger. Memory other than code is the same in both, except for relocated data.
     let Memory { rss, pss, anonymous } = Memory::of(pid);
     assert!(
         anonymous > 0 && anonymous <= 3 << 10,

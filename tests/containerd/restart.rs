@@ -1,11 +1,11 @@
-//! Containers that end, and whether and when they are started again.
+//! Restarts of exited containers and their back-off.
 
 use std::fs;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
-fn a_killed_container_is_started_again_and_counted() {
+fn a_killed_container_is_restarted_and_counted() {
     let node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY).container("other", STAY));
     let before = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -23,7 +23,7 @@ fn a_killed_container_is_started_again_and_counted() {
 }
 
 #[test]
-fn a_crashing_container_waits_ten_seconds_and_then_twenty() {
+fn a_crash_loop_backs_off_for_ten_and_then_twenty_seconds() {
     let node = Node::start();
     // A volume outlives the container; its log does not.
     let manifest = Manifest::new("web")
@@ -48,7 +48,8 @@ fn a_crashing_container_waits_ten_seconds_and_then_twenty() {
         let starts: Vec<f64> = starts.collect();
         (starts.len() == 4).then_some(starts)
     });
-    // The first restart is at once; a wait begins when the run ends, and that takes as long as making a container does.
+    // The first restart is immediate. A back-off starts when the run ends and does not include the time to create the
+    // container.
     let waits: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (wait, (least, most)) in waits.iter().zip([(0.0, 3.0), (10.0, 13.0), (20.0, 23.0)]) {
         assert!((least..most).contains(wait), "the seconds between starts were {waits:?}");
@@ -56,7 +57,7 @@ fn a_crashing_container_waits_ten_seconds_and_then_twenty() {
 }
 
 #[test]
-fn on_failure_starts_again_what_failed_and_leaves_what_succeeded() {
+fn on_failure_restarts_only_failed_containers() {
     let node = Node::start();
     let manifest = Manifest::new("work")
         .container_with(
@@ -75,7 +76,7 @@ fn on_failure_starts_again_what_failed_and_leaves_what_succeeded() {
 }
 
 #[test]
-fn never_means_that_a_failed_pod_stays_failed() {
+fn with_policy_never_a_failed_pod_stays_failed() {
     let node = Node::start();
     node.apply(&Manifest::new("work").container("main", "exit 3").spec("restartPolicy: Never"));
     let pods = node.wait_until("the pod has failed", |pods| pods.has("work", |pod| pod.phase() == "Failed"));

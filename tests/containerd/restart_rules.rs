@@ -1,8 +1,8 @@
-//! What a container's own restart policy and its rules make of the way in which it ended.
+//! Restart policies and rules of single containers.
 
 use crate::node::{Manifest, Node, PATIENCE, wait_for};
 
-/// Ends with the code at the place of the run: 42 the first time, say, and 3 the second.
+/// A script that runs `first` in its first run and `then` in later runs.
 fn ends_with(first: &str, then: &str) -> String {
     format!("if [ -e /v/ran ]; then {then}; fi; touch /v/ran; echo first; {first}")
 }
@@ -14,7 +14,7 @@ fn with_volume(name: &str) -> Manifest {
 const MOUNT: &str = "volumeMounts: [{name: v, mountPath: /v}]";
 
 #[test]
-fn a_container_runs_again_for_the_exit_codes_of_its_rules_and_for_no_other() {
+fn a_container_restarts_only_for_the_exit_codes_of_its_rules() {
     let node = Node::start();
     let rules = "restartPolicy: Never, \
                  restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]";
@@ -28,7 +28,7 @@ fn a_container_runs_again_for_the_exit_codes_of_its_rules_and_for_no_other() {
 }
 
 #[test]
-fn all_containers_begin_anew_when_one_ends_with_a_code_that_asks_for_it() {
+fn a_restart_all_containers_rule_restarts_every_container() {
     let node = Node::start();
     let rules = "restartPolicy: Never, \
                  restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";

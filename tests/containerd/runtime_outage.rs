@@ -1,11 +1,11 @@
-//! The runtime comes late, goes and comes back.
+//! A runtime that starts late, stops and comes back.
 
 use nix::sys::signal::Signal;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
-fn without_a_runtime_the_agent_waits_says_so_and_starts_pods_when_it_comes() {
+fn the_agent_waits_for_the_runtime_and_then_starts_pods() {
     let mut node = Node::bare();
     node.apply(&Manifest::new("web").container("main", STAY));
     node.launch_agent();
@@ -18,7 +18,7 @@ fn without_a_runtime_the_agent_waits_says_so_and_starts_pods_when_it_comes() {
 }
 
 #[test]
-fn pods_outlive_a_runtime_that_is_stopped_or_killed_and_are_not_doubled() {
+fn pods_survive_a_runtime_restart_without_duplicates() {
     let mut node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
@@ -26,7 +26,7 @@ fn pods_outlive_a_runtime_that_is_stopped_or_killed_and_are_not_doubled() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         node.stop_containerd(signal);
         node.start_containerd();
-        // A later pod shows that the agent has found the runtime again.
+        // A later pod shows that the agent has reconnected to the runtime.
         let name = format!("after-{}", signal.as_str().to_lowercase());
         node.apply(&Manifest::new(&name).container("main", STAY));
         node.wait_until("a later pod is ready", |pods| pods.has(&name, |pod| pod.is_ready()));
@@ -38,7 +38,7 @@ fn pods_outlive_a_runtime_that_is_stopped_or_killed_and_are_not_doubled() {
 }
 
 #[test]
-fn a_container_that_ended_while_the_runtime_was_away_is_started_again_once() {
+fn a_container_that_exits_during_a_runtime_outage_restarts_once() {
     let mut node = Node::start();
     node.apply(&Manifest::new("web").container("main", STAY));
     node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));

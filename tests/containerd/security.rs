@@ -1,10 +1,10 @@
-//! As whom containers run, what is kept from them, and pods that the node does not take.
+//! Users, privileges and confinement of containers, and pods that the node rejects.
 
 use std::fs;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
-/// What a script says, run in a container with this security context in a pod with that one.
+/// The output of a script in a container with these security contexts of container and pod.
 #[track_caller]
 fn said(node: &Node, name: &str, script: &str, of_container: &str, of_pod: &str) -> Vec<String> {
     let fields = format!("securityContext: {{{of_container}}}");
@@ -14,12 +14,12 @@ fn said(node: &Node, name: &str, script: &str, of_container: &str, of_pod: &str)
     node.container_log(name, "main").into_iter().map(|line| line.text).collect()
 }
 
-/// What the kernel says of the process.
+/// A script that prints credentials and confinement of the process.
 const STATUS: &str =
     "grep -E '^(Groups|CapEff|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t ' ' '; id -u; id -g";
 
 #[test]
-fn a_container_has_the_users_groups_and_rights_that_it_and_its_pod_name() {
+fn security_contexts_set_users_groups_and_capabilities() {
     let node = Node::start();
     let plain = said(&node, "plain", STATUS, "", "");
     assert!(plain.contains(&"Seccomp: 0".to_owned()) && plain.contains(&"NoNewPrivs: 0".to_owned()), "{plain:?}");
@@ -29,7 +29,7 @@ fn a_container_has_the_users_groups_and_rights_that_it_and_its_pod_name() {
     let expected =
         ["Groups: 1001 2000 2001 ", "CapEff: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "1000", "1001"];
     assert_eq!(said(&node, "narrow", STATUS, narrow, of_pod), expected);
-    // The container's own word goes before its pod's.
+    // The container's security context overrides the pod's.
     let own = said(&node, "own", STATUS, "runAsUser: 0, seccompProfile: {type: Unconfined}", of_pod);
     assert!(own.contains(&"0".to_owned()) && own.contains(&"Seccomp: 0".to_owned()), "{own:?}");
     let wide = said(&node, "wide", STATUS, "privileged: true", "");
@@ -37,7 +37,7 @@ fn a_container_has_the_users_groups_and_rights_that_it_and_its_pod_name() {
 }
 
 #[test]
-fn a_container_cannot_write_where_it_must_not() {
+fn read_only_and_masked_paths_cannot_be_written() {
     let node = Node::start();
     let script = "touch /x 2>/dev/null && echo root; (echo 1 > /proc/sys/kernel/domainname) 2>/dev/null && echo sys; \
                   [ -s /proc/keys ] && echo keys; echo done";
@@ -46,7 +46,7 @@ fn a_container_cannot_write_where_it_must_not() {
 }
 
 #[test]
-fn a_seccomp_profile_of_the_node_keeps_calls_from_a_container() {
+fn a_localhost_seccomp_profile_blocks_system_calls() {
     let node = Node::start();
     let folder = node.folder().join("pods/seccomp/mine");
     fs::create_dir_all(&folder).unwrap();
@@ -59,7 +59,7 @@ fn a_seccomp_profile_of_the_node_keeps_calls_from_a_container() {
 }
 
 #[test]
-fn a_pod_sets_safe_sysctls_and_others_only_where_the_node_allows_them() {
+fn unsafe_sysctls_need_the_nodes_permission() {
     let mut node = Node::with_runtime();
     node.configure_agent("allowedUnsafeSysctls: ['kernel.msg*']\n");
     node.start_agent();
@@ -76,7 +76,7 @@ fn a_pod_sets_safe_sysctls_and_others_only_where_the_node_allows_them() {
 }
 
 #[test]
-fn a_pod_that_the_node_cannot_confine_as_it_asks_is_not_taken() {
+fn a_pod_with_unsupported_confinement_is_rejected() {
     let node = Node::start();
     if fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|enabled| enabled.starts_with('Y')) {
         let profile = "securityContext: {appArmorProfile: {type: Localhost, localhostProfile: no-such-profile}}";
@@ -90,7 +90,7 @@ fn a_pod_that_the_node_cannot_confine_as_it_asks_is_not_taken() {
 }
 
 #[test]
-fn a_pod_that_wants_its_groups_alone_is_taken_only_by_a_runtime_that_can_do_that() {
+fn strict_supplemental_groups_need_runtime_support() {
     let node = Node::start();
     let strict = "securityContext: {supplementalGroups: [7], supplementalGroupsPolicy: Strict}";
     let pod = Manifest::new("strict").spec(strict).spec("restartPolicy: Never");
@@ -104,7 +104,7 @@ fn a_pod_that_wants_its_groups_alone_is_taken_only_by_a_runtime_that_can_do_that
 }
 
 #[test]
-fn a_pod_has_users_of_its_own_only_on_a_runtime_that_can_give_them() {
+fn user_namespaces_need_runtime_support() {
     let node = Node::start();
     node.apply(&Manifest::new("users").spec("hostUsers: false").container("main", "cat /proc/self/uid_map"));
     if node.ctr(&["version"]).contains("Version:  1.") {
@@ -119,7 +119,7 @@ fn a_pod_has_users_of_its_own_only_on_a_runtime_that_can_give_them() {
     }
 }
 
-/// The pod has failed for this reason, says so, and nothing of it was ever made.
+/// Checks that the pod failed with this reason and message and that the runtime created nothing for it.
 #[track_caller]
 pub(crate) fn check_rejected(node: &Node, pod: Manifest, reason: &str, message: &str) {
     let name = pod.name().to_owned();

@@ -1,4 +1,4 @@
-//! A manifest becomes a running pod.
+//! Starting a pod from a manifest.
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, Task, wait_for};
 
@@ -35,7 +35,7 @@ fn two_containers_of_a_pod_share_a_volume() {
 }
 
 #[test]
-fn a_host_port_leads_to_the_pod_for_as_long_as_it_lives() {
+fn a_host_port_reaches_the_pod_until_it_is_removed() {
     let node = Node::start();
     let script = "mkdir /www; echo served >/www/index.html; trap exit TERM; httpd -f -p 80 -h /www & wait";
     node.apply(&Manifest::new("web").container_with("main", script, "ports: [{containerPort: 80, hostPort: 8080}]"));
@@ -49,7 +49,7 @@ fn a_host_port_leads_to_the_pod_for_as_long_as_it_lives() {
 }
 
 #[test]
-fn init_containers_run_one_after_the_other_before_the_containers() {
+fn init_containers_run_in_order_before_the_containers() {
     let node = Node::start();
     let manifest = Manifest::new("web")
         .init_container("first", "echo begun; sleep 0.3; echo done")
@@ -66,7 +66,7 @@ fn init_containers_run_one_after_the_other_before_the_containers() {
 }
 
 #[test]
-fn a_failed_init_container_fails_a_pod_that_is_never_restarted() {
+fn a_failed_init_container_fails_a_pod_with_policy_never() {
     let node = Node::start();
     let manifest =
         Manifest::new("once").init_container("first", "exit 4").container("main", STAY).spec("restartPolicy: Never");
@@ -78,7 +78,7 @@ fn a_failed_init_container_fails_a_pod_that_is_never_restarted() {
 }
 
 #[test]
-fn a_failed_init_container_is_tried_again_with_back_off_and_the_rest_waits() {
+fn a_failed_init_container_backs_off_and_delays_the_containers() {
     let node = Node::start();
     node.apply(&Manifest::new("web").init_container("first", "exit 4").container("main", STAY));
     let pods = node.wait_until("the init container backs off", |pods| {

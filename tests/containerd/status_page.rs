@@ -1,4 +1,4 @@
-//! The page to look at: what its port answers, who is told of changes, and what it costs.
+//! The status page: its responses, its event stream and its cost.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 const PORT: u16 = 4194;
 
-/// A node that shows its page.
+/// A node with the status page enabled.
 fn start() -> Node {
     let mut node = Node::with_runtime();
     node.add_arguments(&["--page-port", &PORT.to_string()]);
@@ -30,7 +30,7 @@ impl Node {
         stream
     }
 
-    /// All that the page's port answers.
+    /// The whole response from the page's port.
     fn asked_at_the_page(&self, head: &str) -> String {
         let mut answer = String::new();
         self.at_the_page(head).read_to_string(&mut answer).unwrap();
@@ -49,11 +49,11 @@ impl Node {
     }
 }
 
-/// Somebody who watches.
+/// A client of the event stream.
 struct Watcher(BufReader<TcpStream>);
 
 impl Watcher {
-    /// The next event that the claim holds for: its kind and its data.
+    /// Waits for an event for which the claim holds and returns its data.
     #[track_caller]
     fn wait_for(&mut self, what: &str, claim: impl Fn(&str, &Value) -> bool) -> Value {
         let until = Instant::now() + PATIENCE;
@@ -79,7 +79,7 @@ fn is_pod(data: &Value, name: &str) -> bool {
 }
 
 #[test]
-fn the_page_shows_what_the_node_runs_to_this_machine_and_no_secret() {
+fn the_page_answers_only_local_requests_and_shows_no_secrets() {
     let node = start();
     let env = "env: [{name: PASSWORD, value: swordfish}]";
     node.apply(&Manifest::new("web").container_with("main", STAY, env));
@@ -98,7 +98,7 @@ fn the_page_shows_what_the_node_runs_to_this_machine_and_no_secret() {
         let head = format!("GET {path} HTTP/1.1\r\nHost:");
         let answer = node.asked_at_the_page(&format!("{head} localhost"));
         assert!(!answer.contains("swordfish") && !answer.contains("trap exit"), "{path}: {answer}");
-        // A name that somebody else lets point here, and a page of somebody else's.
+        // A foreign name that resolves to this machine (DNS rebinding), and a cross-site request.
         for rest in [" rebound.example:4194", " localhost\r\nSec-Fetch-Site: cross-site\r\nOrigin: https://x.example"] {
             let answer = node.asked_at_the_page(&format!("{head}{rest}"));
             let welcome = path == "/" && rest.starts_with(" localhost");
@@ -114,13 +114,13 @@ fn the_page_shows_what_the_node_runs_to_this_machine_and_no_secret() {
     }
     let answer = node.asked_at_the_page("DELETE /pods/default/web-node-a HTTP/1.1\r\nHost: localhost");
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
-    // Other addresses of this machine are not listened on.
+    // The port is closed on other addresses of this machine.
     let outside = node.enclosure().on_network(|| TcpStream::connect(("10.88.0.1", PORT)).map(drop));
     assert!(outside.is_err(), "the port is open beyond this machine");
 }
 
 #[test]
-fn who_watches_hears_of_a_restart_and_when_nobody_does_the_agent_rests() {
+fn watchers_see_a_restart_and_without_watchers_the_agent_idles() {
     let node = start();
     node.apply(&Manifest::new("web").container("main", STAY));
     let mut watcher = node.watch();
@@ -137,7 +137,7 @@ fn who_watches_hears_of_a_restart_and_when_nobody_does_the_agent_rests() {
     watcher.wait_for("the restart", |kind, data| {
         kind == "pod" && data["pod"]["status"]["containerStatuses"][0]["restartCount"] == 1
     });
-    // Who comes later knows it at once.
+    // A later watcher gets the current state at once.
     let mut late = node.watch();
     let pod = late.wait_for("the pod", |kind, data| kind == "pod" && is_pod(data, "web"));
     assert!(pod["pod"]["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap() >= 1, "{pod:#}");
@@ -145,7 +145,7 @@ fn who_watches_hears_of_a_restart_and_when_nobody_does_the_agent_rests() {
     for watcher in [&mut watcher, &mut late] {
         watcher.wait_for("its end", |kind, data| kind == "pod-gone" && *data == pod["pod"]["metadata"]["uid"]);
     }
-    // More than may watch at once; each of them vanishes without a word.
+    // More watchers than allowed; each disconnects without closing properly.
     let crowd: Vec<TcpStream> =
         (0..20).map(|_| node.at_the_page("GET /events-stream HTTP/1.1\r\nHost: localhost")).collect();
     assert!(!node.shown("/status").is_null(), "the page is answered beside them");
@@ -153,7 +153,7 @@ fn who_watches_hears_of_a_restart_and_when_nobody_does_the_agent_rests() {
     let pid = node.agent_pid();
     let sockets = || std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     let mut before = Activity::of(pid);
-    // The sync loop's own timers are seldom; a look would come every two seconds.
+    // The sync loop's own timers are rarer than this; with a watcher the agent would look every two seconds.
     let open = wait_for("the agent to come to rest", PATIENCE, || {
         std::thread::sleep(Duration::from_secs(5));
         let now = Activity::of(pid);

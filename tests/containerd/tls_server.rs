@@ -1,4 +1,4 @@
-//! Servers inside a node's network: with TLS, without it, and one that never says a word.
+//! Servers inside a node's network: with TLS, without TLS, and one that never responds.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection};
 
 use crate::node::{Node, PATIENCE};
 
-/// Made with `openssl req -x509`; the other one was over in 2001.
+/// Created with `openssl req -x509`; the second one expired in 2001.
 pub(crate) const SELF_SIGNED: &[u8] = include_bytes!("../data/tls/self-signed.der");
 pub(crate) const EXPIRED: &[u8] = include_bytes!("../data/tls/expired.der");
 const KEY: &[u8] = include_bytes!("../data/tls/key.der");
@@ -26,12 +26,12 @@ const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
 pub(crate) struct Server {
     listener: TcpListener,
     pub(crate) port: u16,
-    /// What was asked for, as text.
+    /// The received requests as text.
     requests: Mutex<Receiver<String>>,
 }
 
 impl Server {
-    /// Answers every request over TLS with this certificate.
+    /// A server that answers every request over TLS with this certificate.
     pub(crate) fn with_certificate(node: &Node, certificate: &'static [u8]) -> Self {
         let config = config(certificate);
         Self::start(node, move |mut tcp| {
@@ -43,7 +43,7 @@ impl Server {
         })
     }
 
-    /// Speaks HTTP in the open; what is none is refused in HTTP, too.
+    /// A server that speaks plain HTTP and answers anything else with an HTTP error.
     pub(crate) fn without_tls(node: &Node) -> Self {
         Self::start(node, |mut tcp| {
             let mut first = [0; 1];
@@ -58,7 +58,7 @@ impl Server {
         })
     }
 
-    /// Takes connections and says nothing, for as long as anybody listens.
+    /// A server that accepts connections and never responds.
     pub(crate) fn silent(node: &Node) -> Self {
         Self::start(node, |mut tcp| {
             let _ = tcp.read_to_end(&mut Vec::new());
@@ -74,7 +74,7 @@ impl Server {
         thread::spawn(move || {
             while let Ok((stream, _)) = taken.accept() {
                 if let Some(request) = serve(stream) {
-                    // A test that is over asks no more.
+                    // The test may be over.
                     let _ = sender.send(request);
                 }
             }
@@ -82,7 +82,7 @@ impl Server {
         Self { listener, port, requests: Mutex::new(requests) }
     }
 
-    /// The next request that came through.
+    /// Waits for the next request.
     #[track_caller]
     pub(crate) fn request(&self) -> String {
         self.requests.lock().unwrap().recv_timeout(PATIENCE).expect("the server is asked")
@@ -91,7 +91,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its thread stops waiting for connections.
+        // Unblocks the thread in accept.
         let _ = shutdown(self.listener.as_raw_fd(), Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! New versions of manifests, and the way back.
+//! Rollout gates: new manifest versions and rollbacks.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::node::{Manifest, Node, PATIENCE, Pods, STAY, wait_for};
 
-/// A version of the pod `web` that says which it is. With a probe for a file that never comes it is never ready.
+/// A version of the pod `web` that prints its version. Unless `is_ever_ready`, its probe waits for a file that never
+/// appears.
 fn manifest(version: &str, within: &str, is_ever_ready: bool) -> String {
     let probe =
         if is_ever_ready { "" } else { "readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}" };
@@ -35,7 +36,7 @@ fn wait_for_trial(node: &Node, wanted: &str) {
     });
 }
 
-/// What is shown of the pod's versions.
+/// The state of the pod's versions in the status.
 fn state(node: &Node) -> String {
     let status: Value = serde_json::from_str(&node.ask(&["status", "-o", "json"]).expect("it answers")).unwrap();
     let versions = status["versions"].as_array().unwrap();
@@ -47,7 +48,7 @@ fn wait_for_state(node: &Node, wanted: &str) {
     wait_for(&format!("the version to be {wanted:?}"), PATIENCE, || (state(node) == wanted).then_some(()));
 }
 
-/// Waits until what is decided is on the disk.
+/// Waits until the decision is stored on disk.
 fn wait_until_kept(node: &Node, what: &str) {
     let file = node.folder().join("pods/coracle/versions/default_web-node-a.json");
     wait_for("it to be written", PATIENCE, || fs::read_to_string(&file).ok()?.contains(what).then_some(()));
@@ -60,7 +61,7 @@ fn said(node: &Node, line: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_version_that_never_gets_ready_goes_and_the_one_before_comes_back_until_the_manifest_changes() {
+fn a_version_that_never_becomes_ready_is_rolled_back() {
     let mut node = Node::start();
     node.write_manifest("web", &gated("one", 60, true));
     wait_for_version(&node, "one");
@@ -79,7 +80,7 @@ fn a_version_that_never_gets_ready_goes_and_the_one_before_comes_back_until_the_
     assert!(status.contains("\nVersions:\n  default/web-node-a: rejected: "), "{status}");
     assert!(node.ask(&["describe", "web"]).unwrap().contains("rejected: the manifest's version was not ready in time"));
 
-    // Neither another agent nor a power cut tries it again.
+    // Neither a new agent nor a power cut tries the rejected version again.
     wait_until_kept(&node, "rejected");
     let before = node.pods().get("web").unwrap().container("main").id().to_owned();
     node.kill_agent();
@@ -98,7 +99,7 @@ fn a_version_that_never_gets_ready_goes_and_the_one_before_comes_back_until_the_
 }
 
 #[test]
-fn an_agent_that_is_killed_during_a_trial_goes_on_with_it() {
+fn the_next_agent_continues_a_trial() {
     let mut node = Node::start();
     node.write_manifest("web", &gated("one", 60, true));
     wait_for_version(&node, "one");
@@ -114,7 +115,7 @@ fn an_agent_that_is_killed_during_a_trial_goes_on_with_it() {
 }
 
 #[test]
-fn versions_are_rolled_back_held_and_confirmed_by_hand() {
+fn versions_can_be_rolled_back_held_and_confirmed_manually() {
     let mut node = Node::start();
     for version in ["one", "two", "three"] {
         node.write_manifest("web", &manifest(version, "", true));
@@ -135,7 +136,7 @@ fn versions_are_rolled_back_held_and_confirmed_by_hand() {
     assert_eq!(said(&node, &["rollback", "web"]), done("rolled back"));
     wait_for_version(&node, "one");
 
-    // Another manifest ends a rollback, and not a hold.
+    // A new manifest ends a rollback but not a hold.
     node.write_manifest("web", &manifest("four", "", true));
     wait_for_version(&node, "four");
     assert_eq!(said(&node, &["hold", "web"]), done("held"));
@@ -151,7 +152,7 @@ fn versions_are_rolled_back_held_and_confirmed_by_hand() {
     assert_eq!(said(&node, &["confirm", "web"]), done("confirmed"));
     wait_for_version(&node, "five");
 
-    // A trial ends at once, either way.
+    // A trial can be ended at once, with either result.
     node.write_manifest("web", &gated("six", 3600, false));
     wait_for_trial(&node, "six");
     assert_eq!(said(&node, &["hold", "web"]).0, Some(1));
@@ -163,7 +164,7 @@ fn versions_are_rolled_back_held_and_confirmed_by_hand() {
 }
 
 #[test]
-fn a_gate_that_is_none_is_an_error_and_an_applied_pod_has_its_versions_too() {
+fn an_invalid_gate_is_an_error_and_applied_pods_have_versions() {
     let node = Node::start();
     node.write_manifest("web", &manifest("one", "coracle.dev/ready-within: soon", true));
     wait_for("the error", PATIENCE, || node.source_errors().contains("coracle.dev/ready-within").then_some(()));

@@ -1,4 +1,4 @@
-//! What a container finds inside: its volumes, its names, its users, its limits.
+//! The inside of a container: volumes, host names, users and limits.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 #[test]
-fn a_container_finds_its_names_its_resolver_and_its_variables() {
+fn a_container_has_its_host_names_resolver_and_variables() {
     let node = Node::start();
     let script = format!(
         "cat /etc/hosts /etc/resolv.conf | tr '\\t' ' '; echo host $(hostname) ip $IP of $NAME on $NODE limit $LIMIT; {STAY}"
@@ -39,7 +39,7 @@ fn a_container_finds_its_names_its_resolver_and_its_variables() {
 }
 
 #[test]
-fn volumes_of_every_kind_are_inside_and_go_with_the_pod_but_for_the_hosts_own() {
+fn all_volumes_but_host_paths_are_removed_with_the_pod() {
     let node = Node::start();
     let host = node.folder().join("host");
     fs::create_dir(&host).unwrap();
@@ -80,7 +80,7 @@ fn volumes_of_every_kind_are_inside_and_go_with_the_pod_but_for_the_hosts_own() 
 }
 
 #[test]
-fn a_host_path_that_is_not_there_keeps_its_pod_waiting_until_it_comes() {
+fn a_pod_waits_for_its_host_path() {
     let node = Node::start();
     let host = node.folder().join("late");
     let manifest = Manifest::new("web")
@@ -98,7 +98,7 @@ fn a_host_path_that_is_not_there_keeps_its_pod_waiting_until_it_comes() {
 }
 
 #[test]
-fn a_part_of_a_volume_may_be_named_by_variables_and_never_lies_outside_of_it() {
+fn a_sub_path_expands_variables_and_stays_inside_the_volume() {
     let node = Node::start();
     let host = node.folder().join("host");
     fs::create_dir(&host).unwrap();
@@ -114,7 +114,7 @@ fn a_part_of_a_volume_may_be_named_by_variables_and_never_lies_outside_of_it() {
     node.apply(&pod("web", "logs/$(POD)", "echo here >/h/file; echo done"));
     node.wait_for_output("web", "main", "done");
     assert_eq!(fs::read_to_string(host.join("logs/web-node-a/file")).unwrap(), "here\n");
-    // The container makes a link out of the volume; the next one is to go through it.
+    // The container creates a link that leads out of the volume; the next pod tries to use it.
     node.apply(&pod("link", "logs", "ln -s /etc /h/out; echo done"));
     node.wait_for_output("link", "main", "done");
     for (name, expr, message) in [
@@ -135,7 +135,7 @@ fn a_part_of_a_volume_may_be_named_by_variables_and_never_lies_outside_of_it() {
 }
 
 #[test]
-fn a_variable_comes_from_a_file_that_an_init_container_has_written() {
+fn a_variable_can_come_from_a_file_of_an_init_container() {
     let node = Node::start();
     let key = |name: &str, key: &str, optional: bool| {
         let from = format!("{{volumeName: v, path: conf/env, key: {key}, optional: {optional}}}");
@@ -160,7 +160,7 @@ fn a_variable_comes_from_a_file_that_an_init_container_has_written() {
 }
 
 #[test]
-fn an_image_as_a_volume_is_refused_by_a_runtime_that_has_none() {
+fn image_volumes_need_runtime_support() {
     let node = Node::start();
     let manifest = Manifest::new("web")
         .container_with("main", STAY, "volumeMounts: [{name: v, mountPath: /v}]")

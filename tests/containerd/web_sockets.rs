@@ -1,4 +1,4 @@
-//! exec over WebSocket, as a browser or a newer kubectl has it: through port 10250 to the real runtime and back.
+//! exec over WebSocket through port 10250 and a real runtime, as browsers and newer kubectl use it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -14,19 +14,19 @@ const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 
-/// A WebSocket (RFC 6455) whose messages begin with their channel.
+/// A WebSocket (RFC 6455) connection whose messages start with a channel number.
 struct Channels {
     tls: Tls,
-    /// What the runtime has chosen of what was offered.
+    /// The subprotocol that the runtime chose.
     protocol: String,
 }
 
-/// A newer runtime takes the first, in which a channel can be closed.
+/// A newer runtime chooses v5, in which a channel can be closed.
 const BOTH: &str = "v5.channel.k8s.io, v4.channel.k8s.io";
 const V4: &str = "v4.channel.k8s.io";
 
 impl Channels {
-    /// One of these protocols is to be chosen. `query` has the command and the streams.
+    /// Offers these subprotocols. `query` has the command and the streams.
     fn open(node: &Node, protocols: &str, query: &str) -> Self {
         let mut tls = connect(node);
         let head = ask(
@@ -43,7 +43,7 @@ impl Channels {
                 head.lines().filter_map(|line| line.split_once(": ")).find(|line| line.0.eq_ignore_ascii_case(name))?;
             Some(value.to_owned())
         };
-        // As the RFC's own example has it.
+        // The key and its digest are the example of RFC 6455.
         assert_eq!(value("Sec-WebSocket-Accept").as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
         let protocol = value("Sec-WebSocket-Protocol").unwrap();
         assert!(protocols.split(", ").any(|offered| offered == protocol), "{head}");
@@ -64,7 +64,7 @@ impl Channels {
         self.tls.write_all(&frame).unwrap();
     }
 
-    /// The next message that says something; none when the other side closes.
+    /// The next message that is not empty; `None` when the other side closes.
     fn next(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
         loop {
             let [first, second] = self.bytes()?;
@@ -89,7 +89,7 @@ impl Channels {
         Ok(bytes)
     }
 
-    /// All that comes: what was said on the way out, and what became of the command.
+    /// Reads to the end and returns the output and the status of the command.
     fn until_end(mut self) -> (String, Value) {
         let (mut said, mut error) = (Vec::new(), Vec::new());
         while let Ok(Some((channel, text))) = self.next() {
@@ -117,7 +117,7 @@ fn web() -> Node {
 }
 
 #[test]
-fn a_command_has_its_output_its_size_and_its_exit_code() {
+fn exec_passes_output_terminal_size_and_exit_code() {
     let node = web();
     let (said, end) = Channels::open(&node, BOTH, "command=echo&command=a+word&output=1&error=1").until_end();
     assert_eq!((&*said, &end["status"]), ("a word\n", &json!("Success")));
@@ -134,12 +134,12 @@ fn a_command_has_its_output_its_size_and_its_exit_code() {
 }
 
 #[test]
-fn the_end_of_what_is_typed_is_told_where_the_protocol_has_a_word_for_it() {
+fn end_of_input_is_sent_where_the_protocol_supports_it() {
     let node = web();
     let mut channels = Channels::open(&node, BOTH, "command=cat&input=1&output=1");
     channels.send(STDIN, "last words\n");
     if channels.protocol == V4 {
-        // An older runtime: there is no such word, and what was typed comes back all the same.
+        // An older runtime has no close message. The input is echoed all the same.
         assert_eq!(channels.next().unwrap(), Some((STDOUT, b"last words\n".to_vec())));
         return;
     }
@@ -149,7 +149,7 @@ fn the_end_of_what_is_typed_is_told_where_the_protocol_has_a_word_for_it() {
 }
 
 #[test]
-fn a_client_that_vanishes_leaves_nothing_behind() {
+fn a_vanished_client_leaves_nothing_behind() {
     let node = web();
     let agent = node.agent_pid();
     let id = node.pods().get("web").unwrap().container("main").id();
@@ -159,7 +159,7 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
     let quiet = |before: usize| {
         wait_for("nothing to be left", PATIENCE, || (processes() <= at_rest && files() <= before).then_some(()));
     };
-    // The first one leaves what is kept for the next ones.
+    // The first call leaves cached state that later calls reuse.
     Channels::open(&node, V4, "command=true&output=1").until_end();
     quiet(usize::MAX);
     let before = files();
@@ -168,7 +168,7 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
         channels.send(STDIN, "here\n");
         assert_eq!(channels.next().unwrap(), Some((STDOUT, b"here\n".to_vec())));
         assert!(processes() > at_rest);
-        // Not a word of farewell.
+        // Closes the connection without a close message.
         drop(channels.tls.sock);
         quiet(before);
     }

@@ -1,5 +1,5 @@
-//! What is left of a pod when all is taken away that differs from run to run or from node to node, and what differs
-//! then. What is taken away is in the lists of this file, each with its reason.
+//! Compares a pod with its recording after removing what differs from run to run or from node to node. The lists in
+//! this file name what is removed and why.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,28 @@ use super::recording::Recording;
 use super::{Configuration, NODE_IP};
 use crate::node::{Event, Events, Pod};
 
-/// Moments: those of the recording are its own.
+/// Timestamps.
 const MOMENTS: [&str; 6] =
     ["finishedAt", "lastProbeTime", "lastTransitionTime", "observedGeneration", "startTime", "startedAt"];
-/// How often a container was started until it was looked at; the order of numbers is tested elsewhere.
+/// Number of starts until the pod was observed. Other tests check the order of attempts.
 const COUNTS: [&str; 3] = ["attempt", "log_path", "restartCount"];
-/// A static pod is one by its annotations; those of the recording came from an API server, all but one.
+/// Annotations that mark a static pod. All recorded pods but one came from an API server.
 const OF_SOURCE: [&str; 4] = [
     "kubernetes.io/config.hash",
     "kubernetes.io/config.seen",
     "kubernetes.io/config.source",
     "io.kubernetes.container.restartCount",
 ];
-/// Facts of the machine: which huge pages it has, how much memory a burstable pod's score is counted from, and whether
-/// it has control groups of v2, which the recording's did not.
+/// Facts of the machine: its huge page sizes, the memory from which the OOM score of a burstable pod is computed, and
+/// cgroup v2, which the recording node did not have.
 const OF_MACHINE: [&str; 4] = ["cgroup_parent", "hugepage_limits", "oom_score_adj", "unified"];
-/// What no API server shows as running is told in full; the recorded pods were shown.
+/// The agent reports `resources` in full for a pod that the API server does not show as running. The recorded pods
+/// were shown as running.
 const OF_SHOWN: &str = "resources";
-/// The runtime shows an image by one of its names.
+/// The runtime shows an image by any one of its names.
 const OF_IMAGE: [&str; 1] = ["image"];
 
-/// Everything in which the pod is not as it was recorded.
+/// All differences between the pod and its recording.
 pub(super) fn differences(
     recording: &Recording,
     pod: &Pod,
@@ -63,17 +64,17 @@ pub(super) fn differences(
     found
 }
 
-/// What was told, each once and without an order: how often and when depends on the machine.
+/// Distinct events without order: their count and time depend on the machine.
 fn events(names: &Names, told: &Events) -> BTreeSet<String> {
     let told = Events(told.0.iter().map(|event| Event(names.replaced(&event.0))).collect());
     told.lines().iter().map(|line| comparable_message(line)).filter(|line| !line.contains(NOT_SHARED)).collect()
 }
 
-/// The recording's host had to be set right before it could mount.
+/// The recording host had to make its mounts shared first.
 const NOT_SHARED: &str = "but it is not a shared or slave mount";
 
 fn compare_events(ours: &BTreeSet<String>, recorded: &BTreeSet<String>, found: &mut Vec<String>) {
-    // A busy machine may not answer a probe in time.
+    // On a busy machine a probe may time out.
     let by_load = |line: &&String| !line.starts_with("Warning Unhealthy");
     found.extend(ours.difference(recorded).filter(by_load).map(|line| format!("event only here: {line}")));
     found.extend(recorded.difference(ours).map(|line| format!("event only recorded: {line}")));
@@ -102,7 +103,7 @@ fn status(names: &Names, pod: &Value) -> Value {
         fields.remove(OF_SHOWN);
     }
     visit(&mut status, &mut |key, value| match (key, value) {
-        // The token is in a volume of its own that only an API server adds.
+        // The token is in a volume that only an API server adds.
         ("volumeMounts", Value::Array(mounts)) => mounts.retain(|mount| mount["mountPath"] != SERVICE_ACCOUNT),
         ("message", Value::String(message)) => *message = comparable_message(message),
         _ => {}
@@ -110,7 +111,7 @@ fn status(names: &Names, pod: &Value) -> Value {
     status
 }
 
-/// Two streams of output come in any order, and why a network cannot be reached depends on the network.
+/// The order of two output streams is undefined, and the reason why a network is unreachable depends on the network.
 fn comparable_message(message: &str) -> String {
     let mut lines: Vec<&str> = message.lines().collect();
     lines.sort_unstable();
@@ -121,8 +122,8 @@ fn comparable_message(message: &str) -> String {
     }
 }
 
-/// A container that has crashed is shown here as waiting at once, and upstream as ended for a moment: a recording may
-/// have caught that.
+/// This agent shows a crashed container as waiting at once. Upstream shows it as terminated for a moment, which a
+/// recording may have caught.
 fn show_crashes(ours: &mut Value, recorded: &Value) {
     let containers = ours["containerStatuses"].as_array_mut().into_iter().flatten();
     for (container, recorded) in containers.zip(recorded["containerStatuses"].as_array().into_iter().flatten()) {
@@ -139,7 +140,7 @@ fn config(names: &Names, config: &Value) -> Value {
     let mut config = names.replaced(config);
     strip(&mut config, &[&COUNTS, &OF_SOURCE, &OF_MACHINE, &OF_IMAGE]);
     visit(&mut config, &mut |key, value| match (key, value) {
-        // Each start has a log of its own, under a name of chance.
+        // The log of each start has a random name.
         ("mounts", Value::Array(mounts)) => {
             mounts.retain(|mount| mount["container_path"] != SERVICE_ACCOUNT);
             for mount in mounts.iter_mut().filter(|mount| mount["container_path"] == "/dev/termination-log") {
@@ -147,7 +148,7 @@ fn config(names: &Names, config: &Value) -> Value {
                 mount["host_path"] = path.into();
             }
         }
-        // The order is that of a Go map: none.
+        // The order comes from a Go map and is random.
         ("envs", Value::Array(variables)) => {
             variables.sort_by_key(|variable| variable["key"].as_str().unwrap_or_default().to_owned());
         }
@@ -156,7 +157,7 @@ fn config(names: &Names, config: &Value) -> Value {
     config
 }
 
-/// Names that one run has and another has not, and what stands for them.
+/// Names that differ between runs, with their placeholders.
 struct Names(Vec<(String, &'static str)>);
 
 impl Names {
@@ -178,7 +179,7 @@ impl Names {
         if let Some(uid) = pod["metadata"]["uid"].as_str() {
             names.push((uid.to_owned(), "ID"));
         }
-        // The pod of the host's network has the host's address.
+        // A pod on the host network has the host's address.
         names.push((format!("\"{host}\""), "\"HOST-IP\""));
         for ip in pod["status"]["podIPs"].as_array().into_iter().flatten() {
             names.push((ip["ip"].as_str().unwrap().to_owned(), "POD-IP"));
@@ -198,7 +199,7 @@ impl Names {
     }
 }
 
-/// Ids and digests, which are long and of hexadecimal digits, and the static pod's uid among them.
+/// Removes ids and digests (long hexadecimal words), among them the static pod's uid.
 fn without_identities(text: &str) -> String {
     let mut out = String::new();
     let mut run = String::new();
@@ -218,7 +219,7 @@ fn without_identities(text: &str) -> String {
     out
 }
 
-/// The folder of a test stands for the places of a node.
+/// Replaces the paths of a test's folder by those of a node.
 fn own_folders(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -235,7 +236,7 @@ fn own_folders(text: &str) -> String {
     out + rest
 }
 
-/// How long a container waits after it has crashed so and so often.
+/// Removes the back-off durations of crashed containers.
 fn without_waits(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -271,7 +272,7 @@ fn visit(value: &mut Value, change: &mut impl FnMut(&str, &mut Value)) {
     }
 }
 
-/// Absent, null and empty are the same: Go leaves out what is empty.
+/// Compares two values. Absent, null and empty are equal, because Go omits empty values.
 fn compare(path: &str, ours: &Value, recorded: &Value, found: &mut Vec<String>) {
     match (ours, recorded) {
         (Value::Object(one), Value::Object(other)) => {

@@ -1,11 +1,11 @@
-//! What a container sees of itself: names, resolver, variables, mounts, files.
+//! What a container sees: host names, resolver, variables, mounts and files.
 
 use std::collections::BTreeSet;
 
 use super::recording::seen_inside;
 use crate::node::Node;
 
-/// The pods that were looked into.
+/// The pods with a recording of their inside.
 pub(super) const RECORDED: [&str; 4] = ["dns-hosts", "env", "running", "volumes"];
 
 pub(super) fn differences(node: &Node, pod: &str) -> Vec<String> {
@@ -42,7 +42,8 @@ fn lines(text: &str) -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Of the services that an API server knows there is always one; here is none. The search path is the image's.
+/// The variables without those of the `kubernetes` Service, which does not exist here, and without PATH, which comes
+/// from the image.
 fn variables(text: &str) -> BTreeSet<String> {
     let own = text.lines().filter(|line| !line.starts_with("KUBERNETES_") && !line.starts_with("PATH="));
     own.map(|line| {
@@ -52,7 +53,7 @@ fn variables(text: &str) -> BTreeSet<String> {
     .collect()
 }
 
-/// The pod's own address is another one each time.
+/// The hosts file without the pod's own address, which changes with each run.
 fn hosts(text: &str) -> BTreeSet<String> {
     let own = |line: &str| {
         line.strip_prefix("10.88.").and_then(|rest| rest.split_once('\t')).map(|(_, names)| names.to_owned())
@@ -60,8 +61,8 @@ fn hosts(text: &str) -> BTreeSet<String> {
     text.lines().map(|line| own(line).unwrap_or_else(|| line.to_owned())).collect()
 }
 
-/// Where something is mounted, and whether it can be written. The rest is the host's: its disk, where its runtime keeps
-/// its own files, its control groups, and the token's volume, which only an API server gives.
+/// Mount points and whether they are writable. The rest depends on the host: its disk, the runtime's directories,
+/// cgroups, and the token volume, which only an API server adds.
 fn mounts(text: &str) -> BTreeSet<String> {
     let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let ours = words.filter(|words| !words[1].starts_with("/sys/fs/cgroup") && !words[1].ends_with("/serviceaccount"));
@@ -74,7 +75,8 @@ fn mounts(text: &str) -> BTreeSet<String> {
     .collect()
 }
 
-/// Mode, owners and name of each file, in its directory. Moments, and sizes and links of directories, are left out.
+/// Mode, owners and name of each file with its directory, without times and without sizes and link counts of
+/// directories.
 fn files(text: &str) -> BTreeSet<String> {
     let mut directory = String::new();
     let mut found = BTreeSet::new();
@@ -84,18 +86,18 @@ fn files(text: &str) -> BTreeSet<String> {
         }
         let words: Vec<&str> = line.split_whitespace().collect();
         let [mode, _links, user, group, size, _month, _day, _time, name @ ..] = words.as_slice() else { continue };
-        // The token, which only an API server gives.
+        // Only an API server provides the token.
         if name.first() == Some(&"token") {
             continue;
         }
-        // In one file stands the pod's name, which has another end on another node.
+        // One file contains the pod's name, which ends with the node's name.
         let size = if mode.starts_with('-') && *name != ["name"] { size } else { "" };
         found.insert(format!("{directory} {mode} {user} {group} {size} {}", dated(&name.join(" "))));
     }
     found
 }
 
-/// The directory of the data is called after the moment at which it was made, or numbered: a clock may stand still.
+/// Replaces the name of a data directory, which is a timestamp or, if the clock stands still, a number.
 fn dated(path: &str) -> String {
     let parts = path.split('/').map(|part| match part.rsplit_once("..") {
         Some((before, rest)) if rest.starts_with(|c: char| c.is_ascii_digit()) => format!("{before}..DATE"),

@@ -1,5 +1,5 @@
-//! The pods of the recordings, run here: what the runtime was told, what is shown, what is seen from inside. Each is
-//! what the upstream kubelet 1.36 made of the same manifest on the same runtime.
+//! Runs the recorded pods and compares CRI requests, pod status, events and the view from inside the container with
+//! what the upstream kubelet 1.36 produced from the same manifest on the same runtime.
 
 mod comparable;
 mod inside;
@@ -14,20 +14,20 @@ use crate::node::{BUSYBOX, Node};
 use comparable::differences;
 use recording::{PODS, Recording};
 
-/// All of them beside each other, on a busy machine.
+/// Limit for all pods side by side on a busy machine.
 const ALL_AT_ONCE: Duration = Duration::from_secs(300);
-/// The image of the manifests.
+/// The image that the manifests name.
 const IMAGE: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
-/// As the recording node had it, but for its address.
+/// Settings of the recording node, without its address.
 const SETTINGS: &str = "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n";
 const NODE_IP: &str = "10.88.0.1";
 
 #[test]
-fn every_recorded_pod_becomes_here_what_it_became_upstream() {
+fn every_recorded_pod_matches_the_upstream_kubelet() {
     let mut node = Node::with_runtime();
     node.ctr(&["images", "tag", BUSYBOX, IMAGE]);
     node.configure_agent(SETTINGS);
-    // The pod of the host's network has the host's resolver, and this is what the recording's said.
+    // A pod on the host network uses the host's resolver. This is the recording host's.
     std::fs::write(node.folder().join("resolv.conf"), "nameserver 10.96.0.10\n").unwrap();
     node.add_arguments(&["--node-ip", NODE_IP]);
     node.start_agent();
@@ -59,7 +59,7 @@ fn every_recorded_pod_becomes_here_what_it_became_upstream() {
     assert!(seen.is_empty(), "not as recorded from inside:\n{}", seen.join("\n"));
 }
 
-/// What containerd keeps of a sandbox or a container: the configuration that it was made with.
+/// The CRI configuration of a sandbox or container, as containerd stores it.
 pub(crate) struct Configuration {
     /// Empty for a sandbox.
     pub(crate) container: String,
@@ -67,7 +67,7 @@ pub(crate) struct Configuration {
 }
 
 impl Node {
-    /// The configurations of a manifest's pod, as they were sent.
+    /// The CRI configurations of a manifest's pod, as they were sent.
     fn configurations(&self, manifest: &str) -> Vec<Configuration> {
         let tasks = self.tasks_of(manifest).into_iter();
         tasks
@@ -75,7 +75,7 @@ impl Node {
             .collect()
     }
 
-    /// `None` where it went while it was looked at.
+    /// `None` if the container was removed meanwhile.
     fn configuration(&self, id: &str) -> Option<Value> {
         let done = self.ctr_command(&["containers", "info", id]).output().unwrap();
         let info: Value = serde_json::from_slice(&done.stdout).ok()?;

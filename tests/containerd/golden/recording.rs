@@ -1,4 +1,4 @@
-//! The recordings, as they lie in `tests/data`.
+//! The recordings in `tests/data`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::node::{Event, Events};
 
-/// Every pod that was recorded.
+/// Every recorded pod.
 pub(super) const PODS: [&str; 27] = [
     "completed",
     "config-missing",
@@ -38,11 +38,11 @@ pub(super) const PODS: [&str; 27] = [
     "volumes",
 ];
 
-/// A pod as the API server had it, and what the runtime was told of it.
+/// A recorded pod: its object from the API server and the CRI requests for it.
 pub(super) struct Recording {
     pub(super) name: &'static str,
     pub(super) pod: Value,
-    /// Null where no sandbox was made.
+    /// Null if no sandbox was created.
     pub(super) sandbox: Value,
     pub(super) containers: Vec<Value>,
     pub(super) events: Events,
@@ -62,7 +62,7 @@ impl Recording {
         Self { name, pod, sandbox: sent["sandbox"].take(), containers, events }
     }
 
-    /// Its manifest's name; a recorded static pod has that of its node at the end.
+    /// The manifest's name. The name of a recorded static pod ends with that of its node.
     pub(super) fn manifest(&self) -> &'static str {
         manifest_of(self.name)
     }
@@ -72,14 +72,14 @@ impl Recording {
     }
 }
 
-/// The ConfigMap and the Secret of the recorded pods.
+/// The ConfigMap and the Secret that the recorded pods use.
 pub(super) fn objects() -> String {
     let text = fs::read_to_string(data("manifests/00-objects.yaml")).unwrap();
     let documents = text.split("---\n").filter(|document| !document.contains("kind: Namespace"));
     documents.collect::<Vec<_>>().join("---\n")
 }
 
-/// The manifest of a pod, but for the token: only an API server can make one.
+/// The manifest of a pod without the token volume, which needs an API server.
 pub(super) fn manifest(name: &str) -> String {
     let files = fs::read_dir(data("manifests")).unwrap().map(|file| file.unwrap().path());
     let wanted = format!("{}.yaml", manifest_of(name));
@@ -89,7 +89,7 @@ pub(super) fn manifest(name: &str) -> String {
     };
     let file = files.into_iter().find(is_it).unwrap_or_else(|| panic!("no manifest of {name}"));
     let text = fs::read_to_string(file).unwrap();
-    // On a busy machine a pod may need more than these seconds to begin.
+    // On a busy machine a pod may need longer than 5 s to start.
     let text = text.replace("activeDeadlineSeconds: 5", "activeDeadlineSeconds: 45");
     text.lines().filter(|line| !line.contains("serviceAccountToken")).map(|line| format!("{line}\n")).collect()
 }
@@ -98,7 +98,7 @@ pub(super) fn seen_inside(pod: &str, what: &str) -> String {
     fs::read_to_string(data(&format!("golden/inside/{pod}-{what}.txt"))).unwrap()
 }
 
-/// The recording has the path of the container beside the rest.
+/// Restores the field path of the container, which the recording stores separately.
 fn in_full(event: &Value) -> Value {
     let mut full = event.clone();
     full["involvedObject"] = json!({"fieldPath": event["fieldPath"]});

@@ -1,11 +1,11 @@
-//! What a process has done so far, and what it holds, as procfs tells.
+//! Resource usage of a process from procfs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::time::Duration;
 
-/// Kept for each thread: what an ended one did leaves procfs with it, so that a sum over all would shrink.
+/// Counters per thread: an exiting thread takes its counters out of procfs, so a process-wide sum could decrease.
 pub(crate) struct Activity {
     threads: BTreeMap<OsString, Thread>,
     written: u64,
@@ -17,13 +17,13 @@ struct Thread {
     cpu: Duration,
 }
 
-/// What happened between two readings. A thread that both began and ended between them is not in it.
+/// Usage between two readings, without threads that started and exited in between.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Done {
-    /// How often any thread slept and was woken.
+    /// Number of times any thread went to sleep and was woken.
     pub(crate) wakes: u64,
     pub(crate) cpu: Duration,
-    /// Bytes that went, or are to go, to a disk.
+    /// Bytes written, or still to be written, to a disk.
     pub(crate) written: u64,
 }
 
@@ -32,7 +32,7 @@ impl Activity {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|thread| {
             let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
             let wakes = number_after(&read("status"), "\nvoluntary_ctxt_switches:");
-            // Nanoseconds on a processor, then waiting for one.
+            // Nanoseconds on a CPU, then nanoseconds in the run queue.
             let cpu = Duration::from_nanos(number_after(&read("schedstat"), ""));
             (thread.file_name(), Thread { wakes, cpu })
         });
@@ -51,11 +51,11 @@ impl Activity {
     }
 }
 
-/// In KiB.
+/// Memory in KiB.
 pub(crate) struct Memory {
     pub(crate) rss: u64,
     pub(crate) pss: u64,
-    /// What is in no file: the process's own data.
+    /// Memory that is not backed by a file.
     pub(crate) anonymous: u64,
 }
 
@@ -70,7 +70,7 @@ impl Memory {
     }
 }
 
-/// The number after a key; 0 where there is none.
+/// The number after `key`; 0 if the key is missing.
 fn number_after(text: &str, key: &str) -> u64 {
     let found = text.split_once(key).map_or("", |(_, rest)| rest);
     found.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! CRI-O in the place of containerd: `CORACLE_CRIO=DIR cargo test --test containerd`, with `crio` and `pinns` in DIR, and conmon,
-//! runc and skopeo installed.
+//! CRI-O instead of containerd: `CORACLE_CRIO=DIR cargo test --test containerd`, with `crio` and `pinns` in DIR, and
+//! conmon, runc and skopeo installed.
 //!
-//! Tests that speak with containerd itself fail then, and say so.
+//! Tests that talk to containerd itself fail on CRI-O with a message that says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,17 @@ use serde_json::Value;
 use super::runtime::Task;
 use super::{Node, PATIENCE, cni_plugins, find_program, images, wait_for};
 
-/// Where its programs are, if the tests run on it.
+/// Directory of the CRI-O programs, if the tests run on CRI-O.
 pub(super) fn programs() -> Option<PathBuf> {
     std::env::var_os("CORACLE_CRIO").map(PathBuf::from)
 }
 
 impl Node {
-    /// The tests run on CRI-O.
     pub(crate) fn is_on_crio() -> bool {
         programs().is_some()
     }
 
-    /// Starts it, with the images, and waits until it answers.
+    /// Starts CRI-O with the images and waits until it answers.
     pub(super) fn start_crio(&mut self, programs: &Path) {
         let root = self.crio_root();
         let folder = self.folder().display().to_string();
@@ -54,7 +53,7 @@ impl Node {
         self.enclosure().path(&self.folder().join("containerd/root/overlay-containers"))
     }
 
-    /// What its storage has, and which of them its conmon knows to run.
+    /// The containers in CRI-O's storage, with the state that conmon reports.
     pub(super) fn crio_tasks(&self) -> Vec<Task> {
         let listed = fs::read_to_string(self.crio_root().join("volatile-containers.json")).unwrap_or_default();
         let listed: Vec<Value> = serde_json::from_str(&listed).unwrap_or_default();
@@ -63,7 +62,7 @@ impl Node {
 
     fn crio_task(&self, one: &Value) -> Option<Task> {
         let id = one["id"].as_str()?;
-        // k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT, as dockershim had it.
+        // k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT, the format of dockershim.
         let name = one["names"].as_array()?.iter().filter_map(Value::as_str).find(|name| name.starts_with("k8s_"))?;
         let mut words = name.split('_').skip(1);
         let (container, pod) = (words.next()?, words.next()?);

@@ -1,8 +1,8 @@
 //! Private namespaces for one containerd, its containers and the agent.
 //!
-//! Processes, mounts and the network of a test live in namespaces whose first process is the pause program. When that
-//! ends, and it does with the test's own thread, the kernel ends everything inside; nothing is left on the machine but
-//! a folder in /tmp and empty control groups, and those are removed here.
+//! The processes, mounts and network of a test live in namespaces whose first process is the pause program. It exits
+//! with the test's thread, and the kernel then kills everything inside. Only a folder in /tmp and empty cgroups
+//! remain, and the enclosure removes them.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -17,7 +17,7 @@ use super::wait_for;
 
 pub(crate) struct Enclosure {
     unshare: Child,
-    /// The first process inside, as this side of the namespace numbers it.
+    /// PID of the first process inside, as seen from outside.
     init: u32,
     folder: PathBuf,
 }
@@ -41,7 +41,7 @@ impl Enclosure {
         enclosure
     }
 
-    /// Covers what containerd, its shims and the network plugins keep outside of their configured places.
+    /// Mounts a tmpfs over the directories that containerd, its shims and CNI plugins use beside the configured ones.
     fn furnish(&self) {
         for folder in ["/run/containerd", "/run/netns", "/var/lib/cni"] {
             fs::create_dir_all(folder).unwrap();
@@ -59,23 +59,23 @@ impl Enclosure {
         self.run(&["ip", "link", "set", BRIDGE, "up"]);
     }
 
-    /// Where everything of this test is; short, because sockets are in it.
+    /// The folder with all files of this test. Its path is short because it contains sockets.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A command that will run inside.
+    /// A command that runs inside.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command
             .args(["--target", &self.init.to_string(), "--pid", "--net", "--mount", "--root", "--wd", "--"])
             .arg(program);
-        // Where CRI-O and who shares its images look, in the tests that run on it.
+        // Storage configuration of CRI-O and of tools that share its images.
         command.stdin(Stdio::null()).env("CONTAINERS_STORAGE_CONF", self.folder.join("storage.conf"));
         command
     }
 
-    /// Runs a command inside to its end, and gives what it wrote.
+    /// Runs a command inside and returns its output.
     #[track_caller]
     pub(crate) fn run(&self, line: &[&str]) -> String {
         let done = self.command(line[0]).args(&line[1..]).output().unwrap();
@@ -84,7 +84,7 @@ impl Enclosure {
         String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
-    /// Starts a program inside that stays; what it writes goes to the end of `log`.
+    /// Starts a long-running program inside and appends its output to `log`.
     pub(crate) fn start(&self, program: &Path, arguments: &[&str], log: &Path) -> Process {
         let log = fs::File::options().create(true).append(true).open(log).unwrap();
         let mut command = self.command(program);
@@ -92,22 +92,22 @@ impl Enclosure {
         Process::start(command, program)
     }
 
-    /// A file as a process inside sees it.
+    /// The path by which a file inside can be opened from outside.
     pub(crate) fn path(&self, inside: &Path) -> PathBuf {
         Path::new(&format!("/proc/{}/root", self.init)).join(inside.strip_prefix("/").unwrap())
     }
 
-    /// The network inside, for a thread to enter.
+    /// The network namespace, for setns.
     pub(crate) fn network(&self) -> fs::File {
         fs::File::open(format!("/proc/{}/ns/net", self.init)).unwrap()
     }
 
-    /// What is mounted inside, for a thread to enter.
+    /// The mount namespace, for setns.
     pub(crate) fn mounts(&self) -> fs::File {
         fs::File::open(format!("/proc/{}/ns/mnt", self.init)).unwrap()
     }
 
-    /// Runs `work` on a thread whose network is the one inside.
+    /// Runs `work` on a thread in the enclosure's network namespace.
     pub(crate) fn on_network<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = self.network();
         let thread = move || {
@@ -118,9 +118,10 @@ impl Enclosure {
     }
 }
 
-/// What a power cut takes.
+/// Simulating a power cut.
 impl Enclosure {
-    /// Ends every process but the first, and takes what is kept in memory: runtime state, network namespaces, mounts.
+    /// Kills every process but the first and removes what is kept in memory: runtime state, network namespaces and
+    /// mounts.
     pub(crate) fn lose_memory(&self) {
         let containers = self.containers();
         let folder = self.folder.display();
@@ -139,7 +140,7 @@ impl Enclosure {
         remove_cgroups(Path::new("/sys/fs/cgroup"), &containers);
     }
 
-    /// The ids of what runs.
+    /// Ids of the running containers.
     fn containers(&self) -> Vec<String> {
         let tasks = self.path(&self.folder.join("containerd/state/io.containerd.runtime.v2.task/k8s.io"));
         let entries = fs::read_dir(tasks).into_iter().flatten().flatten();
@@ -161,7 +162,7 @@ pub(crate) const BRIDGE: &str = "cni0";
 pub(crate) const SUBNET: &str = "10.88.0.0/16";
 const GATEWAY: &str = "10.88.0.1/16";
 
-/// Removes the control groups that are named after a container, from the leaves up.
+/// Removes the cgroups named after these containers, leaves first.
 fn remove_cgroups(folder: &Path, containers: &[String]) {
     if containers.is_empty() {
         return;
@@ -179,7 +180,7 @@ fn remove_cgroups(folder: &Path, containers: &[String]) {
     }
 }
 
-/// The images, as tars in a folder; made once.
+/// A folder with the images as tar files, created once.
 pub(crate) fn images() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -200,7 +201,7 @@ fn make_folder() -> PathBuf {
     folder
 }
 
-/// Removes the folders of test processes that were killed and are gone.
+/// Removes the folders of test processes that were killed.
 fn sweep() {
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

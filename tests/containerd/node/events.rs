@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What has happened, oldest first.
+/// Events, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events(pub(crate) Vec<Event>);
 
@@ -16,7 +16,7 @@ impl Events {
         Self(list["items"].as_array().into_iter().flatten().cloned().map(Event).collect())
     }
 
-    /// `Normal Started spec.containers{main} Container started`, one for each.
+    /// One line for each event, such as `Normal Started spec.containers{main} Container started`.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |Event(event): &Event| {
             let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
@@ -26,7 +26,7 @@ impl Events {
         self.0.iter().map(line).collect()
     }
 
-    /// The first one with this reason and a message that begins so.
+    /// The first event with this reason whose message starts with `message`.
     pub(crate) fn find(&self, reason: &str, message: &str) -> Option<&Event> {
         let is_it = |Event(event): &&Event| {
             event["reason"] == reason && event["message"].as_str().is_some_and(|text| text.starts_with(message))

@@ -1,14 +1,14 @@
-//! Manifests for tests, as short as the test's subject allows.
+//! Builders for short test manifests.
 
 use std::fmt::Write;
 
-/// The image that the tests' containers run.
+/// The image of the test containers.
 pub(crate) const BUSYBOX: &str = "localhost/coracle/busybox:1";
 
-/// Stays until it is asked to end, and then ends at once.
+/// A script that runs until SIGTERM and then exits at once.
 pub(crate) const STAY: &str = "trap exit TERM; sleep 100000 & wait";
 
-/// A pod called `name`; more of its spec is added line by line.
+/// A pod called `name`. Further lines of its spec can be added.
 pub(crate) struct Manifest {
     name: String,
     init_containers: String,
@@ -26,7 +26,8 @@ impl Manifest {
         self.container_with(name, script, "")
     }
 
-    /// The same with further fields, as `volumeMounts: [{name: data, mountPath: /data}]`, in YAML's flow style.
+    /// A container with additional fields in YAML flow style, such as `volumeMounts: [{name: data, mountPath:
+    /// /data}]`.
     pub(crate) fn container_with(mut self, name: &str, script: &str, fields: &str) -> Self {
         push_container(&mut self.containers, name, script, fields);
         self
@@ -37,7 +38,7 @@ impl Manifest {
         self
     }
 
-    /// A line of the spec, as `restartPolicy: Never`.
+    /// Adds a line to the spec, such as `restartPolicy: Never`.
     pub(crate) fn spec(mut self, line: &str) -> Self {
         writeln!(self.spec, "  {line}").unwrap();
         self

@@ -1,7 +1,7 @@
-//! A node to test: a private containerd, and the agent on a manifest directory of its own.
+//! A node under test: a private containerd and an agent with its own manifest directory.
 //!
-//! Each test has its own, because an agent removes from its runtime what belongs to no pod of its. It costs a third of
-//! a second. Everything of it ends with it, also when the test fails.
+//! Each test has its own node, because an agent removes foreign pods from its runtime. A node starts in a third of a
+//! second and is torn down with the test, even if the test fails.
 
 pub(crate) mod activity;
 mod crio;
@@ -33,11 +33,11 @@ pub(crate) use runtime::Task;
 
 use enclosure::{BRIDGE, Enclosure, SUBNET};
 
-/// Long enough for a busy machine, where nothing says how long it takes.
+/// Default time limit of waits, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Node {
-    // Fields are dropped in this order: the agent's and the runtime's processes end with the enclosure.
+    // Fields are dropped in this order. The processes of agent and runtime end with the enclosure.
     agent: Option<Process>,
     containerd: Option<Process>,
     enclosure: Enclosure,
@@ -45,21 +45,21 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Containerd answers, the agent's socket too.
+    /// A node with a running containerd and a running agent.
     pub(crate) fn start() -> Self {
         let mut node = Self::with_runtime();
         node.start_agent();
         node
     }
 
-    /// Containerd answers; no agent yet.
+    /// A node with a running containerd and no agent.
     pub(crate) fn with_runtime() -> Self {
         let mut node = Self::bare();
         node.start_containerd();
         node
     }
 
-    /// Directories and configuration; nothing runs.
+    /// A node with directories and configuration only.
     pub(crate) fn bare() -> Self {
         let node = Self { agent: None, containerd: None, enclosure: Enclosure::new(), more_arguments: Vec::new() };
         for folder in ["manifests", "cni", "pods", "logs"] {
@@ -78,7 +78,7 @@ impl Node {
         &self.enclosure
     }
 
-    /// The runtime's socket; it can be reached from outside too.
+    /// The runtime's socket, which is reachable from outside too.
     pub(crate) fn runtime_socket(&self) -> PathBuf {
         self.folder().join("containerd.sock")
     }
@@ -107,7 +107,7 @@ impl Node {
         fs::write(self.folder().join("cni/10-bridge.conflist"), bridge).unwrap();
     }
 
-    /// Starts containerd, waits until it answers, and gives it the images if it has none.
+    /// Starts containerd, waits until it answers, and imports the images if they are missing.
     pub(crate) fn start_containerd(&mut self) {
         if let Some(programs) = crio::programs() {
             return self.start_crio(&programs);
@@ -126,14 +126,14 @@ impl Node {
         }
     }
 
-    /// Ends containerd alone: its shims and the containers stay, as they do when it is updated.
+    /// Stops containerd alone. Its shims and containers keep running, as they do during an update.
     pub(crate) fn stop_containerd(&mut self, signal: Signal) {
         if let Some(containerd) = self.containerd.take() {
             containerd.end(signal);
         }
     }
 
-    /// Everything ends at once, and what is on the disk is all that is left.
+    /// Kills everything at once. Only the state on disk remains.
     pub(crate) fn cut_power(&mut self) {
         self.kill_agent();
         self.stop_containerd(Signal::SIGKILL);
@@ -146,7 +146,7 @@ impl Node {
         command
     }
 
-    /// Ends the running container of a pod behind the agent's back.
+    /// Kills a pod's running container without telling the agent.
     #[track_caller]
     pub(crate) fn kill_container(&self, manifest: &str, container: &str) {
         let running = self.running_containers(manifest);
@@ -154,7 +154,7 @@ impl Node {
         self.end_container(&task.id);
     }
 
-    /// The processors that the kernel lets a container run on.
+    /// The CPUs in the affinity mask of a container.
     pub(crate) fn processors_of(&self, id: &str) -> Option<String> {
         let pid = *processes_of(id).first()?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -162,13 +162,13 @@ impl Node {
         Some(allowed.trim().to_owned())
     }
 
-    /// Kills the processes in the control group of a container.
+    /// Kills the processes in the cgroup of a container.
     #[track_caller]
     pub(crate) fn end_container(&self, id: &str) {
         let pids = processes_of(id);
         assert!(!pids.is_empty(), "container {id} has no process");
         for pid in pids {
-            // One may have ended with the one before.
+            // The process may have exited already.
             let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
@@ -176,14 +176,14 @@ impl Node {
 
 // The agent.
 impl Node {
-    /// Writes the agent's configuration; `more` is put at its end.
+    /// Writes the agent's configuration with `more` appended.
     pub(crate) fn configure_agent(&self, more: &str) {
         fs::write(self.folder().join("resolv.conf"), "nameserver 192.0.2.53\n").unwrap();
         let config = settings::configuration(self.folder(), more);
         fs::write(self.folder().join("config.yaml"), config).unwrap();
     }
 
-    /// Options of the agent's command line, beside those that every test has.
+    /// Adds options to the agent's command line.
     pub(crate) fn add_arguments(&mut self, arguments: &[&str]) {
         self.more_arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     }
@@ -198,7 +198,7 @@ impl Node {
         });
     }
 
-    /// Starts the agent and waits for nothing.
+    /// Starts the agent without waiting.
     pub(crate) fn launch_agent(&mut self) {
         let endpoint = format!("unix://{}", self.runtime_socket().display());
         let arguments = settings::arguments(self.folder(), &endpoint);
@@ -207,7 +207,7 @@ impl Node {
         self.agent = Some(self.enclosure.start(coracle(), &arguments, &log));
     }
 
-    /// The agent's process, as the machine numbers it.
+    /// The agent's PID, as seen from outside.
     pub(crate) fn agent_pid(&self) -> u32 {
         self.agent.as_ref().expect("the agent runs").pid()
     }
@@ -226,7 +226,7 @@ impl Node {
         fs::read_to_string(self.folder().join("coracle.log")).unwrap_or_default()
     }
 
-    /// What a subcommand writes; `None` when it fails.
+    /// The output of a subcommand; `None` if it fails.
     pub(crate) fn ask(&self, line: &[&str]) -> Option<String> {
         let done =
             Command::new(coracle()).args(line).arg("--local-socket").arg(self.folder().join("coracle.sock")).output();
@@ -238,7 +238,7 @@ impl Node {
         self.ask(&["pods", "-o", "json"]).map(|text| Pods::parse(&text)).unwrap_or_default()
     }
 
-    /// What is wrong with the manifests now, in one text.
+    /// The current errors of the manifests as one text.
     pub(crate) fn source_errors(&self) -> String {
         let status = self.ask(&["status", "-o", "json"]).expect("the agent answers");
         let status: serde_json::Value = serde_json::from_str(&status).expect("coracle status -o json is JSON");
@@ -247,7 +247,7 @@ impl Node {
         errors.filter_map(|error| error.as_str()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Looks again and again until the claim about the pods holds.
+    /// Polls until the claim about the pods holds.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, claim: impl Fn(&Pods) -> bool) -> Pods {
         self.wait_until_within(PATIENCE, what, claim)
@@ -268,9 +268,9 @@ impl Node {
     }
 }
 
-// The manifests, and what the pods left.
+// Manifests and pod files.
 impl Node {
-    /// Puts a manifest in place the way editors and configuration management do: whole, by rename.
+    /// Writes a manifest atomically by rename, as editors and configuration management do.
     pub(crate) fn write_manifest(&self, name: &str, text: &str) {
         let folder = self.folder().join("manifests");
         let unfinished = folder.join(format!(".{name}.new"));
@@ -286,19 +286,19 @@ impl Node {
         fs::remove_file(self.folder().join(format!("manifests/{name}.yaml"))).unwrap();
     }
 
-    /// Waits until neither the agent nor the runtime has anything of a manifest's pod.
+    /// Waits until neither the agent nor the runtime knows the manifest's pod.
     #[track_caller]
     pub(crate) fn wait_until_gone(&self, name: &str) {
         self.wait_until("the pod is gone", |pods| pods.get(name).is_none());
         wait_for("the runtime to have nothing of the pod", PATIENCE, || self.tasks_of(name).is_empty().then_some(()));
     }
 
-    /// Where the agent keeps a pod's volumes.
+    /// The agent's directory for a pod.
     pub(crate) fn pod_folder(&self, uid: &str) -> PathBuf {
         self.folder().join("pods/pods").join(uid)
     }
 
-    /// Every line that a container's runs wrote, the oldest first, as the runtime logged them.
+    /// All log lines of a container's runs, oldest first, as logged by the runtime.
     pub(crate) fn container_log(&self, manifest: &str, container: &str) -> Vec<LogLine> {
         let pod = format!("default_{manifest}-{NODE_NAME}_");
         let mut runs = Vec::new();
@@ -314,7 +314,7 @@ impl Node {
         lines
     }
 
-    /// Waits for a line of a container's output; the moment it was written.
+    /// Waits for a line in a container's log and returns its timestamp.
     #[track_caller]
     pub(crate) fn wait_for_output(&self, manifest: &str, container: &str, text: &str) -> Timestamp {
         wait_for(&format!("{container} to write {text:?}"), PATIENCE, || {
@@ -322,7 +322,7 @@ impl Node {
         })
     }
 
-    /// The body of a page served inside the private network; `None` while nothing answers.
+    /// The body of a page served inside the private network; `None` while the server does not answer.
     pub(crate) fn fetch(&self, address: &str, port: u16) -> Option<String> {
         self.enclosure.on_network(|| {
             let to = format!("{address}:{port}").parse().unwrap();
@@ -355,7 +355,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let containerd = fs::read_to_string(self.folder().join("containerd.log")).unwrap_or_default();
-            // What it says of its own start is long and tells nothing.
+            // Leave out the long lines that containerd logs at its start.
             let start = ["loading plugin", "msg=\"Start cri plugin with config"];
             let said = containerd.lines().filter(|line| !start.iter().any(|part| line.contains(part)));
             let said = said.collect::<Vec<_>>();
@@ -367,17 +367,17 @@ impl Drop for Node {
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// The program under test: the one that cargo has just made, or the build that `CORACLE_BINARY` names.
+/// The program under test: the one that cargo has just built, or the one that `CORACLE_BINARY` names.
 pub(crate) fn coracle() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| match std::env::var_os("CORACLE_BINARY") {
-        // Its own name and place, as procfs tells them of what runs.
+        // The canonical path, because procfs shows that of a running program.
         Some(named) => fs::canonicalize(&named).unwrap_or_else(|error| panic!("CORACLE_BINARY, {named:?}: {error}")),
         None => PathBuf::from(env!("CARGO_BIN_EXE_coracle")),
     })
 }
 
-/// Looks again and again until there is something to be given.
+/// Polls until `look` returns a value.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + limit;
@@ -390,7 +390,7 @@ pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() ->
     }
 }
 
-/// The processes in the control group of a container, as the machine numbers them.
+/// The PIDs in a container's cgroup, as seen from outside.
 fn processes_of(container: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What the agent said about its pods at one moment.
+/// The agent's pods at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods(pub(crate) Vec<Pod>);
 
@@ -12,12 +12,12 @@ impl Pods {
         Self(list["items"].as_array().into_iter().flatten().cloned().map(Pod).collect())
     }
 
-    /// The pod that the manifest called `name` made; its own name ends with the node's.
+    /// The pod of the manifest called `name`. The pod's own name ends with the node's.
     pub(crate) fn get(&self, name: &str) -> Option<&Pod> {
         self.0.iter().find(|pod| pod.name().strip_suffix(NODE_SUFFIX) == Some(name))
     }
 
-    /// Whether there is a pod that the claim holds for.
+    /// Whether the pod exists and the claim holds for it.
     pub(crate) fn has(&self, name: &str, claim: impl Fn(&Pod) -> bool) -> bool {
         self.get(name).is_some_and(claim)
     }
@@ -34,7 +34,6 @@ impl Pod {
         self.0["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// All of it.
     pub(crate) fn json(&self) -> &Value {
         &self.0
     }
@@ -51,7 +50,7 @@ impl Pod {
         self.0["status"]["podIP"].as_str().unwrap_or_default()
     }
 
-    /// Running, with every container ready.
+    /// Whether the pod is running with every container ready.
     pub(crate) fn is_ready(&self) -> bool {
         let conditions = self.0["status"]["conditions"].as_array().into_iter().flatten();
         conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
@@ -66,12 +65,12 @@ impl Pod {
     }
 }
 
-/// A container's status; without one, every claim about it is false.
+/// A container's status. Without a status every claim is false.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Container<'a>(&'a Value);
 
 impl Container<'_> {
-    /// The runtime's id, without the runtime's name.
+    /// The container id without the runtime's prefix.
     pub(crate) fn id(&self) -> String {
         let id = self.0["containerID"].as_str().unwrap_or_default();
         id.split_once("://").map_or(id, |(_, id)| id).to_owned()

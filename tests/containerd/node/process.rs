@@ -1,4 +1,4 @@
-//! A process inside the private namespaces, held from outside.
+//! A process inside the private namespaces, controlled from outside.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -12,24 +12,24 @@ use nix::unistd::Pid;
 use super::wait_for;
 
 pub(crate) struct Process {
-    /// Enters the namespaces, then waits for the process proper.
+    /// The nsenter process, which waits for the actual process.
     nsenter: Child,
     pid: u32,
 }
 
 impl Process {
-    /// Starts what `command` enters the namespaces for, and waits until that is `program`.
+    /// Starts `command` and waits until nsenter's child runs `program`.
     pub(crate) fn start(mut command: Command, program: &Path) -> Self {
         let mut nsenter = command.spawn().expect("nsenter (util-linux) can be run");
         let pid = wait_for(&format!("{} to start", program.display()), Duration::from_secs(10), || {
-            // A program that ended at once is told from by its exit, where somebody asks.
+            // A program that exits at once is reported by `ended`.
             let ended = nsenter.try_wait().unwrap().is_some();
             child_of(&nsenter, program).or(ended.then_some(0))
         });
         Self { nsenter, pid }
     }
 
-    /// As the machine numbers it.
+    /// The PID as seen from outside.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -40,13 +40,13 @@ impl Process {
         }
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits for the exit.
     pub(crate) fn end(mut self, signal: Signal) -> ExitStatus {
         self.signal(signal);
         wait_for("a process to end", Duration::from_secs(20), || self.nsenter.try_wait().unwrap())
     }
 
-    /// How it ended, if it has; a signal counts as 128 and its number.
+    /// The exit code if the process has exited; 128 plus the number for a signal.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let status = self.nsenter.try_wait().unwrap()?;
         status.code().or(status.signal().map(|signal| 128 + signal))

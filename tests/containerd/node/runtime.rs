@@ -1,17 +1,17 @@
-//! What the runtime itself says: an independent judge of what the agent says.
+//! The runtime's own view of its containers, to check the agent against.
 
 use serde_json::Value;
 
 use super::{NODE_NAME, Node, crio};
 
-/// A sandbox or a container that containerd knows of.
+/// A sandbox or container in containerd.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Task {
     pub(crate) pod: String,
     /// Empty for a sandbox.
     pub(crate) container: String,
     pub(crate) id: String,
-    /// Inside the private namespaces; 0 where no process runs.
+    /// The PID inside the private namespaces; 0 if no process runs.
     pub(crate) pid: u32,
 }
 
@@ -22,12 +22,12 @@ impl Task {
 }
 
 impl Node {
-    /// Everything there is, running or not, in a fixed order.
+    /// All sandboxes and containers, running or not, sorted.
     pub(crate) fn tasks(&self) -> Vec<Task> {
         if crio::programs().is_some() { self.crio_tasks() } else { self.tasks_that(&[]) }
     }
 
-    /// What there is of a manifest's pod.
+    /// The sandboxes and containers of a manifest's pod.
     pub(crate) fn tasks_of(&self, manifest: &str) -> Vec<Task> {
         if crio::programs().is_some() {
             let pod = format!("{manifest}-{NODE_NAME}");
@@ -51,7 +51,7 @@ impl Node {
         tasks
     }
 
-    /// `None` where the container went while it was looked at.
+    /// `None` if the container was removed meanwhile.
     fn task(&self, id: &str, pid: u32) -> Option<Task> {
         let done = self.ctr_command(&["containers", "info", id]).output().unwrap();
         let info: Value = serde_json::from_slice(&done.stdout).ok()?;
@@ -60,7 +60,7 @@ impl Node {
         Some(Task { pod: label("io.kubernetes.pod.name"), container, id: id.to_owned(), pid })
     }
 
-    /// The running containers of a manifest's pod, sandboxes left out.
+    /// The running containers of a manifest's pod, without sandboxes.
     pub(crate) fn running_containers(&self, manifest: &str) -> Vec<Task> {
         self.tasks_of(manifest).into_iter().filter(|task| !task.container.is_empty() && task.is_running()).collect()
     }

@@ -1,11 +1,11 @@
-//! What the agent of a test is told: everything of it is in one folder.
+//! Configuration and command line of a test's agent. All paths are in one folder.
 
 use std::path::Path;
 
 use super::NODE_NAME;
 
-/// The folder's `config.yaml`; `more` is put at its end. The machine's own control groups are left alone: a test must not
-/// take another kubelet's pods for strays.
+/// The folder's `config.yaml` with `more` appended. The agent leaves the machine's cgroups alone: a test must not
+/// treat another kubelet's pods as orphaned.
 pub(crate) fn configuration(folder: &Path, more: &str) -> String {
     let folder = folder.display();
     format!(
@@ -31,6 +31,6 @@ pub(crate) fn arguments(folder: &Path, endpoint: &str) -> Vec<String> {
         ("--container-runtime-endpoint", endpoint.to_owned()),
     ];
     let pairs = pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
-    // The machine's kernel is not the test's to set.
+    // A test must not change the machine's kernel parameters.
     std::iter::once("--leave-kernel-parameters".to_owned()).chain(pairs).collect()
 }
