@@ -1,4 +1,4 @@
-//! A headless Chromium in the namespaces of a node, asked over a pipe (the DevTools protocol).
+//! A headless Chromium in a node's namespaces, controlled over a pipe with the DevTools protocol.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ pub(crate) struct Chromium {
     complaints: Vec<String>,
 }
 
-/// It runs as root, beside no display, and goes nowhere of itself.
+/// Flags to run as root, without a display and without background requests.
 const FLAGS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
@@ -40,7 +40,7 @@ const FLAGS: [&str; 12] = [
 ];
 
 impl Chromium {
-    /// With a profile of its own, in the node's folder. It ends with the node at the latest.
+    /// Starts Chromium with its own profile in the node's folder. It is killed with the node at the latest.
     pub(crate) fn start(node: &Node) -> Self {
         let program = find_program("chromium");
         let folder = node.folder().join("browser");
@@ -50,7 +50,7 @@ impl Chromium {
             mkfifo(&path, Mode::S_IRWXU).unwrap();
             path
         });
-        // It reads from file 3 and writes to file 4.
+        // Chromium reads commands from descriptor 3 and writes to descriptor 4.
         let mut command = node.enclosure().command("sh");
         command
             .args(["-c", "exec 3<\"$1\" 4>\"$2\"; shift 2; exec \"$@\"", "sh"])
@@ -62,7 +62,7 @@ impl Chromium {
             .envs(["HOME", "TMPDIR"].map(|name| (name, &folder)));
         let log = File::create(folder.join("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        // Each waits for the other to open its end.
+        // Opening a FIFO blocks until the other side opens it too.
         let opening = std::thread::spawn(move || {
             let asks = File::options().write(true).open(asks).unwrap();
             (asks, File::open(answers).unwrap())
@@ -86,7 +86,7 @@ impl Chromium {
         browser
     }
 
-    /// Goes to a page on a screen of this width and height, in points.
+    /// Opens a page on a screen of this width and height, in CSS pixels.
     pub(crate) fn open(&mut self, url: &str, screen: (u32, u32), colours: &str) {
         self.look_as(screen, colours);
         let went = self.call("Page.navigate", json!({ "url": url }));
@@ -100,7 +100,7 @@ impl Chromium {
         self.call("Emulation.setEmulatedMedia", colours);
     }
 
-    /// The value of an expression in the page, or of what it promises.
+    /// Evaluates an expression in the page, awaiting a promise.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         self.call("Runtime.evaluate", asked)["result"]["value"].take()
@@ -115,18 +115,18 @@ impl Chromium {
         }
     }
 
-    /// What is in sight, as PNG.
+    /// The visible part of the page, as PNG.
     pub(crate) fn screenshot(&mut self) -> Vec<u8> {
         let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap()
     }
 
-    /// Errors of scripts and of the page's policy, and what could not be loaded.
+    /// Script errors, violations of the content security policy, and failed loads.
     pub(crate) fn complaints(&self) -> &[String] {
         &self.complaints
     }
 
-    /// Ends it, and waits for its end.
+    /// Closes the browser and waits for its exit.
     pub(crate) fn end(mut self) {
         self.stop();
     }
@@ -172,14 +172,14 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // A panic on its way is told, and no second one.
+        // Do not panic a second time.
         if !std::thread::panicking() {
             self.stop();
         }
     }
 }
 
-/// The messages that end in a zero byte each, as they come.
+/// Reads messages, each terminated by a zero byte.
 fn read(answers: File) -> Receiver<Value> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The page that a node shows of itself, in a real Chromium beside a real containerd.
+//! The status page in a real Chromium beside a real containerd.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -28,7 +28,7 @@ fn start() -> Node {
 }
 
 impl Chromium {
-    /// Waits until an expression of the page's language is true.
+    /// Waits until a JavaScript expression is true.
     #[track_caller]
     fn wait_until(&mut self, what: &str, expression: &str) {
         let until = std::time::Instant::now() + PATIENCE;
@@ -41,14 +41,14 @@ impl Chromium {
         }
     }
 
-    /// Waits for words that somebody can see.
+    /// Waits for visible text.
     #[track_caller]
     fn wait_to_read(&mut self, words: &str) {
         let words = serde_json::Value::from(words);
         self.wait_until(&format!("{words} is on the page"), &format!("document.body.innerText.includes({words})"));
     }
 
-    /// A picture in the build's folder, for somebody to look at.
+    /// Writes a screenshot into the build's folder for manual inspection.
     fn picture(&mut self, name: &str) {
         let picture = self.screenshot();
         assert!(picture.starts_with(b"\x89PNG") && picture.len() > 5000, "{} bytes", picture.len());
@@ -56,13 +56,13 @@ impl Chromium {
     }
 }
 
-/// The row of a manifest's pod, as an expression.
+/// A JavaScript expression for the row of a manifest's pod.
 fn row(manifest: &str) -> String {
     format!("[...document.querySelectorAll('#pods > li')].find(row => row.innerText.startsWith('{manifest}-node-a'))")
 }
 
 #[test]
-fn the_page_follows_what_becomes_of_the_pods_of_a_running_node() {
+fn the_page_follows_the_pods_of_a_running_node() {
     let node = start();
     let mut browser = Chromium::start(&node);
     browser.open(PAGE, (1200, 900), "light");
@@ -80,7 +80,7 @@ fn the_page_follows_what_becomes_of_the_pods_of_a_running_node() {
         "the node's memory is told",
         "/of \\d+(\\.\\d+)? GiB/.test(document.querySelector('#tiles').innerText)",
     );
-    // By keyboard: to the pod, and into it.
+    // Opens the pod with the keyboard.
     browser.evaluate(&format!("{}.querySelector('summary').focus()", row("web")));
     browser.press_enter();
     browser.wait_until(
@@ -95,7 +95,7 @@ fn the_page_follows_what_becomes_of_the_pods_of_a_running_node() {
         .wait_until("it is among what has happened", "document.querySelector('#events').innerText.includes('Started')");
     browser.picture("page.png");
 
-    // What is wrong comes first, and words are words, whoever has written them.
+    // Failing pods are listed first, and foreign text is escaped.
     node.apply(&Manifest::new("broken").container("main", "echo gone; exit 3").spec("restartPolicy: Always"));
     node.write_manifest("evil", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: \"<img src=x onerror=alert(1)>\", image: a}]}\n");
     browser.wait_to_read("CrashLoopBackOff");
@@ -119,7 +119,7 @@ fn the_page_follows_what_becomes_of_the_pods_of_a_running_node() {
 }
 
 #[test]
-fn a_node_that_goes_is_missed_and_found_again() {
+fn the_page_reports_a_lost_node_and_reconnects() {
     let mut node = start();
     node.apply(&Manifest::new("web").container("main", STAY));
     let mut browser = Chromium::start(&node);
@@ -140,16 +140,16 @@ fn a_node_that_goes_is_missed_and_found_again() {
 }
 
 #[test]
-fn another_sites_page_cannot_read_the_node() {
+fn another_origin_cannot_read_the_node() {
     let node = start();
     let mut browser = Chromium::start(&node);
-    // The same machine, another site: the address by another name.
+    // The same machine under another origin.
     browser.open("http://localhost:4194/", (800, 600), "light");
     browser.wait_to_read("All is well");
     let reads = "fetch('http://127.0.0.1:4194/status').then(answer => answer.text(), error => 'refused')";
     assert_eq!(browser.evaluate(reads), "refused");
     assert_eq!(browser.evaluate("fetch('status').then(answer => answer.json()).then(status => status.node)"), "node-a");
-    // A site without a policy of its own, that has its name point here.
+    // A site without a content security policy whose name resolves to this machine (DNS rebinding).
     browser.open("http://rebound.localhost:4194/", (800, 600), "light");
     wait_for("the refusal", PATIENCE, || {
         let text = browser.evaluate("document.body ? document.body.innerText : ''");
