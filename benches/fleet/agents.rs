@@ -1,4 +1,4 @@
-//! The agents: each with a folder, a runtime, a certificate and a pod of its own.
+//! The agents, each with its own folder, runtime, certificate and pod.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,17 +17,17 @@ use crate::identity::Identity;
 use crate::node::{BUSYBOX, Node, Process, wait_for};
 
 pub(crate) struct Fleet {
-    // The agents end before their runtimes.
+    // Dropped first: the agents exit before their runtimes.
     agents: Vec<Process>,
     _runtimes: Vec<FakeCri>,
 }
 
-/// A start is a load that is not measured.
+/// The start of the fleet is not measured and may take long.
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(40);
 
 impl Fleet {
-    /// Every agent is ready, and its pod is.
+    /// Starts the agents and waits until every node and its pod are ready.
     pub(crate) fn start(count: usize, plane: &ControlPlane, machine: &Node) -> Self {
         allow_many_files();
         if !plane.has_controllers() {
@@ -66,7 +66,7 @@ impl Fleet {
         self.agents.iter().map(kilobytes).sum::<f64>() * 1.024 / 1000.0 / self.agents.len() as f64
     }
 
-    /// Nobody has given up.
+    /// Checks that every agent still runs.
     pub(crate) fn check(mut self) {
         for agent in &mut self.agents {
             assert_eq!(agent.ended(), None, "an agent ended");
@@ -110,7 +110,7 @@ fn start_agent(number: usize, runtime: &FakeCri, plane: &ControlPlane, machine: 
     machine.enclosure().start(Path::new(env!("CARGO_BIN_EXE_coracle")), &arguments, &folder.join("log"))
 }
 
-/// One for each node.
+/// One pod for each node.
 fn pods(count: usize) -> String {
     let mut list = String::new();
     for number in 0..count {
@@ -135,7 +135,7 @@ fn kubectl(plane: &ControlPlane, machine: &Node, arguments: &[&str], input: &str
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// Of sockets alone there are some thousands.
+/// Thousands of sockets are open at once.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();

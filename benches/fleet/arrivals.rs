@@ -1,4 +1,4 @@
-//! Requests by the second of their arrival, as the server's audit log has them.
+//! Number of API requests per second, from the audit log of the API server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(crate) struct Arrivals {
     begin: Timestamp,
-    /// A number for each second.
+    /// Number of requests in each second.
     pub(crate) counts: Vec<usize>,
     requests: Vec<(usize, String)>,
 }
@@ -44,7 +44,7 @@ impl Arrivals {
         Part(&self.counts[self.second(from)..self.second(to).min(self.counts.len())])
     }
 
-    /// How often what was asked, the most frequent first.
+    /// The kinds of requests and their number, most frequent first.
     pub(crate) fn kinds(&self, from: Timestamp, to: Timestamp) -> Vec<(String, usize)> {
         let span = self.second(from)..self.second(to);
         let mut kinds = BTreeMap::<&str, usize>::new();
@@ -57,7 +57,7 @@ impl Arrivals {
     }
 }
 
-/// Some seconds of it.
+/// A range of seconds.
 pub(crate) struct Part<'a>(&'a [usize]);
 
 impl Part<'_> {
@@ -69,7 +69,7 @@ impl Part<'_> {
         self.0.len()
     }
 
-    /// The most in so many seconds on end.
+    /// The largest number of requests in this many consecutive seconds.
     pub(crate) fn peak(&self, seconds: usize) -> usize {
         self.0.windows(seconds).map(|window| window.iter().sum()).max().unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! What a fleet asks of its API server, before and after an outage that all of it shares.
+//! The load that a fleet puts on its API server before and after an outage.
 //!
-//! `KUBEBUILDER_ASSETS=DIR cargo bench --bench fleet` starts the kube-apiserver and the etcd of that directory and five
-//! hundred agents (`-- 100` for another number), each the real program with a fake runtime and a pod of its own. The
-//! server becomes unreachable twice, once by refusing connections and once by silence. Its audit log tells who came when.
-//! The figures are printed, and drawn into `target/tmp/fleet.svg`.
+//! `KUBEBUILDER_ASSETS=DIR cargo bench --bench fleet` starts the kube-apiserver and etcd of that directory and five
+//! hundred agents (`-- 100` for another number). Each agent is the real program with a fake runtime and one pod. The
+//! API server becomes unreachable twice: first it refuses connections, then its packets are dropped. The requests are
+//! counted in its audit log. The results are printed and drawn into `target/tmp/fleet.svg`.
 #![expect(
     clippy::cast_precision_loss,
     clippy::expect_used,
@@ -49,14 +49,14 @@ use node::Node;
 const REST: Duration = Duration::from_secs(60);
 const OUTAGE: Duration = Duration::from_secs(120);
 const RETURN: Duration = Duration::from_secs(150);
-/// As long as the usual interval of a lease.
+/// The usual renewal interval of a lease.
 const WINDOW: usize = 10;
 
-/// Who came, without what he said.
+/// Logs metadata of the nodes' requests, without bodies.
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [ResponseStarted, ResponseComplete, Panic]\n\
                       rules: [{level: Metadata, userGroups: [\"system:nodes\"]}, {level: None}]\n";
 
-/// How the server becomes unreachable: what its machine does with packets for it.
+/// The firewall target that makes the API server unreachable in each outage.
 const OUTAGES: [(&str, &[&str]); 2] =
     [("connections are refused", &["REJECT", "--reject-with", "tcp-reset"]), ("nothing is answered", &["DROP"])];
 
@@ -77,7 +77,7 @@ fn main() {
     let fleet = Fleet::start(count, &plane, &machine);
     println!("{count} agents are ready, each with a pod; {:.1} MB of memory each", fleet.memory());
 
-    // Statuses of the beginning are told, and reports have found their times.
+    // Initial statuses are sent and periodic reports are spread over time.
     std::thread::sleep(REST);
     let begin = Timestamp::now();
     std::thread::sleep(REST);
@@ -121,7 +121,8 @@ fn main() {
     println!("drawn: {}", file.display());
 }
 
-/// Each agent follows its manifests with an instance of inotify, if there is one; what else runs on the machine wants some.
+/// Each agent uses an inotify instance for its manifests if one is available; other programs on the machine need some
+/// too.
 fn note_limits(count: usize) {
     let file = "/proc/sys/fs/inotify/max_user_instances";
     let most: usize = fs::read_to_string(file).unwrap_or_default().trim().parse().unwrap_or_default();

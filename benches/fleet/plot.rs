@@ -1,4 +1,4 @@
-//! Requests a second, drawn.
+//! Draws requests per second as SVG.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 56.0;
 const BOTTOM: f64 = 44.0;
 
-/// `outages` have a name, a first second and a last.
+/// `outages` have a name, a first second and a last second.
 pub(crate) fn draw(counts: &[usize], level: f64, outages: &[(&str, usize, usize)]) -> String {
     let highest = counts.iter().copied().max().unwrap_or_default() as f64;
     let top = (highest.max(level * 2.0) * 1.1).ceil();

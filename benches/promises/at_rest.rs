@@ -1,4 +1,4 @@
-//! What the agent holds and does while nothing happens.
+//! Memory, CPU, wake-ups and disk writes of an idle agent.
 
 use std::fs;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     let mut resident = Vec::new();
     for pods in [0, FEW, PODS] {
         grow(&node, pods);
-        // Whatever follows a start, status and clean-up, has happened by then.
+        // The work that follows a start, such as status updates and garbage collection, is over by then.
         std::thread::sleep(SETTLE);
         let memory = Memory::of(node.agent_pid());
         report
@@ -26,7 +26,7 @@ pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     }
     let most = *resident.last().unwrap();
     report.row(&format!("RSS with {PODS} pods"), format!("{most} KiB"), "at most 6144", most <= 6144);
-    // The first pods also bring the code that serves pods into memory: that is no cost of a pod.
+    // The first pods also page in the code that serves pods, which is not a cost per pod.
     let each = most.saturating_sub(resident[1]) as f64 / (PODS - FEW) as f64;
     report.row("RSS for each further pod", format!("{each:.1} KiB"), "at most 40", each <= 40.0);
     rest(&node, effort.rest, report);
@@ -52,7 +52,7 @@ fn rest(node: &Node, time: Duration, report: &mut Report) {
     report.row("written to disk at rest", format!("{} bytes", done.written), "0", done.written == 0);
 }
 
-/// Seconds of processor time that anything has used since the machine started.
+/// CPU time of the whole machine since boot, in seconds.
 fn machine_busy() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap();
     let ticks = text.lines().next().unwrap().split_whitespace().skip(1).map(|word| word.parse::<u64>().unwrap());

@@ -1,4 +1,4 @@
-//! The CRI calls that start a pod, and nothing else: what the runtime itself takes.
+//! A client that makes only the CRI calls to start a pod. It measures the runtime's share.
 
 use coracle::types::sorted::SortedMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use coracle::platform::{rpc, rt};
 use crate::node::manifest::BUSYBOX;
 use crate::node::{NODE_NAME, Node};
 
-/// The script of every measured container: it logs one line and stays.
+/// The script of every measured container: it logs one line and keeps running.
 pub(crate) const SCRIPT: &str = "echo up; trap exit TERM; sleep 100000 & wait";
 
 #[derive(Clone)]
@@ -25,12 +25,12 @@ pub(crate) struct BareClient {
     folder: std::path::PathBuf,
 }
 
-/// Nanoseconds since 1970, as the runtime tells its moments.
+/// Nanoseconds since 1970, the unit of CRI timestamps.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
 }
 
-/// From one moment to another, both in nanoseconds since 1970.
+/// The time between two timestamps in nanoseconds since 1970.
 pub(crate) fn between(from: i64, to: i64) -> Duration {
     Duration::from_nanos(u64::try_from(to - from).expect("the end is after the beginning"))
 }
@@ -41,13 +41,13 @@ impl BareClient {
         Self { runtime: RuntimeService::new(client, Duration::from_secs(60)), folder: node.folder().to_owned() }
     }
 
-    /// Starts one pod; how long it took until its container ran.
+    /// Starts one pod and returns the time until its container ran.
     pub(crate) fn start_one(&self, name: &str) -> Duration {
         let begun = now();
         between(begun, rt::block_on(self.clone().start_pod(name.to_owned())))
     }
 
-    /// Starts pods side by side; how long it took until the last ran.
+    /// Starts pods in parallel and returns the time until the last container ran.
     pub(crate) fn start_crowd(&self, names: &[String]) -> Duration {
         let begun = now();
         let last = rt::block_on(async {
@@ -61,7 +61,7 @@ impl BareClient {
         between(begun, last)
     }
 
-    /// Another container in a sandbox that is there: what a restart asks of the runtime.
+    /// Creates and starts another container in an existing sandbox, as a restart does.
     pub(crate) fn start_container_in(&self, name: &str) -> Duration {
         rt::block_on(async {
             let sandbox = self.sandbox_of(name).await;
@@ -72,7 +72,8 @@ impl BareClient {
         })
     }
 
-    /// From the end of a container's process until the runtime says so: no replacement can know its reason earlier.
+    /// The time from the exit of a container's process until the runtime reports it. No kubelet can restart a
+    /// container earlier.
     pub(crate) fn notice_end(&self, name: &str, end: impl FnOnce(&str)) -> Duration {
         let (id, _) = self.running(name, None).expect("the container runs");
         let begun = now();
@@ -114,7 +115,7 @@ impl BareClient {
         named.next().expect("the sandbox is there").id
     }
 
-    /// The running container of a pod and the moment it started, once there is one that is not `but`.
+    /// Id and start time of a pod's running container, if there is one other than `but`.
     pub(crate) fn running(&self, pod: &str, but: Option<&str>) -> Option<(String, i64)> {
         let labels = SortedMap::from([("io.kubernetes.pod.name".to_owned(), pod.to_owned())]);
         let filter = ContainerFilter { label_selector: labels, ..Default::default() };
@@ -127,7 +128,6 @@ impl BareClient {
         })
     }
 
-    /// Removes every pod.
     pub(crate) fn clear(&self) {
         rt::block_on(async {
             for sandbox in self.runtime.list_pod_sandbox(None).await.expect("list sandboxes") {
@@ -138,7 +138,7 @@ impl BareClient {
     }
 }
 
-/// What a kubelet asks for a static pod on the host's network.
+/// The sandbox configuration of a static pod on the host network.
 fn sandbox_config(name: &str, folder: &Path) -> PodSandboxConfig {
     let uid = format!("{name}-uid");
     let log_directory = folder.join("logs").join(name);
@@ -189,7 +189,7 @@ fn namespaces() -> NamespaceOption {
     }
 }
 
-/// The pod's name in the runtime, for a manifest's name.
+/// The name of a manifest's pod in the runtime.
 pub(crate) fn pod_name(manifest: &str) -> String {
     format!("{manifest}-{NODE_NAME}")
 }

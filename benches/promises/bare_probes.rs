@@ -1,16 +1,15 @@
-//! The barest client that asks what probes ask: sockets that block, one thread, nothing kept. What a question costs here is
-//! what the kernel and its network take for it.
+//! A minimal probe client: blocking sockets, one thread, no state. Its cost is that of the kernel and its network.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The argument that makes this program the client: after it come the ports of a page and of a gRPC server, and how many
-/// microseconds there are from one question to the next.
+/// The argument that makes this program the client. It is followed by the ports of an HTTP and a gRPC server and the
+/// interval between probes in microseconds.
 pub(crate) const NAME: &str = "bare-probes";
 
-/// Asks each in turn: a page, whether somebody listens, and the health of a service; for ever.
+/// Runs an HTTP, a TCP and a gRPC probe in turn, forever.
 pub(crate) fn run(arguments: &[String]) {
     let [page, health, pause] = arguments else { panic!("{NAME} takes two ports and a pause") };
     let (page, health) = (page.parse().unwrap(), health.parse().unwrap());
@@ -38,7 +37,7 @@ fn ask_port(page: u16, _: u16) -> io::Result<()> {
     TcpStream::connect(("127.0.0.1", page)).map(drop)
 }
 
-/// As gRPC has it, the request waits for the first word of the server.
+/// Sends the request after the server's preface, as gRPC requires.
 fn ask_health(_: u16, health: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", health))?;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")?;
@@ -54,9 +53,10 @@ fn ask_health(_: u16, health: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// The server's settings taken note of, one head, one empty message.
+/// The acknowledged settings, one header block and one empty message.
 fn request() -> Vec<u8> {
-    // POST and http stand in HPACK's table, as the names of path, authority and content type do (4, 1, 31).
+    // `:method: POST` and `:scheme: http` are entries of the HPACK static table, as are the names `:path`,
+    // `:authority` and `content-type` (4, 1, 31).
     let mut fields = vec![0x83, 0x86];
     let mut field = |name: &[u8], value: &str| {
         fields.extend_from_slice(name);
@@ -74,7 +74,7 @@ fn request() -> Vec<u8> {
     out
 }
 
-/// Whether the trailers have come: a head that ends its stream.
+/// Whether the trailers have arrived: a header block with END_STREAM.
 fn has_end(mut frames: &[u8]) -> bool {
     while let [a, b, c, kind, flags, rest @ ..] = frames {
         let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);

@@ -1,4 +1,4 @@
-//! How long things take, beside what the runtime alone takes for them.
+//! Latencies of the agent, compared with the runtime's own.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::report::Report;
 
 const CROWD: usize = 24;
 
-/// The agent's node, and beside it a runtime that only the bare client uses.
+/// The agent's node, and a second runtime that only the bare client uses.
 struct Pair {
     node: Node,
     eyes: BareClient,
@@ -88,7 +88,8 @@ impl Pair {
         report.row(&what, &together, within(limit, "bare × 1.05"), together.median <= limit);
     }
 
-    /// The process starts with a manifest in place; entering the test's namespaces counts too, some milliseconds.
+    /// Starts the process with a manifest in place. The result includes some milliseconds for entering the test's
+    /// namespaces.
     fn first_pods(&mut self, rounds: usize, report: &mut Report) {
         let (mut first, mut bare_start) = (vec![], vec![]);
         for round in 0..rounds {
@@ -109,13 +110,13 @@ impl Pair {
         report.row("process start -> first pod running", &first, within(limit, "bare + 60"), first.median <= limit);
     }
 
-    /// Waits for what the container writes, which disturbs nothing, and then asks the runtime when it started.
+    /// Waits for a line in the container's log, which causes no load, and then asks the runtime for the start time.
     fn wait_running(&self, name: &str, lines: usize) -> (String, i64) {
         wait_for_lines(&self.node, name, lines);
         self.wait_known(name, None)
     }
 
-    /// What runs may write before the runtime has made a note of its start.
+    /// A container may log before the runtime has recorded its start.
     fn wait_known(&self, name: &str, but: Option<&str>) -> (String, i64) {
         wait_for("the runtime to know the container as running", PATIENCE, || self.eyes.running(&pod_name(name), but))
     }
@@ -125,7 +126,7 @@ fn wait_for_lines(node: &Node, name: &str, lines: usize) {
     wait_for("the container's output", PATIENCE, || (node.container_log(name, "main").len() >= lines).then_some(()));
 }
 
-/// What one thing took, round by round: the median is what counts, the best shows what noise there was.
+/// Durations of all rounds. The median is compared with the limit; the minimum shows the noise.
 struct Times {
     median: Duration,
     best: Duration,

@@ -1,6 +1,7 @@
-//! How fast a large log goes out, and that the agent does not grow by it.
+//! Throughput of streaming a large log, and the agent's memory growth meanwhile.
 //!
-//! The promise is about bytes of the log on the disk. Of each line the head stays there, so that less goes out.
+//! The limit applies to bytes of the log file. The CRI prefix of each line is not sent, so fewer bytes leave the
+//! agent.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -13,11 +14,11 @@ use crate::door::{OPEN, ask, connect};
 use crate::node::{Manifest, Node, STAY};
 use crate::report::Report;
 
-/// A line with its head has a hundred bytes.
+/// With its prefix a line has a hundred bytes.
 const LINE: &str = "2026-11-22T10:00:00.123456789Z stdout F a line of a log that is read far away, and so on and on.\n";
-/// In MB/s of the log, on a machine that does nothing else.
+/// MB/s of the log file on an otherwise idle machine.
 const PROMISE: f64 = 200.0;
-/// In KiB.
+/// KiB.
 const GROWTH: u64 = 4096;
 
 pub(crate) fn measure(effort: &Effort, report: &mut Report) {
@@ -27,7 +28,7 @@ pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     node.apply(&Manifest::new("web").container("main", STAY));
     node.wait_until("it runs", |pods| pods.has("web", |pod| pod.is_ready()));
     let uid = node.pods().get("web").unwrap().uid().to_owned();
-    // A gigabyte; less where it is to be quick.
+    // One gigabyte, or less in a quick run.
     let lines = if effort.rounds > 10 { 10_000_000 } else { 2_000_000 };
     let log = node.folder().join(format!("logs/default_web-node-a_{uid}/main/0.log"));
     write_lines(&log, lines);
@@ -68,7 +69,7 @@ fn row(node: &Node, report: &mut Report, what: &str, log: u64, stream: &mut impl
     report.row("the agent's growth by it", format!("{grown} KiB"), format!("at most {GROWTH}"), grown <= GROWTH);
 }
 
-/// What the agent has had in memory at the most, in KiB.
+/// Peak resident memory of the agent, in KiB.
 fn most_resident(node: &Node) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.agent_pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,11 +1,11 @@
-//! The promises of a node agent at rest and at work, measured on a real containerd and printed beside their limits.
+//! The resource limits that the agent promises, idle and under load, measured on a real containerd.
 //!
-//! `cargo bench --bench promises` takes about ten minutes; `-- quick` measures less often and rests less long, and the name
+//! `cargo bench --bench promises` takes about ten minutes. `-- quick` runs fewer rounds and shorter pauses. The name
 //! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`) runs that part alone.
-//! It measures the build that cargo has just made, or another one: `CORACLE_BINARY=dist/coracle-VERSION-x86_64` measures what
-//! is shipped. The first line says which one it was.
-//! What takes time is compared with the same CRI calls, made by a bare client of the same code to a containerd of its
-//! own, turn by turn on the same machine. A container runs from the moment that the runtime calls its start.
+//! It measures the build that cargo has just made. `CORACLE_BINARY=dist/coracle-VERSION-x86_64` measures a release
+//! binary instead. The first line of the output names the binary.
+//! Latencies are compared with the same CRI calls, made in alternation by a bare client of the same code to a second
+//! containerd on the same machine. A container counts as running from the start time that the runtime reports.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use report::Report;
 
-/// How often and how long to measure.
+/// Number of rounds and duration of pauses.
 struct Effort {
     rounds: usize,
     crowd_rounds: usize,

@@ -1,7 +1,7 @@
-//! A full node whose pods are all asked how they are, and nothing else happens.
+//! Probes of all pods of a full node, without other work.
 //!
-//! Beside the agent a bare client asks the same questions equally often. What they cost it, they cost anybody: the promise
-//! is about what the agent takes beyond that.
+//! A bare client sends the same probes at the same rate. Its cost is unavoidable, so the limit applies to what the
+//! agent uses beyond that.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,7 +20,7 @@ use crate::node::activity::{Activity, Memory};
 use crate::node::{Manifest, Node, Process, STAY};
 use crate::report::Report;
 
-/// As many as a node takes by default, each with three probes at their default period.
+/// The default maximum of pods on a node, each with three probes at the default period.
 const PODS: usize = 110;
 const PROBES: usize = 3 * PODS;
 const PERIOD: f64 = 10.0;
@@ -55,7 +55,7 @@ pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     let restarts = node.pods().0.iter().filter(|pod| pod.container("main").restarts() > 0).count();
     let (wakes, written) = (done.wakes as f64 / seconds, done.written);
     report.note(&format!("{PODS} pods, {PROBES} probes in {PERIOD} s"), format!("{wakes:.1} wake-ups per s"));
-    // In parts of a core.
+    // As a fraction of one core.
     let [cpu, bare] = [done, bare].map(|done| done.cpu.as_secs_f64() / seconds);
     let each = |cpu: f64| cpu * PERIOD / PROBES as f64 * 1e6;
     report.note("processor time for each answer", format!("{:.0} µs", each(cpu)));
@@ -68,7 +68,7 @@ pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     report.row("written to disk meanwhile", format!("{written} bytes"), "0", written == 0);
 }
 
-/// This program once more, as a process of its own.
+/// Starts this program again as the bare client.
 fn start_bare(node: &Node, page: u16, health: u16) -> Process {
     let pause = Duration::from_secs_f64(PERIOD / PROBES as f64).as_micros();
     let arguments = [page.to_string(), health.to_string(), pause.to_string()];
@@ -77,13 +77,13 @@ fn start_bare(node: &Node, page: u16, health: u16) -> Process {
     node.enclosure().start(&program, &arguments, &node.folder().join("bare_probes.log"))
 }
 
-/// Listens on the node's network; the port. Ends with the measurement.
+/// Starts a server on the node's network, which runs until the end of the measurement, and returns its port.
 fn serve(node: &Node, answer: fn(TcpStream) -> std::io::Result<()>) -> u16 {
     let listener = node.enclosure().on_network(|| TcpListener::bind("0.0.0.0:0").unwrap());
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A probe of a port goes without a word.
+            // A TCP probe disconnects without sending anything.
             let _ = answer(stream);
         }
     });
@@ -98,7 +98,7 @@ fn answer_page(mut stream: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Says of every service that it serves.
+/// Answers every health check with SERVING.
 fn answer_health(mut stream: TcpStream) -> std::io::Result<()> {
     let mut connection = Connection::server();
     let mut buffer = [0; 4096];
@@ -112,7 +112,7 @@ fn answer_health(mut stream: TcpStream) -> std::io::Result<()> {
             if let Event::Data { stream, end: true, .. } = event {
                 let content = Field::fixed("content-type", CONTENT_TYPE);
                 connection.respond(stream, vec![Field::fixed(":status", "200"), content], false);
-                // The field `status`, SERVING.
+                // Field `status` with the value SERVING.
                 connection.send_data(stream, frame_message(vec![8, 1]).unwrap(), false);
                 connection.send_trailers(stream, Status::ok().trailers());
             }

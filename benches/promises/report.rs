@@ -1,4 +1,4 @@
-//! The table: what was measured, what was promised, and whether it holds.
+//! The table of results: measured value, limit, and whether the limit holds.
 
 use std::fmt::Display;
 use std::fs;
@@ -10,7 +10,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// One row. `holds` is the promise; a row without a limit is only shown.
+    /// Adds a row. `holds` is whether the limit holds.
     pub(crate) fn row(&mut self, what: &str, measured: impl Display, limit: impl Display, holds: bool) {
         self.missed += usize::from(!holds);
         let verdict = if holds { "ok" } else { "MISSED" };
@@ -21,7 +21,7 @@ impl Report {
         println!("{what:<42} {measured:>28}");
     }
 
-    /// What is promised of the size, `cross/build` measures on the binaries of boards.
+    /// Adds the size of the binary. `cross/build` checks the size limits of release binaries.
     pub(crate) fn binary(&self, measured: &Path) {
         println!("{}, {} bytes", measured.display(), fs::metadata(measured).unwrap().len());
     }

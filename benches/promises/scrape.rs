@@ -1,4 +1,4 @@
-//! What an answer to who measures costs.
+//! The cost of serving metrics.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,17 +10,17 @@ use crate::node::activity::Activity;
 use crate::report::Report;
 
 const PODS: usize = 30;
-/// As many as a node has at most.
+/// The default maximum of pods on a node.
 const MOST: usize = 110;
 
-/// Of the agent's own processor time; where pods have no control groups of their own, what the runtime takes for its part
-/// comes on top.
+/// Measures the agent's own CPU time. Where pods have no pod cgroups, the runtime's CPU time for CRI stats is
+/// additional.
 pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     let node = Node::start();
     (0..PODS).for_each(|index| node.apply(&manifest(&format!("pod-{index}"))));
     node.wait_until("all pods are ready", |seen| seen.0.iter().filter(|pod| pod.is_ready()).count() == PODS);
     for path in ["/stats/summary", "/metrics/cadvisor", "/metrics/resource", "/metrics"] {
-        // The first one has to find its code and its buffers.
+        // The first scrape is slower: it pages in code and allocates buffers.
         scrape(&node, path);
         let times = effort.rounds * 2;
         let before = Activity::of(node.agent_pid());

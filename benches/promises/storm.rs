@@ -1,4 +1,4 @@
-//! A storm of lines: what a container's log takes on the disk at its worst.
+//! A log storm: the peak disk usage of a container's log.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +8,15 @@ use crate::Effort;
 use crate::node::{Manifest, Node};
 use crate::report::Report;
 
-/// The defaults: five files of 10 MiB, and a tenth on top.
+/// The default limit: five files of 10 MiB. The measured value may exceed it by a tenth.
 const LIMIT: u64 = 50 << 20;
-/// 50 MB a second, in ten parts.
+/// 50 MB per second in ten parts.
 const PART: u64 = 5_000_000;
 
 pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     let node = Node::start();
     let seconds = effort.rest.as_secs();
-    // Each part has its moment, in hundredths of a second; what is late is made up for.
+    // Each part has a fixed time, in hundredths of a second. A late part is written at once.
     let script = format!(
         "now() {{ read up rest </proc/uptime; echo ${{up%.*}}${{up#*.}}; }}
          yes 'a line of a storm that fills the disk where nobody sees to it, about a hundred bytes of it.' \
