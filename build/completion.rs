@@ -1,4 +1,4 @@
-//! The completions of bash, zsh and fish. Pure.
+//! Completions for bash, zsh and fish. Pure.
 
 use crate::command_table::{AGENT_FLAGS, Argument, COMMANDS, CommandEntry, Completes, Flag, Value};
 
@@ -60,10 +60,10 @@ complete -o filenames -F _coracle coracle
     )
 }
 
-/// What is offered behind a flag that takes a value.
+/// The bash code that completes the value of a flag.
 fn bash_value(command: &str, flag: &Flag) -> Option<String> {
     Some(match flag.value {
-        // A value follows only behind =, and the agent takes one for every flag of this kind.
+        // A switch takes a value only after `=`, and only the agent's switches accept one.
         Value::Switch if !command.is_empty() || matches!(flag.long, "help" | "version") => return None,
         Value::Switch | Value::Bool => "[[ $current == -* ]] || words='true false'".to_owned(),
         Value::OneOf(words) => format!("words='{}'", words.join(" ")),
@@ -160,7 +160,7 @@ fn zsh_case(command: &CommandEntry) -> String {
     )
 }
 
-/// `'(-o --output)'{-o,--output}'[...]:output:(wide json)'`.
+/// For example `'(-o --output)'{-o,--output}'[...]:output:(wide json)'`.
 fn zsh_flag(flag: &Flag) -> String {
     let long = flag.long;
     let equals = if matches!(flag.value, Value::Bool) { "=-" } else { "" };
@@ -213,7 +213,7 @@ pub(crate) fn fish() -> String {
 
 fn fish_argument(argument: &Argument) -> Option<String> {
     match argument.completes {
-        // Files behind a word have a condition of their own.
+        // Files after a certain word get their own condition.
         Completes::Nothing | Completes::FilesAfter(_) => None,
         Completes::Pods => Some(FISH_PODS.to_owned()),
         Completes::Words(_) => Some(format!("-a '{}'", words_of(argument).join(" "))),
@@ -238,7 +238,7 @@ fn fish_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "\\'"))
 }
 
-/// The second values that have the same first value, in the order of their first one.
+/// Groups second values by their first value, in the order of first appearance.
 fn grouped<T>(pairs: impl Iterator<Item = (String, T)>) -> Vec<(String, Vec<T>)> {
     let mut groups: Vec<(String, Vec<T>)> = Vec::new();
     for (key, value) in pairs {
@@ -254,7 +254,7 @@ fn agent_flags() -> impl Iterator<Item = &'static Flag> {
     AGENT_FLAGS.iter().flat_map(|section| section.flags)
 }
 
-/// `-o` and `--output`.
+/// For example `-o` and `--output`.
 fn names(flag: &Flag) -> impl Iterator<Item = String> + use<> {
     flag.short.map(|short| format!("-{short}")).into_iter().chain([format!("--{}", flag.long)])
 }

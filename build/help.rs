@@ -2,7 +2,7 @@
 
 use crate::command_table::{AGENT_FLAGS, COMMANDS, CommandEntry, Flag, Value};
 
-/// That of the program, then that of each command, parted by form feeds.
+/// The help texts of the program and then of each command, separated by form feeds.
 pub(crate) fn all() -> String {
     let texts: Vec<String> = std::iter::once(program()).chain(COMMANDS.iter().map(command)).collect();
     texts.join("\u{c}")
@@ -51,13 +51,13 @@ fn command(command: &CommandEntry) -> String {
     text
 }
 
-/// `-o, --output wide|json`.
+/// For example `-o, --output wide|json`.
 fn head(flag: &Flag) -> String {
     let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
     format!("{short}--{}{}", flag.long, value(flag.value))
 }
 
-/// As it follows the name of the flag.
+/// The value as shown after the flag's name.
 pub(crate) fn value(value: Value) -> String {
     match value {
         Value::Switch => String::new(),
@@ -68,7 +68,7 @@ pub(crate) fn value(value: Value) -> String {
     }
 }
 
-/// The summary, and the default behind it or on lines of its own.
+/// The summary with the default, which goes on lines of its own if it does not fit.
 fn explained(flag: &Flag, column: usize) -> Vec<String> {
     let width = WIDTH - column;
     let mut lines = wrapped(flag.summary, width);
@@ -83,7 +83,7 @@ fn explained(flag: &Flag, column: usize) -> Vec<String> {
     lines
 }
 
-/// Two columns: `head`, and `lines` from `column` on.
+/// Writes two columns: `head`, and `lines` from `column` on.
 fn entry(out: &mut String, head: &str, lines: &[String], column: usize) {
     let mut start = head;
     if head.chars().count() + 2 > column {
@@ -96,7 +96,7 @@ fn entry(out: &mut String, head: &str, lines: &[String], column: usize) {
     }
 }
 
-/// Breaks at spaces, and at commas in words that are too long.
+/// Wraps at spaces, and at commas within long words.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,6 +1,6 @@
-//! Makes the help texts, the completions of the shells and the manual page from the tables of commands and flags, and
-//! packs what the program carries: help texts, completions and the status page, the latter with the digests of its
-//! script and style for the Content-Security-Policy.
+//! Generates the help texts, shell completions and manual page from the tables of commands and flags, and compresses
+//! the files that the program embeds: help texts, completions and the status page. Also computes the digests of the
+//! page's script and style for the Content-Security-Policy.
 #![expect(clippy::expect_used, reason = "a build that cannot go on says why, and ends")]
 
 #[path = "../src/cli/command_table/mod.rs"]
@@ -39,7 +39,7 @@ fn main() {
         [("coracle.bash", completion::bash()), ("coracle.fish", completion::fish()), ("coracle.zsh", completion::zsh())]
     {
         pack(name, &script);
-        // For tests/manual.rs.
+        // `tests/manual.rs` reads the uncompressed script.
         write(name, script.as_bytes());
     }
 }
@@ -56,7 +56,7 @@ fn write(name: &str, bytes: &[u8]) {
     fs::write(Path::new(&folder).join(name), bytes).expect("the folder takes it");
 }
 
-/// What stands in the only element of this name.
+/// The content of the only element with this name.
 fn inside<'a>(page: &'a str, element: &str) -> Option<&'a str> {
     let (_, rest) = page.split_once(&format!("<{element}>"))?;
     let (inside, rest) = rest.split_once(&format!("</{element}>"))?;

@@ -1,9 +1,9 @@
-//! The manual page, in mdoc(7). Pure.
+//! The manual page in mdoc(7). Pure.
 
 use crate::command_table::{AGENT_FLAGS, COMMANDS, CommandEntry, Flag, Value};
 use crate::help;
 
-/// Fills in the parts of the template that describe commands and flags.
+/// Fills the parts of the template that describe commands and flags.
 pub(crate) fn page(template: &str) -> String {
     let synopsis: String = COMMANDS.iter().map(synopsis).collect();
     let commands: String = COMMANDS.iter().map(command).collect();
@@ -26,7 +26,7 @@ fn synopsis(command: &CommandEntry) -> String {
     };
     let others = command.flags.iter().filter(|flag| !names_flag(flag));
     let others: Vec<String> = others.map(|flag| format!("[--{}{}]", flag.long, help::value(flag.value))).collect();
-    // Behind two dashes they would be the command's in the container.
+    // Flags after `--` would belong to the command in the container.
     let end = used.iter().position(|group| group == "--").unwrap_or(used.len());
     let (before, after) = used.split_at(end);
     let lines = before.iter().chain(&others).chain(after).map(|group| format!(".{}\n", macros(group)));
@@ -64,7 +64,7 @@ fn item(flag: &Flag) -> String {
     format!(".It {short}Fl -{}{value}\n{text}", flag.long)
 }
 
-/// The words of a usage line. A group in brackets is one word, and so are a flag and its value.
+/// The words of a usage line. A group in brackets counts as one word, and so does a flag with its value.
 fn groups(usage: &str) -> Vec<String> {
     let mut groups: Vec<String> = Vec::new();
     for word in usage.split_whitespace() {
@@ -81,7 +81,7 @@ fn groups(usage: &str) -> Vec<String> {
     groups
 }
 
-/// `[-n NAMESPACE]` as `Op Fl n Ar NAMESPACE`.
+/// Converts `[-n NAMESPACE]` to `Op Fl n Ar NAMESPACE`.
 fn macros(group: &str) -> String {
     if let Some(inside) = group.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return format!("Op {}", macros(inside));
@@ -95,13 +95,14 @@ fn macros(group: &str) -> String {
     group.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The same where more follows on the line.
+/// The same macros for a line on which more text follows.
 fn head_macros(group: &str) -> String {
     let line = macros(group);
     line.strip_prefix("Op ").map(|inside| format!("Oo {inside} Oc")).unwrap_or(line)
 }
 
-/// One sentence a line. Flags have dashes, and a line does not start as a request does.
+/// Puts each sentence on its own line. Escapes the dashes of flags and a leading `.` or `'`, which would start a
+/// request.
 fn sentences(text: &str) -> String {
     let word = |word: &str| if word.starts_with('-') { word.replace('-', "\\-") } else { word.to_owned() };
     let text = text.replace(". ", ".\n");
@@ -112,7 +113,7 @@ fn sentences(text: &str) -> String {
     text.split('\n').map(line).collect()
 }
 
-/// A word with a bracket or a comma at its end would be punctuation.
+/// Escapes a word that mdoc would otherwise treat as punctuation.
 fn quoted(word: &str) -> String {
     if word.contains(['[', ',', '|']) { format!("\\&{word}") } else { word.to_owned() }
 }
