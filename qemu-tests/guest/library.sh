@@ -1,22 +1,22 @@
 # shellcheck shell=sh
-# What tests of a guest are written with. Waiting is done by looking, ten times a second.
+# Functions for the tests in a guest. Waits poll ten times a second.
 
 export PATH=/var/lib/coracle-tests:/usr/sbin:/usr/bin
 LOGS=/var/log/coracle-tests
 MANIFESTS=/etc/kubernetes/manifests
 TASKS=/run/containerd/io.containerd.runtime.v2.task/k8s.io
 
-# --- to the host
+# --- messages to the host
 
 say() { printf '\ncoracle-tests: %s\n' "$*" >/dev/console; }
 
-# A test that ends with this failed.
+# Ends the test as failed.
 fail() {
     echo "$*"
     exit 1
 }
 
-# figure NAME VALUE LIMIT UNIT: shown by the host; beyond the limit the test has failed. A limit of - is none.
+# figure NAME VALUE LIMIT UNIT: reports a value to the host and fails if it exceeds LIMIT; - means no limit.
 figure() {
     echo "figure $*"
     [ "$3" = - ] || at_most "$2" "$3" || fail "$1 is $2 $4, more than $3"
@@ -31,10 +31,10 @@ expect_equal() { [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"; }
 
 uptime_seconds() { cut -d' ' -f1 /proc/uptime; }
 
-# Seconds since a moment of uptime_seconds.
+# elapsed_since UPTIME: seconds since that uptime.
 elapsed_since() { awk -v begun="$1" '{ printf "%.1f", $1 - begun }' /proc/uptime; }
 
-# within SECONDS COMMAND...: whether it succeeds in that time.
+# within SECONDS COMMAND...: polls until COMMAND succeeds; false on timeout.
 within() {
     end=$(($(cut -d. -f1 /proc/uptime) + $1))
     shift
@@ -44,7 +44,7 @@ within() {
     done
 }
 
-# wait_for WHAT SECONDS COMMAND...: fails when it does not come true.
+# wait_for WHAT SECONDS COMMAND...: polls until COMMAND succeeds; fails the test on timeout.
 wait_for() {
     what=$1 seconds=$2
     shift 2
@@ -62,23 +62,23 @@ no_containers() { [ -z "$(ls $TASKS 2>/dev/null)" ]; }
 
 # --- the agent
 
-# start_agent [FLAG...]: in the background, and waits until it answers.
+# start_agent [FLAG...]: starts the agent in the background and waits until it answers.
 start_agent() {
     launch_agent "$@"
     within 30 coracle pods >/dev/null 2>&1 || fail "the agent does not answer: $(tail -n1 "$LOGS/$TEST/agent.log")"
 }
 
-# launch_agent [FLAG...]: does not wait.
+# launch_agent [FLAG...]: starts the agent without waiting.
 launch_agent() {
     mkdir -p "$LOGS/$TEST"
     # shellcheck disable=SC2086
     ${LAUNCHER-} coracle "$@" >>"$LOGS/$TEST/agent.log" 2>&1 &
 }
 
-# There is never more than one; one that was only just started, or runs in a tracer, has its name after a moment.
+# At most one agent runs. Just after its start, or under a tracer, the process gets its name only after a moment.
 agent_pid() { pidof coracle; }
 
-# Asks it to end, and waits until it has.
+# Sends SIGTERM and waits for the exit.
 stop_agent() {
     kill "$(agent_pid)"
     wait_for "the agent ends" 30 agent_is_gone
@@ -92,7 +92,7 @@ kill_agent() {
 
 agent_is_gone() { ! agent_pid >/dev/null; }
 
-# Its first thread, which does everything asynchronous, is frozen; the others run on.
+# Freezes the agent's first thread, which runs all async tasks. The other threads keep running.
 stall_agent() {
     pid=$(agent_pid)
     held=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$pid/cgroup")/held
@@ -104,7 +104,7 @@ stall_agent() {
 
 last_stall() { coracle status -o json | jq -r ".lastStall$1"; }
 
-# --- pods; they are called by their manifests' names
+# --- pods, by the names of their manifests
 
 # apply NAME <<manifest
 apply() {
@@ -112,7 +112,7 @@ apply() {
     mv "/etc/kubernetes/$1.new" "$MANIFESTS/$1.yaml"
 }
 
-# simple_pod NAME [SCRIPT [LINES OF THE CONTAINER]]: a manifest on the machine's own network, with one container.
+# simple_pod NAME [SCRIPT [LINES OF THE CONTAINER]]: a manifest with one container on the host network.
 simple_pod() {
     cat <<END
 apiVersion: v1
@@ -129,7 +129,7 @@ ${3-}
 END
 }
 
-# Pods called guaranteed, burstable and besteffort, which are what they are called.
+# Applies pods named guaranteed, burstable and besteffort of these QoS classes.
 apply_a_pod_of_each_class() {
     apply guaranteed <<END
 $(simple_pod guaranteed "$STAY" "      resources:
@@ -143,12 +143,12 @@ END
     simple_pod besteffort | apply besteffort
 }
 
-# Runs until it is asked to end, and then ends at once.
+# A script that runs until SIGTERM and then exits at once.
 STAY='trap exit TERM; while :; do sleep 1000 & wait; done'
 
 remove() { rm "$MANIFESTS/$1.yaml"; }
 
-# pod NAME FILTER: a jq filter on the pod as the API would show it.
+# pod NAME FILTER: applies a jq filter to the pod as the API would show it.
 pod() {
     coracle pods -o json | jq -r --arg name "$1-guest" ".items[] | select(.metadata.name == \$name) | $2"
 }
@@ -157,7 +157,7 @@ is_ready() { [ "$(pod "$1" '.status.conditions[]? | select(.type == "Ready") | .
 has_phase() { [ "$(pod "$1" .status.phase)" = "$2" ]; }
 is_gone() { [ -z "$(pod "$1" .metadata.name)" ] && no_containers; }
 wait_ready() { wait_for "pod $1 is ready" "${2:-60}" is_ready "$1"; }
-# wait_all_ready NUMBER SECONDS: so many pods are ready, and no other is there.
+# wait_all_ready NUMBER SECONDS: waits until this many pods are ready and there are no others.
 wait_all_ready() { wait_for "$1 pods are ready" "$2" all_ready "$1"; }
 all_ready() {
     [ "$(coracle pods -o json | jq '[.items[] | any(.status.conditions[]?; .type == "Ready" and .status == "True")] |
@@ -165,7 +165,7 @@ all_ready() {
 }
 wait_phase() { wait_for "pod $1 is $2" 60 has_phase "$1" "$2"; }
 
-# restarts POD: of its first container.
+# restarts POD: restart count of its first container.
 restarts() { pod "$1" '.status.containerStatuses[0].restartCount'; }
 wait_restarts() { wait_for "pod $1 was restarted $2 times" 60 has_restarts "$1" "$2"; }
 has_restarts() { [ "$(restarts "$1")" = "$2" ] && is_ready "$1"; }
@@ -173,34 +173,33 @@ has_restarts() { [ "$(restarts "$1")" = "$2" ] && is_ready "$1"; }
 # container_id POD [INDEX]
 container_id() { pod "$1" ".status.containerStatuses[${2:-0}].containerID" | sed 's,.*//,,'; }
 
-# The first process of a pod's container.
+# container_pid POD [INDEX]: the container's first process.
 container_pid() { cat "$TASKS/$(container_id "$@")/init.pid"; }
 
-# container_cgroup POD FILE: what the kernel says of the container.
+# container_cgroup POD FILE: reads a file of the container's cgroup.
 container_cgroup() {
     cat "/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(container_pid "$1")/cgroup")/$2"
 }
 
-# The directory of the group that a pod's containers are in.
+# pod_group POD: the directory of the pod's cgroup.
 pod_group() {
     group=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(container_pid "$1")/cgroup")
     echo "${group%/*}"
 }
 
-# --- what the agent costs
+# --- the agent's resource usage
 
-# Resident memory, in KiB.
+# Resident memory in KiB.
 agent_rss() { awk '/^Rss:/ { print $2 }' "/proc/$(agent_pid)/smaps_rollup"; }
 
-# How often a thread of it was woken, and nanoseconds on a processor, until now.
-# Of each thread: how often it has slept, and for how many nanoseconds it has run.
+# For each thread: its id, how often it has slept, and its CPU time in nanoseconds.
 agent_activity() {
     for thread in /proc/"$(agent_pid)"/task/*; do
         echo "${thread##*/} $(awk '/^voluntary_ctxt/ { print $2 }' "$thread/status") $(awk '{ print $1 }' "$thread/schedstat")"
     done
 }
 
-# grown FIELD BEFORE AFTER: of all threads that are there after; one that has ended meanwhile takes nothing away.
+# grown FIELD BEFORE AFTER: growth summed over the threads in AFTER; threads that have exited meanwhile are ignored.
 grown() {
     printf '%s\n-\n%s\n' "$2" "$3" | awk -v field="$1" '
         $1 == "-" { after = 1; next }
@@ -209,10 +208,10 @@ grown() {
         END { print sum + 0 }'
 }
 
-# In bytes, to any disk.
+# Bytes written to any disk.
 agent_written() { awk '/^write_bytes/ { print $2 }' "/proc/$(agent_pid)/io"; }
 
-# at_rest SECONDS: figures of an agent that has nothing to do. Sets WAKES_PER_SECOND, CPU_PERCENT, WRITTEN.
+# at_rest SECONDS: measures an idle agent. Sets WAKES_PER_SECOND, CPU_PERCENT, WRITTEN.
 at_rest() {
     before=$(agent_activity) written=$(agent_written) since=$(uptime_seconds)
     sleep "$1"
@@ -222,7 +221,7 @@ at_rest() {
     WRITTEN=$(($(agent_written) - written))
 }
 
-# --- inside
+# --- inside containers
 
 # in_container POD COMMAND...
 in_container() {
@@ -231,5 +230,5 @@ in_container() {
     nsenter -t "$inside" -m -u -i -n -p -r -w -- "$@"
 }
 
-# What a pod's container has written.
+# container_log POD [CONTAINER [RUN]]: the output of a container.
 container_log() { cut -d' ' -f4- "/var/log/pods/default_$1-guest_"*"/${2:-$1}/${3:-0}.log"; }

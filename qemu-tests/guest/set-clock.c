@@ -1,5 +1,5 @@
-/* set-clock SECONDS: sets the clock to so many seconds after 1970; +SECONDS and -SECONDS step it. Also after 2038 on
-   32 bits, where busybox's date cannot. */
+/* set-clock SECONDS: sets the clock to this many seconds after 1970; +SECONDS and -SECONDS step it. Works after 2038
+   on 32 bits, where busybox's date does not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# In a guest with systemd the agent is a service, as on any such machine: what init and library.sh do otherwise.
+# In a guest with systemd the agent is a service. This file overrides functions of init and library.sh.
 
 export PATH=/usr/sbin:/usr/bin:/usr/local/lib/busybox
 
@@ -22,7 +22,8 @@ turn_off() {
 
 # --- the agent
 
-# The unit and its settings as they are installed; containerd tells no cgroup driver, so the configuration does.
+# Installs the unit and its settings like the package does. containerd does not report its cgroup driver, so the
+# configuration sets it.
 install_agent() {
     install -m 755 coracle /usr/bin/coracle
     install -m 644 systemd/coracle.service /usr/lib/systemd/system/
@@ -31,14 +32,14 @@ install_agent() {
     systemctl daemon-reload
 }
 
-# What has to be there before the service can start; flags are for CORACLE_ARGS.
+# prepare_agent [FLAG...]: installs the service and puts the flags into CORACLE_ARGS.
 prepare_agent() {
     [ -e /usr/bin/coracle ] || install_agent
     grep -q '^cgroupDriver' /etc/coracle/config.yaml || echo 'cgroupDriver: systemd' >>/etc/coracle/config.yaml
     echo "CORACLE_ARGS=\"$*\"" >/etc/default/coracle
 }
 
-# unit_settings LINE...: of the service, until the test is over.
+# unit_settings LINE...: overrides settings of the service until the end of the test.
 unit_settings() {
     mkdir -p /run/systemd/system/coracle.service.d
     { echo "[Service]" && printf '%s\n' "$@"; } >/run/systemd/system/coracle.service.d/test.conf
@@ -56,7 +57,7 @@ agent_pid() {
 
 stop_agent() { systemctl stop coracle; }
 
-# It is not started again, and what a test has changed of the unit is forgotten.
+# Kills the agent without a restart and drops the test's overrides of the unit.
 kill_agent() {
     systemctl kill --kill-whom=main --signal=KILL coracle 2>/dev/null
     systemctl stop coracle
@@ -64,19 +65,19 @@ kill_agent() {
     systemctl daemon-reload
 }
 
-# short_watchdog SECONDS: instead of the unit's own interval.
+# short_watchdog SECONDS: overrides the watchdog interval of the unit.
 short_watchdog() { unit_settings "WatchdogSec=$1"; }
 
-# is_not PID, is_another PID: of the service.
+# is_not PID: no such process. is_another PID: the service has a different main process.
 is_not() { [ ! -d "/proc/$1" ]; }
 is_another() { main=$(agent_pid) && [ "$main" != "$1" ]; }
 
-# service_log [OPTION...]: what the journal has of this boot.
+# service_log [OPTION...]: journal lines of the service since boot.
 service_log() { journalctl --boot --unit coracle "$@"; }
 
 # --- packages
 
-# apt_get COMMAND...: its output is kept; where it fails, the test has.
+# apt_get COMMAND...: keeps the output and fails the test if apt-get fails.
 apt_get() {
     # shellcheck disable=SC2153
     mkdir -p "$LOGS/$TEST"
@@ -85,7 +86,7 @@ apt_get() {
         fail "apt-get $*: $(grep -m1 '^E:\|^dpkg: error' "$LOGS/$TEST/apt" || tail -n1 "$LOGS/$TEST/apt")"
 }
 
-# pack NAME VERSION [LINE OF THE CONTROL FILE...]: /run/NAME.deb, from the tree /run/NAME.
+# pack NAME VERSION [LINE OF THE CONTROL FILE...]: builds /run/NAME.deb from the tree /run/NAME.
 pack() {
     package=$1
     mkdir -p "/run/$package/DEBIAN"
@@ -95,7 +96,7 @@ pack() {
     dpkg-deb -Znone --build "/run/$package" "/run/$package.deb" >/dev/null
 }
 
-# newer VERSION: the packages once more, under that version, in /run/VERSION.
+# newer VERSION: repacks the packages with this version into /run/VERSION.
 newer() {
     mkdir -p "/run/$1"
     for package in packages/*.deb; do
@@ -110,7 +111,7 @@ newer() {
 
 package_version() { dpkg-query --show --showformat '${Version}' "$1"; }
 
-# containerd 1.6 does not tell its cgroup driver.
+# containerd 1.6 does not report its cgroup driver.
 set_cgroup_driver() {
     echo 'cgroupDriver: systemd' >>/etc/coracle/config.yaml
     systemctl restart coracle

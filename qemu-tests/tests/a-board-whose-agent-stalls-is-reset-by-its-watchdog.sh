@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # guests: x86_64-systemd
 # boots: 2
-# The kernel's own watchdog stands in for the board's.
+# The kernel's software watchdog replaces the board's.
 modprobe softdog soft_margin=10
 wait_for "the watchdog is there" 10 test -c /dev/watchdog0
 start_agent --watchdog-device /dev/watchdog
@@ -10,7 +10,7 @@ if [ "$BOOT" = 1 ]; then
     wait_ready web
     expect_equal "the watchdog" "$(coracle status -o json | jq -c '.watchdog.device | [.armed, .timeoutSeconds]')" '[true,10]'
     expect_equal "its state" "$(cat /sys/class/watchdog/watchdog0/state)" active
-    # An orderly end stops it.
+    # A clean shutdown stops the watchdog.
     stop_agent
     expect_equal "its state" "$(cat /sys/class/watchdog/watchdog0/state)" inactive
     start_agent --watchdog-device /dev/watchdog

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # guests: x86_64 x86_64-systemd aarch64 armv7
-# systemd removes a control group at once, and containerd 1.6 then does not always see why its processes ended.
+# Not on other guests with systemd: systemd removes a cgroup at once, and containerd 1.6 may then miss the OOM kill.
 start_agent
 apply limited <<END
 $(simple_pod limited "$STAY" "      resources:

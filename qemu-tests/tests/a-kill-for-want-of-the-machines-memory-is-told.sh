@@ -4,7 +4,7 @@
 start_agent
 simple_pod victim | apply victim
 wait_ready victim
-# The kernel ends a process as it does when the machine has no memory left.
+# Triggers the kernel's OOM killer.
 echo f >/proc/sysrq-trigger
 is_told() { coracle events | grep SystemOOM | grep -q 'System OOM encountered, victim process: .*, pid: [0-9]'; }
 wait_for "the kill is told of" 60 is_told

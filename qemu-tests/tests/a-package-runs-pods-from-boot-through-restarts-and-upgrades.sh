@@ -5,23 +5,23 @@
 # limit: 300
 # full
 if [ "$BOOT" = 1 ]; then
-    # As Debian's package has it.
+    # The default of Debian's containerd package.
     sed -i 's/SystemdCgroup = true/SystemdCgroup = false/' /etc/containerd/config.toml
     systemctl restart containerd
     apt_get install ./packages/coracle_*.deb
     systemctl --quiet is-active coracle || fail "the service does not run after the installation"
-    # Its administrator changes a setting.
+    # The administrator changes a setting.
     echo 'CORACLE_ARGS="-v=4"' >>/etc/default/coracle
     simple_pod web | apply web
     wait_ready web
 else
-    # Nobody has started anything.
+    # The service starts at boot by itself.
     wait_for "the service runs" 60 systemctl --quiet is-active coracle
     wait_ready web
     expect_equal "restarts of the pod after a boot" "$(restarts web)" 1
     id=$(container_id web) inside=$(container_pid web) agent=$(agent_pid)
 
-    # runs_on WHAT: another agent has the same container, which noticed nothing.
+    # runs_on WHAT: after WHAT a new agent has the same container with the same process.
     runs_on() {
         wait_for "another agent runs after $1" 30 is_another "$agent"
         agent=$(agent_pid)
@@ -40,7 +40,7 @@ else
     runs_on "an upgrade"
     tr '\0' ' ' <"/proc/$agent/cmdline" | grep -q -e '-v=4' || fail "an upgrade has undone a setting"
 
-    # What was turned off stays off.
+    # A disabled service stays disabled.
     systemctl --quiet disable --now coracle
     newer 98.2
     apt_get install /run/98.2/coracle.deb

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # guests: x86_64 x86_64-systemd armv7
 # limit: 240
-# sized NAME CPU MEMORY [LINE]: requests of half as much as the limits are.
+# sized NAME CPU MEMORY [LINE]: a pod with these limits and half of them as requests.
 sized() {
     apply "$1" <<END
 $(simple_pod "$1" "$STAY" "      resources:
@@ -10,7 +10,7 @@ $(simple_pod "$1" "$STAY" "      resources:
       ${4-}")
 END
 }
-# has POD CPU MEMORY: the kernel has these limits for the container and for the pod.
+# has POD CPU MEMORY: whether the cgroups of the container and of the pod have these limits.
 has() {
     for group in "$(pod_group "$1")" "$(dirname "$(container_group "$1")/x")"; do
         [ "$(cat "$group/cpu.max")" = "$2 100000" ] && [ "$(cat "$group/memory.max")" = $(($3 * 1048576)) ] || return 1
@@ -35,7 +35,7 @@ expect_equal "its restarts" "$(restarts grows)" 0
 is_reported() { [ "$(pod grows '.status.containerStatuses[0] | "\(.allocatedResources.cpu) \(.resources.limits.memory)"')" = "50m 24Mi" ]; }
 wait_for "its status has what it has" 30 is_reported
 
-# The node does not have that much: what runs is left as it is.
+# The node does not have enough resources: the running pod stays unchanged.
 sized grows 900000 24
 is_infeasible() { [ "$(condition grows PodResizePending reason)" = Infeasible ]; }
 wait_for "its status says that this is not to be had" 30 is_infeasible
@@ -44,14 +44,14 @@ sized grows 100 24
 is_settled() { [ -z "$(condition grows PodResizePending reason)" ]; }
 wait_for "the wish is forgotten" 30 is_settled
 
-# While no agent runs.
+# A change while no agent runs.
 kill_agent
 sized grows 200 32
 start_agent
 wait_for "it is resized by the next agent" 60 has grows 20000 32
 expect_equal "its container" "$(container_id grows)" "$id"
 
-# A container that has said so is started anew for it.
+# A container with resizePolicy RestartContainer is restarted.
 sized restarts 100 24 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"
 wait_ready restarts
 sized restarts 200 24 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"

@@ -10,7 +10,7 @@ is_elsewhere() { case $(pod_group web) in */elsewhere/kubepods/*) ;; *) false ;;
 wait_for "the pod runs in a group below the new root" 60 is_elsewhere
 wait_ready web
 expect_equal "restarts" "$(restarts web)" 1
-# And stays there.
+# A further restart of the agent leaves the pod in that group.
 kill_agent
 start_agent --cgroup-root /elsewhere
 sleep 3

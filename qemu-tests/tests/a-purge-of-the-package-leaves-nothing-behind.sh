@@ -4,9 +4,9 @@
 # limit: 400
 # full
 
-# Everything that a machine has, a line each: files, what is in /etc, mounts, control groups, units, links of the network,
-# programs that run. Left out is what belongs to the test, to the runtime and to the network plugins, and what the system
-# writes whenever anything happens.
+# Lists the state of the machine, one item per line: files, contents of /etc, mounts, cgroups, units, network links
+# and running programs. Leaves out files of the test, the runtime and the CNI plugins, and files that the system
+# writes at any time.
 inventory() {
     find / /run /tmp /dev/shm -xdev \( -path /var/lib/coracle-tests -o -path /var/log/coracle-tests -o -path '/run/traces*' \
         -o -path '/run/*.deb' -o -path /run/empty -o -path /var/lib/containerd -o -path /run/containerd -o -path /var/lib/cni \
@@ -21,7 +21,7 @@ inventory() {
     for program in /proc/[0-9]*/exe; do readlink "$program" || true; done | sort -u | sed 's/^/program /'
 }
 
-# Any package leaves so much of dpkg and apt; and no manifest was ever here.
+# Any package leaves some files of dpkg and apt. The manifest directory must not exist yet.
 pack empty 1
 apt_get install /run/empty.deb
 apt_get purge empty
@@ -55,7 +55,7 @@ wait_ready web
 wait_ready limited
 id=$(container_id web) inside=$(container_pid web)
 
-# Without its agent a pod runs on; with the next one it goes on.
+# A pod keeps running without its agent, and the next agent adopts it.
 apt_get remove coracle
 [ ! -e /usr/bin/coracle ] || fail "the program is still there"
 expect_equal "the service" "$(systemctl is-active coracle)" inactive

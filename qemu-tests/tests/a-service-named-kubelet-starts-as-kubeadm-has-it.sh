@@ -11,7 +11,7 @@ case $(kubelet --version) in
     *) fail "kubeadm does not understand '$(kubelet --version)'" ;;
 esac
 
-# Before kubeadm has written its files it is tried again and again, as the upstream kubelet is.
+# Until kubeadm has written its files, systemd keeps restarting the service, as with the upstream kubelet.
 ! systemctl start kubelet 2>/dev/null || fail "it starts without what kubeadm writes"
 journalctl --unit kubelet | grep -q '/var/lib/kubelet/config.yaml' || fail "the log does not name the missing file"
 

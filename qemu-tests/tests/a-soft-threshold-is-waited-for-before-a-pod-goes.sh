@@ -2,8 +2,8 @@
 # guests: x86_64
 # limit: 240
 # full
-# Less than half of the memory is left: the node says so at once, and the pod goes only when that has lasted for twenty
-# seconds, with no more than the three seconds for its end that a node under pressure gives.
+# Less than half of the memory is available. The node reports MemoryPressure at once, and evicts the pod after the
+# soft grace period of twenty seconds. The pod's own grace period is capped at three seconds.
 total=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 cat >/tmp/config.yaml <<END
 apiVersion: kubelet.config.k8s.io/v1beta1

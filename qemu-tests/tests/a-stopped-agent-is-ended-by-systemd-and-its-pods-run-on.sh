@@ -13,7 +13,7 @@ wait_for "another one runs" 30 is_another "$pid"
 wait_ready web
 expect_equal "the container" "$(container_id web)" "$container"
 expect_equal "restarts of the service" "$(systemctl show --property NRestarts --value coracle)" 1
-# Nobody of the stopped process could tell why.
+# The stopped process could not record a reason.
 expect_equal "what it was about" "$(last_stall .doing)" ''
 [ "$(last_stall .seconds)" -ge 10 ] || fail "it was silent for $(last_stall .seconds) s only"
 

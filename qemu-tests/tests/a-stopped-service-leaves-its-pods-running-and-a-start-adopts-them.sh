@@ -5,7 +5,7 @@ start_agent
 wait_ready kept
 id=$(container_id kept) inside=$(container_pid kept)
 
-# as_before WHAT: the container is the same, its process too, and the agent knows it.
+# as_before WHAT: after WHAT the agent knows the same container with the same process.
 as_before() {
     wait_ready kept
     expect_equal "the container after $1" "$(container_id kept)" "$id"

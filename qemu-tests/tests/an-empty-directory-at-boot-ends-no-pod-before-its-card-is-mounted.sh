@@ -21,10 +21,10 @@ END
     start_agent
     wait_ready kept
 else
-    # What is to hold the manifests is not there yet.
+    # The card with the manifests is not mounted yet.
     mount -t tmpfs tmpfs "$MANIFESTS"
     start_agent
-    # By the time this one runs, everything that the empty directory could bring about would have begun.
+    # By the time the witness runs, any reaction to the empty directory would have started.
     simple_pod witness | apply witness
     wait_ready witness
     expect_equal "starts that the pod's volume remembers before its manifest is back" "$(kept_starts)" 1

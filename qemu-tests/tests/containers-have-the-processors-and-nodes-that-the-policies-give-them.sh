@@ -2,8 +2,8 @@
 # guests: x86_64
 # nodes: 2
 # limit: 300
-# Four processors in two nodes, of which the first is the system's: what a guaranteed pod has for itself, what the others
-# share, and that neither a restart nor a damaged file changes it.
+# Four CPUs in two NUMA nodes; CPU 0 is reserved for the system. Checks the exclusive CPUs of guaranteed pods and the
+# shared CPUs of the others, also after a restart and with a corrupt state file.
 cat >/etc/kubernetes/processors.yaml <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -14,7 +14,7 @@ memoryManagerPolicy: Static
 evictionHard: {memory.available: 64Mi}
 reservedMemory: [{numaNode: 0, limits: {memory: 64Mi}}]
 END
-# own NAME PROCESSORS: a guaranteed pod.
+# own NAME CPUS: a guaranteed pod.
 own() {
     apply "$1" <<END
 $(simple_pod "$1" "$STAY" "      resources:
@@ -34,7 +34,7 @@ END
 wait_ready burstable
 wait_runs_on burstable 0-3
 
-# Two processors are free in the second node only.
+# Only the second NUMA node has two free CPUs.
 own two 2
 wait_ready two
 wait_runs_on two 2-3
@@ -54,7 +54,7 @@ remove none
 is_away() { [ -z "$(pod none .metadata.name)" ]; }
 wait_for "the refused pod is gone" 30 is_away
 
-# What runs tells who has what.
+# The agent rebuilds the state from the running containers.
 ids="$(container_id two) $(container_id one) $(container_id burstable)"
 for state in cpu memory; do
     kill_agent
@@ -79,7 +79,7 @@ remove one
 wait_runs_on burstable 0-1
 remove two
 wait_runs_on burstable 0-3
-# There are three, but no node has them all.
+# Three CPUs are free, but not within one NUMA node.
 own three 3
 wait_phase three Failed
 expect_equal "the reason" "$(pod three .status.reason)" TopologyAffinityError

@@ -3,8 +3,8 @@
 # cuts: 50
 # short-cuts: 5
 # limit: 150
-# Manifests are added, changed and removed in every way an operator may do it, containers and the agent are killed, and at
-# some moment the power goes. The manifests that are on the disk then are the truth.
+# The test adds, changes and removes manifests in every way that an operator may use, kills containers and the agent,
+# and the power is cut at a random moment. The manifests on the disk then decide which pods must run.
 
 PODS=6
 
@@ -24,7 +24,7 @@ main() {
     [ -z "$(unlogged_corruption)" ] || fail "set aside without a word: $(unlogged_corruption)"
     note_restarts
     if [ "$BOOT" != "$BOOTS" ]; then
-        # What has been shown to be right is on the disk, whatever happens next.
+        # The verified state is on the disk whatever happens next.
         sync
         ask_for_cut churning
         [ "$(wanted | wc -l)" -ge 4 ] || for number in $(seq $PODS); do write_manifest "$number"; done
@@ -32,17 +32,17 @@ main() {
     fi
 }
 
-# ask_for_cut WHEN: it comes when the host sees this.
+# ask_for_cut WHEN: the host cuts the power when it sees this message.
 ask_for_cut() {
     [ "${CUT_WHEN-}" != "$1" ] || { sleep "$CUT_AFTER"; say "cut"; } &
 }
 
-# --- manifests; the last line of a whole one tells its pod and revision
+# --- manifests; the last line of a complete one has its pod and revision
 
-# No revision is given twice: a uid stands for one content, and for one count of restarts.
+# Revisions are unique: a uid stands for one content and one restart count.
 revision=$((BOOT * 1000))
 
-# manifest NUMBER: of a new revision. The numbers have different kinds of pods.
+# manifest NUMBER: a new revision. Each number has its own kind of pod.
 manifest() {
     cat <<END
 apiVersion: v1
@@ -91,18 +91,18 @@ with_volumes() {
     container main "[ \$(cat /disk/part/file) = $revision ] && [ \$(cat /memory/file) = $revision ] || exit 9; $STAY" ", $mounts"
 }
 
-# Larger than a page: a cut may leave half of it.
+# Longer than a page, so that a power cut may leave half of the file.
 long() {
     plain
     awk 'BEGIN { for (i = 0; i < 120; i++) print "# this line is here so that the file takes more than one block of the disk " i }'
 }
 
-# whole FILE: its pod and revision, if it is.
+# whole FILE: pod and revision of a complete manifest.
 whole() { tail -n1 "$1" 2>/dev/null | sed -n 's/^# whole //p'; }
 
 wanted() { for file in "$MANIFESTS"/*.yaml; do whole "$file"; done; }
 
-# The numbers of the others.
+# The numbers of incomplete manifests.
 broken() {
     for file in "$MANIFESTS"/*.yaml; do
         [ ! -e "$file" ] || [ -n "$(whole "$file")" ] || echo "$file" | tr -dc '0-9\n'
@@ -111,9 +111,9 @@ broken() {
 
 mend_manifests() { for number in $(broken); do write_manifest "$number"; done; }
 
-# --- what must be so after every boot
+# --- checks after every boot
 
-# Those that the agent shows as ready, with their revisions.
+# Pods that the agent shows as ready, with their revisions.
 ready() {
     coracle pods -o json | jq -r '.items[] | select(any(.status.conditions[]?; .type == "Ready" and .status == "True")) |
         "\(.metadata.name | rtrimstr("-guest")) \(.metadata.labels.rev)"'
@@ -131,7 +131,7 @@ show_restarts() {
 
 note_restarts() { show_restarts | while read -r uid count; do say "restarts $uid $count"; done; }
 
-# SEEN is what earlier boots have shown.
+# SEEN has the restart counts of earlier boots.
 check_restarts() {
     show_restarts >/run/restarts
     # shellcheck disable=SC2153
@@ -141,10 +141,10 @@ check_restarts() {
     done
 }
 
-# Containers, processes, directories, logs and mounts of pods that are not there, or of earlier runs of those that are.
+# Finds containers, processes, directories, logs and mounts of pods that do not exist or of earlier runs.
 nothing_is_left_over() {
-    # Where the cut took the directory of a container from containerd, that keeps its name for ever and tells no kubelet of it.
-    # An empty file of patterns would match everything.
+    # If a power cut destroyed containerd's directory of a container, containerd keeps its name forever and hides it
+    # from the CRI. The word "none" keeps the pattern file from being empty, which would match everything.
     { echo none; sed -n 's/.*msg="Failed to load container \\"\([0-9a-f]*\)\\".*/\1/p' "$LOGS/containerd.log"; } >/run/lost
     coracle pods -o json >/run/pods
     jq -r '.items[].metadata.uid' /run/pods | sort >/run/uids
@@ -171,7 +171,7 @@ unlogged_corruption() {
 
 # --- the churn
 
-# random N: sets R to one of 0 to N - 1.
+# random N: sets R to a number from 0 to N - 1.
 random() {
     SEED=$(((SEED * 1103515245 + 12345) & 0x7fffffff))
     R=$(((SEED >> 8) % $1))
@@ -194,7 +194,7 @@ churn() {
     note_restarts 2>/dev/null || true
 }
 
-# write_manifest NUMBER: as an editor, a copy, a slow writer does.
+# write_manifest NUMBER: writes the file like an editor, a copy or a slow writer.
 write_manifest() {
     revision=$((revision + 1))
     manifest "$1" >/run/manifest

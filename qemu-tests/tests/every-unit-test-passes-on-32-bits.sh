@@ -3,11 +3,11 @@
 # unit-tests
 # limit: 900
 # full
-# Counters, sizes and times that do not fit into a word of this machine, among everything else.
+# Finds counters, sizes and times that do not fit into a 32-bit word, among others.
 #
-# Emulators before QEMU 10 change the base register of `ldrd r0, r1, [r0]` although its second half faults: where a table
-# crosses into a page that the process has not touched, its entry is read from somewhere else. Real processors do not. So
-# the kernel maps what it has of the file at the first touch, and there is no second.
+# Emulators before QEMU 10 change the base register of `ldrd r0, r1, [r0]` even if its second half faults. If a table
+# crosses into a page that the process has not touched, the retried load then reads from a wrong address. Real CPUs do
+# not do that. To avoid the second fault, the kernel maps all cached pages of the file at the first one.
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null || true
 echo 2097152 >/sys/kernel/debug/fault_around_bytes
 cat unit-tests >/dev/null

@@ -3,7 +3,7 @@
 start_agent
 apply_a_pod_of_each_class
 
-# Slices below slices, a scope for each container, as the upstream kubelet and containerd name them.
+# Nested slices and one scope per container, named as by the upstream kubelet and containerd.
 check_path() {
     uid=$(pod "$1" .metadata.uid | tr - _)
     wanted=/kubepods.slice$2-pod$uid.slice/cri-containerd-$(container_id "$1").scope
@@ -23,7 +23,7 @@ expect_equal "cpu.max of burstable" "$(container_cgroup burstable cpu.max)" "max
 expect_equal "cpu.weight of burstable" "$(container_cgroup burstable cpu.weight)" 4
 expect_equal "memory.max of besteffort" "$(container_cgroup besteffort memory.max)" max
 
-# systemd rewrites what it has made when its units are read again; the limits stay.
+# systemd rewrites its cgroups when it reloads its units. The limits must stay.
 systemctl daemon-reload
 expect_equal "memory.max after a reload of systemd" "$(container_cgroup guaranteed memory.max)" 33554432
 expect_equal "cpu.max after a reload of systemd" "$(container_cgroup guaranteed cpu.max)" "25000 100000"

@@ -2,7 +2,7 @@
 # guests: x86_64-systemd aarch64-systemd
 start_agent -v=4
 printf 'apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec: {containers: 5}\n' | apply wrong
-# What goes wrong again and again is told once.
+# A repeated failure is logged as a warning only once.
 apply mountless <<'END'
 apiVersion: v1
 kind: Pod
@@ -20,7 +20,7 @@ spec:
         - {name: missing, mountPath: /missing}
 END
 
-# told PRIORITY TEXT: whether a line of this agent has both.
+# told PRIORITY TEXT: whether the agent has logged such a line.
 told() {
     journalctl --unit coracle --output json _PID="$(agent_pid)" |
         jq --exit-status --slurp --arg priority "$1" --arg text "$2" \

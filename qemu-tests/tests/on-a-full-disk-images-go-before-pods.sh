@@ -2,7 +2,7 @@
 # guests: x86_64
 # limit: 240
 # full
-# A pod fills the disk. An image that nothing needs goes first; as that is not enough, the pod does.
+# A pod fills the disk. The agent first removes an unused image and then, because that is not enough, evicts the pod.
 folder=/var/tmp/unneeded
 mkdir -p $folder/content
 echo unneeded >$folder/content/file
@@ -20,7 +20,7 @@ mkdir -p /var/lib/kubelet
 free=$(df -Pm /var/lib/kubelet | awk 'NR == 2 { print $4 }')
 printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: 5s\nimageMinimumGCAge: 1s\n' >/tmp/config.yaml
 printf 'evictionHard: {nodefs.available: %sMi}\n' $((free / 2)) >>/tmp/config.yaml
-# A directory that is empty so soon after the boot would not be believed, and no image would go before it is.
+# So soon after the boot, the agent does not trust an empty manifest directory and removes no images.
 simple_pod modest | apply modest
 start_agent --config /tmp/config.yaml --evict-static-pods -v 4
 wait_ready modest

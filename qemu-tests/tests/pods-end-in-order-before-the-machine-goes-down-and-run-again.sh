@@ -2,8 +2,8 @@
 # guests: x86_64-systemd aarch64-systemd
 # short: x86_64-systemd
 # boots: 2
-# Between the boots the machine is turned off by systemctl, which leaves it to logind. The pods write down when they end: if
-# both were asked at once, the critical one, which does not hesitate, would be the first.
+# Between the boots, `systemctl poweroff` shuts the machine down through logind. The pods record when they terminate.
+# If both were terminated at once, the critical pod would be first, because it exits without a delay.
 noting_pod() {
     apply "$1" <<END
 apiVersion: v1
@@ -37,7 +37,7 @@ if [ "$BOOT" = 1 ]; then
     wait_ready critical
     wait_for "logind waits for pods" 30 is_inhibited
     expect_equal "how long logind waits" "$(of_logind InhibitDelayMaxUSec)" 40000000
-    # What logind knows of it outlives logind, and the bus.
+    # The inhibitor lock and its delay survive a restart of logind.
     systemctl restart systemd-logind
     wait_for "logind waits again" 30 is_inhibited
     expect_equal "how long it waits then" "$(of_logind InhibitDelayMaxUSec)" 40000000

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # guests: x86_64 x86_64-systemd
 # limit: 180
-# All of the memory but 128 MiB is reserved: together the pods have no more than that, though none has a limit.
+# All memory but 128 MiB is reserved. The pods together cannot use more than that, although none has a limit.
 total=$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)
 start_agent "--system-reserved=memory=$((total - 131072))Ki"
 simple_pod small | apply small

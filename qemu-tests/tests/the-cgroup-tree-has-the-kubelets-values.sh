@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # guests: x86_64 x86_64-systemd armv7
 # limit: 240
-# With either driver: every file of the groups of all pods, of their classes and of the pods themselves.
+# Checks every value of the kubepods cgroup, the QoS cgroups and the pod cgroups with both cgroup drivers.
 [ ! -e /sys/kernel/mm/hugepages/hugepages-2048kB ] || echo 4 >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 start_agent --system-reserved=cpu=100m,memory=64Mi,pid=100 --kube-reserved=cpu=100m,memory=32Mi --pod-max-pids=200
 apply_a_pod_of_each_class
@@ -9,9 +9,9 @@ for name in guaranteed burstable besteffort; do wait_ready $name; done
 
 all=$(pod_group guaranteed)
 all=${all%/*}
-# expect POD FILE VALUE: of its group.
+# expect POD FILE VALUE: checks the pod's cgroup.
 expect() { expect_equal "$2 of $1" "$(cat "$(pod_group "$1")/$2")" "$3"; }
-# expect_above POD FILE VALUE: of the group that its group is in.
+# expect_above POD FILE VALUE: checks the parent of the pod's cgroup.
 expect_above() {
     above=$(pod_group "$1")
     expect_equal "$2 above $1" "$(cat "${above%/*}/$2")" "$3"
@@ -32,7 +32,7 @@ check_values() {
         expect $name memory.high max
         [ ! -e "$all/hugetlb.2MB.max" ] || expect $name hugetlb.2MB.max 0
     done
-    # The classes have a weight and nothing else.
+    # The QoS cgroups have only a CPU weight.
     for name in burstable besteffort; do
         expect_above $name memory.max max
         expect_above $name pids.max max
@@ -40,7 +40,7 @@ check_values() {
     done
     expect_above burstable cpu.weight "$1"
     expect_above besteffort cpu.weight 1
-    # What the machine has but for what is reserved. CPU: all but 200m; the kernel counts memory in pages.
+    # Node allocatable. CPU: capacity minus 200m. The kernel rounds memory to pages.
     processors=$(grep -c '^processor' /proc/cpuinfo)
     shares=$(((processors * 1000 - 200) * 1024 / 1000))
     expect_above guaranteed cpu.weight $((1 + (shares - 2) * 9999 / 262142))
@@ -56,7 +56,7 @@ for controller in cpu cpuset memory pids; do
     grep -qw $controller "$all/cgroup.controllers" || fail "$controller is not there for pods"
 done
 
-# Another burstable pod: together they ask for half a processor.
+# Another burstable pod: together they request 500m.
 apply second <<END
 $(simple_pod second "$STAY" "      resources:
         requests: {cpu: 400m}")
@@ -66,7 +66,7 @@ weighs() { [ "$(cat "$1/cpu.weight")" = "$2" ]; }
 class=$(pod_group second)
 wait_for "burstable pods together weigh more" 30 weighs "${class%/*}" 20
 if [ -d /run/systemd/system ]; then
-    # systemd sets its slices again when it reads its units again.
+    # systemd rewrites its slices when it reloads its units.
     systemctl daemon-reload
     check_values 20
 fi

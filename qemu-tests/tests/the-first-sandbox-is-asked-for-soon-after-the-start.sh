@@ -5,7 +5,7 @@
 # limit: 300
 simple_pod first | apply first
 
-# Seconds of the day at which the runtime was first asked for the pod's sandbox since a line of its log.
+# First RunPodSandbox request for the pod after a given line of the runtime's log, in seconds of the day.
 asked_at() {
     tail -n "+$1" "$LOGS/containerd.log" | sed -n 's/^time="[^T]*T\([^Z]*\)Z".*msg="RunPodSandbox for &.*/\1/p' | head -n1
 }
@@ -15,7 +15,7 @@ round=0
 while [ $round -lt 3 ]; do
     round=$((round + 1))
     line=$(($(wc -l <"$LOGS/containerd.log") + 1))
-    # The moment before exec, from the clock that the runtime's log has.
+    # The time just before exec, from the clock that the runtime's log uses.
     touch /run/begun
     launch_agent
     wait_for "the runtime is asked for a sandbox" 30 is_asked

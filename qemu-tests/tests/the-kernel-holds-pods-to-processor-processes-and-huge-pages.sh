@@ -21,7 +21,7 @@ throttled() { awk '/^nr_throttled/ { print $2 }' "$(pod_group busy)/cpu.stat"; }
 before=$(throttled)
 is_throttled_more() { [ "$(throttled)" -gt "$before" ]; }
 wait_for "the busy pod is throttled again" 60 is_throttled_more
-# The shell that cannot fork any more ends, and is started again: the kernel has said so once.
+# A shell that cannot fork exits and is restarted. The kernel logs only the first rejected fork.
 forks_group() { dirname "$(ls -d /sys/fs/cgroup/kubepods*/*besteffort*/*pod*"$(pod forks .metadata.uid | tr - '?')"*/pids.max)"; }
 has_hit_its_limit() { dmesg | grep -q "fork rejected by pids controller in /kubepods.*$(pod forks .metadata.uid)"; }
 wait_for "a fork fails for the limit of processes" 60 has_hit_its_limit

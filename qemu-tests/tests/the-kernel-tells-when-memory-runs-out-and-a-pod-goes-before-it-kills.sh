@@ -3,8 +3,8 @@
 # limit: 240
 # alone
 # full
-# Nobody looks by himself for an hour, and a pod fills the memory without one that could be taken back. That processes
-# wait for memory is heard of in time.
+# The agent's own checks are an hour apart. A pod fills the memory with pages that cannot be reclaimed. The agent
+# learns of the memory pressure from the kernel (PSI) in time.
 printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: 1h\n' >/tmp/config.yaml
 printf 'evictionHard: {memory.available: 150Mi}\n' >>/tmp/config.yaml
 start_agent --config /tmp/config.yaml --evict-static-pods -v 4

@@ -3,7 +3,7 @@
 # packages
 # limit: 400
 # full
-# Stand-ins for what the packages of Kubernetes install, at the same paths.
+# Stand-ins for the Kubernetes packages, with the same paths.
 upstream_kubelet() {
     mkdir -p /run/kubelet/usr/bin /run/kubelet/usr/lib/systemd/system /run/kubelet/etc/default /run/kubelet/var/lib/kubelet
     printf '#!/bin/sh\nexec sleep 100000\n' >/run/kubelet/usr/bin/kubelet
@@ -20,7 +20,7 @@ kubeadm() {
     pack kubeadm 1.29.0-1.1 'Depends: kubelet (>= 1.19.0)'
 }
 states() { echo "$(systemctl is-enabled "$1" 2>&1) $(systemctl is-active "$1")"; }
-# The agent, whichever service it is.
+# runs_on WHAT: after WHAT the agent of either service has the same container.
 runs_on() {
     wait_ready web
     expect_equal "the container after $1" "$(container_id web)" "$id"
@@ -47,7 +47,7 @@ expect_equal "coracle.service after an upgrade" "$(states coracle)" "disabled in
 expect_equal "the program that runs" "$(readlink "/proc/$(systemctl show --property MainPID --value kubelet)/exe")" /usr/bin/coracle
 runs_on "an upgrade"
 
-# kubeadm's package has a drop-in for the service: the two do not stand in each other's way.
+# kubeadm's package contains a drop-in for the service. Both packages can be installed together.
 kubeadm
 apt_get install /run/kubeadm.deb
 systemctl daemon-reload
@@ -55,7 +55,7 @@ systemctl show --property ExecStart kubelet | grep -q KUBELET_KUBEADM_ARGS || fa
 apt_get purge kubeadm
 systemctl daemon-reload
 
-# And back.
+# Back to coracle.service.
 apt_get purge coracle-kubelet
 for path in /usr/bin/kubelet /usr/lib/systemd/system/kubelet.service /etc/systemd/system/multi-user.target.wants/kubelet.service \
     /usr/share/man/man8/kubelet.8.gz /usr/share/doc/coracle-kubelet; do
@@ -67,7 +67,7 @@ rm /etc/default/kubelet
 apt_get purge coracle
 no_containers || fail "containers run on after the purge"
 
-# A node that has the upstream kubelet is left to it, until its package is asked for.
+# An upstream kubelet keeps its node until coracle-kubelet is installed.
 upstream_kubelet
 apt_get install /run/kubelet.deb
 systemctl --quiet enable --now kubelet

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # guests: x86_64-systemd
 # limit: 180
-# It is held before it can say a word: what runs is not yet what is ready.
+# The process is stopped before it can notify systemd: it runs but is not ready.
 # shellcheck disable=SC2016
 unit_settings ExecStart= 'ExecStart=/bin/sh -c "kill -STOP $$$$; exec /usr/bin/coracle --config /etc/coracle/config.yaml"'
 prepare_agent
@@ -17,7 +17,8 @@ systemctl stop coracle
 rm -r /run/systemd/system/coracle.service.d
 systemctl daemon-reload
 
-# A mistake in its settings: it is never active, it is tried for ever, and comes up by itself once that is mended.
+# With a configuration error the service never becomes active. systemd keeps restarting it, and it becomes active once
+# the error is fixed.
 sed -i 's/^cgroupDriver: .*/cgroupDriver: 5/' /etc/coracle/config.yaml
 ! systemctl start coracle 2>/run/refused || fail "it is active with a wrong setting"
 was_tried_twice() { [ "$(systemctl show --property NRestarts --value coracle)" -ge 2 ]; }

@@ -24,7 +24,7 @@ spec:
 END
 wait_ready volumes
 container=$(container_id volumes)
-# What this hardened service mounts has to appear outside of it, for the runtime.
+# The mounts of the hardened service must be visible to the runtime.
 expect_equal "the volume's file system" "$(in_container volumes stat -f -c %T /memory)" tmpfs
 systemctl restart coracle
 wait_ready volumes

@@ -2,8 +2,8 @@
 # guests: x86_64
 # limit: 240
 # full
-# A pod takes memory in steps until less than half of it is left. It asked for none of it, so that it goes, and not the
-# other, which asked for what it uses.
+# A pod allocates memory in steps until less than half of it is available. It requested no memory, so it is evicted
+# and not the other pod, whose request covers its usage.
 half=$(awk '/^MemTotal:/ { print int($2 / 2048) }' /proc/meminfo)
 printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: 5s\n' >/tmp/config.yaml
 printf 'evictionHard: {memory.available: %sMi}\n' "$half" >>/tmp/config.yaml

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # guests: x86_64 x86_64-systemd aarch64 armv7
-# The kernel's files are read before and after the answer: what is told lies between, or is the same.
+# Reads the kernel's files before and after each response: the reported value must lie in between.
 start_agent
 apply quiet <<END
 $(simple_pod quiet "$STAY" "      resources:
@@ -14,15 +14,15 @@ wait_ready quiet
 wait_ready busy
 
 summary() { coracle top -o json >/run/summary; }
-# told POD PATH: of the pod, in the summary that was taken.
+# told POD PATH: a value of the pod in the last summary.
 told() { jq -r --arg name "$1-guest" ".pods[] | select(.podRef.name == \$name) | $2" /run/summary; }
-# counted POD FILE [KEY]: in its own group, a file of one number or a line of one.
+# counted POD FILE [KEY]: a value from the pod's cgroup; KEY selects a line of a flat keyed file.
 counted() {
     if [ $# = 2 ]; then cat "$(pod_group "$1")/$2"; else sed -n "s/^$3 //p" "$(pod_group "$1")/$2"; fi
 }
 between() { awk -v low="$2" -v value="$3" -v high="$4" 'BEGIN { exit !(low <= value && value <= high) }' || fail "$1 is $3, not from $2 to $4"; }
 
-# The first look has no rates: `coracle top` takes a second one.
+# The first summary has no rates, so `coracle top` takes a second one.
 summary
 for name in quiet busy; do
     cpu_before=$(counted $name cpu.stat usage_usec) faults_before=$(counted $name memory.stat pgfault)
@@ -30,11 +30,11 @@ for name in quiet busy; do
     between "processor time of $name" "${cpu_before}000" "$(told $name .cpu.usageCoreNanoSeconds)" "$(counted $name cpu.stat usage_usec)000"
     between "page faults of $name" "$faults_before" "$(told $name .memory.pageFaults)" "$(counted $name memory.stat pgfault)"
 done
-# It is held to a tenth of a processor: in periods, so that a second may have one more or less.
+# The limit is a tenth of a CPU, enforced in periods: one second may contain one period more or less.
 between "rate of the busy pod" 50000000 "$(told busy .cpu.usageNanoCores)" 150000000
 between "rate of the quiet pod" 0 "$(told quiet .cpu.usageNanoCores)" 20000000
 
-# Nothing happens in the quiet pod: its memory is the same to the byte, if the kernel takes none back meanwhile.
+# The quiet pod is idle: its memory usage is the same to the byte unless the kernel reclaims some.
 same_memory() {
     before="$(counted quiet memory.current) $(counted quiet memory.stat inactive_file) $(counted quiet memory.stat anon)"
     summary
@@ -51,7 +51,7 @@ wait_for "the quiet pod's memory stays as it is" 30 same_memory
 container=$(container_cgroup quiet memory.current)
 between "working set of the container" 1 "$(told quiet '.containers[0].memory.workingSetBytes')" "$((container + 1048576))"
 
-# The machine: what groups and procfs say.
+# The node: compares with the root cgroup and procfs.
 total=$(($(awk '/^MemTotal:/ { print $2 }' /proc/meminfo) * 1024))
 expect_equal "all of memory" "$(jq '.node.memory | .workingSetBytes + .availableBytes' /run/summary)" "$total"
 low=$(sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat)
@@ -60,6 +60,6 @@ between "processor time of the node" "${low}000" "$(jq .node.cpu.usageCoreNanoSe
 if [ -e /proc/pressure/cpu ] && cat /proc/pressure/cpu >/dev/null 2>&1; then
     [ "$(told busy .cpu.psi.some.total)" -gt 0 ] || fail "the busy pod, held to a tenth, has waited for no processor"
 fi
-# Those of the container alone: the sandbox has a process of its own.
+# The process of the container alone: the sandbox has its own.
 [ "$(told quiet .process_stats.process_count)" -ge 1 ] || fail "the quiet pod has no process"
 coracle top | grep -q '^default  *busy-guest  *[0-9]*m' || fail "coracle top: $(coracle top)"

@@ -5,7 +5,7 @@ start_agent
 simple_pod first | apply first
 wait_ready first
 group=$(pod_group first)
-# A process that is no container's, in the group of the pod.
+# A process in the pod's cgroup that belongs to no container.
 mkdir "$group/left"
 sleep 1000 &
 left=$!
@@ -15,7 +15,7 @@ is_removed() { [ ! -e "$1" ]; }
 wait_for "the group of the pod is gone" 60 is_removed "$group"
 wait_for "what was left in it has been killed" 10 is_removed "/proc/$left/fd/0"
 
-# And a group that is left from a time when nobody looked.
+# A pod cgroup left behind while no agent was running.
 simple_pod second | apply second
 wait_ready second
 group=$(pod_group second)

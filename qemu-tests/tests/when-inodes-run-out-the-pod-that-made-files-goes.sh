@@ -2,7 +2,7 @@
 # guests: x86_64
 # limit: 240
 # full
-# A pod makes many files with nothing in them: there is room on the disk, and soon no inode any more.
+# A pod creates many empty files: the disk runs out of inodes but not of space.
 mkdir -p /var/lib/kubelet
 free=$(df -Pi /var/lib/kubelet | awk 'NR == 2 { print $4 }')
 printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsyncFrequency: 5s\n' >/tmp/config.yaml

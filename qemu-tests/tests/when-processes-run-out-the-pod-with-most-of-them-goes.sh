@@ -2,7 +2,7 @@
 # guests: x86_64
 # limit: 240
 # full
-# A pod begins one process after the other until fewer are left than there have to be.
+# A pod starts processes until the number of free PIDs is below the threshold.
 most=$(cat /proc/sys/kernel/pid_max)
 threads=$(cat /proc/sys/kernel/threads-max)
 [ "$threads" -gt "$most" ] || most=$threads
