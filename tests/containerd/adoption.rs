@@ -35,7 +35,7 @@ fn an_adopted_pod_keeps_its_containers_and_its_uid() {
 }
 
 #[test]
-fn a_pod_of_another_kubelet_with_another_image_is_not_adopted() {
+fn a_pod_of_another_kubelet_with_other_containers_is_not_adopted() {
     let mut node = Node::start();
     let manifest = Manifest::new("web").container("main", STAY);
     node.write_manifest("web", &with_foreign_uid(&manifest));
@@ -58,7 +58,7 @@ fn a_pod_whose_manifest_changed_while_the_agent_was_down_is_replaced() {
     let old = before.get("web").unwrap().uid().to_owned();
     node.kill_agent();
 
-    // Name and image are the same, so that the container's hash is, too.
+    // The container hash covers only name and image, so it is unchanged.
     node.apply(&Manifest::new("web").container("main", &format!("echo changed; {STAY}")));
     node.start_agent();
     node.wait_for_output("web", "main", "changed");

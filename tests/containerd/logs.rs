@@ -85,7 +85,7 @@ fn follow_ends_with_the_container_and_previous_stays_readable() {
 }
 
 #[test]
-fn follow_reports_that_the_agent_stops_and_can_be_resumed() {
+fn follow_fails_when_the_agent_dies_and_can_be_resumed() {
     let mut node = Node::start();
     let mount = "volumeMounts: [{name: data, mountPath: /data}]";
     let script = "echo begun; until [ -e /data/go ]; do sleep 0.1; done; echo done";
