@@ -398,7 +398,7 @@ impl Shared {
         Vec::new()
     }
 
-    /// More usage entries than any other source reports.
+    /// A capacity larger than that of any other volume of the test.
     fn usage(&self, asked: &Ask) -> Vec<u8> {
         let mut state = self.state.lock().unwrap();
         if !state.published.contains(&(asked.volume_id.clone(), asked.volume_path.clone())) {
@@ -409,7 +409,7 @@ impl Shared {
         Usages { usage: vec![bytes, inodes] }.encode_to_vec()
     }
 
-    /// Creates the test's device, or a placeholder file in its place.
+    /// Creates a node of the test's device, or of a device that does not exist.
     fn make_device(&self, at: &str) {
         let number = self.directory.as_ref().map_or(makedev(7, 250), |device| fs::metadata(device).unwrap().rdev());
         mknod(at, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, number).unwrap();
