@@ -1,4 +1,4 @@
-//! Sets of pods that a controller makes.
+//! Workloads of controllers.
 
 use serde_json::{Value, json};
 
