@@ -30,7 +30,7 @@ fn a_namespace_has_a_service_account_and_the_ca_certificate() {
 }
 
 #[test]
-fn a_pod_gets_a_token_volume_and_its_node_may_request_the_token() {
+fn a_pod_gets_a_token_that_its_node_may_request() {
     let api = furnished();
     let created = api.create(&pod("web", Some("n1")));
     assert_eq!(created["spec"]["serviceAccountName"], "default");

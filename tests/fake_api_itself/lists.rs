@@ -79,7 +79,7 @@ fn an_expired_page_is_refused_with_an_inconsistent_continue_token() {
 }
 
 #[test]
-fn a_list_can_be_of_an_older_version_but_not_a_future_one() {
+fn a_list_can_be_of_an_older_but_no_future_version() {
     let api = start();
     let object = api.create(&pod("web", None));
     api.delete(WEB);

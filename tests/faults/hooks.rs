@@ -96,7 +96,7 @@ fn a_failed_pre_stop_hook_does_not_prevent_termination() {
 }
 
 #[test]
-fn a_hung_pre_stop_hook_uses_up_the_grace_period_but_two_seconds() {
+fn a_hung_pre_stop_hook_leaves_two_seconds_to_stop() {
     for hook in [exec("preStop"), "preStop: {sleep: {seconds: 3}}".to_owned()] {
         let node = node_with(&hook, 3, |node| drop(node.fake.on("ExecSync").hang()));
         node.wait_until_ready("web");

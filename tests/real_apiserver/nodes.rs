@@ -7,8 +7,8 @@ use crate::control_plane::Assets;
 use crate::node::NODE_NAME;
 
 #[test]
-fn a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node() {
-    let Some(assets) = Assets::find("a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node", &[]) else {
+fn a_node_joins_with_a_token_and_has_only_node_permissions() {
+    let Some(assets) = Assets::find("a_node_joins_with_a_token_and_has_only_node_permissions", &[]) else {
         return;
     };
     let cluster = Cluster::joined(assets);
@@ -54,8 +54,8 @@ fn a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node() {
 }
 
 #[test]
-fn a_node_that_is_started_again_is_the_same_node_and_asks_for_no_other_certificate() {
-    let test = "a_node_that_is_started_again_is_the_same_node_and_asks_for_no_other_certificate";
+fn a_restarted_agent_keeps_its_node_object_and_certificate() {
+    let test = "a_restarted_agent_keeps_its_node_object_and_certificate";
     let Some(assets) = Assets::find(test, &[]) else { return };
     let mut cluster = Cluster::joined(assets);
     let before = cluster.wait_until_ready();

@@ -55,8 +55,8 @@ fn kubectl_runs_gets_describes_and_deletes_a_pod() {
 }
 
 #[test]
-fn kubectl_shows_and_follows_what_a_container_writes() {
-    let Some(assets) = Assets::find("kubectl_shows_and_follows_what_a_container_writes", &[]) else { return };
+fn kubectl_shows_and_follows_container_logs() {
+    let Some(assets) = Assets::find("kubectl_shows_and_follows_container_logs", &[]) else { return };
     let cluster = Cluster::joined(assets);
     run(&cluster, "talker", "echo one; echo two; while [ ! -e /end ]; do sleep 0.1; done; echo three");
     cluster.wait_until_pod_is_ready("talker");
@@ -75,8 +75,8 @@ fn kubectl_shows_and_follows_what_a_container_writes() {
 }
 
 #[test]
-fn an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token() {
-    let Some(assets) = Assets::find("an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token", &[]) else {
+fn a_killed_agent_restarts_no_pod_and_requests_a_new_token() {
+    let Some(assets) = Assets::find("a_killed_agent_restarts_no_pod_and_requests_a_new_token", &[]) else {
         return;
     };
     let mut cluster = Cluster::joined(assets);
@@ -96,8 +96,8 @@ fn an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token() {
 }
 
 #[test]
-fn a_map_that_changes_changes_in_the_pod() {
-    let Some(assets) = Assets::find("a_map_that_changes_changes_in_the_pod", &[]) else { return };
+fn a_config_map_change_reaches_the_pod() {
+    let Some(assets) = Assets::find("a_config_map_change_reaches_the_pod", &[]) else { return };
     let cluster = Cluster::joined(assets);
     cluster.kubectl(&["create", "configmap", "m", "--from-literal=k=one"]);
     let script = "trap exit TERM; while :; do [ \"$(cat /v/k)\" = \"$seen\" ] || { seen=$(cat /v/k); echo $seen; }; sleep 0.1; done";
@@ -123,8 +123,8 @@ fn a_map_that_changes_changes_in_the_pod() {
 }
 
 #[test]
-fn a_store_that_was_restored_is_noticed_and_its_pods_are_those_that_run() {
-    let test = "a_store_that_was_restored_is_noticed_and_its_pods_are_those_that_run";
+fn a_restored_etcd_is_noticed_and_pods_follow_it() {
+    let test = "a_restored_etcd_is_noticed_and_pods_follow_it";
     let Some(assets) = Assets::find(test, &[]) else { return };
     let mut cluster = Cluster::joined(assets);
     run(&cluster, "web", STAY);

@@ -33,8 +33,8 @@ impl Cluster {
 const MEGABYTES: usize = 100;
 
 #[test]
-fn commands_run_in_containers_with_their_streams_and_exit_codes() {
-    let Some(assets) = Assets::find("commands_run_in_containers_with_their_streams_and_exit_codes", &[]) else {
+fn exec_passes_streams_and_exit_codes() {
+    let Some(assets) = Assets::find("exec_passes_streams_and_exit_codes", &[]) else {
         return;
     };
     let cluster = Cluster::joined(assets);
@@ -103,8 +103,8 @@ fn commands_run_in_containers_with_their_streams_and_exit_codes() {
 }
 
 #[test]
-fn ports_are_forwarded_and_a_container_is_attached_to() {
-    let Some(assets) = Assets::find("ports_are_forwarded_and_a_container_is_attached_to", &[]) else { return };
+fn kubectl_forwards_ports_and_attaches_to_a_container() {
+    let Some(assets) = Assets::find("kubectl_forwards_ports_and_attaches_to_a_container", &[]) else { return };
     let cluster = Cluster::joined(assets);
     run(&cluster, "web", "mkdir /www; echo through the tunnel >/www/index.html; exec httpd -f -p 8080 -h /www");
     cluster.wait_until_pod_is_ready("web");

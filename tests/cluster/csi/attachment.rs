@@ -34,7 +34,7 @@ impl Joined {
 }
 
 #[test]
-fn a_pod_waits_for_attachment_and_the_volume_stays_in_use_until_unmounted() {
+fn a_pod_waits_for_attachment_and_the_volume_stays_in_use() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();

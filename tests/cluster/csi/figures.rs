@@ -89,7 +89,7 @@ fn driver_statistics_are_fetched_on_demand_and_cached_for_a_minute() {
 }
 
 #[test]
-fn a_hung_driver_delays_no_statistics_and_an_incapable_one_is_not_asked() {
+fn hung_and_incapable_drivers_delay_no_statistics() {
     let (joined, door) = Joined::with_figures(&json!({}));
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, GET_VOLUME_STATS]);
     driver.hang("NodeGetVolumeStats");

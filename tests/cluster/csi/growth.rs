@@ -135,7 +135,7 @@ fn expansion_by_another_node_is_applied_once_for_all_pods() {
 }
 
 #[test]
-fn a_failed_expansion_does_not_block_the_pod_and_shows_in_the_claim() {
+fn a_failed_expansion_shows_in_the_claim_and_blocks_no_pod() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     driver.fail("NodeExpandVolume");
     joined.leave_to_node("2Gi");
