@@ -202,7 +202,7 @@ fn duplicate_and_reordered_events_are_harmless() {
         }
         joined.wait_until_web_is_ready();
         joined.api.delete(WEB);
-        // Another pod waits for its successor.
+        // The reordering fault holds the deletion until another event follows.
         let other = "/api/v1/namespaces/default/pods/other";
         joined.api.patch(other, &json!({"metadata": {"labels": {"a": "b"}}}));
         joined.api.wait_gone(WEB);

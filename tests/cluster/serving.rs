@@ -388,7 +388,7 @@ fn token_reviews_and_access_reviews_are_cached() {
 }
 
 #[test]
-fn only_authorized_clients_may_post_pods() {
+fn only_authorized_client_certificates_may_put_pods() {
     let mut served = Served::new(Options::default());
     let operator = Identity::new("operator", &["operators"]);
     for verb in ["get", "update", "delete"] {

@@ -188,7 +188,7 @@ fn polling_applies_changes_and_connects_once_per_poll() {
 }
 
 #[test]
-fn live_mode_has_no_exchange_to_request() {
+fn watch_mode_has_no_exchange_to_request() {
     let mut joined = Joined::with_web(&json!({}));
     let said = joined.sync();
     assert_eq!(said, "nothing to do: in mode watch changes are exchanged immediately\n");

@@ -298,7 +298,7 @@ fn pod_resources_list_the_devices_of_each_pod() {
     };
     assert_eq!(get(&name).unwrap(), listed);
     assert_eq!(get("two").unwrap_err(), "Unknown: pod two in namespace default not found");
-    // Connections above the limit are refused, and nothing else happens.
+    // Requests above the rate limit are refused, and nothing else happens.
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..40).map(|_| scope.spawn(|| get("two").unwrap_err())).collect();
         let refused = asked.into_iter().map(|asked| asked.join().unwrap());
