@@ -207,7 +207,7 @@ impl FakeCri {
         self.change(|world| world.exec = answer);
     }
 
-    /// Sets a container's statistics, matched by their attributes.
+    /// Sets the usage that ContainerStats reports beside a container's attributes.
     pub(crate) fn set_stats(&self, stats: ContainerStats) {
         self.change(|world| world.stats = stats);
     }
