@@ -1,4 +1,4 @@
-//! The layers and habits of ARCHITECTURE.md, kept by reading the sources.
+//! Checks the layers and conventions of ARCHITECTURE.md against the sources.
 #![expect(
     clippy::indexing_slicing,
     clippy::string_slice,
@@ -13,21 +13,21 @@ use std::path::{Path, PathBuf};
 /// The layers, lowest first: the folders of `src`. A module uses the layers below its own.
 const LAYERS: &[&str] = &["types", "protocol", "platform", "state", "kubelet", "control"];
 
-/// Wiring and the command line: they may use everything.
+/// Wiring and the command line may use everything.
 const WIRING: &[&str] = &["cli", "lib", "main", "node_agent"];
 
-/// The arrows inside a layer.
+/// The permitted imports inside a layer.
 const ARROWS: &[(&str, &str)] = &[
     ("api", "sorted"),
     ("apiserver", "host"),
     ("apiserver", "net"),
     ("apiserver", "rpc"),
     ("apiserver", "rt"),
-    // A serving certificate is for the addresses that the node has.
+    // A serving certificate covers the node's addresses.
     ("certificates", "node"),
     ("cgroups", "config"),
     ("cgroups", "dbus"),
-    // Pressure files have one form, and procfs tells the control group of a process.
+    // Pressure files share one format, and procfs knows the cgroup of a process.
     ("cgroups", "host"),
     ("cgroups", "rt"),
     ("config", "rt"),
@@ -36,7 +36,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("cri", "rt"),
     ("dbus", "rt"),
     ("csi", "node"),
-    // Devices are one more thing that lies in NUMA nodes.
+    // Devices are allocated by NUMA node too.
     ("devices", "resource_managers"),
     ("grpc", "hpack"),
     ("host", "rt"),
@@ -51,7 +51,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("plugin_manager", "rt"),
     ("pods", "objects"),
     ("rpc", "rt"),
-    // What is in a volume its driver knows.
+    // A CSI driver knows the usage of its volumes.
     ("stats", "csi"),
     ("stats", "node"),
     ("status", "probes"),
@@ -64,7 +64,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("volumes", "node"),
 ];
 
-/// What a file that calls itself pure must not name: files, sockets, processes, clocks, waiting.
+/// Names of effects that a pure file must not use: files, sockets, processes, clocks, waiting.
 const EFFECTS: &[&str] = &[
     ".await",
     "Instant::now",
@@ -84,16 +84,16 @@ const EFFECTS: &[&str] = &[
     "std::process",
 ];
 
-/// Plain data of modules that have effects. The reader of procfs, `Procfs`, is among the effects.
+/// Plain data of modules that have effects. `Procfs`, which reads procfs, is an effect.
 const PLAIN_DATA: &[&str] = &["crate::platform::host::file_system::Room", "crate::platform::host::procfs"];
 
-/// The API types refer to each other as Kubernetes' do.
+/// The API types refer to each other like those of Kubernetes.
 const MAY_HAVE_CYCLES: &str = "types/api";
 
-/// About what fits in a head; tests at a file's end do not count.
+/// The maximum length of a file in lines, without the tests at its end.
 const LONGEST_FILE: usize = 550;
 
-/// One source file: what ships of it, without comments, tests and the insides of strings.
+/// The shipped code of one source file, without comments, tests and the contents of strings.
 struct Source {
     path: PathBuf,
     text: String,
@@ -101,7 +101,7 @@ struct Source {
 }
 
 impl Source {
-    /// The module that the file belongs to: a folder or file of a layer (`control/pleg`), or one of the wiring.
+    /// The module of the file: a folder or file of a layer (`control/pleg`), or part of the wiring.
     fn module(&self) -> Module {
         let path = self.path.with_extension("");
         let mut parts = path.iter().map(|part| part.to_string_lossy().into_owned());
@@ -114,7 +114,7 @@ impl Source {
         self.address().len().saturating_sub(usize::from(!self.module().is_wiring())).max(1)
     }
 
-    /// The words of the file's path in the crate: `control pleg exit_watch`.
+    /// The segments of the file's module path: `control pleg exit_watch`.
     fn address(&self) -> Vec<String> {
         let path = self.path.with_extension("");
         let mut words: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -137,20 +137,20 @@ impl Source {
         found
     }
 
-    /// Whether it calls itself `Pure.`, or `Pure: the moment is an argument.`
+    /// Whether the file's documentation says `Pure.`, or `Pure: the moment is an argument.`
     fn is_pure(&self) -> bool {
         let purpose = self.purpose();
         purpose.ends_with("Pure.") || purpose.contains("Pure:")
     }
 
-    /// The first paragraph of the file's own documentation.
+    /// The first paragraph of the file's documentation.
     fn purpose(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("//!"));
         lines.take_while(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ").trim().to_owned()
     }
 }
 
-/// Everything under `src` that is compiled into the binary.
+/// Every file under `src` that is compiled into the binary.
 fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut paths = Vec::new();
@@ -194,7 +194,7 @@ fn test_modules(source: &Source) -> Vec<PathBuf> {
     declared.collect()
 }
 
-/// The code before the tests at a file's end, its comments and the insides of its strings left out.
+/// The code before the tests at a file's end, without comments and the contents of strings.
 fn shipped_code(text: &str) -> String {
     let tests = text.match_indices("#[cfg(test)]").find(|(at, found)| {
         let item = text[at + found.len()..].trim_start();
@@ -222,7 +222,7 @@ fn shipped_code(text: &str) -> String {
     code
 }
 
-/// The length of the string literal that `text` begins with, its quotes included.
+/// The length of the string literal that `text` begins with, including its quotes.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -236,7 +236,7 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// What `code` names after `prefix` (`crate::`), as the words of each path: `crate::a::{b, c::d}` is `a b` and `a c d`.
+/// The paths in `code` after `prefix` (`crate::`), as segments: `crate::a::{b, c::d}` is `a b` and `a c d`.
 fn named_paths(code: &str, prefix: &str) -> Vec<Vec<String>> {
     let starts = code.match_indices(prefix).filter(|(at, _)| !is_within_a_word(code, *at));
     starts.flat_map(|(at, found)| paths(&code[at + found.len()..]).0).collect()
@@ -247,7 +247,7 @@ fn is_within_a_word(code: &str, at: usize) -> bool {
     code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
 }
 
-/// The paths at the front of `text`, and what follows them.
+/// The paths at the start of `text`, and the rest of the text.
 fn paths(text: &str) -> (Vec<Vec<String>>, &str) {
     if let Some(group) = text.strip_prefix('{') {
         return group_paths(group);
@@ -282,7 +282,7 @@ fn group_paths(group: &str) -> (Vec<Vec<String>>, &str) {
     }
 }
 
-/// Whether `code` has these words, and not only longer ones that begin so.
+/// Whether `code` contains these words as whole words.
 fn names(code: &str, words: &str) -> bool {
     let mut found = code.match_indices(words).map(|(at, _)| code[at + words.len()..].chars().next());
     found.any(|next| next.is_none_or(|c| !c.is_alphanumeric() && c != '_'))
@@ -293,7 +293,7 @@ fn leading_word(text: &str) -> Option<String> {
     (end > 0).then(|| text[..end].to_owned())
 }
 
-/// A folder or file of a layer, or one of the wiring, which has no name of its own.
+/// A folder or file of a layer, or the wiring, which has no name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Module {
     layer: String,
@@ -345,7 +345,7 @@ fn assert_none(found: Vec<String>, rule: &str) {
 }
 
 #[test]
-fn every_import_follows_an_arrow_of_the_table() {
+fn imports_follow_the_permitted_arrows() {
     let mut found = BTreeSet::new();
     for source in sources() {
         let from = source.module();
@@ -363,13 +363,13 @@ fn no_folder_has_import_cycles() {
     assert_none(import_cycles(&sources()), "imports that go in a circle");
 }
 
-/// Imports between the files and folders of one folder that lead back to where they start.
+/// Import cycles between the files and folders of one folder.
 ///
-/// Test modules do not count, nor does a folder's own `mod.rs`: its files use its types, and it uses theirs. Calls between
-/// methods of one type that is implemented in several files are not seen.
+/// Test modules are exempt. So is a folder's own `mod.rs`, because its files use its types and it uses theirs. Calls
+/// between methods of one type that is implemented in several files are not detected.
 fn import_cycles(sources: &[Source]) -> Vec<String> {
     let modules: BTreeMap<Vec<String>, &Source> = sources.iter().map(|source| (source.address(), source)).collect();
-    // For each folder, which of its children names which.
+    // For each folder: which child imports which.
     let mut folders: BTreeMap<Vec<String>, BTreeSet<(String, String)>> = BTreeMap::new();
     for source in sources {
         let from = source.address();
@@ -382,7 +382,7 @@ fn import_cycles(sources: &[Source]) -> Vec<String> {
     }
     let mut found = Vec::new();
     for (folder, arrows) in folders.into_iter().map(|(folder, arrows)| (folder.join("/"), arrows)) {
-        // The layers have a test of their own.
+        // Another test checks the layers.
         if folder.is_empty() || folder == MAY_HAVE_CYCLES {
             continue;
         }
@@ -393,7 +393,7 @@ fn import_cycles(sources: &[Source]) -> Vec<String> {
     found
 }
 
-/// The module that defines what `path` names, through the re-exports of folders.
+/// The module that defines the item of `path`, through the re-exports of folders.
 fn defining_module(modules: &BTreeMap<Vec<String>, &Source>, path: &[String]) -> Vec<String> {
     let known = (0..=path.len()).rev().find(|length| modules.contains_key(&path[..*length])).unwrap_or_default();
     let (module, rest) = path.split_at(known);
@@ -415,7 +415,7 @@ fn defining_module(modules: &BTreeMap<Vec<String>, &Source>, path: &[String]) ->
     module.to_vec()
 }
 
-/// Whether `code` has an item of this name.
+/// Whether `code` defines an item of this name.
 fn defines(code: &str, name: &str) -> bool {
     ["const", "enum", "fn", "static", "struct", "trait", "type"]
         .iter()
@@ -439,7 +439,7 @@ fn reaches(arrows: &BTreeSet<(String, String)>, from: &str, to: &str) -> bool {
 }
 
 #[test]
-fn a_path_out_of_a_module_is_written_from_the_crate_root() {
+fn paths_out_of_a_module_start_at_the_crate_root() {
     let mut found = Vec::new();
     for source in sources() {
         let inner_modules = usize::from(source.code.contains("mod ") && source.code.contains("use super::"));
@@ -458,7 +458,7 @@ fn only_rt_names_the_executor() {
     assert_none(named.map(|source| format!("src/{}", source.path.display())).collect(), "smol is named outside of rt");
 }
 
-/// A simulation owns the time that `rt` gives; the watchdog's thread and the commands of the CLI run outside of it.
+/// Simulations control the time that `rt` provides. The watchdog's thread and the CLI's commands run outside of them.
 #[test]
 fn the_monotonic_clock_is_read_through_rt() {
     let is_exempt = |source: &Source| {
@@ -475,9 +475,9 @@ fn the_monotonic_clock_is_read_through_rt() {
     assert_none(found, "the monotonic clock is read past rt::now");
 }
 
-/// On 32 bits with musl the standard library panics in 2038; and nothing is to be decided by that clock anyway.
+/// On 32-bit musl the standard library panics in 2038. No decision depends on the wall clock anyway.
 #[test]
-fn the_wall_clock_is_read_in_one_place_only() {
+fn only_one_file_reads_the_wall_clock() {
     let mut found = Vec::new();
     for source in sources() {
         for clock in ["SystemTime::now", "Timestamp::now", "Zoned::now", "ClockId::Realtime"] {
@@ -490,7 +490,7 @@ fn the_wall_clock_is_read_in_one_place_only() {
 }
 
 #[test]
-fn a_file_that_calls_itself_pure_has_no_effects() {
+fn pure_files_name_no_effects() {
     let mut found = Vec::new();
     for source in sources().into_iter().filter(Source::is_pure) {
         let code = PLAIN_DATA.iter().fold(source.code.clone(), |code, data| code.replace(data, ""));
@@ -502,13 +502,13 @@ fn a_file_that_calls_itself_pure_has_no_effects() {
 }
 
 #[test]
-fn a_file_says_first_what_it_is_for() {
+fn every_file_begins_with_its_purpose() {
     let mute = sources().into_iter().filter(|source| !source.purpose().ends_with(['.', ':']));
     assert_none(mute.map(|source| format!("src/{}", source.path.display())).collect(), "no `//! What this is for.`");
 }
 
 #[test]
-fn a_file_fits_in_a_head() {
+fn no_file_exceeds_the_longest_length() {
     let mut found = Vec::new();
     for source in sources() {
         let tests = source.text.find("#[cfg(test)]\nmod tests {").unwrap_or(source.text.len());
@@ -521,7 +521,7 @@ fn a_file_fits_in_a_head() {
 }
 
 #[test]
-fn no_file_is_named_after_nothing() {
+fn no_file_has_a_meaningless_name() {
     let empty = ["utils", "util", "helpers", "helper", "common", "misc"];
     let named = sources().into_iter().filter(|source| {
         source
@@ -533,7 +533,7 @@ fn no_file_is_named_after_nothing() {
 }
 
 #[test]
-fn imports_are_seen_in_groups_and_paths_but_not_in_comments_strings_and_tests() {
+fn imports_are_found_in_code_only() {
     let text = "use crate::{protocol::{grpc::Status, http2}, types};\nfn f() { crate::rt::sleep(\"crate::cli\") } // crate::pleg\n\
                 #[cfg(test)]\nmod tests {\n use crate::server;\n}\n";
     let names: Vec<String> =
@@ -542,7 +542,7 @@ fn imports_are_seen_in_groups_and_paths_but_not_in_comments_strings_and_tests() 
 }
 
 #[test]
-fn an_arrow_upwards_or_sideways_is_refused() {
+fn a_forbidden_arrow_is_refused() {
     let module = |path: &str| {
         let words: Vec<String> = path.split('/').map(str::to_owned).collect();
         Module::of_path(&words).unwrap()
@@ -562,7 +562,7 @@ fn an_arrow_upwards_or_sideways_is_refused() {
 }
 
 #[test]
-fn an_import_cycle_is_seen_through_the_re_exports_of_a_folder() {
+fn import_cycles_through_re_exports_are_found() {
     let source = |path: &str, code: &str| Source { path: path.into(), text: String::new(), code: code.to_owned() };
     let cycles = |door: &str| {
         import_cycles(&[

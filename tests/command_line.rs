@@ -1,4 +1,4 @@
-//! The binary's answers to command lines: exit codes, and one line for a mistake.
+//! The binary's responses to command lines: exit codes, and one line for an error.
 #![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
 
 use std::os::unix::process::CommandExt;
@@ -16,7 +16,7 @@ fn check_failure(line: &[&str], code: i32, message: &str) {
 }
 
 #[test]
-fn what_is_not_understood_gets_one_line_and_exit_code_2() {
+fn a_usage_error_prints_one_line_and_exits_with_2() {
     check_failure(&["--max-podz", "3"], 2, "--max-podz: unknown flag (did you mean --max-pods?)");
     check_failure(&["--max-pods=x"], 2, "--max-pods: expected a whole number from 0, found \"x\"");
     check_failure(&["--config", "/nowhere"], 2, "/nowhere: No such file or directory (os error 2)");
@@ -25,7 +25,7 @@ fn what_is_not_understood_gets_one_line_and_exit_code_2() {
 }
 
 #[test]
-fn what_fails_gets_one_line_and_exit_code_1() {
+fn a_failed_command_prints_one_line_and_exits_with_1() {
     for command in ["pods", "status"] {
         let message = "not running, or listening on another socket (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
         check_failure(&[command, "--local-socket", "/nowhere/c.sock"], 1, message);
@@ -33,7 +33,7 @@ fn what_fails_gets_one_line_and_exit_code_1() {
 }
 
 #[test]
-fn help_and_version_go_to_stdout() {
+fn help_and_version_are_printed_on_stdout() {
     for line in [&["--help"][..], &["help"], &["pods", "--help"], &["--version"], &["version"]] {
         let output = coracle(line);
         assert!(output.status.success() && output.stderr.is_empty() && !output.stdout.is_empty(), "{line:?}");
@@ -41,13 +41,13 @@ fn help_and_version_go_to_stdout() {
 }
 
 #[test]
-fn called_as_kubelet_it_tells_the_version_of_kubernetes() {
+fn invoked_as_kubelet_it_prints_the_kubernetes_version() {
     let output = Command::new(env!("CARGO_BIN_EXE_coracle")).arg0("/usr/bin/kubelet").arg("--version").output();
     assert_eq!(String::from_utf8_lossy(&output.unwrap().stdout), "Kubernetes v1.36.2\n");
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_stdout_is_no_failure() {
     let script = format!("{} --help | head -n 1; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_coracle"));
     let output = Command::new("bash").args(["-c", &script]).output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));

@@ -1,4 +1,4 @@
-//! The documents name paths, headings and commands that exist.
+//! Checks that the documents name existing paths, headings and commands.
 #![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 const TOP: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The pages of the design.
+/// The design pages.
 const DESIGN: &str = "docs/design";
 
-/// A document, and the place of each of its parts.
+/// A document, with the line numbers of its parts.
 struct Document {
-    /// Below the top of the tree.
+    /// Relative to the root of the tree.
     path: PathBuf,
-    /// Lines outside of code blocks, with their numbers.
+    /// Lines outside of code blocks.
     prose: Vec<(usize, String)>,
     /// Lines of code blocks.
     code: Vec<(usize, String)>,
@@ -47,7 +47,7 @@ fn documents() -> Vec<Document> {
 }
 
 impl Document {
-    /// Reports every fault in one message.
+    /// All faults, with their places.
     fn faults(&self, lines: &[(usize, String)], fault: impl Fn(&str) -> Vec<String>) -> Vec<String> {
         let at = |number: &usize, fault| format!("{}:{number}: {fault}", self.path.display());
         lines.iter().flat_map(|(number, line)| fault(line).into_iter().map(move |fault| at(number, fault))).collect()
@@ -58,14 +58,13 @@ impl Document {
     }
 }
 
-/// The anchor that GitHub makes of a heading.
+/// GitHub's anchor for a heading.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The text between backticks.
 fn code_spans(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
@@ -75,7 +74,7 @@ fn link_targets(line: &str) -> Vec<&str> {
     line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
 }
 
-/// `docs/../README.md` is `README.md`.
+/// Resolves `docs/../README.md` to `README.md`.
 fn normalized(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -88,7 +87,7 @@ fn normalized(path: &Path) -> PathBuf {
     out
 }
 
-/// Every file and folder of the tree, without what builds make.
+/// Every file and folder of the tree, without build outputs.
 fn tree() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut folders = vec![PathBuf::new()];
@@ -140,7 +139,7 @@ fn links_lead_to_files_and_headings() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A path without placeholders, patterns and options: `src/lib.rs`, `qemu-tests/run`.
+/// Whether the text is a path without placeholders, patterns or options, such as `src/lib.rs` or `qemu-tests/run`.
 fn is_plain_path(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c);
     let is_path = text.contains('/') || text.ends_with(".rs");
@@ -148,10 +147,10 @@ fn is_plain_path(text: &str) -> bool {
 }
 
 #[test]
-fn paths_in_backticks_are_in_the_tree() {
+fn paths_in_backticks_exist() {
     let tree = tree();
     let layers: Vec<&String> = tree.iter().filter(|path| is_folder_of_src(path)).collect();
-    // ARCHITECTURE.md and the pages of the design name files of src by their path below the layer.
+    // ARCHITECTURE.md and the design pages name files of src by their path below the layer.
     let exists = |path: &str| {
         let path = path.trim_end_matches('/');
         if !path.contains('/') {
@@ -180,9 +179,9 @@ fn is_folder_of_src(path: &str) -> bool {
 }
 
 #[test]
-fn files_in_the_pictures_of_the_design_are_in_the_tree() {
+fn files_in_design_diagrams_exist() {
     let tree = tree();
-    // A picture shortens the path of a file below another one.
+    // A diagram may shorten the path of a file.
     let exists = |file: &str| tree.iter().any(|path| path == file || path.ends_with(&format!("/{file}")));
     let fault = |line: &str| -> Vec<String> {
         let words = line.split_whitespace().map(|word| word.trim_end_matches(','));
@@ -200,7 +199,7 @@ fn coracle(arguments: &[&str]) -> std::process::Output {
     command.args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// What `--help` prints for a command; for the whole program where there is no such command.
+/// The output of `--help` for a command, or for the program if there is no such command.
 fn help_of(command: Option<&str>) -> String {
     let output = command.map_or_else(|| coracle(&["--help"]), |command| coracle(&[command, "--help"]));
     String::from_utf8(output.stdout).unwrap()
@@ -225,7 +224,7 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
-/// Every command line of the program in a line of a code block, without its name.
+/// The program's command lines in a line of a code block, without the program's name.
 fn command_lines(line: &str) -> Vec<Vec<String>> {
     let starts = line.match_indices("coracle ").filter(|(at, _)| {
         let before = line.get(..*at).unwrap_or_default().trim_start();
@@ -236,7 +235,7 @@ fn command_lines(line: &str) -> Vec<Vec<String>> {
     starts.map(|(at, name)| shell_words(line.get(at + name.len()..).unwrap_or_default())).collect()
 }
 
-/// What the program would not understand.
+/// The part of a command that the program rejects.
 fn fault_of(words: &[String]) -> Option<String> {
     let first = words.first()?;
     if first.starts_with(|c: char| c.is_ascii_uppercase()) {
@@ -247,7 +246,7 @@ fn fault_of(words: &[String]) -> Option<String> {
     if command.is_some_and(|command| command != "help" && !help.starts_with(&format!("Usage: coracle {command}"))) {
         return Some(format!("no command {first}"));
     }
-    // What follows two hyphens belongs to a command in a container.
+    // Words after two hyphens belong to a command in a container.
     let own = words.iter().take_while(|word| *word != "--");
     let options = own.filter(|word| word.len() > 1 && word.starts_with('-'));
     let known: BTreeSet<&str> = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
@@ -264,7 +263,7 @@ fn fault_of(words: &[String]) -> Option<String> {
     Some(format!("no option {unknown} of coracle {first}"))
 }
 
-/// Why the program does not parse a command that only talks to the agent. No agent listens at the socket that it is given.
+/// The parse error of a command that only talks to the agent. No agent listens on the given socket.
 fn refusal_of(words: &[String]) -> Option<String> {
     let (command, rest) = words.split_first()?;
     if !help_of(Some(command)).contains("--local-socket") {

@@ -1,4 +1,4 @@
-//! The fuzz targets' checks on their corpora and on mutations of them, the same every time. `fuzz/run` searches further.
+//! Runs the fuzz targets on their corpora and on deterministic mutations of them. `fuzz/run` searches further.
 
 #![expect(
     clippy::expect_used,
@@ -35,12 +35,12 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-/// Inputs for each target beside its corpus.
+/// Mutated inputs per target.
 const MUTATIONS: u64 = 2000;
-/// As `fuzz/run` bounds them.
+/// The limit of `fuzz/run`.
 const LONGEST: usize = 8192;
 
-/// Numbers from a seed (SplitMix64).
+/// A SplitMix64 random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -67,7 +67,7 @@ fn run(target: &str, check: fn(&[u8])) {
     }
 }
 
-/// One of the corpus with up to four changes: a byte, a cut, a repetition, or the end of another one.
+/// An input of the corpus with up to four changes: a byte, a cut, a repetition, or the end of another input.
 fn mutated(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
     let mut numbers = Numbers(seed);
     let mut input = corpus[numbers.below(corpus.len())].clone();

@@ -1,5 +1,4 @@
-//! The manual page and the completions of the shells, held against the tables that the build makes them from and
-//! against the program's own help.
+//! Compares the manual page and the shell completions with the tables they are built from, and with the program's help.
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test manual` rewrites the files.
 #![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
@@ -12,7 +11,7 @@ const BASH: &str = include_str!("../completions/coracle.bash");
 const ZSH: &str = include_str!("../completions/coracle.zsh");
 const FISH: &str = include_str!("../completions/coracle.fish");
 
-/// Each file, as it is in the tree and as the build has made it.
+/// Each file: its path, its content in the tree and its content as built.
 const FILES: [(&str, &str, &str); 4] = [
     ("man/coracle.8", MANUAL, include_str!(concat!(env!("OUT_DIR"), "/coracle.8"))),
     ("completions/coracle.bash", BASH, include_str!(concat!(env!("OUT_DIR"), "/coracle.bash"))),
@@ -28,7 +27,7 @@ fn help_of(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands in the usage of the whole program, and the one that shows it.
+/// The commands in the program's usage.
 fn commands() -> Words {
     let help = help_of(&["--help"]);
     let usage = help.lines().filter_map(|line| line.strip_prefix("  coracle "));
@@ -39,7 +38,7 @@ fn commands() -> Words {
 /// Every option in any help: of the agent, of each command, and `--help` itself.
 fn options() -> Words {
     let mut options = options_in(&help_of(&["--help"]));
-    // Stands for any flag.
+    // A placeholder for any flag.
     options.remove("--flag");
     for command in commands().iter().filter(|command| *command != "help") {
         options.append(&mut options_in(&help_of(&[command, "--help"])));
@@ -47,7 +46,7 @@ fn options() -> Words {
     options
 }
 
-/// The words that begin with a hyphen, without what goes with them: `--name[=VALUE]`, `-o,`, `(-h`.
+/// The words that begin with a hyphen, without attachments: `--name[=VALUE]`, `-o,`, `(-h`.
 fn options_in(text: &str) -> Words {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
     let is_option = |word: &&str| match word.strip_prefix("--") {
@@ -76,7 +75,7 @@ fn options_in_fish() -> Words {
 }
 
 #[test]
-fn the_files_are_what_the_tables_make_of_them() {
+fn files_in_the_tree_match_the_build() {
     for (path, found, made) in FILES {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path), made).unwrap();
@@ -87,7 +86,7 @@ fn the_files_are_what_the_tables_make_of_them() {
 }
 
 #[test]
-fn the_manual_has_every_option_and_no_other() {
+fn the_manual_has_exactly_the_programs_options() {
     assert_eq!(options_in_the_manual(), options());
 }
 
@@ -100,14 +99,14 @@ fn the_manual_has_every_command() {
 }
 
 #[test]
-fn every_shell_completes_every_option_and_no_other() {
+fn every_shell_completes_exactly_the_programs_options() {
     let code = |text: &'static str| text.lines().filter(|line| !line.trim_start().starts_with('#'));
-    // What is offered stands between single quotes.
+    // Completions are single-quoted.
     let bash = code(BASH).collect::<Vec<_>>().join("\n");
     let bash: Vec<&str> = bash.split('\'').skip(1).step_by(2).collect();
     assert_eq!(options_in(&bash.join("\n")), options(), "bash");
 
-    // Declarations have options of the shell.
+    // `local` declarations contain options of the shell itself.
     let zsh: Vec<&str> = code(ZSH).filter(|line| !line.trim_start().starts_with("local ")).collect();
     assert_eq!(options_in(&zsh.join("\n")), options(), "zsh");
 
@@ -127,7 +126,7 @@ fn every_shell_completes_every_command() {
 }
 
 #[test]
-fn the_program_has_the_scripts_of_the_packages_and_they_complete() {
+fn the_program_prints_the_packaged_completion_scripts() {
     for (shell, script) in [("bash", BASH), ("zsh", ZSH), ("fish", FISH)] {
         let output = Command::new(env!("CARGO_BIN_EXE_coracle")).args(["completion", shell]).output().unwrap();
         assert!(output.stdout == script.as_bytes(), "{shell}");

@@ -1,4 +1,4 @@
-//! The service files in `systemd/`, held against each other.
+//! Compares the service files in `systemd/` with each other.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,12 @@ const CORACLE: &str = include_str!("../systemd/coracle.service");
 const KUBELET: &str = include_str!("../systemd/kubelet.service");
 const KUBEADM: &str = include_str!("../systemd/kubelet.service.d/10-kubeadm.conf");
 
-/// The lines that systemd reads.
 fn settings(unit: &str) -> Vec<&str> {
     unit.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
 #[test]
-fn under_the_name_kubelet_the_service_is_the_same_but_for_its_name_and_command_line() {
+fn the_kubelet_service_differs_only_in_name_and_command_line() {
     let of_its_own = |line: &&str| {
         ["Description=", "Conflicts=", "EnvironmentFile=", "ExecStart="].iter().any(|name| line.starts_with(name))
     };
@@ -22,7 +21,7 @@ fn under_the_name_kubelet_the_service_is_the_same_but_for_its_name_and_command_l
 }
 
 #[test]
-fn every_setting_of_the_service_has_its_reason_above_it() {
+fn every_service_setting_has_its_reason_above_it() {
     let mut explained = false;
     let mut bare = Vec::new();
     for line in CORACLE.lines() {
@@ -37,18 +36,18 @@ fn every_setting_of_the_service_has_its_reason_above_it() {
     assert_eq!(bare, ["WantedBy=multi-user.target"]);
 }
 
-/// Every variable on the command line is one that kubeadm's files or this one set.
+/// The command line uses only variables that kubeadm's files or this one set.
 #[test]
-fn the_drop_in_passes_on_the_four_variables_of_kubeadm() {
+fn the_drop_in_passes_on_kubeadms_four_variables() {
     let command = settings(KUBEADM).into_iter().rfind(|line| line.starts_with("ExecStart=")).unwrap_or_default();
     let passed: BTreeSet<&str> = command.split_whitespace().filter_map(|word| word.strip_prefix('$')).collect();
     let wanted = ["KUBELET_CONFIG_ARGS", "KUBELET_EXTRA_ARGS", "KUBELET_KUBEADM_ARGS", "KUBELET_KUBECONFIG_ARGS"];
     assert!(passed.iter().eq(&wanted), "{command}");
 }
 
-/// `cross/package` reads it from where it stands.
+/// `cross/package` reads the version from this place.
 #[test]
-fn the_packages_know_where_the_version_of_kubernetes_stands() {
+fn packages_find_the_kubernetes_version() {
     let package = include_str!("../cross/package");
     let read = package.lines().find(|line| line.contains("kubernetes=$(sed")).unwrap_or_default();
     assert!(

@@ -1,4 +1,4 @@
-//! More news than anybody reads.
+//! A burst of events on a watch.
 
 use std::fs;
 
@@ -10,9 +10,9 @@ use super::pods::{PODS, is_ready, pod};
 
 const PODS_THERE: usize = 20;
 const EVENTS: usize = 10_000;
-/// What one more buffer of each kind may take, in a program that was not optimised.
+/// Memory growth allowed in an unoptimized build: one more buffer of each kind.
 const MORE_MEMORY_KIB: u64 = 6 << 10;
-/// What the agent sends meanwhile: renewals, acknowledgements, and nothing for each event.
+/// Bytes the agent may send meanwhile: lease renewals and TCP acknowledgements, nothing per event.
 const MORE_SENT: u64 = 300 << 10;
 
 fn path(number: usize) -> String {
@@ -20,7 +20,7 @@ fn path(number: usize) -> String {
 }
 
 impl Joined {
-    /// The most memory that the agent has ever had, and what it has now, in KiB.
+    /// The peak and the current resident memory of the agent, in KiB.
     fn memory(&self) -> (u64, u64) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.node.agent_pid())).unwrap();
         let field = |name: &str| {
@@ -32,7 +32,7 @@ impl Joined {
 }
 
 #[test]
-fn ten_thousand_events_in_a_burst_end_in_what_is_true_and_cost_next_to_nothing() {
+fn a_burst_of_ten_thousand_events_converges_within_bounded_memory_and_traffic() {
     let mut joined = Joined::beside(Options { history: 2 * EVENTS, ..Options::default() });
     joined.start("crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n", &[]);
     for number in 0..PODS_THERE {
@@ -52,7 +52,7 @@ fn ten_thousand_events_in_a_burst_end_in_what_is_true_and_cost_next_to_nothing()
             joined.node.fake.exit("p1/main", 1);
         }
     }
-    // It is at the end when it has seen this.
+    // The deletion is the last event of the burst.
     joined.api.delete(&path(0));
     joined.api.wait_gone(&path(0));
     let restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);

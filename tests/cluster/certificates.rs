@@ -1,4 +1,4 @@
-//! The node's client certificate: asked for, kept, replaced; and what goes on without a good one.
+//! The node's client certificate: request, storage, rotation, and operation without a valid one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const ROTATES: &str = "runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\nevictionHard: {}\nrotateCertificates: true\n\
                        nodeLeaseDurationSeconds: 4\n";
 
-/// A node with places for credentials, and nothing in them.
+/// A node with empty credential directories.
 pub(crate) struct Newcomer(pub(crate) Joined);
 
 impl Newcomer {
@@ -32,7 +32,7 @@ impl Newcomer {
         Self(Joined { node, api })
     }
 
-    /// Of a cluster that approves what nodes ask for.
+    /// A node of a cluster that approves its CSRs.
     pub(crate) fn approved() -> Self {
         Self::new(Options { approve: true, ..Options::default() })
     }
@@ -50,7 +50,7 @@ impl Newcomer {
         self.0.api.kubeconfig(&self.path("bootstrap"), &Credentials::Token(TOKEN.to_owned()));
     }
 
-    /// A certificate of the node as an earlier agent has left it, with the kubeconfig that leads to it.
+    /// Writes a client certificate and its kubeconfig, as an earlier agent leaves them.
     fn give_certificate(&self, validity: Validity) {
         let certified = self.0.api.client_certificate(&Identity::node(NODE_NAME), validity);
         let (file, link) = (self.pki("kubelet-client-2026-01-02-03-04-05.pem"), self.pki("kubelet-client-current.pem"));
@@ -66,7 +66,6 @@ impl Newcomer {
         self.start_with(&[]);
     }
 
-    /// With further arguments.
     pub(crate) fn start_with(&mut self, arguments: &[&str]) {
         let (kubeconfig, bootstrap) = (self.path("kubelet.conf"), self.path("bootstrap/kubeconfig"));
         self.0.node.start_agent_with(|command| {
@@ -74,7 +73,7 @@ impl Newcomer {
         });
     }
 
-    /// The requests for certificates, by name.
+    /// The CSRs, by name.
     fn requests(&self) -> Vec<Value> {
         self.0.api.list(REQUESTS)
     }
@@ -94,7 +93,7 @@ impl Newcomer {
         });
     }
 
-    /// As `coracle status` shows it.
+    /// The certificate in the output of `coracle status`.
     fn shown(&self) -> Value {
         self.0.node.status()["certificates"][0].clone()
     }
@@ -112,7 +111,7 @@ impl Newcomer {
         }
     }
 
-    /// Nothing secret is in anything that the agent has said.
+    /// Asserts that the agent's log contains no secret.
     #[track_caller]
     pub(crate) fn assert_that_nothing_secret_was_said(&self) {
         let log = self.0.node.log();
@@ -134,7 +133,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// So long before now, and so long after.
+/// A validity from `before` before now to `after` after now.
 fn around_now(before: SignedDuration, after: SignedDuration) -> Validity {
     let now = Timestamp::now();
     Validity { not_before: now - before, not_after: now + after }
@@ -147,7 +146,7 @@ const fn hours(hours: i64) -> SignedDuration {
 const YEARS: i64 = 10 * 365 * 24;
 
 #[test]
-fn a_node_gets_its_first_certificate_with_bootstrap_credentials_and_is_itself_from_then_on() {
+fn bootstrap_credentials_yield_the_first_client_certificate() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_bootstrap_credentials();
     newcomer.start();
@@ -168,7 +167,7 @@ fn a_node_gets_its_first_certificate_with_bootstrap_credentials_and_is_itself_fr
 }
 
 #[test]
-fn a_restart_before_the_answer_asks_for_nothing_new() {
+fn a_restart_before_signing_reuses_the_pending_request() {
     let mut newcomer = Newcomer::new(Options::default());
     newcomer.give_bootstrap_credentials();
     newcomer.start();
@@ -188,7 +187,7 @@ fn a_restart_before_the_answer_asks_for_nothing_new() {
 }
 
 #[test]
-fn a_request_that_is_denied_is_told_and_made_anew_with_another_key() {
+fn a_denied_request_is_logged_and_replaced_with_a_new_key() {
     let mut newcomer = Newcomer::new(Options::default());
     newcomer.give_bootstrap_credentials();
     newcomer.start();
@@ -206,7 +205,7 @@ fn a_request_that_is_denied_is_told_and_made_anew_with_another_key() {
 }
 
 #[test]
-fn a_certificate_that_is_due_is_replaced_by_the_node_itself_and_the_one_before_stays() {
+fn a_due_certificate_is_rotated_and_the_previous_file_stays() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_certificate(around_now(hours(95), hours(5)));
     let kubeconfig = fs::read(newcomer.path("kubelet.conf")).unwrap();
@@ -219,13 +218,13 @@ fn a_certificate_that_is_due_is_replaced_by_the_node_itself_and_the_one_before_s
     assert_eq!(requests[0]["spec"]["username"], "system:node:node-a");
     assert_ne!(fs::read_link(&link).unwrap(), before);
     assert!(before.exists());
-    // Nothing about the cluster has changed.
+    // The kubeconfig itself does not change.
     assert_eq!(fs::read(newcomer.path("kubelet.conf")).unwrap(), kubeconfig);
     newcomer.wait_until_renewed();
 }
 
 #[test]
-fn a_certificate_that_is_young_is_left_alone() {
+fn a_young_certificate_is_not_rotated() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_bootstrap_credentials();
     newcomer.give_certificate(around_now(hours(60), hours(40)));
@@ -236,7 +235,7 @@ fn a_certificate_that_is_young_is_left_alone() {
 }
 
 #[test]
-fn an_expired_certificate_ends_nothing_and_new_credentials_are_taken_up_when_they_come() {
+fn pods_survive_an_expired_certificate_and_new_credentials_are_picked_up() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_certificate(around_now(hours(400), hours(-1)));
     newcomer.0.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
@@ -246,7 +245,7 @@ fn an_expired_certificate_ends_nothing_and_new_credentials_are_taken_up_when_the
     assert_eq!(shown["state"], "Expired");
     let events = newcomer.0.node.ask(&["events"]).unwrap();
     assert!(events.contains("CertificateExpired") && events.contains("CertificateRequestFailed"), "{events}");
-    // A second later or an hour: what comes is noticed.
+    // The agent notices new credentials within a second.
     newcomer.give_bootstrap_credentials();
     newcomer.wait_until_renewed();
     assert_eq!(newcomer.requests()[0]["spec"]["username"], "system:bootstrap:abcdef");
@@ -254,7 +253,7 @@ fn an_expired_certificate_ends_nothing_and_new_credentials_are_taken_up_when_the
 }
 
 #[test]
-fn whom_the_server_does_not_know_any_more_begins_again() {
+fn an_unknown_client_certificate_triggers_a_new_bootstrap() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_certificate(around_now(hours(1), hours(99)));
     newcomer.give_bootstrap_credentials();
@@ -272,7 +271,7 @@ fn whom_the_server_does_not_know_any_more_begins_again() {
 }
 
 #[test]
-fn a_clock_that_is_years_behind_keeps_nobody_from_the_cluster_and_replaces_nothing() {
+fn a_clock_years_behind_neither_blocks_the_node_nor_rotates_certificates() {
     let mut newcomer = Newcomer::new(Options { approve: true, clock_ahead: hours(YEARS), ..Options::default() });
     newcomer.give_bootstrap_credentials();
     newcomer.start();
@@ -285,9 +284,10 @@ fn a_clock_that_is_years_behind_keeps_nobody_from_the_cluster_and_replaces_nothi
     assert_eq!((newcomer.shown()["state"].as_str(), newcomer.requests().len()), (Some("Good"), 1));
 }
 
-/// Each start asks once, as the certificate seems to have expired; what was issued to this process is known to be new.
+/// Each start requests one certificate, because the stored one looks expired. The process knows that the certificate
+/// issued to it is new.
 #[test]
-fn a_clock_that_is_years_ahead_does_not_have_one_certificate_after_the_other_replaced() {
+fn a_clock_years_ahead_does_not_rotate_certificates_repeatedly() {
     let mut newcomer = Newcomer::approved();
     newcomer.0.api.set_clock_ahead(-hours(YEARS));
     newcomer.give_bootstrap_credentials();
@@ -302,7 +302,7 @@ fn a_clock_that_is_years_ahead_does_not_have_one_certificate_after_the_other_rep
 }
 
 #[test]
-fn a_kubeconfig_that_was_half_written_is_made_anew_from_what_is_there() {
+fn a_truncated_kubeconfig_is_rebuilt_from_existing_files() {
     for broken in [Some("apiVersion: v1\nkind: Con"), Some(""), None] {
         let mut newcomer = Newcomer::approved();
         newcomer.give_certificate(around_now(hours(1), hours(99)));
@@ -319,7 +319,7 @@ fn a_kubeconfig_that_was_half_written_is_made_anew_from_what_is_there() {
 }
 
 #[test]
-fn credentials_that_stand_in_the_kubeconfig_itself_are_replaced_and_go_out_of_it() {
+fn credentials_inside_the_kubeconfig_are_rotated_into_files() {
     let mut newcomer = Newcomer::approved();
     let made = newcomer.0.api.kubeconfig(newcomer.0.node.folder(), &Credentials::of_node(NODE_NAME));
     fs::rename(made, newcomer.path("kubelet.conf")).unwrap();
@@ -336,7 +336,7 @@ fn credentials_that_stand_in_the_kubeconfig_itself_are_replaced_and_go_out_of_it
 }
 
 #[test]
-fn without_any_credentials_the_nodes_own_pods_run_and_what_comes_is_taken_up() {
+fn static_pods_run_without_credentials_and_later_credentials_are_used() {
     let mut newcomer = Newcomer::approved();
     newcomer.0.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
     newcomer.start();

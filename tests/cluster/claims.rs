@@ -1,4 +1,4 @@
-//! What is bound to claims, the class of a runtime, and what is to be believed: with the cluster, and after a reboot without.
+//! Bound persistent volume claims, runtime classes and trust: with the API server, and after a reboot without it.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use super::pods::{WEB, is_ready, pod};
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const ANCHOR: &str = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
 
-/// A claim, and a directory of the node that is bound to it.
+/// Creates a claim that is bound to a directory of the node.
 fn create_claim(joined: &Joined) {
     let data = joined.node.folder().join("data");
     fs::create_dir(&data).unwrap();
@@ -48,7 +48,7 @@ fn demanding() -> Value {
 }
 
 #[test]
-fn what_is_bound_to_a_claim_its_runtime_and_what_it_believes_are_a_pods_after_a_reboot_without_the_server() {
+fn claims_runtime_class_and_trust_survive_an_offline_reboot() {
     let mut joined = Joined::new();
     joined.node.fake.set_handlers(vec![
         RuntimeHandler::default(),

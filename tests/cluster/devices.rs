@@ -1,4 +1,4 @@
-//! Devices as a cluster sees them: on its node, and in its pods.
+//! Devices in the node status and in pods.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::pods::{WEB, pod};
 
 const CAMERA: &str = "example.com/camera";
 
-/// A node whose plugin has told of these devices.
+/// A node whose device plugin has reported these devices.
 fn with_plugin(ids: &[&str]) -> (Joined, Plugin) {
     let mut joined = Joined::new();
     joined.start("", &[]);
@@ -63,7 +63,7 @@ impl Joined {
 }
 
 #[test]
-fn the_cluster_is_told_how_many_devices_there_are_and_how_they_do() {
+fn node_status_and_pod_status_report_devices_and_their_health() {
     let (joined, mut plugin) = with_plugin(&["cam0", "cam1"]);
     plugin.set(&[("cam0", true), ("cam1", false)]);
     joined.wait_for_amounts("2", "1");
@@ -79,7 +79,7 @@ fn the_cluster_is_told_how_many_devices_there_are_and_how_they_do() {
 }
 
 #[test]
-fn a_pod_that_cannot_have_its_devices_is_refused_in_upstreams_words() {
+fn a_pod_without_enough_devices_is_rejected_in_upstreams_words() {
     let (joined, plugin) = with_plugin(&["cam0", "cam1"]);
     joined.api.create(&wanting("three", CAMERA, 3));
     let why = "Pod was rejected: Allocate failed due to requested number of devices unavailable for example.com/camera. \
@@ -95,7 +95,7 @@ fn a_pod_that_cannot_have_its_devices_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn a_resource_that_nobody_on_the_node_tells_of_is_the_clusters_to_count() {
+fn a_resource_without_a_plugin_is_left_to_the_api_server() {
     let (joined, _plugin) = with_plugin(&["cam0"]);
     let amount = json!({"example.com/fpga": "1"});
     joined.api.patch(STATUS, &json!({"status": {"capacity": amount, "allocatable": amount}}));
@@ -112,7 +112,7 @@ fn a_resource_that_nobody_on_the_node_tells_of_is_the_clusters_to_count() {
 }
 
 #[test]
-fn after_a_reboot_a_pod_waits_for_the_devices_that_it_had() {
+fn after_a_reboot_a_pod_waits_for_its_former_devices() {
     let (mut joined, mut plugin) = with_plugin(&["cam0", "cam1"]);
     joined.api.create(&wanting("web", CAMERA, 1));
     joined.wait_until_web_is_ready();

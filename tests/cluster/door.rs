@@ -1,4 +1,4 @@
-//! A client of the node's own server: TLS with rustls, and the least of HTTP.
+//! A client of the node's own server: TLS from rustls, and minimal HTTP.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use super::fake_api::certificates::Certified;
 
-/// Where the server of one test listens: nobody else has this address.
+/// The address of one test's server; unique to that test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(SocketAddr);
 
@@ -23,7 +23,7 @@ impl Place {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let last = NEXT.fetch_add(1, Ordering::Relaxed);
-        // All of 127.0.0.0/8 is this machine.
+        // All of 127.0.0.0/8 is loopback.
         Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, high | 0x80, low, last)), 10250))
     }
 
@@ -31,17 +31,16 @@ impl Place {
         self.0.ip()
     }
 
-    /// For the agent's configuration.
     pub(crate) fn configuration(self) -> String {
         format!("address: {}\nport: {}\n", self.0.ip(), self.0.port())
     }
 
-    /// Says this instead of shaking hands; whether it was taken.
+    /// Sends `bytes` in place of a handshake and returns whether the write succeeded.
     pub(crate) fn speak(self, bytes: &[u8]) -> bool {
         TcpStream::connect_timeout(&self.0, PATIENCE).is_ok_and(|mut tcp| tcp.write_all(bytes).is_ok())
     }
 
-    /// Shakes hands, with a certificate or without.
+    /// Completes a TLS handshake, with or without a client certificate.
     pub(crate) fn connect(self, client: Option<&Certified>) -> Result<Door, String> {
         let tcp = TcpStream::connect_timeout(&self.0, PATIENCE).map_err(|error| error.to_string())?;
         tcp.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -59,18 +58,18 @@ impl Place {
         let name = ServerName::IpAddress(self.0.ip().into());
         let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), tcp);
         stream.flush().map_err(|error| error.to_string())?;
-        // A server of TLS 1.3 says only then what it makes of the client.
+        // A TLS 1.3 server rejects a client certificate only after the handshake.
         let certificate = shown.0.lock().unwrap().clone().ok_or("no certificate")?;
         Ok(Door { stream, certificate: Certificate::read(&certificate).unwrap() })
     }
 
-    /// The same, as soon as somebody listens and has something to show.
+    /// Connects as soon as the server listens and has a certificate.
     #[track_caller]
     pub(crate) fn reach(self, client: Option<&Certified>) -> Door {
         wait(|| self.connect(client).map_err(|error| format!("the door does not open: {error}")))
     }
 
-    /// Waits until the certificate that is shown is like this.
+    /// Waits until the server's certificate satisfies the condition.
     #[track_caller]
     pub(crate) fn shows(self, claim: impl Fn(&Certificate) -> bool) -> Certificate {
         wait(|| match self.connect(None) {
@@ -80,20 +79,20 @@ impl Place {
         })
     }
 
-    /// One request on a connection of its own.
+    /// Makes one request on a connection of its own.
     #[track_caller]
     pub(crate) fn get(self, path: &str, client: Option<&Certified>) -> (u16, String) {
         self.reach(client).get(path, "")
     }
 }
 
-/// What is answered to a GET in plain HTTP.
+/// The response to a GET over plain HTTP.
 #[track_caller]
 pub(crate) fn get_plain(address: SocketAddr, path: &str) -> (u16, String) {
     say_plain(address, &format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"))
 }
 
-/// What is answered to these bytes in plain HTTP, as soon as somebody listens.
+/// The response to these bytes over plain HTTP, as soon as the server listens.
 #[track_caller]
 pub(crate) fn say_plain(address: SocketAddr, request: &str) -> (u16, String) {
     let mut tcp = wait(|| TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| error.to_string()));
@@ -108,23 +107,23 @@ pub(crate) fn say_plain(address: SocketAddr, request: &str) -> (u16, String) {
 /// A connection after its handshake.
 pub(crate) struct Door {
     stream: StreamOwned<ClientConnection, TcpStream>,
-    /// What the server has shown.
+    /// The server's certificate.
     pub(crate) certificate: Certificate,
 }
 
 impl Door {
-    /// The status and the body of the answer; `headers` end with a line's end each.
+    /// The status and the body of the response. Each of `headers` ends with CRLF.
     #[track_caller]
     pub(crate) fn get(&mut self, path: &str, headers: &str) -> (u16, String) {
         self.say(&format!("GET {path} HTTP/1.1\r\nHost: node\r\n{headers}\r\n")).expect("an answer")
     }
 
-    /// Sends this much and no more; false if the other side has gone.
+    /// Sends these bytes only; false if the peer has closed the connection.
     pub(crate) fn begin(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).and_then(|()| self.stream.flush()).is_ok()
     }
 
-    /// What is answered to these bytes; nothing if the connection ends before that.
+    /// The response to these bytes; `None` if the connection closes first.
     pub(crate) fn say(&mut self, request: &str) -> Option<(u16, String)> {
         self.stream.write_all(request.as_bytes()).ok()?;
         let mut head = Vec::new();
@@ -148,7 +147,7 @@ impl Door {
         Some(bytes)
     }
 
-    /// A body in chunks, to its end.
+    /// Reads a chunked body to its end.
     fn chunks(&mut self) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -180,7 +179,7 @@ pub(crate) fn wait<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// Takes whatever is shown, and keeps it.
+/// Accepts every server certificate and records it.
 #[derive(Debug, Default)]
 struct Shown(Mutex<Option<CertificateDer<'static>>>);
 

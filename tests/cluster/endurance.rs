@@ -1,4 +1,4 @@
-//! What a node goes through in years: kills amid changes, again and again, and long partitions.
+//! Years of a node's life in short: repeated kills during changes, and long partitions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use super::fake_api::world::Network;
 use super::joined::{Joined, LEASE};
 use super::pods::{is_ready, pod};
 
-/// As much as is promised, if somebody has the time.
+/// The promised amount in an endurance run, else the shorter one.
 fn as_promised<T>(promised: T, shorter: T) -> T {
     if std::env::var_os("CORACLE_ENDURANCE").is_some() { promised } else { shorter }
 }
 
-/// Of which the last is looked at without the server.
+/// The last kill of each round is checked without the API server.
 const KILLS_OF_A_ROUND: u32 = 4;
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
-/// Numbers that are the same each time, and look like chance.
+/// A deterministic pseudo-random sequence.
 struct Chance(u32);
 
 impl Chance {
@@ -29,7 +29,7 @@ impl Chance {
     }
 }
 
-/// The versions of a pod that may run: an image each, or none where it may be gone.
+/// The images that may run, by pod; `None` if the pod may be absent.
 type Allowed = BTreeMap<String, Vec<Option<String>>>;
 
 fn path(name: &str) -> String {
@@ -46,7 +46,7 @@ fn with_image(mut pod: Value, version: u32) -> Value {
 }
 
 impl Joined {
-    /// The images that run, by pods.
+    /// The running images, by pod.
     fn images(&self) -> BTreeMap<String, Vec<String>> {
         let mut images = BTreeMap::<String, Vec<String>>::new();
         for container in self.node.fake.containers() {
@@ -61,7 +61,7 @@ impl Joined {
         images
     }
 
-    /// Each pod runs once, as it may, and nothing else does.
+    /// Whether each pod runs exactly once in an allowed version, and nothing else runs.
     fn runs_what_it_may(&self, allowed: &Allowed) -> bool {
         let images = self.images();
         images.keys().all(|name| allowed.contains_key(name))
@@ -72,7 +72,7 @@ impl Joined {
             })
     }
 
-    /// What the journal says last of each pod is what it may be. There may have been several of a name.
+    /// Whether the journal's last record of each pod is an allowed version. One name may have had several pods.
     fn has_stored(&self, allowed: &Allowed) -> bool {
         let journal = std::fs::read(self.node.folder().join("pods/coracle/offline/journal")).unwrap_or_default();
         let journal = String::from_utf8_lossy(&journal).into_owned();
@@ -92,7 +92,7 @@ impl Joined {
         })
     }
 
-    /// One of the pods is made, changed or removed, or what it needs is.
+    /// Creates, changes or removes a pod or an object it needs.
     fn change_something(&self, allowed: &mut Allowed, chance: &mut Chance) {
         let name = format!("pod-{}", chance.below(4));
         let version = 1 + chance.below(3);
@@ -124,7 +124,7 @@ fn an_agent_that_is_killed_again_and_again_amid_changes_knows_the_old_or_the_new
     joined.api.create(&pod("stays", &json!({})));
     joined.api.wait(&path("stays"), "the pod to be ready", is_ready);
     for round in 0..as_promised(1000, 12) / KILLS_OF_A_ROUND {
-        // What is the case when the cluster is heard is what there is, and the store follows.
+        // With the API server reachable, what runs is the truth and the store follows.
         for (name, versions) in &mut allowed {
             let now = joined.api.get(&path(name));
             *versions = vec![now.map(|pod| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned())];
@@ -151,7 +151,7 @@ fn an_agent_that_is_killed_again_and_again_amid_changes_knows_the_old_or_the_new
     }
 }
 
-/// Its lease is a tenth of the usual one, and so is everything that goes by it: three minutes stand for thirty.
+/// The lease and everything derived from it run ten times faster: three minutes stand for thirty.
 #[test]
 fn after_a_long_partition_everything_runs_on_and_little_is_written_to_the_server() {
     const COUNT: usize = 10;

@@ -1,4 +1,4 @@
-//! What happens, as the cluster hears of it.
+//! Events, as the API server receives them.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn wait_for(api: &FakeApi, reason: &str) -> Value {
 }
 
 #[test]
-fn a_pods_events_and_the_nodes_are_told() {
+fn pod_and_node_events_are_reported() {
     let mut joined = Joined::new();
     joined.node.apply(&Manifest::new("web").container("main", ""));
     joined.start("", &[]);
@@ -36,7 +36,7 @@ fn a_pods_events_and_the_nodes_are_told() {
 }
 
 #[test]
-fn what_happened_while_the_server_was_away_is_told_when_it_is_back_once() {
+fn events_of_an_outage_are_reported_once_afterwards() {
     let mut joined = Joined::new();
     joined.api.set_network(Network::Refused);
     joined.node.apply(&Manifest::new("web").container("main", ""));
@@ -52,7 +52,7 @@ fn what_happened_while_the_server_was_away_is_told_when_it_is_back_once() {
 }
 
 #[test]
-fn an_event_whose_answer_was_lost_is_there_once() {
+fn an_event_with_a_lost_response_is_recorded_once() {
     let mut joined = Joined::new();
     joined.api.on("create", EVENTS).cut_after_effect().times(1);
     joined.start("", &[]);

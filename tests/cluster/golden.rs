@@ -1,5 +1,5 @@
-//! What the upstream kubelet 1.36 made of a node, its lease, pods of a cluster and a pod of its own, as a server that
-//! does what upstream's does had it: the same objects, made again by this agent, field by field.
+//! Compares, field by field, the node, lease, pods and mirror pod that this agent writes with those recorded from the
+//! upstream kubelet 1.36 on an equivalent API server.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::fake_api::Options;
 use super::joined::{Joined, LEASE, NODE};
 
-/// Recorded pods that a runtime with no programs in it can bring to where they were recorded.
+/// Recorded pods that a runtime without real processes can bring to the recorded state.
 const PODS: [&str; 17] = [
     "completed",
     "config-missing",
@@ -32,22 +32,22 @@ const PODS: [&str; 17] = [
     "volumes",
 ];
 const IMAGE: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
-/// An image of a registry that is not there.
+/// An image of a registry that does not exist.
 const MISSING: &str = "registry.invalid/none/such:1";
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// How a field may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Differs {
-    /// Another value of the same type.
+    /// The values differ, but the type is the same.
     Value,
     OnlyHere,
     OnlyRecorded,
-    /// Whether there is one depends on the machine.
+    /// Presence depends on the machine.
     AnyWay,
 }
 
-/// A JSON pointer, in which `*` is any name, how it differs, and why that is right.
+/// A JSON pointer, in which `*` matches any name, the kind of difference, and its reason.
 type Exception = (&'static str, Differs, &'static str);
 
 const OF_SERVER: &[Exception] = &[
@@ -96,12 +96,12 @@ const OF_MIRROR: &[Exception] = &[
     ("/metadata/ownerReferences/0/uid", Differs::Value, "the node's"),
 ];
 
-/// The recordings are of `node1` at 10.77.0.1.
+/// Maps the addresses and UIDs of `node1` at 10.77.0.1 in the recordings.
 fn comparable(object: &Value, address: &str, uid: &str) -> Value {
     let text = object.to_string().replace("node-a", "node1").replace(&format!("\"{address}\""), "\"10.77.0.1\"");
     let text = if uid.is_empty() { text } else { text.replace(uid, "UID") };
     let mut object: Value = serde_json::from_str(&text).unwrap();
-    // That machine had no address of IPv6.
+    // The recorded machine had no IPv6 address.
     for (list, field) in [("addresses", "address"), ("hostIPs", "ip"), ("podIPs", "ip")] {
         let all = object.get_mut("status").and_then(|status| status.get_mut(list)).and_then(Value::as_array_mut);
         if let Some(all) = all {
@@ -116,7 +116,7 @@ fn recorded(path: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Where two objects differ, and how.
+/// The differences between two objects.
 fn differences(place: &str, here: Option<&Value>, there: Option<&Value>, found: &mut Vec<(String, Differs)>) {
     match (here, there) {
         (Some(Value::Object(here)), Some(Value::Object(there))) => {
@@ -155,14 +155,14 @@ fn fits(exception: &Exception, place: &str, differs: Differs) -> bool {
     same && (*kind == differs || *kind == Differs::AnyWay)
 }
 
-/// The exceptions that came to hold, among all of a test.
+/// The exceptions that applied in a test.
 #[derive(Default)]
 struct Judge {
     used: Vec<&'static str>,
 }
 
 impl Judge {
-    /// Every difference that no exception explains.
+    /// The differences that no exception covers.
     fn unexplained(&mut self, here: &Value, there: &Value, exceptions: &[&[Exception]]) -> Vec<String> {
         let mut found = Vec::new();
         differences("", Some(here), Some(there), &mut found);
@@ -181,7 +181,7 @@ impl Judge {
         left
     }
 
-    /// What never differs is no exception.
+    /// Asserts that every exception applied.
     #[track_caller]
     fn assert_that_all_were_needed(&self, exceptions: &[&[Exception]]) {
         let all = exceptions.iter().copied().flatten().filter(|(_, kind, _)| *kind != Differs::AnyWay);
@@ -190,7 +190,7 @@ impl Judge {
     }
 }
 
-/// As it was given to the server: what the server or a kubelet adds is left out.
+/// The object as its author created it, without the fields that the API server or a kubelet adds.
 fn as_created(recorded: &Value) -> Value {
     let metadata = &recorded["metadata"];
     let mut spec = recorded["spec"].clone();
@@ -208,14 +208,14 @@ fn as_created(recorded: &Value) -> Value {
     })
 }
 
-/// What the recording's runtime said of the image that it could not pull.
+/// The recorded runtime's error for the image it could not pull.
 fn pull_failure() -> String {
     let pod = recorded("upstream-1.36/pods/image-missing.json");
     let message = pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap();
     message.split_once("ErrImagePull: ").unwrap().1.to_owned()
 }
 
-/// What the recorded pods refer to.
+/// The objects that the recorded pods refer to.
 fn objects() -> [Value; 3] {
     let object = |kind: &str, name: &str, data: Value| {
         let metadata = json!({"name": name, "namespace": "golden"});
@@ -228,7 +228,7 @@ fn objects() -> [Value; 3] {
 }
 
 #[test]
-fn node_lease_pods_and_mirror_are_what_upstream_makes_of_them() {
+fn node_lease_pods_and_mirror_match_upstream_recordings() {
     let mut joined = Joined::beside(Options { furnished: true, ..Options::default() });
     joined.node.fake.add_image(IMAGE);
     joined.node.fake.on("PullImage").about(MISSING).fail(Code::Unknown, &pull_failure());
@@ -259,7 +259,6 @@ fn node_lease_pods_and_mirror_are_what_upstream_makes_of_them() {
         loop {
             let here = joined.api.get(&path).unwrap_or_default();
             let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            // Messages name the pod's own.
             let there = comparable(recorded, "", "");
             let (mut here, mut there) =
                 (comparable(&here, &address, &uid(&here)), comparable(&there, "", &uid(&there)));

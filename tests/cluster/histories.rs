@@ -1,15 +1,15 @@
-//! A server whose store was restored: what it knew is lost, and its versions begin again.
+//! An API server restored from a backup: newer objects are lost and resource versions restart.
 
 use serde_json::{Value, json};
 
 use super::joined::{Joined, LEASE, NODES};
 use super::pods::{MIRROR, PODS, WEB, is_ready, mounted, pod};
 
-/// Renewed each second: it tells that the versions have gone back.
+/// The lease is renewed each second, which reveals that resource versions went back.
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const OTHER: &str = "/api/v1/namespaces/default/pods/other";
 
-/// A node that is ready, with a pod that is.
+/// A ready node with a ready pod.
 fn with_web(spec: &Value) -> Joined {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
@@ -19,13 +19,13 @@ fn with_web(spec: &Value) -> Joined {
 }
 
 impl Joined {
-    /// Whatever a cluster writes in the time between a backup and the need for it. The lease is renewed in it, and no
-    /// answer is on its way any more: a request whose answer was lost is made again, and tells what was forgotten.
+    /// Writes that happen between the backup and the restore. Waits until the lease has been renewed and no response is
+    /// pending, because a repeated request would restore forgotten state.
     #[track_caller]
     fn let_versions_pass(&self) {
         self.api.pass_versions(100_000);
         let renewals = self.api.count("patch", LEASE);
-        // The first of these may have been under way.
+        // The first of these may already have been in flight.
         self.api.wait_for_requests("patch", LEASE, renewals + 2);
     }
 
@@ -38,7 +38,7 @@ impl Joined {
 }
 
 #[test]
-fn what_a_restored_server_has_forgotten_is_told_again_and_nothing_is_restarted() {
+fn lost_status_is_reported_again_and_nothing_restarts() {
     let joined = with_web(&json!({}));
     joined.wait_until_ready();
     let backup = joined.api.back_up();
@@ -48,7 +48,7 @@ fn what_a_restored_server_has_forgotten_is_told_again_and_nothing_is_restarted()
     let before = joined.running();
     joined.api.restart_with(&backup);
     joined.wait_for_restarts(1);
-    // And what is written in the new history is heard.
+    // Changes after the restore reach the agent too.
     joined.api.patch(&format!("{WEB}/status"), &json!({"status": {"containerStatuses": null}}));
     joined.wait_for_restarts(1);
     joined.api.create(&pod("other", &json!({})));
@@ -58,7 +58,7 @@ fn what_a_restored_server_has_forgotten_is_told_again_and_nothing_is_restarted()
 }
 
 #[test]
-fn versions_that_only_jump_are_listed_once_too() {
+fn resource_versions_that_jump_ahead_cause_one_list() {
     for version in [10, 1_000_000] {
         let joined = with_web(&json!({}));
         let before = joined.running();
@@ -75,7 +75,7 @@ fn versions_that_only_jump_are_listed_once_too() {
 }
 
 #[test]
-fn what_came_after_the_backup_goes_and_what_was_deleted_after_it_comes_back() {
+fn pods_follow_the_restored_backup() {
     let joined = with_web(&json!({}));
     let backup = joined.api.back_up();
     joined.api.create(&pod("other", &json!({})));
@@ -93,7 +93,7 @@ fn what_came_after_the_backup_goes_and_what_was_deleted_after_it_comes_back() {
 }
 
 #[test]
-fn mirrors_and_maps_follow_a_server_that_was_restored() {
+fn mirror_pods_and_config_maps_follow_a_restore() {
     let map = |value: &str| {
         let metadata = json!({"name": "m", "namespace": "default"});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})

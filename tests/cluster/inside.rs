@@ -1,4 +1,4 @@
-//! The node's own server: what it shows of the node, and has done to containers.
+//! The node's own server: node information, logs, exec and checkpoints.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ fn post(door: &mut Door, path: &str, headers: &str, body: &str) -> (u16, String)
     door.say(&head).expect("an answer")
 }
 
-/// A node with one pod that runs.
+/// A node with one running pod.
 fn with_a_pod(configuration: &str) -> Served {
     let mut served = Served::new(Options::default());
     served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
@@ -30,7 +30,7 @@ fn with_a_pod(configuration: &str) -> Served {
 }
 
 #[test]
-fn the_configuration_in_force_is_for_who_may_see_it() {
+fn configz_requires_authorization() {
     let mut served = Served::new(Options::default());
     served.joined.api.add_token("a-token", &Identity::new("viewer", &["viewers"]));
     served.joined.api.allow("viewers", "get", "configz");
@@ -50,7 +50,7 @@ fn the_configuration_in_force_is_for_who_may_see_it() {
 }
 
 #[test]
-fn a_command_is_run_and_what_it_says_is_the_answer() {
+fn a_command_runs_and_its_output_is_returned() {
     let served = with_a_pod(ALLOWS_ALL);
     let (fake, admin) = (&served.joined.node.fake, served.admin());
     let reach = || served.place.reach(Some(&admin));
@@ -70,7 +70,7 @@ fn a_command_is_run_and_what_it_says_is_the_answer() {
     assert_eq!(reach().get(path, ""), (405, "405: Method Not Allowed".to_owned()));
     let large = format!("cmd={}", "x".repeat(20_000));
     assert_eq!(post(&mut reach(), path, form, &large).0, 413);
-    // A client that waits no more is not waited for.
+    // The agent does not wait for a client that has gone.
     fake.on("ExecSync").hang();
     let mut door = reach();
     assert!(door.begin(format!("POST {path}?cmd=id HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes()));
@@ -80,7 +80,7 @@ fn a_command_is_run_and_what_it_says_is_the_answer() {
 }
 
 #[test]
-fn a_checkpoint_is_asked_of_the_runtime_and_named_as_upstream_names_it() {
+fn checkpoint_calls_the_runtime_with_upstreams_file_name() {
     let served = with_a_pod(ALLOWS_ALL);
     let (fake, admin) = (&served.joined.node.fake, served.admin());
     let ask = |path: &str| post(&mut served.place.reach(Some(&admin)), path, "", "");
@@ -107,7 +107,7 @@ fn a_checkpoint_is_asked_of_the_runtime_and_named_as_upstream_names_it() {
 }
 
 #[test]
-fn the_machines_logs_are_shown_and_nothing_else_is() {
+fn node_logs_serve_only_the_log_directory() {
     let served = with_a_pod(ALLOWS_ALL);
     let admin = served.admin();
     let get = |path: &str| served.place.get(path, Some(&admin));
@@ -122,7 +122,7 @@ fn the_machines_logs_are_shown_and_nothing_else_is() {
 }
 
 #[test]
-fn what_looks_inside_can_be_closed() {
+fn debugging_handlers_can_be_disabled() {
     let closed = format!("{ALLOWS_ALL}enableDebuggingHandlers: false\n");
     let served = with_a_pod(&closed);
     let admin = served.admin();
@@ -142,7 +142,7 @@ fn what_looks_inside_can_be_closed() {
 }
 
 #[test]
-fn the_read_only_port_has_health_pods_and_figures_and_nothing_that_looks_inside() {
+fn the_read_only_port_serves_health_pods_and_metrics_only() {
     let served = with_a_pod("readOnlyPort: 10255\n");
     let address = SocketAddr::new(served.place.ip(), 10255);
     assert_eq!(get_plain(address, "/healthz"), (200, "ok".to_owned()));
@@ -161,13 +161,13 @@ fn the_read_only_port_has_health_pods_and_figures_and_nothing_that_looks_inside(
         let head = format!("POST /{path}/{pod}?output=1&command=id HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(say_plain(address, &head).0, 405, "{path}");
     }
-    // Without being asked for there is none.
+    // The port is closed by default.
     let other = with_a_pod(ALLOWS_ALL);
     assert!(TcpStream::connect(SocketAddr::new(other.place.ip(), 10255)).is_err());
 }
 
 #[test]
-fn a_token_among_the_protocols_of_a_web_socket_counts_and_never_reaches_the_runtime() {
+fn a_web_socket_bearer_token_authenticates_and_never_reaches_the_runtime() {
     let served = with_a_pod(ALLOWS_ALL);
     served.joined.api.add_token("tok-5f2b", &Identity::new("viewer", &["viewers"]));
     let runtime = TcpListener::bind("127.0.0.1:0").unwrap();

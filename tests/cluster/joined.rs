@@ -1,4 +1,4 @@
-//! A node that has a cluster.
+//! A node that belongs to a cluster.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use super::fake_api::request_log::Request;
 use super::fake_api::{FakeApi, Options};
 use super::node::{NODE_NAME, Node};
 
-/// The agent on its machine, and the server that it is told of.
+/// The agent on its machine, and its API server.
 pub(crate) struct Joined {
     pub(crate) node: Node,
     pub(crate) api: FakeApi,
@@ -21,34 +21,33 @@ pub(crate) const STATUS: &str = "/api/v1/nodes/node-a/status";
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-a";
 pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-/// The runtime answers soon, and nothing is removed or ended, however full this machine's disk is.
+/// Short runtime timeouts, and no garbage collection or eviction however full this machine's disk is.
 const CALM: &str = "runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\nevictionHard: {}\n";
 
 impl Joined {
-    /// No agent yet.
+    /// A node whose agent has not started.
     pub(crate) fn new() -> Self {
         Self::beside(Options::default())
     }
 
-    /// Beside a server of another sort.
+    /// A node beside an API server with these options.
     pub(crate) fn beside(options: Options) -> Self {
         Self { node: Node::new(), api: FakeApi::start(options) }
     }
 
-    /// How often everything at a path was asked for, as a list or as a watch that begins with what there is.
+    /// Number of full reads of a path: lists, and watches that begin with the current state.
     pub(crate) fn lists(&self, path: &str) -> usize {
         let whole = |request: &Request| request.verb == "list" || request.parameter("sendInitialEvents").is_some();
         self.api.requests_of("GET", path).iter().filter(|request| whole(request)).count()
     }
 
-    /// With further lines of configuration and further arguments.
     pub(crate) fn start(&mut self, configuration: &str, arguments: &[&str]) {
         self.start_with(configuration, |command| {
             command.args(arguments);
         });
     }
 
-    /// The same, with another change of its command line or environment.
+    /// Starts the agent and lets `change` modify its command line or environment.
     pub(crate) fn start_with(&mut self, configuration: &str, change: impl FnOnce(&mut Command)) {
         self.node.configure(&format!("{CALM}{configuration}"));
         let kubeconfig = self.api.kubeconfig(self.node.folder(), &Credentials::of_node(NODE_NAME));
@@ -64,7 +63,7 @@ impl Joined {
     }
 }
 
-/// A condition of a node; null if it has none of this type.
+/// A condition of a node; null if the node has none of this type.
 pub(crate) fn condition<'a>(node: &'a Value, kind: &str) -> &'a Value {
     let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)

@@ -1,4 +1,4 @@
-//! `coracle join` and `coracle leave`: the program itself, a fake API server set up as kubeadm sets one up.
+//! Runs `coracle join` and `coracle leave` against a fake API server set up like kubeadm's.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +22,7 @@ use super::node::{Manifest, NODE_NAME, Node};
 const TOKEN: &str = "abcdef.0123456789abcdef";
 const INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 
-/// A cluster that can be joined, and a machine.
+/// A cluster that accepts joins, and a machine.
 struct Fleet {
     api: FakeApi,
     node: Node,
@@ -96,7 +96,7 @@ impl Fleet {
         Said { code: output.status.code().unwrap(), out: text(output.stdout), error: text(output.stderr) }
     }
 
-    /// Every file that joining writes, or that stands beside one.
+    /// Every file in the directories that joining writes to.
     fn written(&self) -> Vec<String> {
         let mut found = Vec::new();
         for folder in ["etc", "etc/pki", "pods", "pods/pki"] {
@@ -129,7 +129,7 @@ fn signature(content: &str, token: &str) -> String {
     format!("{header}..{}", URL_SAFE_NO_PAD.encode(mac))
 }
 
-/// The digest of the key in a certificate of an authority.
+/// The public key pin of a CA certificate.
 fn pin(pem: &str) -> String {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let key = coracle::protocol::x509::Certificate::read(&der).unwrap().public_key;
@@ -143,7 +143,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_machine_joins_runs_its_own_pods_and_leaves_again() {
+fn a_machine_joins_runs_static_pods_and_leaves() {
     let mut fleet = Fleet::new();
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
     assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
@@ -178,7 +178,7 @@ fn a_machine_joins_runs_its_own_pods_and_leaves_again() {
 }
 
 #[test]
-fn a_cluster_that_is_not_the_one_that_was_meant_is_refused_and_nothing_is_written() {
+fn joining_an_unexpected_cluster_is_refused_and_writes_nothing() {
     let fleet = Fleet::new();
     let other = pin(&Authority::new(jiff::Timestamp::now()).pem());
     for (token, pin, line) in [
@@ -204,7 +204,7 @@ fn a_cluster_that_is_not_the_one_that_was_meant_is_refused_and_nothing_is_writte
 }
 
 #[test]
-fn what_the_command_line_does_not_say_right_is_told_before_anybody_is_asked() {
+fn command_line_errors_are_reported_before_any_request() {
     let fleet = Fleet::new();
     for (token, pin, line) in [
         ("abcdef", &*fleet.pin(), "--token: expected six lower-case letters or digits, a dot and sixteen more of them"),
@@ -221,9 +221,9 @@ fn what_the_command_line_does_not_say_right_is_told_before_anybody_is_asked() {
 }
 
 #[test]
-fn whoever_answers_in_the_place_of_the_server_is_found_out() {
+fn a_man_in_the_middle_is_detected() {
     let fleet = Fleet::new();
-    // It passes on what the cluster has signed, and has a certificate of its own.
+    // The impostor forwards the signed cluster-info and presents a certificate of its own.
     fleet.api.on("get", INFO).skip(1).times(1).answer(200).body(&json!({ "data": { "kubeconfig": "other" } }));
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
     assert_eq!(
@@ -234,7 +234,7 @@ fn whoever_answers_in_the_place_of_the_server_is_found_out() {
 }
 
 #[test]
-fn a_server_that_is_away_is_told_in_one_line() {
+fn an_unreachable_server_is_reported_in_one_line() {
     let fleet = Fleet::new();
     fleet.api.set_network(Network::Refused);
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
@@ -246,7 +246,7 @@ fn a_server_that_is_away_is_told_in_one_line() {
 }
 
 #[test]
-fn a_token_that_is_no_login_and_a_configuration_that_cannot_be_used_are_told_and_nothing_is_written() {
+fn an_invalid_token_or_configuration_is_reported_and_writes_nothing() {
     let fleet = Fleet::new();
     fleet.set_configuration("maxPods: many\n");
     let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
@@ -261,7 +261,7 @@ fn a_token_that_is_no_login_and_a_configuration_that_cannot_be_used_are_told_and
 }
 
 #[test]
-fn a_name_that_a_living_node_has_is_not_taken() {
+fn the_name_of_a_live_node_is_refused() {
     let fleet = Fleet::new();
     let ready = json!([{ "type": "Ready", "status": "True" }]);
     fleet.api.create(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE_NAME } }));
@@ -272,7 +272,7 @@ fn a_name_that_a_living_node_has_is_not_taken() {
 }
 
 #[test]
-fn without_a_digest_who_knows_the_token_is_believed_if_that_was_asked_for() {
+fn without_a_pin_the_server_is_trusted_only_on_request() {
     let fleet = Fleet::new();
     let server = fleet.api.address().to_string();
     let skip = "--discovery-token-unsafe-skip-ca-verification";
@@ -282,7 +282,7 @@ fn without_a_digest_who_knows_the_token_is_believed_if_that_was_asked_for() {
 }
 
 #[test]
-fn an_authority_of_another_cluster_is_not_written_over() {
+fn the_ca_of_another_cluster_is_not_overwritten() {
     let fleet = Fleet::new();
     fs::create_dir_all(fleet.path("etc/pki")).unwrap();
     fs::write(fleet.path("etc/pki/ca.crt"), "other").unwrap();
@@ -292,7 +292,7 @@ fn an_authority_of_another_cluster_is_not_written_over() {
 }
 
 #[test]
-fn who_leaves_a_cluster_that_cannot_be_reached_is_told_what_stays_there() {
+fn leaving_an_unreachable_cluster_reports_what_remains_there() {
     let mut fleet = Fleet::new();
     assert_eq!(fleet.join_with(TOKEN, &fleet.pin(), &[]).code, 0);
     fleet.start();

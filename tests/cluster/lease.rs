@@ -1,15 +1,15 @@
-//! The node's sign of life.
+//! The node lease.
 
 use serde_json::{Value, json};
 
 use super::fake_api::world::Network;
 use super::joined::{Joined, LEASE, LEASES, NODE};
 
-/// Four seconds: renewed each second.
+/// A lease of four seconds, renewed each second.
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\n";
 
 #[test]
-fn a_lease_is_made_claimed_once_and_then_renewed_with_next_to_nothing() {
+fn a_lease_is_created_once_and_renewed_with_small_patches() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     let node = joined.wait_until_ready();
@@ -30,7 +30,7 @@ fn a_lease_is_made_claimed_once_and_then_renewed_with_next_to_nothing() {
 }
 
 #[test]
-fn a_lease_of_an_earlier_agent_goes_on_where_it_was() {
+fn an_existing_lease_is_taken_over() {
     let mut joined = Joined::new();
     let later = "2999-01-01T00:00:00.000000Z";
     joined.api.create(&json!({
@@ -41,14 +41,14 @@ fn a_lease_of_an_earlier_agent_goes_on_where_it_was() {
     joined.start(SHORT, &[]);
     let lease =
         joined.api.wait(LEASE, "the lease to be the node's", |lease| lease["spec"]["holderIdentity"] == "node-a");
-    // A clock that is behind what was once written must not make the node look dead.
+    // A clock behind the stored renew time must not make the node look dead.
     assert!(lease["spec"]["renewTime"].as_str().unwrap() > later, "{lease}");
     assert_eq!(joined.api.count("create", LEASES), 0);
     joined.api.wait(LEASE, "its owner to be known", |lease| !lease["metadata"]["ownerReferences"].is_null());
 }
 
 #[test]
-fn a_lease_that_is_gone_is_made_again() {
+fn a_deleted_lease_is_created_again() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.api.wait_for_requests("patch", LEASE, 1);
@@ -58,7 +58,7 @@ fn a_lease_that_is_gone_is_made_again() {
 }
 
 #[test]
-fn after_an_outage_the_lease_is_renewed_and_nothing_was_restarted() {
+fn after_an_outage_the_lease_is_renewed_and_nothing_restarts() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
@@ -71,7 +71,7 @@ fn after_an_outage_the_lease_is_renewed_and_nothing_was_restarted() {
     assert!(joined.node.says_that_the_runtime_is_ready());
 }
 
-/// With TLS, and without what TCP adds: a day of renewals every ten seconds is 8640 of these.
+/// Bytes with TLS, without TCP overhead. A day of renewals every ten seconds has 8640 of these.
 #[test]
 fn a_renewal_costs_a_few_hundred_bytes() {
     const RENEWALS: usize = 5;
@@ -79,7 +79,7 @@ fn a_renewal_costs_a_few_hundred_bytes() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
-    // By then everything has been said once that is not said again.
+    // By the fifth renewal the agent has sent everything that it sends once.
     joined.api.wait_for_requests("patch", LEASE, 5);
     let asked = joined.api.requests().len();
     let (received, sent) = joined.api.traffic();
@@ -90,6 +90,6 @@ fn a_renewal_costs_a_few_hundred_bytes() {
     let of_one = |bytes: u64| bytes / u64::try_from(RENEWALS).unwrap();
     let (request, answer) = (of_one(received_then - received), of_one(sent_then - sent));
     println!("a renewal: {request} bytes of request, {answer} of answer");
-    // The fake server has no protobuf, and one answer more may have been on its way.
+    // The fake server has no protobuf, and one more response may have been in flight.
     assert!(request < 250 && answer < 800, "{request} bytes of request, {answer} of answer");
 }

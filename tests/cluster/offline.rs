@@ -1,4 +1,4 @@
-//! A node that starts without its cluster runs what the cluster last asked of it.
+//! A node that starts without its API server runs its stored pods.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,7 +21,7 @@ use super::pods::{WEB, is_ready, mounted, pod};
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 const PROJECTED: &str = "kubernetes.io~projected";
 
-/// A pod with everything that a cluster has for one: a map, a secret, a token; services as variables.
+/// A pod that uses a config map, a secret, a token and service variables.
 fn rich() -> Value {
     let sources = json!([
         {"configMap": {"name": "m"}}, {"secret": {"name": "s"}}, {"serviceAccountToken": {"path": "token"}}
@@ -45,13 +45,13 @@ fn prepare(joined: &Joined) {
     object("ConfigMap", "m", json!({"data": {"k": "one"}}));
     object("Secret", "s", json!({"type": "Opaque", "data": {"p": STANDARD.encode("hidden-value")}}));
     object("Service", "db", json!({"spec": {"clusterIP": "10.0.0.7", "ports": [{"port": 5432}]}}));
-    // Labels that only the cluster knows of.
+    // Labels that only the API server knows.
     let labels = json!({"example.com/site": "harbour"});
     joined.api.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME, "labels": labels}}));
 }
 
 impl Joined {
-    /// With a key for what is secret.
+    /// A node with a key for stored secrets.
     fn with_key() -> Self {
         let joined = Self::new();
         let folder = joined.node.folder().join("pods/coracle");
@@ -77,7 +77,7 @@ impl Joined {
         self.node.wait_for_the_agents_end();
     }
 
-    /// The board loses its power: nothing runs any more, and what was in memory is gone.
+    /// Simulates a power cut: nothing runs any more, and memory is lost.
     pub(crate) fn reboot(&mut self) {
         self.node.kill_agent();
         for container in self.node.fake.containers() {
@@ -113,9 +113,9 @@ impl Joined {
 }
 
 #[test]
-fn after_a_reboot_without_the_server_the_pod_runs_with_everything_that_it_had() {
+fn a_pod_with_all_its_objects_starts_after_an_offline_reboot() {
     for network in [Network::Refused, Network::Blackhole] {
-        // As installed: the node makes its key.
+        // Without a configured key, the agent creates one.
         let mut joined = Joined::new();
         prepare(&joined);
         joined.start(SHORT, &[]);
@@ -143,7 +143,7 @@ fn after_a_reboot_without_the_server_the_pod_runs_with_everything_that_it_had() 
         assert_eq!(host.map(|host| &host.value[..]), Some(&b"10.0.0.7"[..]));
         assert_eq!(container.config.labels.get("io.kubernetes.pod.uid").unwrap().as_str(), uid);
         assert_eq!(joined.stored()["inUse"], true);
-        // The cluster hears of it, and nothing is done twice.
+        // The agent reports the pod, and nothing happens twice.
         let created = joined.created();
         joined.api.set_network(Network::Open);
         let told = |pod: &Value| is_ready(pod) && pod["status"]["containerStatuses"][0]["restartCount"] == 1;
@@ -154,9 +154,9 @@ fn after_a_reboot_without_the_server_the_pod_runs_with_everything_that_it_had() 
 }
 
 #[test]
-fn a_token_that_has_expired_is_used_on_and_the_pod_is_told_of_it() {
+fn an_expired_token_stays_in_use_and_the_pod_gets_an_event() {
     let mut joined = Joined::with_key();
-    // By the node's clock its tokens are over when they come.
+    // By the node's clock the tokens are expired on arrival.
     joined.api.set_clock_ahead(SignedDuration::from_hours(-24));
     prepare(&joined);
     joined.start(SHORT, &[]);
@@ -175,7 +175,7 @@ fn a_token_that_has_expired_is_used_on_and_the_pod_is_told_of_it() {
 }
 
 #[test]
-fn without_a_key_nothing_secret_is_written() {
+fn without_a_key_no_secret_is_stored() {
     let mut joined = Joined::new();
     prepare(&joined);
     joined.start(SHORT, &["--offline-key-file="]);
@@ -189,7 +189,7 @@ fn without_a_key_nothing_secret_is_written() {
 }
 
 #[test]
-fn an_agent_that_starts_anew_without_the_server_touches_nothing_that_runs() {
+fn an_agent_restarted_offline_touches_no_running_container() {
     let mut joined = Joined::with_web(&json!({}));
     joined.wait_until_stored(&["pod/default/web/"]);
     let (before, created) = (joined.running(), joined.created());
@@ -204,7 +204,7 @@ fn an_agent_that_starts_anew_without_the_server_touches_nothing_that_runs() {
 }
 
 #[test]
-fn of_what_the_cluster_has_changed_meanwhile_exactly_that_happens() {
+fn changes_made_during_an_outage_are_applied_exactly() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     let path = |name: &str| format!("/api/v1/namespaces/default/pods/{name}");
@@ -252,7 +252,7 @@ fn of_what_the_cluster_has_changed_meanwhile_exactly_that_happens() {
 }
 
 #[test]
-fn a_server_that_does_not_know_the_node_or_is_another_one_changes_nothing() {
+fn a_server_that_does_not_know_the_node_changes_nothing() {
     let mut joined = Joined::with_web(&json!({}));
     joined.wait_until_stored(&["pod/default/web/"]);
     let (before, created) = (joined.running(), joined.created());
@@ -282,7 +282,7 @@ fn a_server_that_does_not_know_the_node_or_is_another_one_changes_nothing() {
     });
     assert_eq!((joined.running(), joined.created()), (before.clone(), created));
     assert_eq!(other.look(|world| world.requests.len()), 0);
-    // One that the kubeconfig vouches for, and that has no such pod: it is not asked to end what runs either.
+    // The kubeconfig trusts this server, which lacks the pod. The agent still keeps the pod running.
     joined.node.kill_agent();
     let kubeconfig = other.kubeconfig(joined.node.folder(), &Credentials::of_node(NODE_NAME));
     let start = |joined: &mut Joined| {
@@ -295,10 +295,10 @@ fn a_server_that_does_not_know_the_node_or_is_another_one_changes_nothing() {
         joined.node.status()["sources"].to_string().contains("is of another cluster")
     });
     assert_eq!((joined.running(), joined.created()), (before, created));
-    // Nor does it take the place of what is stored of the node.
+    // The agent does not replace the stored node either.
     other.wait(NODE, "the node there", |node| condition(node, "Ready")["status"] == "True");
     let uid = |api: &FakeApi| api.get(NODE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    // Longer than the store waits before it writes.
+    // The store writes sooner than this.
     std::thread::sleep(Duration::from_secs(3));
     joined.wait_until_stored(&[&uid(&joined.api)]);
     assert!(!joined.journal().contains(&uid(&other)));
@@ -309,13 +309,13 @@ fn a_server_that_does_not_know_the_node_or_is_another_one_changes_nothing() {
 }
 
 #[test]
-fn at_rest_nothing_is_written_and_a_change_costs_little() {
+fn an_idle_node_writes_nothing_and_a_change_writes_little() {
     let mut joined = Joined::with_key();
     prepare(&joined);
     joined.start(SHORT, &[]);
     joined.api.create(&rich());
     joined.wait_until_web_is_ready();
-    // Statuses are written ten seconds later at most.
+    // The store writes statuses within ten seconds.
     joined.wait_until_stored(&["token/default/", "\"type\":\"Ready\""]);
     joined.end_agent();
     joined.start(SHORT, &[]);
@@ -335,9 +335,9 @@ fn at_rest_nothing_is_written_and_a_change_costs_little() {
     assert!(written > 0 && written / changes <= 64 << 10, "{written}");
 }
 
-/// More pods than are reported at once; the report of each fails while the server is away.
+/// More pods than the status manager reports at once. Every report fails during the outage.
 #[test]
-fn all_of_six_pods_run_after_a_reboot_without_the_server_and_are_reported_when_it_is_back() {
+fn six_pods_run_after_an_offline_reboot_and_are_reported_later() {
     let names: Vec<String> = (0..6).map(|number| format!("web-{number}")).collect();
     let path = |name: &str| format!("/api/v1/namespaces/default/pods/{name}");
     let mut joined = Joined::new();

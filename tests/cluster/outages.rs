@@ -1,4 +1,4 @@
-//! Lines that break, stall and creep, and servers that answer by halves or live on another day.
+//! Connections that break, stall or crawl, and servers that send partial responses or have a wrong clock.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn map(value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})
 }
 
-/// A pod that follows a map.
+/// A pod that mounts a config map.
 fn with_map(mut joined: Joined) -> Joined {
     joined.api.create(&map("one"));
     joined.start(SHORT, &[]);
@@ -34,7 +34,7 @@ impl Joined {
         self.wait_for_file("kubernetes.io~configmap", "k", content);
     }
 
-    /// The container ends and is started again while nobody hears of it.
+    /// The container exits and restarts during the outage.
     fn restart_web(&self) {
         let before = self.running();
         self.node.fake.exit("main", 1);
@@ -57,7 +57,7 @@ impl Joined {
 }
 
 #[test]
-fn a_history_that_goes_in_the_midst_of_the_watches_is_listed_once_each() {
+fn expired_watches_are_listed_once_each() {
     let joined = with_map(Joined::new());
     let before = joined.running();
     joined.api.compact();
@@ -75,9 +75,9 @@ fn a_history_that_goes_in_the_midst_of_the_watches_is_listed_once_each() {
     assert_eq!([PODS, NODES, MAPS].map(|path| joined.lists(path)), [2, 2, 2]);
 }
 
-/// Longer than every limit of these settings: renewals have a second, and the waits between tries have grown.
+/// Longer than every time limit of these settings: a renewal may take a second, and retries have backed off.
 #[test]
-fn a_partition_restarts_nothing_lists_nothing_and_what_happened_in_it_is_told() {
+fn a_partition_restarts_and_lists_nothing_and_is_reported_afterwards() {
     for network in [Network::Blackhole, Network::Refused, Network::HungUp] {
         let joined = with_map(Joined::new());
         joined.api.set_network(network);
@@ -96,9 +96,9 @@ fn a_partition_restarts_nothing_lists_nothing_and_what_happened_in_it_is_told() 
     }
 }
 
-/// Six seconds are long enough for that: what the node is follows within twelve, and the rest within as long again.
+/// Six seconds of absence suffice: the node status follows within twelve, and the rest within twelve more.
 #[test]
-fn after_an_absence_the_lease_comes_first_and_the_rest_in_its_order_unless_somebody_hurries_it() {
+fn after_an_absence_reports_keep_their_order_unless_sync_is_requested() {
     let first = |request: &Request, verb: &str, path: &str| request.is(verb, path);
     for hurried in ["never", "before", "after"] {
         let joined = with_map(Joined::new());
@@ -117,7 +117,7 @@ fn after_an_absence_the_lease_comes_first_and_the_rest_in_its_order_unless_someb
         if hurried == "after" {
             assert!(joined.node.ask(&["sync"]).is_some());
         }
-        // A machine that is busy makes the absence longer, and each of both waits may be twice as long.
+        // A busy machine lengthens the absence, and both delays may double.
         joined.wait_until_the_restart_is_told_within(Duration::from_secs(240));
         let waited = back.elapsed();
         let requests = joined.api.look(|world| world.requests[before..].to_vec());
@@ -135,7 +135,7 @@ fn after_an_absence_the_lease_comes_first_and_the_rest_in_its_order_unless_someb
 }
 
 #[test]
-fn a_line_on_which_a_byte_comes_now_and_then_is_slow_and_nothing_else() {
+fn a_very_slow_connection_is_tolerated() {
     let joined = Joined::new();
     let pause = Duration::from_micros(500);
     joined.api.on("watch", "*").watch(WatchFault::Drip { bytes: 1, pause });
@@ -150,7 +150,7 @@ fn a_line_on_which_a_byte_comes_now_and_then_is_slow_and_nothing_else() {
 }
 
 #[test]
-fn answers_that_are_half_written_are_neither_believed_nor_taken_for_a_refusal() {
+fn truncated_responses_are_neither_used_nor_taken_as_refusals() {
     let joined = Joined::new();
     let api = &joined.api;
     api.on("create", NODES).cut_in_answer().times(1);
@@ -178,7 +178,7 @@ fn answers_that_are_half_written_are_neither_believed_nor_taken_for_a_refusal() 
 }
 
 #[test]
-fn a_server_that_lives_on_another_day_ends_nothing_early_and_keeps_nothing_too_long() {
+fn a_wrong_server_clock_ends_nothing_early_and_keeps_nothing_too_long() {
     for ahead in [SignedDuration::from_hours(24), SignedDuration::from_hours(-24)] {
         let mut joined = Joined::new();
         joined.api.set_clock_ahead(ahead);
@@ -188,7 +188,7 @@ fn a_server_that_lives_on_another_day_ends_nothing_early_and_keeps_nothing_too_l
         let sources = json!([{"serviceAccountToken": {"path": "token"}}]);
         let mut spec = mounted(&json!({"name": "v", "projected": {"sources": sources}}));
         spec["serviceAccountName"] = json!("default");
-        // It has not run for an hour, whatever its start seems to be.
+        // The pod has not run for an hour, although its start time suggests it.
         spec["activeDeadlineSeconds"] = json!(3600);
         spec["terminationGracePeriodSeconds"] = json!(1);
         joined.api.create(&pod("web", &spec));

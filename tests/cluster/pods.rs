@@ -1,4 +1,4 @@
-//! The pods of a cluster: run, told of, given what they need, and given back.
+//! Pods of the API server: started, reported, supplied with their objects, and removed.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(crate) fn mounted(volume: &Value) -> Value {
 }
 
 impl Joined {
-    /// A node that is ready, and a pod on it that is.
+    /// A ready node with a ready pod.
     pub(crate) fn with_web(spec: &Value) -> Self {
         let mut joined = Self::new();
         joined.start("", &[]);
@@ -55,7 +55,7 @@ impl Joined {
         self.api.wait(WEB, "the pod to be ready", is_ready)
     }
 
-    /// The ids of the containers that run.
+    /// The ids of the running containers.
     pub(crate) fn running(&self) -> Vec<String> {
         self.node.fake.look(|world| {
             let running = world.containers.iter().filter(|one| one.state == ContainerState::Running);
@@ -82,7 +82,7 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
 }
 
 #[test]
-fn a_pod_is_run_and_what_becomes_of_it_is_told() {
+fn a_pod_runs_and_its_status_is_reported() {
     let joined = Joined::with_web(&json!({}));
     let pod = joined.wait_until_web_is_ready();
     assert_eq!(pod["status"]["phase"], "Running");
@@ -93,7 +93,7 @@ fn a_pod_is_run_and_what_becomes_of_it_is_told() {
 }
 
 #[test]
-fn the_status_page_tells_of_the_server_and_of_what_it_cost_to_speak_to_it() {
+fn the_status_page_shows_the_server_and_its_traffic() {
     let joined = Joined::with_web(&json!({}));
     let server = || joined.node.status()["apiServer"].clone();
     let told = server();
@@ -105,7 +105,7 @@ fn the_status_page_tells_of_the_server_and_of_what_it_cost_to_speak_to_it() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_is_stopped_and_given_back() {
+fn a_deleted_pod_is_stopped_and_removed() {
     let joined = Joined::with_web(&json!({}));
     joined.api.delete(WEB);
     joined.api.wait_gone(WEB);
@@ -116,7 +116,7 @@ fn a_pod_that_is_deleted_is_stopped_and_given_back() {
 }
 
 #[test]
-fn conditions_of_others_stay() {
+fn foreign_pod_conditions_are_kept() {
     let joined = Joined::with_web(&json!({}));
     let gate = json!({"type": "example.com/gate", "status": "True"});
     let mut conditions = joined.api.get(WEB).unwrap()["status"]["conditions"].as_array().unwrap().clone();
@@ -132,7 +132,7 @@ fn conditions_of_others_stay() {
 }
 
 #[test]
-fn labels_that_others_gave_the_node_count_for_its_pods() {
+fn node_labels_set_by_others_affect_pod_admission() {
     let mut joined = Joined::new();
     joined.api.create(&json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": {"example.com/site": "harbour"}}
@@ -145,7 +145,7 @@ fn labels_that_others_gave_the_node_count_for_its_pods() {
 }
 
 #[test]
-fn a_pod_that_does_not_tolerate_what_ends_pods_on_the_node_is_refused() {
+fn a_pod_that_does_not_tolerate_a_no_execute_taint_is_rejected() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.wait_until_ready();
@@ -163,7 +163,7 @@ fn a_pod_that_does_not_tolerate_what_ends_pods_on_the_node_is_refused() {
 }
 
 #[test]
-fn a_readiness_gate_that_opens_makes_the_pod_ready() {
+fn a_true_readiness_gate_makes_the_pod_ready() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.api.create(&pod("web", &json!({"readinessGates": [{"conditionType": "example.com/gate"}]})));
@@ -176,7 +176,7 @@ fn a_readiness_gate_that_opens_makes_the_pod_ready() {
 }
 
 #[test]
-fn a_history_that_is_lost_restarts_nothing_and_is_listed_once() {
+fn an_expired_watch_restarts_nothing_and_lists_once() {
     let joined = Joined::with_web(&json!({}));
     let before = joined.running();
     let begun = joined.api.count("watch", PODS);
@@ -191,7 +191,7 @@ fn a_history_that_is_lost_restarts_nothing_and_is_listed_once() {
 }
 
 #[test]
-fn events_that_come_twice_or_in_another_order_do_no_harm() {
+fn duplicate_and_reordered_events_are_harmless() {
     for fault in [WatchFault::Duplicate, WatchFault::Reorder] {
         let mut joined = Joined::new();
         joined.api.on("watch", PODS).watch(fault);
@@ -202,7 +202,7 @@ fn events_that_come_twice_or_in_another_order_do_no_harm() {
         }
         joined.wait_until_web_is_ready();
         joined.api.delete(WEB);
-        // One that waits for its successor gets one.
+        // The reordering fault holds the deletion until another event follows.
         let other = "/api/v1/namespaces/default/pods/other";
         joined.api.patch(other, &json!({"metadata": {"labels": {"a": "b"}}}));
         joined.api.wait_gone(WEB);
@@ -212,7 +212,7 @@ fn events_that_come_twice_or_in_another_order_do_no_harm() {
 }
 
 #[test]
-fn a_watch_that_is_cut_goes_on_where_it_was() {
+fn an_interrupted_watch_resumes() {
     let mut joined = Joined::new();
     joined.api.on("watch", PODS).watch(WatchFault::CutInEvent(3)).times(2);
     joined.start("", &[]);
@@ -224,7 +224,7 @@ fn a_watch_that_is_cut_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_map_is_mounted_and_its_files_follow_it() {
+fn a_config_map_volume_follows_its_object() {
     let map = |value: &str| {
         let metadata = json!({"name": "m", "namespace": "default"});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})
@@ -243,7 +243,7 @@ fn a_map_is_mounted_and_its_files_follow_it() {
 }
 
 #[test]
-fn a_token_is_mounted_and_neither_it_nor_a_secret_is_ever_logged() {
+fn tokens_and_secrets_are_mounted_and_never_logged() {
     let mut joined = Joined::new();
     joined.start("", &["-v", "4"]);
     let account = json!({"name": "default", "namespace": "default"});
@@ -268,7 +268,7 @@ fn a_token_is_mounted_and_neither_it_nor_a_secret_is_ever_logged() {
 }
 
 #[test]
-fn a_token_is_replaced_before_its_time_is_over_and_the_pod_runs_on() {
+fn a_token_is_refreshed_before_it_expires_and_the_pod_keeps_running() {
     let mut joined = Joined::new();
     joined.api.set_token_lifetime(Some(Duration::from_secs(4)));
     joined.start("", &[]);
@@ -282,7 +282,7 @@ fn a_token_is_replaced_before_its_time_is_over_and_the_pod_runs_on() {
     let token = || joined.volume_file("kubernetes.io~projected", "token");
     let (before, first) = (joined.running(), token().unwrap());
     joined.node.wait_until("another token is there", |_| token().is_some_and(|token| token != first));
-    // One in three seconds, and not as fast as the server answers.
+    // One request in three seconds, not as many as the server can answer.
     let asked = joined.api.count("create", "*/serviceaccounts/default/token");
     assert!(asked <= 3, "{asked} tokens");
     assert_eq!(joined.running(), before);
@@ -292,7 +292,7 @@ fn a_token_is_replaced_before_its_time_is_over_and_the_pod_runs_on() {
 }
 
 #[test]
-fn more_than_a_buffer_of_tls_is_read_as_a_whole() {
+fn a_response_larger_than_a_tls_buffer_is_read_completely() {
     let mut joined = Joined::new();
     for number in 0..40 {
         let mut many = pod(&format!("p{number}"), &json!({}));
@@ -307,7 +307,7 @@ fn more_than_a_buffer_of_tls_is_read_as_a_whole() {
 }
 
 #[test]
-fn a_pod_that_has_ended_before_never_begins_again() {
+fn a_terminated_pod_never_starts_again() {
     let mut joined = Joined::new();
     joined.api.create(&pod("web", &json!({"restartPolicy": "Never"})));
     joined.api.patch(&format!("{WEB}/status"), &json!({"status": {"phase": "Succeeded"}}));
@@ -319,7 +319,7 @@ fn a_pod_that_has_ended_before_never_begins_again() {
 }
 
 #[test]
-fn a_pod_of_the_nodes_own_has_a_mirror_that_comes_back_and_goes_with_it() {
+fn a_static_pods_mirror_is_recreated_and_deleted_with_it() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.node.write_manifest(
@@ -333,7 +333,7 @@ fn a_pod_of_the_nodes_own_has_a_mirror_that_comes_back_and_goes_with_it() {
     assert_eq!((&owner["kind"], &owner["name"]), (&json!("Node"), &json!("node-a")));
     assert_eq!(owner["uid"], uid_of_node());
     let before = joined.running();
-    // Somebody makes the node's object anew, and the cluster removes what belonged to the old one.
+    // The Node object is recreated, and the cluster removes what belonged to the old one.
     joined.api.delete(NODE);
     joined.api.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}));
     joined.node.wait_until("the new object to be the node's", |_| joined.api.get(NODE).unwrap()["status"].is_object());
@@ -348,7 +348,7 @@ fn a_pod_of_the_nodes_own_has_a_mirror_that_comes_back_and_goes_with_it() {
 }
 
 #[test]
-fn pods_run_on_while_the_server_is_away_and_their_news_is_told_later() {
+fn pods_keep_running_during_an_outage_and_are_reported_later() {
     let joined = Joined::with_web(&json!({}));
     let before = joined.running();
     joined.api.set_network(Network::Refused);
@@ -361,9 +361,9 @@ fn pods_run_on_while_the_server_is_away_and_their_news_is_told_later() {
     joined.api.wait(WEB, "the restart to be told", |pod| pod["status"]["containerStatuses"][0]["restartCount"] == 1);
 }
 
-/// A server that does not begin a watch with what there is: the list comes in pages of 250.
+/// A server without streaming lists: lists come in pages of 250.
 #[test]
-fn a_pod_gets_the_services_of_every_page_of_a_list() {
+fn service_variables_cover_every_page_of_a_list() {
     const SERVICES: &str = "/api/v1/namespaces/default/services";
     let mut joined = Joined::new();
     for number in 0..300 {
@@ -373,7 +373,7 @@ fn a_pod_gets_the_services_of_every_page_of_a_list() {
         });
         joined.api.create(&service);
     }
-    // That of the service "kubernetes" too.
+    // Also the list for the "kubernetes" service.
     joined.api.on("watch", SERVICES).answer(422).times(2);
     joined.start("", &[]);
     joined.api.create(&pod("web", &json!({"enableServiceLinks": true})));

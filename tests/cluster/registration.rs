@@ -1,10 +1,10 @@
-//! How a node comes to its object.
+//! Node registration.
 
 use serde_json::{Value, json};
 
 use super::joined::{Joined, NODE, NODES, STATUS, condition};
 
-/// As an API server has it of a node that was there before, with what others have put into it.
+/// A Node object from an earlier registration, with additions of other clients.
 fn earlier() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -22,14 +22,14 @@ fn earlier() -> Value {
     })
 }
 
-/// But for the one that an API server gives to every new node until a controller takes it away.
+/// The taints, without the one that an API server gives every new node until a controller removes it.
 fn taints(node: &Value) -> Vec<Value> {
     let all = node["spec"]["taints"].as_array().unwrap();
     all.iter().filter(|taint| taint["key"] != "node.kubernetes.io/not-ready").cloned().collect()
 }
 
 #[test]
-fn a_node_makes_its_object_with_one_request_and_is_ready() {
+fn a_node_registers_with_one_request_and_becomes_ready() {
     let mut joined = Joined::new();
     joined.start("", &["--node-labels=example.com/a=b", "--register-with-taints=example.com/t=v:NoExecute"]);
     let node = joined.wait_until_ready();
@@ -44,7 +44,7 @@ fn a_node_makes_its_object_with_one_request_and_is_ready() {
 }
 
 #[test]
-fn a_node_that_was_there_is_brought_in_order_and_what_others_wrote_stays() {
+fn an_existing_node_is_reconciled_and_foreign_fields_stay() {
     let mut joined = Joined::new();
     joined.api.create(&earlier());
     joined.start("", &["--register-with-taints=example.com/late:NoExecute"]);
@@ -61,7 +61,7 @@ fn a_node_that_was_there_is_brought_in_order_and_what_others_wrote_stays() {
 }
 
 #[test]
-fn a_server_that_is_away_at_first_has_the_node_as_soon_as_it_is_back() {
+fn a_node_registers_as_soon_as_the_server_is_reachable() {
     let mut joined = Joined::new();
     joined.api.on("create", NODES).answer(500).times(3);
     joined.start("", &[]);
@@ -70,7 +70,7 @@ fn a_server_that_is_away_at_first_has_the_node_as_soon_as_it_is_back() {
 }
 
 #[test]
-fn without_registration_somebody_else_makes_the_object() {
+fn without_register_node_the_agent_waits_for_the_object() {
     let mut joined = Joined::new();
     joined.start("registerNode: false\n", &[]);
     joined.api.wait_for_watches(NODES, 1);
@@ -82,7 +82,7 @@ fn without_registration_somebody_else_makes_the_object() {
 }
 
 #[test]
-fn a_node_that_somebody_deletes_stays_deleted_until_the_agent_starts_anew() {
+fn a_deleted_node_is_not_recreated_until_the_agent_restarts() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.wait_until_ready();

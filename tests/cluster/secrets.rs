@@ -1,4 +1,4 @@
-//! What nobody is to read: it is in no line of the log, and its files are the owner's alone.
+//! Secrets stay out of the log, and their files are readable by the owner only.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ fn secret(name: &str, kind: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata, "data": data})
 }
 
-/// Every file below a folder, links and what is mounted for pods left out.
+/// Every file below a folder, without links and pod mounts.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let kind = entry.file_type().unwrap();
@@ -32,9 +32,9 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A run with everything in it that is secret, at the highest verbosity, with requests that fail among it.
+/// A run with every kind of secret, at the highest verbosity, with some failing requests.
 #[test]
-fn no_token_and_no_secret_is_in_any_line_of_the_log_and_keys_are_the_owners_alone() {
+fn no_secret_is_logged_and_key_files_are_private() {
     let mut newcomer = Newcomer::approved();
     newcomer.give_bootstrap_credentials();
     let api = &newcomer.0.api;
@@ -61,7 +61,6 @@ fn no_token_and_no_secret_is_in_any_line_of_the_log_and_keys_are_the_owners_alon
     let volume = "kubernetes.io~projected";
     let token = newcomer.0.volume_file(volume, "token").unwrap();
     assert_eq!(newcomer.0.volume_file(volume, "p").as_deref(), Some(VALUE));
-    // It changes, too.
     let other = "hidden-later";
     newcomer.0.api.update(&secret("s", "Opaque", &json!({"p": STANDARD.encode(other)})));
     newcomer.0.wait_for_file(volume, "p", other);
@@ -76,7 +75,7 @@ fn no_token_and_no_secret_is_in_any_line_of_the_log_and_keys_are_the_owners_alon
     let asked_for = newcomer.0.api.count("create", "*/token");
     assert!(asked_for >= 2 && token.len() > 20, "{asked_for}");
     for secret in plain.iter().copied().chain(encoded.iter().map(String::as_str)) {
-        // The last letters of base64 depend on what follows.
+        // The last characters of base64 depend on what follows.
         let secret = secret.get(..secret.len() - 1).unwrap();
         let line = said.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "{secret} was said");

@@ -1,4 +1,4 @@
-//! The node's own server: under which certificate it is reached, and who may ask it what.
+//! The node's own server: its serving certificate, authentication and authorization.
 
 use std::fs;
 use std::io::Write as _;
@@ -21,7 +21,7 @@ const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews
 pub(crate) const ALLOWS_ALL: &str = "authorization: {mode: AlwaysAllow}\n";
 const BY_CLUSTER: &str = "serverTLSBootstrap: true\n";
 
-/// A node of a cluster with its door.
+/// A node of a cluster and its server's address.
 pub(crate) struct Served {
     pub(crate) joined: Joined,
     pub(crate) place: Place,
@@ -34,7 +34,7 @@ impl Served {
         Self { joined, place: Place::new() }
     }
 
-    /// Starts the agent; clients are believed whose certificates the cluster's authority has signed.
+    /// Starts the agent. Clients authenticate with certificates signed by the cluster's CA.
     pub(crate) fn start(&mut self, configuration: &str, arguments: &[&str]) {
         let authority = self.path("clients.crt");
         if !authority.exists() {
@@ -78,14 +78,14 @@ const fn hours(hours: i64) -> SignedDuration {
 }
 
 #[test]
-fn a_certificate_is_asked_of_the_cluster_for_the_nodes_addresses_and_served_when_it_is_signed() {
+fn a_serving_certificate_is_requested_for_the_node_addresses_and_served() {
     let mut served = Served::new(Options::default());
     served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
     served.joined.api.wait_for("a request for a serving certificate", |world| !world.list(REQUESTS).is_empty());
     let request = &served.requests()[0];
     assert_eq!(request["spec"]["usages"], json!(["digital signature", "server auth"]));
     assert_eq!(request["spec"]["username"], "system:node:node-a");
-    // Until somebody has signed it, nobody gets in, and that is said.
+    // Until the certificate is signed, connections fail and the agent logs it.
     wait(|| match served.place.connect(None) {
         Err(error) if error.contains("alert") => Ok(()),
         other => Err(format!("{:?}", other.map(|door| door.certificate))),
@@ -106,7 +106,7 @@ fn a_certificate_is_asked_of_the_cluster_for_the_nodes_addresses_and_served_when
     assert!(link.file_name().unwrap().to_str().unwrap().starts_with("kubelet-server-20"), "{link:?}");
     assert_eq!(served.place.get("/healthz", Some(&served.admin())), (200, "ok".to_owned()));
     assert_eq!(served.shown()["state"], "Good");
-    // After a restart it is there at once, and nothing is asked for.
+    // After a restart the certificate is served at once, without a new request.
     served.joined.node.kill_agent();
     served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
     assert_eq!(served.place.shows(|_| true), shown);
@@ -116,7 +116,7 @@ fn a_certificate_is_asked_of_the_cluster_for_the_nodes_addresses_and_served_when
 }
 
 #[test]
-fn a_certificate_that_is_due_is_replaced_and_no_connection_is_lost_for_it() {
+fn rotating_the_serving_certificate_keeps_open_connections() {
     let mut served = Served::new(Options::default());
     let now = Timestamp::now();
     let old = Validity { not_before: now - hours(95), not_after: now + hours(5) };
@@ -142,7 +142,7 @@ fn a_certificate_that_is_due_is_replaced_and_no_connection_is_lost_for_it() {
 }
 
 #[test]
-fn a_node_that_is_reached_elsewhere_asks_for_another_certificate() {
+fn a_changed_node_address_requests_another_certificate() {
     let mut served = Served::new(approving());
     let provided = |ip: &str| json!({ "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
     served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--cloud-provider=external"]);
@@ -156,7 +156,7 @@ fn a_node_that_is_reached_elsewhere_asks_for_another_certificate() {
 }
 
 #[test]
-fn a_denial_is_told_and_ends_nothing() {
+fn a_denied_serving_certificate_is_logged_and_harmless() {
     let mut served = Served::new(Options::default());
     served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
     served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
@@ -171,7 +171,7 @@ fn a_denial_is_told_and_ends_nothing() {
 }
 
 #[test]
-fn without_the_clusters_help_the_node_signs_for_itself_once() {
+fn without_server_tls_bootstrap_the_node_signs_its_own_certificate_once() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);
     let first = served.place.shows(|_| true);
@@ -180,7 +180,7 @@ fn without_the_clusters_help_the_node_signs_for_itself_once() {
     served.joined.node.kill_agent();
     served.start(ALLOWS_ALL, &[]);
     assert_eq!(served.place.shows(|_| true), first);
-    // What is damaged is made anew, also while it is in use.
+    // A corrupt file is replaced, even while it is in use.
     fs::write(&certificate, "nonsense").unwrap();
     let second = served.place.shows(|shown| *shown != first);
     fs::remove_file(&key).unwrap();
@@ -189,7 +189,7 @@ fn without_the_clusters_help_the_node_signs_for_itself_once() {
 }
 
 #[test]
-fn files_that_are_replaced_are_served_to_who_comes_next() {
+fn replaced_certificate_files_apply_to_new_connections() {
     let mut served = Served::new(Options::default());
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| served.path(name));
     let put = |pair: &Certified| {
@@ -202,14 +202,14 @@ fn files_that_are_replaced_are_served_to_who_comes_next() {
     served.place.shows(|shown| shown.common_name == "first");
     put(&served.client("second", &[]));
     served.place.shows(|shown| shown.common_name == "second");
-    // What is no pair changes nothing, and is told.
+    // A mismatched pair is logged and changes nothing.
     fs::write(&key, "nonsense").unwrap();
     wait(|| match served.shown() {
         shown if shown["message"].as_str().is_some_and(|text| text.contains("tls.key")) => Ok(()),
         shown => Err(shown.to_string()),
     });
     assert_eq!(served.place.shows(|_| true).common_name, "second");
-    // An end is harmless: it is shown on, and said to have ended.
+    // An expired certificate is still served, and its expiry is logged.
     let now = Timestamp::now();
     put(&served.joined.api.client_certificate(&Identity::new("third", &[]), Validity::expired(now)));
     served.place.shows(|shown| shown.common_name == "third");
@@ -218,7 +218,7 @@ fn files_that_are_replaced_are_served_to_who_comes_next() {
 }
 
 #[test]
-fn who_shows_no_certificate_of_the_right_authority_is_not_known() {
+fn a_client_without_a_trusted_certificate_is_unauthorized() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);
     let unauthorized = (401, "Unauthorized".to_owned());
@@ -236,7 +236,7 @@ fn who_shows_no_certificate_of_the_right_authority_is_not_known() {
         assert_eq!(served.place.get("/pods", Some(&wrong)), unauthorized);
     }
     assert_eq!(served.place.get("/pods", Some(&served.admin())).0, 200);
-    // Another authority in the file is believed from now on, and this one is not, also on connections that are open.
+    // The new CA in the file is trusted from now on and the old one is not, on open connections too.
     let mut door = served.place.reach(Some(&served.admin()));
     assert_eq!(door.get("/healthz", "").0, 200);
     fs::write(served.path("clients.crt"), other.authority_pem()).unwrap();
@@ -249,7 +249,7 @@ fn who_shows_no_certificate_of_the_right_authority_is_not_known() {
 }
 
 #[test]
-fn the_kubelets_questions_about_itself_are_answered() {
+fn health_pods_stats_and_metrics_are_served() {
     let mut served = Served::new(Options::default());
     served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
     served.start(ALLOWS_ALL, &[]);
@@ -279,7 +279,7 @@ fn the_kubelets_questions_about_itself_are_answered() {
 }
 
 #[test]
-fn a_containers_log_is_read_and_followed_to_its_end() {
+fn container_logs_are_served_and_followed_to_their_end() {
     let mut served = Served::new(approving());
     served.start(ALLOWS_ALL, &[]);
     let web = Manifest::new("web").container("main", "sleep 100000");
@@ -310,7 +310,7 @@ fn a_containers_log_is_read_and_followed_to_its_end() {
 }
 
 #[test]
-fn where_debugging_is_off_nobody_looks_into_containers() {
+fn disabled_debugging_handlers_close_logs_and_exec() {
     let mut served = Served::new(Options::default());
     served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
     served.start(&[ALLOWS_ALL, "enableDebuggingHandlers: false\n"].concat(), &[]);
@@ -327,7 +327,7 @@ fn where_debugging_is_off_nobody_looks_into_containers() {
 }
 
 #[test]
-fn shapes_that_others_could_read_differently_end_the_connection() {
+fn ambiguous_requests_close_the_connection() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);
     let admin = served.admin();
@@ -345,14 +345,14 @@ fn shapes_that_others_could_read_differently_end_the_connection() {
     }
     let long = format!("GET /healthz HTTP/1.1\r\nHost: node\r\nA: {}\r\n\r\n", "x".repeat(20_000));
     assert_eq!(served.place.reach(Some(&admin)).say(&long).map(|(status, _)| status), Some(431));
-    // Many who say nothing keep nobody out.
+    // Many silent connections do not block others.
     let silent: Vec<_> = (0..100).map(|_| served.place.connect(None)).collect();
     assert_eq!(served.place.get("/healthz", Some(&admin)).0, 200);
     drop(silent);
 }
 
 #[test]
-fn a_token_is_asked_about_once_and_what_its_owner_may_too() {
+fn token_reviews_and_access_reviews_are_cached() {
     let mut served = Served::new(Options::default());
     served.joined.api.add_token("secret-of-metrics", &Identity::new("metrics-server", &["watchers"]));
     served.joined.api.allow("watchers", "get", "healthz");
@@ -388,7 +388,7 @@ fn a_token_is_asked_about_once_and_what_its_owner_may_too() {
 }
 
 #[test]
-fn pods_are_put_on_the_node_by_who_shows_a_certificate_and_may_and_by_nobody_else() {
+fn only_authorized_client_certificates_may_put_pods() {
     let mut served = Served::new(Options::default());
     let operator = Identity::new("operator", &["operators"]);
     for verb in ["get", "update", "delete"] {
@@ -427,7 +427,7 @@ fn pods_are_put_on_the_node_by_who_shows_a_certificate_and_may_and_by_nobody_els
 }
 
 #[test]
-fn while_the_cluster_is_away_its_last_word_counts_and_then_nobodys() {
+fn during_an_outage_cached_reviews_apply_until_they_expire() {
     let mut served = Served::new(Options::default());
     served.joined.api.allow("readers", "get", "proxy");
     let ttl = "authorization: {webhook: {cacheAuthorizedTTL: 4s}}\n";
@@ -441,7 +441,7 @@ fn while_the_cluster_is_away_its_last_word_counts_and_then_nobodys() {
         (200, _) => Err("it is allowed".to_owned()),
         refused => Ok(refused),
     });
-    // That the narrower right is not there was said before, and is remembered.
+    // The missing finer permission was logged before, and the answer is cached.
     let text = "Authorization error (user=reader, verb=get, resource=nodes, subresource=proxy)";
     assert_eq!(refused, (500, text.to_owned()));
     let with = "Authorization: Bearer a-token\r\n";
@@ -451,7 +451,7 @@ fn while_the_cluster_is_away_its_last_word_counts_and_then_nobodys() {
 }
 
 #[test]
-fn who_shows_nothing_is_anonymous_where_that_is_wanted() {
+fn anonymous_access_applies_only_without_credentials() {
     let mut served = Served::new(Options::default());
     served.joined.api.allow("system:unauthenticated", "get", "healthz");
     served.start("", &["--anonymous-auth=true"]);
@@ -459,6 +459,6 @@ fn who_shows_nothing_is_anonymous_where_that_is_wanted() {
     assert_eq!(door.get("/healthz", ""), (200, "ok".to_owned()));
     let text = "Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[pods proxy])";
     assert_eq!(door.get("/pods", ""), (403, text.to_owned()));
-    // Who shows what is not good is not nobody in particular.
+    // A client with bad credentials is not anonymous.
     assert_eq!(door.get("/healthz", "Authorization: Bearer wrong\r\n"), (401, "Unauthorized".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! The machine of a node shuts down.
+//! Shutdown of a node's machine.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn start(joined: &mut Joined, logind: &FakeLogind) {
 }
 
 #[test]
-fn the_cluster_hears_of_it_at_once_and_what_became_of_the_pods_before_the_machine_goes() {
+fn shutdown_is_reported_at_once_and_pod_statuses_before_power_off() {
     let (mut joined, logind) = (Joined::new(), FakeLogind::start());
     start(&mut joined, &logind);
     joined.api.create(&pod("web"));

@@ -1,11 +1,11 @@
-//! What the node's object tells, and when.
+//! Contents and timing of the node status.
 
 use serde_json::json;
 
 use super::joined::{Joined, NODE, STATUS, condition};
 
 #[test]
-fn nothing_is_told_while_nothing_changes_but_that_the_node_is_there() {
+fn an_unchanged_node_sends_only_its_lease() {
     let mut joined = Joined::new();
     joined.start("nodeStatusReportFrequency: 1s\n", &[]);
     joined.wait_until_ready();
@@ -20,7 +20,7 @@ fn nothing_is_told_while_nothing_changes_but_that_the_node_is_there() {
 }
 
 #[test]
-fn a_network_that_goes_is_told_at_once_with_an_event() {
+fn a_network_failure_is_reported_at_once_with_an_event() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     let ready = joined.wait_until_ready();
@@ -38,7 +38,7 @@ fn a_network_that_goes_is_told_at_once_with_an_event() {
 }
 
 #[test]
-fn a_field_that_the_server_drops_is_not_sent_again_and_again() {
+fn a_field_dropped_by_the_server_is_not_sent_repeatedly() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.wait_until_ready();

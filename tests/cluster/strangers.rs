@@ -1,4 +1,4 @@
-//! The node's own server and those who mean it no good: refused, and the agent as small as before.
+//! Attacks on the node's own server: refused, with bounded memory.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use super::fake_api::Options;
 use super::fake_api::identity::Identity;
 use super::serving::{ALLOWS_ALL, Served, TOKEN_REVIEWS};
 
-/// What the agent holds in memory, in KiB.
+/// The agent's resident memory in KiB.
 fn resident(served: &Served) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", served.joined.node.agent_pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A debug build and its allocator keep this much of what they once had.
+/// Memory that a debug build and its allocator may retain.
 const SPREAD: u64 = 8 * 1024;
 
 #[test]
-fn tokens_that_are_made_up_cost_the_cluster_few_questions_and_known_ones_are_not_slowed() {
+fn made_up_tokens_cause_few_reviews_and_do_not_slow_known_ones() {
     let mut served = Served::new(Options::default());
     served.joined.api.add_token("known-token", &Identity::new("viewer", &["viewers"]));
     served.start(ALLOWS_ALL, &["--authentication-token-webhook-cache-ttl=1s"]);
@@ -35,10 +35,10 @@ fn tokens_that_are_made_up_cost_the_cluster_few_questions_and_known_ones_are_not
     assert!((20..=40).contains(&asked), "{asked} of 60 were asked about");
     assert_eq!(answers.last(), Some(&429));
     assert_eq!(answers.iter().filter(|status| **status == 429).count(), 60 - asked);
-    // A large one counts for more than a small one.
+    // A large token counts for more than a small one.
     let large = format!("Authorization: Bearer {}\r\n", "x".repeat(12_000));
     assert_eq!(served.place.reach(None).get("/healthz", &large).0, 429);
-    // What was said of the known one has run out by now, and it is asked about again.
+    // The cached review of the known token has expired, so the agent asks again.
     let before = served.joined.api.count("create", TOKEN_REVIEWS);
     wait(|| match served.place.reach(None).get("/healthz", known).0 {
         200 if served.joined.api.count("create", TOKEN_REVIEWS) > before => Ok(()),
@@ -50,7 +50,7 @@ fn tokens_that_are_made_up_cost_the_cluster_few_questions_and_known_ones_are_not
 }
 
 #[test]
-fn heads_that_never_end_keep_nobody_out_and_take_no_memory_with_them() {
+fn endless_request_heads_block_nobody_and_take_no_memory() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);
     let admin = served.admin();
@@ -63,7 +63,7 @@ fn heads_that_never_end_keep_nobody_out_and_take_no_memory_with_them() {
     };
     let mut doors: Vec<Option<Door>> = (0..60).map(slow).collect();
     assert_eq!(served.place.get("/healthz", Some(&admin)).0, 200);
-    // A byte now and then buys no more time.
+    // An occasional byte does not extend the deadline.
     let begun = Instant::now();
     while doors.iter().flatten().count() > 0 && begun.elapsed() < Duration::from_secs(30) {
         for door in &mut doors {
@@ -77,7 +77,7 @@ fn heads_that_never_end_keep_nobody_out_and_take_no_memory_with_them() {
 }
 
 #[test]
-fn what_strangers_send_is_bounded_and_told_without_its_secrets() {
+fn requests_of_strangers_are_bounded_and_logged_without_secrets() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);
     let admin = served.admin();
@@ -109,7 +109,7 @@ fn what_strangers_send_is_bounded_and_told_without_its_secrets() {
             assert_eq!(door.say("GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n"), None, "{request:?}");
         }
     }
-    // A handshake that is none.
+    // An invalid TLS handshake.
     for _ in 0..20 {
         assert!(served.place.speak(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n"));
         assert!(served.place.speak(&[0x16, 3, 1, 0xff, 0xff]));

@@ -1,4 +1,4 @@
-//! When the cluster is asked and told: polls, windows, on request; and what that costs.
+//! Sync modes: polls, windows and on request, and their traffic.
 
 use std::cell::Cell;
 use std::fs;
@@ -17,12 +17,12 @@ use super::pods::{PODS, WEB, is_ready, mounted, pod};
 const SHORT: &str = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
 impl Joined {
-    /// With a configuration of Coracle's own.
+    /// Starts the agent with this sync configuration.
     fn start_syncing(&mut self, sync: &str) {
         self.start_syncing_with(sync, "");
     }
 
-    /// And with further lines of the kubelet's.
+    /// Adds further lines of kubelet configuration.
     fn start_syncing_with(&mut self, sync: &str, more: &str) {
         let file = self.node.folder().join("coracle.yaml");
         fs::write(&file, format!("sync:\n{sync}")).unwrap();
@@ -31,7 +31,7 @@ impl Joined {
         self.node.wait_until("the agent answers", |_| self.node.ask(&["status"]).is_some());
     }
 
-    /// What `coracle sync --wait` says.
+    /// The output of `coracle sync --wait`.
     #[track_caller]
     fn sync(&self) -> String {
         self.node.ask(&["sync", "--wait"]).expect("an exchange that goes well")
@@ -66,19 +66,19 @@ fn map(value: &str) -> Value {
 }
 
 #[test]
-fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
+fn manual_mode_sends_nothing_until_sync_is_requested() {
     let mut joined = Joined::new();
     joined.api.create(&map("one"));
     joined.api.create(&pod("web", &mounted(&json!({"name": "v", "configMap": {"name": "m"}}))));
     joined.start_syncing("  mode: manual\n");
-    // It has much to say, and says nothing of it.
+    // The agent has queued events and sends none.
     joined.node.wait_until("events wait", |_| joined.sync_state()["pendingEvents"].as_u64() > Some(0));
     assert_eq!((joined.bytes(), joined.api.connections_so_far()), (0, 0));
     let said = joined.sync();
     for part in ["leases: ", "node status: 2", "pods and what they need: ", "events: "] {
         assert!(said.contains(part), "{said}");
     }
-    // The pod has come with what it needs.
+    // The pod has arrived with the objects it needs.
     joined.wait_for_containers(1);
     assert_eq!(joined.volume_file("kubernetes.io~configmap", "k").as_deref(), Some("one"));
     let (bytes, state) = (joined.bytes(), joined.sync_state());
@@ -88,7 +88,7 @@ fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
     joined.wait_for_containers(1);
     joined.api.update(&map("two"));
     joined.api.create(&pod("other", &json!({})));
-    // Longer than anything waits that would be said by itself: leases are renewed every ten seconds here.
+    // Longer than any automatic delay: leases are renewed every ten seconds here.
     std::thread::sleep(Duration::from_secs(11));
     assert_eq!((joined.bytes(), joined.api.connections_so_far(), joined.running().len()), (bytes, 1, 1));
     let restarts = || joined.api.get(WEB).unwrap()["status"]["containerStatuses"][0]["restartCount"].clone();
@@ -99,7 +99,7 @@ fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
     assert_eq!((restarts(), is_ready(&joined.api.get(WEB).unwrap())), (json!(1), true));
     joined.wait_for_containers(2);
     joined.wait_for_file("kubernetes.io~configmap", "k", "two");
-    // Everything was listed once, and then gone on with.
+    // Everything was listed once, and watches resumed afterwards.
     assert_eq!([PODS, NODES, "/api/v1/namespaces/default/configmaps"].map(|path| joined.lists(path)), [1, 1, 1]);
     assert_eq!(joined.api.connections_so_far(), 2);
     joined.sync();
@@ -107,9 +107,9 @@ fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
     assert_eq!((&told["pendingStatuses"], &told["pendingEvents"]), (&json!(0), &json!(0)), "{told}");
 }
 
-/// Its time would be over before the next exchange, if these come once in an hour.
+/// The token would expire before the next exchange if exchanges came hourly.
 #[test]
-fn a_token_whose_time_is_half_over_is_replaced_with_the_next_exchange() {
+fn a_half_expired_token_is_replaced_at_the_next_exchange() {
     let mut joined = Joined::new();
     joined.api.set_token_lifetime(Some(Duration::from_secs(30)));
     let account = json!({"name": "default", "namespace": "default"});
@@ -130,9 +130,9 @@ fn a_token_whose_time_is_half_over_is_replaced_with_the_next_exchange() {
     joined.node.wait_until("the token is another", |_| token() != first);
 }
 
-/// A lease, the node, what is to run, what has become of it, events: as whoever pays for the line would have it.
+/// Lease, node status, pods to run, pod statuses, events: the most important first.
 #[test]
-fn an_exchange_has_its_order() {
+fn an_exchange_runs_in_order() {
     let mut joined = Joined::new();
     joined.start_syncing_with("  mode: manual\n", "syncFrequency: 1s\n");
     joined.sync();
@@ -144,7 +144,7 @@ fn an_exchange_has_its_order() {
     joined.node.fake.exit("one/main", 1);
     joined.node.fake.exit("two/main", 1);
     joined.node.wait_until("both wait to be told", |_| joined.sync_state()["pendingStatuses"] == 2);
-    // The node has something to tell of itself.
+    // The node status has a change to report.
     joined.node.fake.set_network_ready(false);
     joined.node.wait_until("the network is not ready", |_| joined.node.status()["runtime"]["networkReady"] == false);
     let before = joined.api.requests().len();
@@ -164,7 +164,7 @@ fn an_exchange_has_its_order() {
 }
 
 #[test]
-fn a_node_that_polls_does_what_has_changed_and_its_connections_are_as_many_as_its_polls() {
+fn polling_applies_changes_and_connects_once_per_poll() {
     let mut joined = Joined::new();
     joined.start_syncing("  mode: poll\n  every: 2s\n");
     joined.wait_until_ready();
@@ -176,7 +176,7 @@ fn a_node_that_polls_does_what_has_changed_and_its_connections_are_as_many_as_it
     joined.api.wait_gone(WEB);
     joined.wait_for_containers(0);
     assert_eq!([joined.lists(PODS), joined.lists(NODES), joined.api.count("create", LEASES)], [1, 1, 1]);
-    // An outage is nothing but polls that fail.
+    // During an outage polls fail.
     joined.api.set_network(Network::Refused);
     joined.node.wait_until("a poll has failed", |_| joined.sync_state()["last"]["message"] != "");
     let page = joined.node.ask(&["status"]).unwrap();
@@ -188,7 +188,7 @@ fn a_node_that_polls_does_what_has_changed_and_its_connections_are_as_many_as_it
 }
 
 #[test]
-fn when_everything_is_exchanged_as_it_happens_there_is_nothing_to_begin() {
+fn watch_mode_has_no_exchange_to_request() {
     let mut joined = Joined::with_web(&json!({}));
     let said = joined.sync();
     assert_eq!(said, "nothing to do: in mode watch changes are exchanged immediately\n");
@@ -198,7 +198,7 @@ fn when_everything_is_exchanged_as_it_happens_there_is_nothing_to_begin() {
 }
 
 #[test]
-fn a_pod_is_told_that_its_token_is_over_though_nobody_may_be_asked_for_another() {
+fn a_pod_gets_an_event_when_its_token_expires_between_exchanges() {
     let mut joined = Joined::new();
     joined.api.set_token_lifetime(Some(Duration::from_secs(5)));
     let metadata = json!({"name": "default", "namespace": "default"});
@@ -221,10 +221,10 @@ fn a_pod_is_told_that_its_token_is_over_though_nobody_may_be_asked_for_another()
     joined.node.wait_until("there is another one", |_| token() != first);
 }
 
-/// In a network of its own, whose interfaces are its own, too.
+/// Runs in a network namespace of its own.
 #[test]
-fn by_the_time_of_the_day_a_window_is_open_or_opens_when_it_is_said_to() {
-    /// The hours from now in which it is open, by full minutes.
+fn a_daily_window_opens_at_its_configured_time() {
+    /// A window from `from` to `to` hours from now, in full minutes.
     fn window(from: i64, to: i64) -> String {
         let now = jiff::Timestamp::now();
         let time = |hours| (now + jiff::SignedDuration::from_hours(hours)).strftime("%H:%M").to_string();
@@ -240,7 +240,7 @@ fn by_the_time_of_the_day_a_window_is_open_or_opens_when_it_is_said_to() {
     assert_eq!(joined.bytes(), 0);
     joined.node.kill_agent();
     joined.start_syncing(&window(-2, 2));
-    // It would begin at a moment of its own.
+    // The window would open later by itself.
     assert!(joined.node.ask(&["sync"]).is_some());
     joined.wait_until_ready();
     joined.api.create(&pod("web", &json!({})));
@@ -249,7 +249,7 @@ fn by_the_time_of_the_day_a_window_is_open_or_opens_when_it_is_said_to() {
 }
 
 #[test]
-fn a_window_opens_and_shuts_with_an_interface() {
+fn a_window_follows_an_interface() {
     let in_network = || {
         use nix::mount::{MsFlags, mount};
         use nix::sched::{CloneFlags, unshare};
@@ -277,7 +277,6 @@ fn a_window_opens_and_shuts_with_an_interface() {
         joined.api.create(&pod("other", &json!({})));
         std::thread::sleep(Duration::from_secs(2));
         assert_eq!((joined.bytes(), joined.running().len()), (bytes, 1));
-        // Somebody who cannot wait for it asks.
         joined.sync();
         joined.wait_for_containers(2);
         joined.api.delete(WEB);
@@ -292,7 +291,7 @@ fn a_window_opens_and_shuts_with_an_interface() {
 }
 
 #[test]
-fn when_the_days_bytes_run_out_events_are_left_out_first_and_leases_last() {
+fn an_exhausted_daily_budget_drops_events_first_and_leases_last() {
     const BUDGET: u64 = 128 << 10;
 
     let mut joined = Joined::new();
@@ -303,7 +302,7 @@ fn when_the_days_bytes_run_out_events_are_left_out_first_and_leases_last() {
     joined.wait_until_web_is_ready();
     let left_out = || joined.sync_state()["leftOut"].clone();
     assert_eq!(left_out(), json!([]));
-    // Everybody who follows the pod pays for this.
+    // Each change of the pod costs every watcher traffic.
     let number = Cell::new(0);
     joined.node.wait_until("events are left out", |_| {
         number.set(number.get() + 1);
@@ -328,9 +327,9 @@ fn when_the_days_bytes_run_out_events_are_left_out_first_and_leases_last() {
     assert_eq!(joined.node.log().matches("bytes of today do not last for everything").count(), 1);
 }
 
-/// Each connection begins with certificates: the dearest thing there is.
+/// Each connection exchanges certificates, the most expensive traffic of all.
 #[test]
-fn on_a_line_that_breaks_again_and_again_the_days_bytes_last_and_then_nothing_is_said() {
+fn reconnects_respect_the_daily_budget() {
     const BUDGET: u64 = 96 << 10;
 
     let mut joined = Joined::new();
@@ -342,7 +341,7 @@ fn on_a_line_that_breaks_again_and_again_the_days_bytes_last_and_then_nothing_is
         joined.api.set_network(Network::Open);
         joined.sync_state()["leftOut"].as_array().is_some_and(|left_out| left_out.len() == 5)
     });
-    // The connection's last word may still be on its way.
+    // The last bytes of the connection may still be in flight.
     std::thread::sleep(Duration::from_secs(1));
     let (bytes, connections) = (joined.bytes(), joined.api.connections_so_far());
     std::thread::sleep(Duration::from_secs(3));
@@ -350,7 +349,7 @@ fn on_a_line_that_breaks_again_and_again_the_days_bytes_last_and_then_nothing_is
     println!("{bytes} bytes of {BUDGET} over {connections} connections");
     assert!(bytes <= BUDGET, "{bytes} bytes over {connections} connections");
     assert!(joined.sync_state()["bytesToday"].as_u64() <= Some(BUDGET));
-    // No more for an agent that is started again.
+    // A restarted agent gets no new budget.
     joined.node.kill_agent();
     joined.start_syncing(&sync);
     assert!(joined.sync_state()["bytesToday"].as_u64() > Some(BUDGET / 2));
@@ -358,11 +357,11 @@ fn on_a_line_that_breaks_again_and_again_the_days_bytes_last_and_then_nothing_is
     assert!(joined.bytes() <= BUDGET, "{} bytes", joined.bytes());
 }
 
-/// With TLS and both certificates, without what TCP adds.
+/// Bytes with TLS and both certificates, without TCP overhead.
 #[test]
-fn a_poll_in_which_nothing_has_changed_costs_a_few_kilobytes() {
+fn an_unchanged_poll_costs_a_few_kilobytes() {
     const PODS_THERE: usize = 10;
-    /// Every 15 minutes.
+    /// One poll every 15 minutes.
     const POLLS_A_DAY: u64 = 96;
 
     let mut joined = Joined::new();
@@ -373,7 +372,7 @@ fn a_poll_in_which_nothing_has_changed_costs_a_few_kilobytes() {
     joined.start_syncing("  mode: manual\n");
     joined.sync();
     joined.wait_for_containers(PODS_THERE);
-    // What has become of the pods, and how the server shows that.
+    // The pod statuses, and the server's updates caused by them.
     joined.sync();
     joined.sync();
     let before = joined.bytes();

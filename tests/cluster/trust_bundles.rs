@@ -1,4 +1,4 @@
-//! Certificates that a cluster has for its pods to believe.
+//! Cluster trust bundles in pods.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn bundle(name: &str, signer: &str, stage: &str, letters: &str) -> Value {
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": {"stage": stage}}, "spec": spec})
 }
 
-/// A pod with these bundles in a volume.
+/// A pod with these bundles in a projected volume.
 fn web(bundles: &[Value]) -> Value {
     let sources: Vec<Value> = bundles.iter().map(|bundle| json!({"clusterTrustBundle": bundle})).collect();
     json!({
@@ -59,7 +59,7 @@ fn wait_for_file(joined: &Joined, file: &str, content: &str) {
 }
 
 #[test]
-fn bundles_are_mounted_by_name_and_by_signer_and_their_files_follow_them() {
+fn bundles_are_mounted_by_name_and_signer_and_updated() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.api.create(&bundle("own", "", "test", "bab"));
@@ -88,7 +88,7 @@ fn bundles_are_mounted_by_name_and_by_signer_and_their_files_follow_them() {
 }
 
 #[test]
-fn a_pod_waits_for_a_bundle_that_is_not_there_and_says_which() {
+fn a_pod_waits_for_a_missing_bundle_and_names_it() {
     let mut joined = Joined::new();
     joined.start("", &[]);
     joined.api.create(&web(&[json!({"name": "own", "path": "own.pem"})]));

@@ -1,4 +1,4 @@
-//! The messages of CSI as another implementation of protobuf reads and writes them.
+//! CSI messages, encoded and decoded with prost as an independent protobuf implementation.
 
 use std::collections::HashMap;
 

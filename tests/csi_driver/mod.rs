@@ -1,6 +1,5 @@
-//! A CSI driver as they are written for the upstream kubelet. Its volumes are in memory, or a directory of the test's.
-//!
-//! It holds who calls it to the order of the specification: what is out of order is in [`Driver::faults`].
+//! A CSI driver like those written for the upstream kubelet. Its volumes are tmpfs mounts or a directory of the test.
+//! It records calls that violate the order of the specification in [`Driver::faults`].
 
 pub(crate) mod messages;
 
@@ -30,23 +29,23 @@ pub(crate) const VOLUME_MOUNT_GROUP: i32 = 6;
 pub(crate) struct Driver {
     pub(crate) shared: Arc<Shared>,
     registry: PathBuf,
-    /// Where it mounts, if not where the test is.
+    /// The mount namespace to mount in, if not the test's own.
     namespace: Option<Arc<fs::File>>,
     served: Option<Served>,
 }
 
-/// What the test says, and what the driver was asked.
+/// The test's settings, and the recorded calls.
 pub(crate) struct Shared {
     pub(crate) info: Mutex<NodeInfo>,
     capabilities: Vec<i32>,
-    /// Mounted into pods, memory without it; or the device that they get.
+    /// The directory, or device, to publish; `None` publishes a tmpfs.
     directory: Option<PathBuf>,
     calls: Mutex<Vec<Call>>,
     hanging: Mutex<Vec<&'static str>>,
-    /// Answered when the test has mended it.
+    /// Methods answered only after the test releases them.
     waiting: Mutex<Vec<&'static str>>,
     failing: Mutex<Vec<(&'static str, Code)>>,
-    /// Answered with what is no message.
+    /// Methods answered with malformed bytes.
     babbling: Mutex<Vec<&'static str>>,
     state: Mutex<State>,
     told: Mutex<Vec<RegistrationStatus>>,
@@ -77,7 +76,7 @@ impl Call {
     }
 }
 
-/// What there is: volumes by their handles, with their places.
+/// The volumes by handle, with their paths.
 #[derive(Default)]
 struct State {
     staged: Vec<(String, String)>,
@@ -88,12 +87,12 @@ struct State {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Driver {
-    /// Registers with the node whose registry this is.
+    /// Starts a driver that registers in this plugin registry.
     pub(crate) fn start(registry: &Path, capabilities: &[i32]) -> Self {
         Self::new(registry, capabilities, None, None)
     }
 
-    /// One that mounts this directory, in the namespace of mounts that the node is in.
+    /// Starts a driver that mounts `directory` in the node's mount namespace.
     pub(crate) fn inside(registry: &Path, capabilities: &[i32], directory: PathBuf, namespace: fs::File) -> Self {
         Self::new(registry, capabilities, Some(directory), Some(Arc::new(namespace)))
     }
@@ -125,13 +124,13 @@ impl Driver {
         self.registry.join(format!("{NAME}-reg.sock"))
     }
 
-    /// Ends as by `kill -9`; with its socket, as a pod that is gone.
+    /// Ends the driver like `kill -9`, and removes its socket like a deleted pod.
     pub(crate) fn kill(&mut self) {
         self.served = None;
         let _ = fs::remove_file(self.socket());
     }
 
-    /// A new process of the same driver.
+    /// Starts a new process of the same driver.
     pub(crate) fn come_back(&mut self) {
         self.kill();
         fs::create_dir_all(&self.registry).unwrap();
@@ -143,12 +142,12 @@ impl Driver {
         let node = Named::<Node>::new(of(&self.shared, |shared, method, request| {
             Box::pin(async move { shared.answer(&method, &request).await })
         }));
-        // Whoever sees the socket finds it listening.
+        // Renames the socket into place once it listens.
         let hidden = self.registry.join(".csi.sock");
         let namespace = self.namespace.clone();
         let enter = move || {
             if let Some(namespace) = namespace {
-                // What a thread shares with others of where it is it may not change.
+                // A thread that shares its file system attributes cannot change its mount namespace.
                 unshare(CloneFlags::CLONE_FS).unwrap();
                 setns(&*namespace, CloneFlags::CLONE_NEWNS).unwrap();
             }
@@ -184,13 +183,13 @@ impl Driver {
         self.shared.babbling.lock().unwrap().clear();
     }
 
-    /// Those about volumes, in their order.
+    /// The calls about volumes, in order.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let calls = self.shared.calls.lock().unwrap();
         calls.iter().filter(|call| !matches!(call, Call::Other(_))).cloned().collect()
     }
 
-    /// How often a method was called that is about no volume.
+    /// Number of calls of a method that concerns no volume.
     pub(crate) fn asked(&self, method: &str) -> usize {
         let calls = self.shared.calls.lock().unwrap();
         calls.iter().filter(|call| matches!(call, Call::Other(called) if called == method)).count()
@@ -208,14 +207,14 @@ impl Driver {
         self.shared.state.lock().unwrap().faults.clone()
     }
 
-    /// Everything that was brought has been taken away, in order.
+    /// Asserts that every volume was unpublished and unstaged, in order.
     #[track_caller]
     pub(crate) fn wait_until_all_is_given_back(&self) {
         self.wait_for("everything to be given back", |state| state == (0, 0));
         assert_eq!(self.faults(), [""; 0], "{:?}", self.names());
     }
 
-    /// How many are staged, and how many published.
+    /// The numbers of staged and published volumes.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, claim: impl Fn((usize, usize)) -> bool) {
         let until = Instant::now() + PATIENCE;
@@ -328,7 +327,7 @@ impl Shared {
             state.faults.push(format!("{} is not there to stage at", place.1));
         }
         if !state.staged.contains(&place) {
-            // A device is at no place before it is published.
+            // A block device has no staging path before it is published.
             if !is_block(asked.volume_capability.as_ref()) {
                 self.mount(&place.1);
             }
@@ -346,7 +345,7 @@ impl Shared {
             state.faults.push(format!("{} is published and not staged", place.0));
         }
         if !state.published.contains(&place) {
-            // The kubelet makes what is above it.
+            // The kubelet creates the parent directory.
             if is_block(asked.volume_capability.as_ref()) {
                 self.make_device(&place.1);
             } else if let Err(error) = fs::create_dir(&place.1) {
@@ -392,14 +391,14 @@ impl Shared {
         }
         let place = (asked.volume_id.clone(), asked.path.clone());
         if state.staged.contains(&place) {
-            // Nothing is mounted of a device.
+            // A block device has no mount.
             let _ = umount2(asked.path.as_str(), MntFlags::MNT_DETACH);
         }
         state.staged.retain(|known| *known != place);
         Vec::new()
     }
 
-    /// More than there is of anything else.
+    /// A capacity larger than that of any other volume of the test.
     fn usage(&self, asked: &Ask) -> Vec<u8> {
         let mut state = self.state.lock().unwrap();
         if !state.published.contains(&(asked.volume_id.clone(), asked.volume_path.clone())) {
@@ -410,7 +409,7 @@ impl Shared {
         Usages { usage: vec![bytes, inodes] }.encode_to_vec()
     }
 
-    /// The device that the test has said, or one that is there only by its name.
+    /// Creates a node of the test's device, or of a device that does not exist.
     fn make_device(&self, at: &str) {
         let number = self.directory.as_ref().map_or(makedev(7, 250), |device| fs::metadata(device).unwrap().rdev());
         mknod(at, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, number).unwrap();

@@ -7,9 +7,9 @@ use prost::bytes::BufMut as _;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Puts `Out`, takes `In`.
+/// Encodes `Out` and decodes `In`.
 pub(super) struct Prost<Out, In> {
-    /// What it puts is no message at all.
+    /// Encodes bytes that are no message.
     is_garbled: bool,
     types: PhantomData<(Out, In)>,
 }

@@ -1,4 +1,4 @@
-//! The messages of the device plugins' API as another implementation of protobuf reads and writes them.
+//! Device plugin API messages, encoded and decoded with prost as an independent protobuf implementation.
 
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ pub(crate) struct NumaNode {
     pub(crate) id: i64,
 }
 
-/// `AllocateRequest` and `PreferredAllocationRequest`, as far as a test looks at them.
+/// `AllocateRequest` and `PreferredAllocationRequest`, with the fields that tests read.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ForContainers {
     #[prost(message, repeated, tag = "1")]

@@ -1,6 +1,5 @@
-//! A device plugin as they are written for the upstream kubelet, with tonic for its gRPC.
-//!
-//! Everything of it ends with the [`Plugin`], as a process that is killed.
+//! A device plugin like those written for the upstream kubelet, using tonic for gRPC. Dropping the [`Plugin`] ends it
+//! like a killed process.
 
 mod codec;
 pub(crate) mod messages;
@@ -28,19 +27,19 @@ pub(crate) struct Plugin {
     served: Option<Served>,
 }
 
-/// What the test says, and what the plugin was asked.
+/// The test's settings, and the recorded calls.
 #[derive(Default)]
 pub(crate) struct Shared {
     devices: Mutex<Vec<Device>>,
     watchers: Mutex<Vec<async_channel::Sender<ListAndWatchResponse>>>,
     pub(crate) options: Mutex<DevicePluginOptions>,
-    /// Each method that was called, with the ids that it was about.
+    /// Each called method with its device ids.
     calls: Mutex<Vec<(String, Vec<String>)>>,
-    /// Methods that are never answered.
+    /// Methods that never answer.
     hanging: Mutex<Vec<&'static str>>,
-    /// Methods that are answered with what is no message.
+    /// Methods that answer with malformed bytes.
     garbled: Mutex<Vec<&'static str>>,
-    /// Methods that are answered with an error.
+    /// Methods that answer with an error.
     failing: Mutex<Vec<(&'static str, String)>>,
     pub(crate) preferred: Mutex<Vec<String>>,
     pub(crate) info: Mutex<PluginInfo>,
@@ -50,7 +49,7 @@ pub(crate) struct Shared {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Plugin {
-    /// Serves at the socket, with these healthy devices.
+    /// Serves these healthy devices at the socket.
     pub(crate) fn start(socket: &Path, ids: &[&str]) -> Self {
         let shared = Arc::new(Shared::default());
         let plugin = Self::serving(socket, shared);
@@ -71,19 +70,19 @@ impl Plugin {
         Self { shared, socket: socket.to_owned(), served: Some(served) }
     }
 
-    /// Ends as by `kill -9`: the socket stays behind.
+    /// Ends the plugin like `kill -9`; the socket file remains.
     pub(crate) fn kill(&mut self) {
         self.served = None;
         self.shared.watchers.lock().unwrap().clear();
     }
 
-    /// A new process of the same plugin, which has to register anew.
+    /// Starts a new process of the same plugin, which has to register again.
     pub(crate) fn restart(&mut self) {
         self.kill();
         *self = Self::serving(&self.socket, Arc::clone(&self.shared));
     }
 
-    /// Registers with the kubelet whose socket this is, again and again until it takes it.
+    /// Registers with the kubelet at this socket, and retries until it succeeds.
     pub(crate) fn register(&self, kubelet: &Path, resource: &str) {
         let until = Instant::now() + PATIENCE;
         while let Err(error) = self.try_register(kubelet, resource, "v1beta1") {
@@ -103,7 +102,7 @@ impl Plugin {
         Ok(())
     }
 
-    /// Tells of these devices from now on: each with whether it is healthy.
+    /// Reports these devices from now on, each with its health.
     pub(crate) fn set(&self, devices: &[(&str, bool)]) {
         let health = |healthy: bool| if healthy { "Healthy" } else { "Unhealthy" }.to_owned();
         let device =
@@ -111,7 +110,7 @@ impl Plugin {
         self.tell(devices.iter().map(device).collect());
     }
 
-    /// The same, with the NUMA node that each is near to; all of them are healthy.
+    /// Reports healthy devices with their NUMA nodes.
     pub(crate) fn set_near(&self, devices: &[(&str, i64)]) {
         let device = |(id, node): &(&str, i64)| Device {
             id: (*id).to_owned(),
@@ -146,7 +145,7 @@ impl Plugin {
         self.shared.failing.lock().unwrap().clear();
     }
 
-    /// The ids of each call of this method.
+    /// The device ids of each call of this method.
     pub(crate) fn calls(&self, method: &str) -> Vec<Vec<String>> {
         let calls = self.shared.calls.lock().unwrap();
         calls.iter().filter(|(called, _)| called == method).map(|(_, ids)| ids.clone()).collect()
@@ -172,7 +171,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// One call to a server on a socket.
+/// Makes one call to a server on a socket.
 pub(crate) fn ask<Q, A>(socket: &Path, method: &'static str, request: Q) -> Result<A, String>
 where
     Q: prost::Message + 'static,
@@ -221,7 +220,7 @@ impl Shared {
     }
 }
 
-/// What a container gets with a device: something of each kind.
+/// An allocation with one item of each kind.
 fn allocated(ids: &[String]) -> ContainerAllocateResponse {
     let pair = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into_iter().collect();
     ContainerAllocateResponse {

@@ -1,10 +1,10 @@
-//! Errors as the server words them: a Status with a reason and a code.
+//! Errors as kube-apiserver words them: a Status with a reason and a code.
 
 use serde_json::{Value, json};
 
 use super::resources::Resource;
 
-/// What a request is refused with.
+/// The error that a request is refused with.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ApiError {
     pub code: u16,
@@ -12,11 +12,11 @@ pub(crate) struct ApiError {
     pub message: String,
     pub details: Option<Value>,
     pub retry_after: Option<u32>,
-    /// Where an inconsistent list may go on.
+    /// The continue token of an inconsistent list.
     pub next: Option<String>,
 }
 
-/// What a write says that was made to an older object.
+/// The message of a conflict: the object was modified.
 pub(crate) const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
@@ -67,14 +67,14 @@ impl ApiError {
         Self::new(403, "Forbidden", message).about(resource, name)
     }
 
-    /// For what is no resource.
+    /// A refusal of a non-resource path.
     pub(crate) fn forbidden_path(why: &str) -> Self {
         let mut error = Self::new(403, "Forbidden", format!("forbidden: {why}"));
         error.details = Some(json!({}));
         error
     }
 
-    /// `field` is where, and `why` begins with what sort of error it is, such as `Invalid value: 0: `.
+    /// `field` is the path. `why` begins with the kind of error, such as `Invalid value: 0: `.
     pub(crate) fn invalid(resource: &Resource, name: &str, field: &str, reason: &str, why: &str) -> Self {
         let kind = resource.qualified_kind();
         let mut error = Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {field}: {why}"));
@@ -90,7 +90,7 @@ impl ApiError {
         error
     }
 
-    /// The same for what is no resource, such as `ListOptions` of `meta.k8s.io`.
+    /// The same for a kind without a resource, such as `ListOptions` of `meta.k8s.io`.
     pub(crate) fn invalid_kind(group: &str, kind: &str, field: &str, reason: &str, why: &str) -> Self {
         let mut error = Self::new(422, "Invalid", format!("{kind}.{group} \"\" is invalid: {field}: {why}"));
         let cause = json!({ "reason": reason, "message": why, "field": field });
@@ -98,7 +98,7 @@ impl ApiError {
         error
     }
 
-    /// What lies before the history that is kept.
+    /// The requested version is older than the kept history.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
@@ -111,7 +111,7 @@ impl ApiError {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// An error that upstream has no reason for.
+    /// An error without an upstream reason.
     pub(crate) fn plain(why: &str) -> Self {
         Self::new(500, "", why)
     }
@@ -148,7 +148,7 @@ impl ApiError {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// The client knows a version that this server has not come to.
+    /// The client's resource version is newer than this server's.
     pub(crate) fn version_too_large(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let mut error = Self::new(504, "Timeout", message);
@@ -164,7 +164,7 @@ impl ApiError {
         error
     }
 
-    /// A word of the server for a code that a test asks for.
+    /// The server's error for a code that a test requests.
     pub(crate) fn of_code(code: u16) -> Self {
         match code {
             400 => Self::bad_request("the server rejected our request for an unknown reason"),

@@ -1,4 +1,4 @@
-//! Who may do what: upstream's node authoriser, and the little that others may.
+//! Authorization: upstream's node authorizer, and a few rules for others.
 
 use serde_json::Value;
 
@@ -8,18 +8,18 @@ use super::resources::{Resource, Target};
 use super::selectors::Selector;
 use super::world::{World, text};
 
-/// One request, as far as it matters here.
+/// The attributes of a request that authorization needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Attributes<'a> {
     pub identity: &'a Identity,
     pub verb: &'a str,
     pub path: &'a str,
-    /// `None` for a path that is no resource.
+    /// `None` for a non-resource path.
     pub target: Option<&'a Target>,
     pub selector: Option<&'a Selector>,
 }
 
-/// Allowed, or not and why.
+/// Allowed, or the reason for a refusal.
 type Decision = Result<(), String>;
 
 pub(crate) fn authorize(world: &World, request: &Attributes<'_>) -> Result<(), ApiError> {
@@ -65,7 +65,7 @@ fn authorize_path(request: &Attributes<'_>) -> Result<(), ApiError> {
     Err(ApiError::forbidden_path(&format!("User {user:?} cannot {verb} path {path:?}")))
 }
 
-/// What a cluster of kubeadm shows to everybody.
+/// Public information of a kubeadm cluster.
 fn is_public(target: &Target, verb: &str) -> bool {
     let is_info = (&*target.namespace, &*target.name) == ("kube-public", "cluster-info");
     verb == "get" && target.resource.is("", "configmaps") && is_info
@@ -73,7 +73,7 @@ fn is_public(target: &Target, verb: &str) -> bool {
 
 fn for_bootstrap(target: &Target, verb: &str) -> Decision {
     let is_request = target.resource.is("certificates.k8s.io", "certificatesigningrequests");
-    // The rules that kubeadm makes for who joins.
+    // The rules that kubeadm creates for joining nodes.
     let is_config = target.resource.is("", "configmaps")
         && target.namespace == "kube-system"
         && ["kubelet-config", "kubeadm-config"].contains(&&*target.name);
@@ -83,7 +83,7 @@ fn for_bootstrap(target: &Target, verb: &str) -> Decision {
     if may { Ok(()) } else { Err(String::new()) }
 }
 
-/// The name that a request is about; a list of one object is about that.
+/// The requested name; for a list, the name in its field selector.
 fn name_of<'a>(target: &'a Target, request: &'a Attributes<'_>) -> &'a str {
     if !target.name.is_empty() {
         return &target.name;
@@ -178,7 +178,7 @@ fn for_node(node: &str, name: &str, verb: &str, part: &str) -> Decision {
     }
 }
 
-/// What every node may do, whichever it is.
+/// The permissions of every node.
 fn by_rule(target: &Target, verb: &str) -> Decision {
     let read: &[&str] = &["get", "list", "watch"];
     let verbs: &[&str] = match (target.resource.group, target.resource.name, target.subresource.as_str()) {
@@ -212,7 +212,7 @@ fn related(world: &World, node: &str, target: &Target, name: &str) -> Decision {
             world.find(&target.named(name).key()).is_some_and(|volume| is_on_node(world, node, volume))
         }
         what => {
-            // What a node made itself gives it no rights.
+            // A node must not gain rights through its own mirror pods.
             let mut real = of_pods().filter(|pod| !is_mirror(pod));
             real.any(|pod| references(pod, what).contains(&name.to_owned()))
                 || what == "secrets" && of_volumes(world, node, &target.namespace, name)
@@ -241,7 +241,7 @@ fn is_on_node(world: &World, node: &str, volume: &Value) -> bool {
     real.any(|pod| references(pod, "persistentvolumeclaims").contains(&claim("name")))
 }
 
-/// Whether a volume that is on the node names the secret for it (`pvutil.VisitPVSecretNames`).
+/// Whether a volume in use on the node refers to the secret (`pvutil.VisitPVSecretNames`).
 fn of_volumes(world: &World, node: &str, namespace: &str, name: &str) -> bool {
     let named = |volume: &Value| {
         ["nodeStageSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"].iter().any(|field| {

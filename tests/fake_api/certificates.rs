@@ -1,4 +1,4 @@
-//! The authority of one server, and the certificates that it gives.
+//! The server's CA, and the certificates that it issues.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use super::der::CertificateRequest;
 use super::identity::Identity;
 
-/// From when to when.
+/// A validity period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub not_before: Timestamp,
@@ -24,7 +24,7 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// Since an hour, and for so long.
+    /// A period of this lifetime that began an hour ago.
     pub(crate) fn lasting(now: Timestamp, lifetime: SignedDuration) -> Self {
         Self { not_before: now - SignedDuration::from_hours(1), not_after: now + lifetime }
     }
@@ -33,7 +33,7 @@ impl Validity {
         Self::lasting(now, SignedDuration::from_hours(24))
     }
 
-    /// Over since an hour.
+    /// A period that ended an hour ago.
     pub(crate) fn expired(now: Timestamp) -> Self {
         let hours = SignedDuration::from_hours;
         Self { not_before: now - hours(48), not_after: now - hours(1) }
@@ -75,7 +75,7 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// A day old.
+    /// A CA that is a day old.
     pub(crate) fn new(now: Timestamp) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -97,12 +97,12 @@ impl Authority {
         self.pair().certificate_pem()
     }
 
-    /// With its key, for a signer elsewhere.
+    /// The CA's certificate and key, for a signer elsewhere.
     pub(crate) fn pair(&self) -> Certified {
         Certified { certificate: self.certificate.clone(), key: self.issuer.key().serialize_der() }
     }
 
-    /// Something that no other server has.
+    /// A value unique to this server.
     pub(crate) fn seed(&self) -> String {
         STANDARD.encode(self.issuer.key().public_key_raw())
     }
@@ -123,7 +123,7 @@ impl Authority {
         self.issue(params, validity)
     }
 
-    /// The certificate that a request asks for, as PEM; `None` if its key is of no sort that is known here.
+    /// Signs a CSR. Returns PEM, or `None` if the key's algorithm is unknown here.
     pub(crate) fn sign(&self, request: &CertificateRequest, usages: &[&str], validity: Validity) -> Option<String> {
         let key = RequestedKey { key: &request.key, algorithm: algorithm(&request.key_algorithm)? };
         let mut params = CertificateParams::default();
@@ -185,7 +185,7 @@ fn algorithm(identifier: &[u8]) -> Option<&'static SignatureAlgorithm> {
 
 fn name(params: &mut CertificateParams, common_name: &str, organizations: &[String]) {
     let mut name = rcgen::DistinguishedName::new();
-    // A map would keep only one organization, and more than one is rare.
+    // A map keeps one organization only; certificates with several are rare.
     if let Some(first) = organizations.iter().find(|group| *group != "system:authenticated") {
         name.push(DnType::OrganizationName, first.as_str());
     }
@@ -199,7 +199,7 @@ fn valid(params: &mut CertificateParams, validity: Validity) {
     params.not_after = rcgen::date_time_ymd(1970, 1, 1) + since_1970(validity.not_after);
 }
 
-/// RFC 7468.
+/// PEM encoding of RFC 7468.
 pub(crate) fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! LIST and the beginning of WATCH: what of a collection is told, and from where on.
+//! LIST and the start of WATCH: which objects and versions of a collection they return.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -80,9 +80,9 @@ impl ListOptions {
     }
 }
 
-/// Where a limited list goes on.
+/// The position in a paginated list.
 struct Continue {
-    /// `None`: at whatever the version is then.
+    /// `None`: the current version at that time.
     version: Option<u64>,
     after: String,
 }
@@ -129,7 +129,7 @@ impl World {
         let items = page.iter().map(|(_, object)| {
             let mut item = shown(target, object);
             if let Value::Object(fields) = &mut item {
-                // The list says what its items are.
+                // The kind of a list implies that of its items.
                 fields.remove("kind");
                 fields.remove("apiVersion");
             }
@@ -143,7 +143,7 @@ impl World {
         }))
     }
 
-    /// The version that a list is of, and what there was then.
+    /// The version of a list, and the objects at that version.
     fn list_version(
         &self,
         target: &Target,
@@ -168,7 +168,7 @@ impl World {
         Ok((version, objects.map_err(too_old)?))
     }
 
-    /// What a watch begins with, and the version after which it goes on.
+    /// The initial events of a watch, and the version from which it continues.
     pub(crate) fn begin_watch(&self, target: &Target, options: &ListOptions) -> Result<(Vec<Value>, u64), ApiError> {
         let now = self.store.version();
         let from = options.version.unwrap_or_default();
@@ -185,7 +185,7 @@ impl World {
             return Ok((events, now));
         }
         match self.store.since(from) {
-            // A version that this server has not come to: there is nothing to tell until it has.
+            // A newer version than this server's: the watch has no events until the server reaches it.
             Ok(_) => Ok((Vec::new(), from)),
             Err(compacted) => {
                 let why = format!("too old resource version: {from} ({})", compacted.oldest);
@@ -207,7 +207,7 @@ fn continue_is_too_old(from: &Continue) -> ApiError {
     error
 }
 
-/// An event that says only how far things are.
+/// A bookmark event, which only carries a version.
 pub(crate) fn bookmark(target: &Target, version: u64, ends_initial_events: bool) -> Value {
     let mut object = json!({
         "kind": target.resource.kind,
@@ -217,7 +217,7 @@ pub(crate) fn bookmark(target: &Target, version: u64, ends_initial_events: bool)
     if ends_initial_events {
         object["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
     }
-    // The type's own fields that are never left out.
+    // Required fields of the type.
     match target.resource.kind {
         "Pod" => (object["spec"], object["status"]) = (json!({ "containers": null }), json!({})),
         "Node" => {
@@ -242,7 +242,7 @@ pub(crate) fn bookmark(target: &Target, version: u64, ends_initial_events: bool)
     json!({ "type": "BOOKMARK", "object": object })
 }
 
-/// What a watch is told of a change, if it is about anything that it sees.
+/// The watch event for a change, if the selector matches the object before or after it.
 pub(crate) fn event(target: &Target, selector: &Selector, change: &Change) -> Option<Value> {
     if !target.covers(&change.key) {
         return None;

@@ -1,4 +1,4 @@
-//! One connection: bytes, in TLS or not, and what it takes to end it from elsewhere.
+//! One connection, with or without TLS, and how others close it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,14 +11,14 @@ use rustls::{ServerConnection, StreamOwned};
 use super::tls::Tls;
 use super::world::Traffic;
 
-/// A socket that counts.
+/// A socket that counts its bytes.
 pub(crate) struct Socket {
     tcp: TcpStream,
     traffic: Arc<Traffic>,
 }
 
 impl Socket {
-    /// The same socket for who reads it and counts by itself.
+    /// The same socket for a reader with its own byte count.
     pub(super) fn try_clone(&self) -> io::Result<TcpStream> {
         self.tcp.try_clone()
     }
@@ -55,7 +55,7 @@ pub(crate) enum Wire {
 
 impl Wire {
     pub(super) fn new(tcp: TcpStream, traffic: Arc<Traffic>, tls: Option<&Tls>) -> Self {
-        // Events are small, and nobody is to wait for more of them. A socket that is gone fails later.
+        // Events are small and must not be delayed. A closed socket fails later.
         let _ = tcp.set_nodelay(true);
         let socket = Socket { tcp, traffic };
         match tls {
@@ -67,7 +67,7 @@ impl Wire {
         }
     }
 
-    /// The certificate that the client has shown.
+    /// The client's certificate.
     pub(super) fn client_certificate(&self) -> Option<CertificateDer<'static>> {
         match self {
             Self::Plain(_) => None,
@@ -75,17 +75,17 @@ impl Wire {
         }
     }
 
-    /// Writes all of it now.
+    /// Writes and flushes all bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)?;
         self.flush()
     }
 
-    /// Shakes hands; whether it is HTTP/2 that the client speaks, and what it has said of it already.
+    /// Completes the handshake. Returns whether the client speaks HTTP/2, and the bytes read so far.
     pub(super) fn shake_hands(&mut self) -> io::Result<(bool, Vec<u8>)> {
         match self {
             Self::Plain(socket) => {
-                // HTTP/2 begins with a method that HTTP/1.1 does not have.
+                // The HTTP/2 preface begins with a method that HTTP/1.1 lacks.
                 let mut first = [0; 3];
                 socket.read_exact(&mut first)?;
                 Ok((&first == b"PRI", first.to_vec()))
@@ -99,11 +99,11 @@ impl Wire {
         }
     }
 
-    /// The end as a server makes it that has nothing more to say.
+    /// Closes the connection in order.
     pub(super) fn close(&mut self) {
         if let Self::Tls(stream) = self {
             stream.conn.send_close_notify();
-            // The client may have gone before.
+            // The client may already be gone.
             let _ = stream.flush();
         }
         let _ = self.tcp().shutdown(Shutdown::Both);

@@ -1,4 +1,4 @@
-//! DELETE: at once, or with a grace for pods that are on a node. Pure.
+//! DELETE: immediate, or graceful for pods on a node. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use super::api_error::ApiError;
 use super::resources::Resource;
 
-/// What becomes of an object that is to be deleted.
+/// The result of a deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Deletion {
-    /// It stays, marked like this.
+    /// The object stays with a deletion timestamp.
     Mark(Value),
-    /// It is marked like this, and is gone.
+    /// The object gets a deletion timestamp and is removed.
     MarkAndRemove(Value),
     Remove,
-    /// It is being deleted already, and no sooner.
+    /// The object is already terminating, with no shorter grace period.
     Pending,
 }
 
-/// What DeleteOptions ask for.
+/// The parsed DeleteOptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeleteOptions {
     pub grace: Option<i64>,
@@ -27,7 +27,7 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// From a body, where an empty one asks for nothing, and a query.
+    /// Parses a body, which may be empty, and a query.
     pub(crate) fn parse(body: &[u8], grace_in_query: Option<&str>) -> Result<Self, ApiError> {
         let body = match body {
             [] => json!({}),
@@ -73,7 +73,7 @@ pub(crate) fn decide(
     if grace >= granted {
         return Ok(Deletion::Pending);
     }
-    // A grace period is only ever shortened, and not into the past.
+    // A request may only shorten the grace period, and not into the past.
     let begun = deletion - SignedDuration::from_secs(granted);
     if begun + SignedDuration::from_secs(grace) < now && grace != 0 {
         grace = 1;
@@ -99,7 +99,7 @@ fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOpti
                  The object might have been {hint}"
             );
             let mut error = ApiError::conflict(resource, text("name"), &why);
-            // Upstream names the kind here, for once.
+            // Upstream uses the kind here, unlike elsewhere.
             error.details = Some(json!({ "name": text("name"), "kind": resource.kind }));
             error.message = error.message.replacen(&resource.qualified(), &resource.qualified_kind(), 1);
             return Err(error);

@@ -1,25 +1,25 @@
-//! As much of DER as certificates and requests for them need. Pure.
+//! The subset of DER that certificates and CSRs need. Pure.
 
 use std::net::IpAddr;
 
-/// Who a certificate is for.
+/// The subject of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub common_name: Option<String>,
     pub organizations: Vec<String>,
 }
 
-/// A certificate request, read.
+/// A parsed CSR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateRequest {
     pub subject: Subject,
     pub dns_names: Vec<String>,
     pub addresses: Vec<IpAddr>,
-    /// The algorithm of the key, as the content of its AlgorithmIdentifier.
+    /// The content of the key's AlgorithmIdentifier.
     pub key_algorithm: Vec<u8>,
     /// The content of the key's bit string.
     pub key: Vec<u8>,
-    /// What is signed, how, and the signature.
+    /// The signed bytes, the algorithm and the signature.
     pub signed: Vec<u8>,
     pub signature_algorithm: Vec<u8>,
     pub signature: Vec<u8>,
@@ -37,7 +37,7 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// Elements one after the other.
+/// A sequence of elements.
 #[derive(Clone, Copy, Debug)]
 struct Elements<'a>(&'a [u8]);
 
@@ -45,7 +45,7 @@ struct Elements<'a>(&'a [u8]);
 struct Element<'a> {
     tag: u8,
     content: &'a [u8],
-    /// With tag and length.
+    /// The element with its tag and length.
     whole: &'a [u8],
 }
 
@@ -80,11 +80,10 @@ impl<'a> Element<'a> {
     }
 }
 
-/// The subject of a certificate.
 pub(crate) fn certificate_subject(certificate: &[u8]) -> Option<Subject> {
     let certificate = Elements(certificate).expect(SEQUENCE)?;
     let mut fields = certificate.elements().expect(SEQUENCE)?.elements().filter(|field| field.tag != CONTEXT_0);
-    // Serial number, algorithm, issuer and validity stand before it.
+    // Serial number, algorithm, issuer and validity precede it.
     Some(subject(fields.nth(4)?))
 }
 
@@ -128,7 +127,7 @@ fn subject(name: Element<'_>) -> Subject {
 }
 
 fn bits(element: Element<'_>) -> Option<Vec<u8>> {
-    // The first byte is the number of bits that do not count.
+    // The first byte is the number of unused bits.
     element.content.split_first().map(|(_, bits)| bits.to_vec())
 }
 
@@ -144,7 +143,7 @@ fn alternative_names(mut extensions: Elements<'_>) -> Option<Elements<'_>> {
     let value = extensions.find_map(|extension| {
         let mut parts = extension.elements();
         let is_it = parts.expect(OBJECT_IDENTIFIER)?.content == SUBJECT_ALT_NAME;
-        // A flag may stand in between.
+        // A boolean for criticality may precede the value.
         parts.find(|part| part.tag == OCTET_STRING).filter(|_| is_it)
     })?;
     Some(value.elements().expect(SEQUENCE)?.elements())

@@ -1,10 +1,10 @@
-//! Events, which are stored once and shown by two groups under different names. Pure.
+//! Events: stored once, and served by two API groups with different field names. Pure.
 
 use serde_json::{Value, json};
 
 use super::resources::Target;
 
-/// The fields of `v1` and what `events.k8s.io/v1` calls them.
+/// The field names in `v1` and in `events.k8s.io/v1`.
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -15,7 +15,7 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// As it is stored.
+/// Converts an event to its stored form.
 pub(crate) fn stored(target: &Target, mut object: Value) -> Value {
     if target.resource.is("events.k8s.io", "events") {
         rename(&mut object, |(core, events)| (*events, *core));
@@ -24,7 +24,7 @@ pub(crate) fn stored(target: &Target, mut object: Value) -> Value {
     object
 }
 
-/// As it is answered.
+/// Converts an event to the requested group's form.
 pub(crate) fn shown(target: &Target, mut object: Value) -> Value {
     if target.resource.is("events.k8s.io", "events") {
         rename(&mut object, |(core, events)| (*core, *events));

@@ -1,4 +1,4 @@
-//! One request and its answer, over HTTP/1.1 or as a stream of HTTP/2.
+//! One request and its response, over HTTP/1.1 or as an HTTP/2 stream.
 
 use std::io;
 use std::net::Shutdown;
@@ -6,23 +6,23 @@ use std::net::Shutdown;
 use super::connection::Wire;
 use super::http::{LAST_CHUNK, Response, chunk};
 
-/// How an answer leaves.
+/// Sends a response.
 pub(crate) trait Exchange {
-    /// The head; `length` is that of the body, if it is told.
+    /// Sends the head, with the length of the body if announced.
     fn head(&mut self, response: &Response, length: Option<usize>) -> io::Result<()>;
 
     fn body(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// The answer is whole.
+    /// Ends a complete response.
     fn end(&mut self) -> io::Result<()>;
 
-    /// There will be no more of it; `seen` says whether the client is to think that anything was done.
+    /// Aborts the response. `seen` tells the client whether the request may have had an effect.
     fn abort(&mut self, seen: Seen);
 
-    /// The whole connection is cut.
+    /// Cuts the whole connection.
     fn cut(&mut self);
 
-    /// These bytes, in no frame, and the end of the connection.
+    /// Writes these bytes without framing and closes the connection.
     fn speak(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
@@ -32,11 +32,11 @@ pub(crate) enum Seen {
     No,
 }
 
-/// HTTP/1.1, where a connection has one answer after the other.
+/// HTTP/1.1: one response after the other on a connection.
 pub(crate) struct Http1<'a> {
     pub wire: &'a mut Wire,
     is_chunked: bool,
-    /// Whether another request may follow.
+    /// Whether the connection may serve another request.
     pub is_reusable: bool,
 }
 
@@ -73,7 +73,7 @@ impl Exchange for Http1<'_> {
     }
 
     fn cut(&mut self) {
-        // The client may have cut it before.
+        // The client may already have closed it.
         let _ = self.wire.tcp().shutdown(Shutdown::Both);
     }
 

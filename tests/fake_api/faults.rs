@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Scripted faults.
 
 use std::time::Duration;
 
@@ -13,63 +13,63 @@ use super::request_log::Request;
 /// What happens to a request besides or instead of its usual course.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// It waits so long, and goes on.
+    /// Wait this long, then proceed.
     Delay(Duration),
-    /// It waits for `release`, and goes on.
+    /// Wait for `release`, then proceed.
     Hold,
-    /// Nothing is done, and this is the answer.
+    /// No effect; send this response.
     Answer(Response),
-    /// Nothing is done, and these bytes are the answer, which may be no HTTP; then the connection is cut.
+    /// No effect; send these bytes, which may be no HTTP, and cut the connection.
     Speak(Vec<u8>),
-    /// Nothing is done, and the answer never comes.
+    /// No effect; never respond.
     Hang,
-    /// It is done, and the answer never comes.
+    /// Take effect; never respond.
     HangAfterEffect,
-    /// Nothing is done, and this is the end.
+    /// No effect; end the request like this.
     EndBeforeEffect(End),
-    /// It is done, and this is the end instead of an answer.
+    /// Take effect; end the request like this instead of responding.
     EndAfterEffect(End),
-    /// It is done, and this is the end in the middle of the answer.
+    /// Take effect; end the request like this in the middle of the response.
     EndInAnswer(End),
-    /// It is done, and half of the answer never comes.
+    /// Take effect; stall halfway through the response.
     StallInAnswer,
-    /// It is done, and only half of the JSON is in an answer that looks whole.
+    /// Take effect; send half of the JSON in a response that looks complete.
     Malformed,
-    /// It is done, and the answer comes so many bytes at a time, with a pause between them.
+    /// Take effect; send the response in pieces of this size, with a pause between them.
     Drip { bytes: usize, pause: Duration },
-    /// A watch goes like this.
+    /// A fault of a watch.
     Watch(WatchFault),
 }
 
-/// An end with no last word.
+/// An abrupt end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The connection is cut.
     Connection,
-    /// Only the request's stream is reset; over HTTP/1.1 that is the connection, too.
+    /// Only the request's stream is reset. Over HTTP/1.1 the connection is cut.
     Stream(Seen),
 }
 
-/// What goes wrong with a watch that was begun.
+/// What goes wrong with an established watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WatchFault {
-    /// Nothing comes after the head.
+    /// Nothing follows the head.
     Silent,
-    /// After so many events, these bytes come in a chunk of their own.
+    /// After this many events, send these bytes in a chunk of their own.
     Garbage { after: usize, bytes: Vec<u8> },
-    /// Each event comes twice.
+    /// Send each event twice.
     Duplicate,
-    /// Of two events, the second comes first.
+    /// Swap two events.
     Reorder,
-    /// The end with no last word after so many events: a reset of the stream, or of the connection.
+    /// End abruptly after this many events, by resetting the stream or the connection.
     CutAfter(usize),
-    /// The end in the midst of the event that comes after so many.
+    /// End abruptly in the middle of the event that follows this many.
     CutInEvent(usize),
-    /// Nothing comes after so many events.
+    /// Stall after this many events.
     StallAfter(usize),
-    /// The usual end after so many events.
+    /// End in order after this many events.
     EndAfter(usize),
-    /// Events come so many bytes at a time, with a pause between them.
+    /// Send events in pieces of this size, with a pause between them.
     Drip { bytes: usize, pause: Duration },
 }
 
@@ -79,15 +79,15 @@ pub(crate) struct Rule {
     pattern: String,
     about: String,
     user: String,
-    /// How many fitting requests go by before it counts.
+    /// Number of matching requests to let pass first.
     skip: u32,
-    /// How often it still counts.
+    /// Number of requests that the rule still affects.
     times: u32,
     fault: Fault,
 }
 
 impl Rule {
-    /// Whether this request is one of those that it makes go wrong, which counts.
+    /// Whether the rule affects this request. Updates the counts.
     fn takes(&mut self, request: &Request) -> bool {
         let fits = request.is(&self.verb, &self.pattern)
             && request.is_about(&self.about)
@@ -108,7 +108,7 @@ impl Rule {
     }
 }
 
-/// The faults of a request: what it waits for, and what happens then.
+/// The faults of a request: its delays, and what happens then.
 pub(crate) fn faults(rules: &mut [Rule], request: &Request) -> Vec<Fault> {
     let mut found = Vec::new();
     for rule in rules {
@@ -124,7 +124,7 @@ pub(crate) fn faults(rules: &mut [Rule], request: &Request) -> Vec<Fault> {
     found
 }
 
-/// A fault in the making: it counts from the end of the statement, for every request unless `times` says otherwise.
+/// Builds a fault. It takes effect at the end of the statement, and affects every request unless `times` limits it.
 pub(crate) struct On<'a> {
     fake: &'a FakeApi,
     verb: String,
@@ -150,19 +150,19 @@ impl<'a> On<'a> {
         }
     }
 
-    /// Only for requests with this text in the query or in the body.
+    /// Affects only requests with this text in the query or body.
     pub(crate) fn about(mut self, text: &str) -> Self {
         text.clone_into(&mut self.about);
         self
     }
 
-    /// Only for requests of this user.
+    /// Affects only requests of this user.
     pub(crate) fn of_user(mut self, user: &str) -> Self {
         user.clone_into(&mut self.user);
         self
     }
 
-    /// Not for the first `count` requests.
+    /// Lets the first `count` requests pass.
     pub(crate) fn skip(mut self, count: u32) -> Self {
         self.skip = count;
         self
@@ -173,10 +173,10 @@ impl<'a> On<'a> {
         self
     }
 
-    /// The error that a server answers with this code; `header` and `body` may follow.
+    /// Responds with the server's error for this code. `header` and `body` may follow.
     pub(crate) fn answer(self, status: u16) -> Self {
         let response = if status == 429 {
-            // The filter that counts requests in flight speaks no JSON.
+            // The filter that limits requests in flight answers in plain text.
             let text = "Too many requests, please try again later.\n";
             Response::new(429, "text/plain; charset=utf-8", text).header("Retry-After", "1")
         } else {
@@ -186,7 +186,7 @@ impl<'a> On<'a> {
         self.goes(Fault::Answer(response))
     }
 
-    /// A header of the answer, in the place of one that it has.
+    /// Sets or replaces a header of the response.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         if let Some(Fault::Answer(response)) = &mut self.fault {
             response.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
@@ -195,7 +195,7 @@ impl<'a> On<'a> {
         self
     }
 
-    /// The body of the answer.
+    /// Sets the body of the response.
     pub(crate) fn body(mut self, body: &Value) -> Self {
         if let Some(Fault::Answer(response)) = &mut self.fault {
             response.body = body.to_string().into_bytes();
@@ -235,7 +235,7 @@ impl<'a> On<'a> {
         self.goes(Fault::EndInAnswer(End::Connection))
     }
 
-    /// As a server refuses a stream that it has not looked at.
+    /// Refuses the stream like a server that has not processed it.
     pub(crate) fn refuse_stream(self) -> Self {
         self.goes(Fault::EndBeforeEffect(End::Stream(Seen::No)))
     }

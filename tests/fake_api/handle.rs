@@ -1,4 +1,4 @@
-//! The life of a request: written down, gone wrong or not, done, answered.
+//! The life of a request: logged, subjected to faults, executed, answered.
 
 use std::io;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use super::verbs::Caller;
 use super::watch::{self, Watch};
 use super::world::World;
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 pub(crate) struct Client {
     pub connection: u64,
     pub certificate: Option<CertificateDer<'static>>,
 }
 
-/// What a request leads to.
+/// The reply to a request.
 pub(crate) enum Reply {
     Answer(Response),
     Watch(Box<Watch>),
 }
 
-/// Answers a request. `token` is by what it is known who waits for the answer.
+/// Handles a request. `token` identifies the waiting client.
 pub(super) fn handle(
     shared: &Arc<Shared>,
     exchange: &mut dyn Exchange,
@@ -97,7 +97,7 @@ pub(super) fn handle(
     }
 }
 
-/// The answer to a request of somebody known, with nothing gone wrong.
+/// The reply to an authenticated request without faults.
 pub(super) fn decide(world: &mut World, message: &Message, identity: Identity) -> Reply {
     let request = logged(world, 0, message, identity.authenticated());
     let reply = match message.is_too_large {
@@ -127,7 +127,7 @@ fn start_watch(
     run
 }
 
-/// Sends an answer, or what a fault leaves of it.
+/// Sends a response, altered by its fault.
 fn answer(
     shared: &Arc<Shared>,
     exchange: &mut dyn Exchange,
@@ -194,7 +194,7 @@ impl End {
     }
 }
 
-/// Who it is; `None` if somebody was named, and is not known.
+/// The identity of the client; `None` if its credentials are invalid.
 fn authenticate(shared: &Shared, client: &Client, message: &Message) -> Option<Identity> {
     let (now, token) = shared.look(|world| {
         let token = message.header("authorization").strip_prefix("Bearer ");
@@ -212,7 +212,7 @@ fn authenticate(shared: &Shared, client: &Client, message: &Message) -> Option<I
     }
 }
 
-/// Writes a request down.
+/// Adds a request to the request log.
 fn logged(world: &mut World, connection: u64, message: &Message, identity: Identity) -> Request {
     let (path, query) = message.path_and_query();
     let is_watch = query.iter().any(|(name, value)| name == "watch" && ["true", "1"].contains(&value.as_str()));
@@ -244,7 +244,7 @@ fn logged(world: &mut World, connection: u64, message: &Message, identity: Ident
     request
 }
 
-/// Does what is asked.
+/// Executes the request.
 fn reply(world: &mut World, request: &Request) -> Reply {
     match execute(world, request) {
         Ok(reply) => reply,
@@ -325,7 +325,7 @@ fn refusal(error: &ApiError) -> Response {
     if error.code == 403 { response.header("X-Content-Type-Options", "nosniff") } else { response }
 }
 
-/// Paths that are no resource.
+/// Serves non-resource paths.
 fn beside_resources(request: &Request) -> Response {
     match request.path.as_str() {
         "/healthz" | "/livez" | "/readyz" => Response::new(200, "text/plain; charset=utf-8", "ok"),
@@ -351,7 +351,7 @@ fn beside_resources(request: &Request) -> Response {
     }
 }
 
-/// The headers of every answer, and a note of what it was.
+/// Adds the common headers, and logs the response's status.
 fn finish(world: &mut World, request: &Request, response: Response) -> Response {
     if let Some(logged) = world.requests.get_mut(request.number - 1) {
         logged.status = Some(response.status);
@@ -365,13 +365,13 @@ fn finish(world: &mut World, request: &Request, response: Response) -> Response 
         .header("Audit-Id", audit)
         .header("Cache-Control", "no-cache, private")
         .header("Date", date);
-    // Who is not known does not come as far as the filter that sets these.
+    // The filter that sets these headers runs after authentication.
     if all.status != 401 {
         all = all
             .header("X-Kubernetes-Pf-Flowschema-Uid", "6b1b7f5e-3fbd-4d0a-9e0c-1f64b3c1c4f1")
             .header("X-Kubernetes-Pf-Prioritylevel-Uid", "0f2ac4b8-95b2-45c9-8f2a-5f3f7cbb1de3");
     }
-    // What an answer says itself counts.
+    // Headers of the response itself take precedence.
     all.headers.retain(|(name, _)| !response.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
     all.headers.extend(response.headers);
     all

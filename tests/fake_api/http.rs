@@ -1,28 +1,28 @@
-//! HTTP/1.1 on the server's side: requests in, answers out.
+//! Server side of HTTP/1.1: parses requests, formats responses.
 
 use std::io::{self, Read, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// What a server of Go takes: a larger body is refused.
+/// The limit of kube-apiserver; it refuses larger bodies.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
 const LARGEST_HEAD: usize = 1024 * 1024;
-/// A server of Go does not tell the length of what is longer than this.
+/// Go's server announces no length for longer bodies.
 pub(crate) const BUFFERED: usize = 2048;
-/// What it writes at once.
+/// The size of one write of Go's server.
 pub(crate) const CHUNK: usize = 32 * 1024;
 
-/// A request as it is on the wire.
+/// A request as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Message {
     pub method: String,
-    /// Path and query, with escapes.
+    /// Path and query, percent-encoded.
     pub target: String,
-    /// Names in small letters.
+    /// Header names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// It was larger than a server takes, and is not here.
+    /// Whether the body exceeded the limit and was dropped.
     pub is_too_large: bool,
 }
 
@@ -32,7 +32,7 @@ impl Message {
         found.map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
-    /// Takes in more of the body.
+    /// Appends to the body.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.body.extend_from_slice(bytes);
         self.is_too_large |= self.body.len() > LARGEST_BODY;
@@ -42,7 +42,7 @@ impl Message {
         self.header("connection").eq_ignore_ascii_case("close")
     }
 
-    /// The path without escapes, and the parameters after it.
+    /// The decoded path and the query parameters.
     pub(crate) fn path_and_query(&self) -> (String, Vec<(String, String)>) {
         let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
         let pair = |part: &str| {
@@ -68,19 +68,19 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Reads messages off a stream, one after the other.
+/// Reads one request after another from a stream.
 #[derive(Debug)]
 pub(crate) struct Reader {
     buffer: Vec<u8>,
 }
 
 impl Reader {
-    /// With what was read already.
+    /// Starts with bytes that were already read.
     pub(crate) fn new(buffer: Vec<u8>) -> Self {
         Self { buffer }
     }
 
-    /// `None` when the client has gone, in the midst of a request or between two.
+    /// `None` when the client has closed the connection, even within a request.
     pub(crate) fn read(&mut self, stream: &mut (impl Read + Write)) -> io::Result<Option<Message>> {
         let head = loop {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
@@ -170,7 +170,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// What a request is answered with.
+/// The response to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Response {
     pub status: u16,
@@ -189,7 +189,7 @@ impl Response {
     }
 
     pub(crate) fn gzipped(mut self) -> Self {
-        // The server takes the fastest level.
+        // kube-apiserver uses the fastest level.
         let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
         encoder.write_all(&self.body).unwrap();
         self.body = encoder.finish().unwrap();

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2: a thread for what arrives, and one for each request.
+//! An HTTP/2 connection: a thread for reading, and one for each request.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Duplex {
-    /// Does something to the connection, and sends what comes of it.
+    /// Applies `act` to the connection and sends the resulting bytes.
     fn act<T>(&self, act: impl FnOnce(&mut Connection) -> T) -> io::Result<T> {
         let mut state = lock(&self.state);
         let done = act(&mut state.http);
@@ -37,7 +37,7 @@ impl Duplex {
         Ok(done)
     }
 
-    /// What has come, which may be nothing, means this.
+    /// The events in the received bytes, which may be empty.
     fn receive(&self, bytes: &[u8]) -> io::Result<Vec<Event>> {
         let mut state = lock(&self.state);
         let plain = state.open(bytes)?;
@@ -48,9 +48,9 @@ impl Duplex {
         Ok(events)
     }
 
-    /// Takes no new requests.
+    /// Tells the client to send no new requests.
     pub(super) fn go_away(&self) {
-        // The client may have gone before.
+        // The client may already be gone.
         let _ = self.act(Connection::go_away);
     }
 
@@ -64,7 +64,7 @@ impl Duplex {
 }
 
 impl State {
-    /// The content of the records that have come.
+    /// Decrypts the received records.
     fn open(&mut self, mut bytes: &[u8]) -> io::Result<Vec<u8>> {
         let Some(tls) = &mut self.tls else { return Ok(bytes.to_vec()) };
         let mut plain = Vec::new();
@@ -101,14 +101,14 @@ impl State {
     }
 }
 
-/// A request as far as it has come.
+/// A partly received request.
 struct Arriving {
     stream: StreamId,
     token: u64,
     message: Message,
 }
 
-/// Serves a connection until it ends; `first` has come already.
+/// Serves a connection until it closes. `first` was already read.
 pub(super) fn serve(shared: &Arc<Shared>, wire: Wire, number: u64, first: Vec<u8>) {
     let certificate = wire.client_certificate();
     let (tls, socket) = wire.into_parts();
@@ -150,7 +150,7 @@ pub(super) fn serve(shared: &Arc<Shared>, wire: Wire, number: u64, first: Vec<u8
     shared.change(|world| world.left.extend(tokens.into_iter().map(|(_, token)| token)));
 }
 
-/// Notes what has arrived; the request that is now whole.
+/// Records an event. Returns the request that it completes.
 fn take(
     shared: &Shared,
     duplex: &Duplex,
@@ -166,7 +166,7 @@ fn take(
             end.then_some(stream)
         }
         Event::Data { stream, data, end } => {
-            // Whoever cannot be told so has gone.
+            // A client that cannot be reached has gone.
             let _ = duplex.act(|http| http.consume(stream, data.len()));
             let request = arriving.iter_mut().find(|request| request.stream == stream)?;
             request.message.push(&data);
@@ -197,7 +197,7 @@ pub(crate) fn message(fields: &[Field]) -> Message {
     message
 }
 
-/// One request's stream.
+/// The stream of one request.
 struct Stream<'a> {
     duplex: &'a Duplex,
     stream: StreamId,
@@ -224,7 +224,7 @@ impl Exchange for Stream<'_> {
 
     fn abort(&mut self, seen: Seen) {
         let code = if seen == Seen::Yes { ErrorCode::INTERNAL_ERROR } else { ErrorCode::REFUSED_STREAM };
-        // The client may have gone before.
+        // The client may already be gone.
         let _ = self.duplex.act(|http| http.reset(self.stream, code));
     }
 

@@ -1,4 +1,4 @@
-//! Who sends a request: a client certificate's subject, a token's owner, or nobody known.
+//! The identity behind a request: a client certificate's subject, a token's owner, or anonymous.
 
 use rustls::pki_types::CertificateDer;
 
@@ -15,12 +15,11 @@ impl Identity {
         Self { user: user.to_owned(), groups: groups.iter().map(|&group| group.to_owned()).collect() }
     }
 
-    /// A node's kubelet.
     pub(crate) fn node(name: &str) -> Self {
         Self::new(&format!("system:node:{name}"), &["system:nodes"])
     }
 
-    /// Who may only ask for a certificate; `id` is the first half of a bootstrap token.
+    /// A bootstrap user, which may only request a certificate. `id` is the first half of its token.
     pub(crate) fn bootstrap(id: &str) -> Self {
         let groups = ["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"];
         Self::new(&format!("system:bootstrap:{id}"), &groups)
@@ -34,7 +33,7 @@ impl Identity {
         Self::new("system:anonymous", &["system:unauthenticated"])
     }
 
-    /// The subject of a certificate that was verified.
+    /// The subject of a verified certificate.
     pub(crate) fn of_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let subject = der::certificate_subject(certificate)?;
         Some(Self { user: subject.common_name?, groups: subject.organizations })
@@ -44,12 +43,12 @@ impl Identity {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// The node that this is the kubelet of.
+    /// The node name, if this is a kubelet.
     pub(crate) fn node_name(&self) -> Option<&str> {
         self.user.strip_prefix("system:node:").filter(|_| self.is_in("system:nodes"))
     }
 
-    /// With the group that everybody known is in.
+    /// Adds the group of all authenticated users.
     pub(crate) fn authenticated(mut self) -> Self {
         if !self.is_in("system:authenticated") && !self.is_in("system:unauthenticated") {
             self.groups.push("system:authenticated".to_owned());

@@ -1,4 +1,4 @@
-//! The server without its network and its threads, for who has a network of its own.
+//! The server without network and threads, for simulations.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,13 +23,13 @@ pub(crate) struct Server {
     world: World,
 }
 
-/// A watch, and how far it has told what happens.
+/// An open watch and its position.
 pub(crate) struct Following {
     watch: Box<Watch>,
     cursor: u64,
 }
 
-/// What comes next on a watch.
+/// The next part of a watch.
 pub(crate) enum Lines {
     GoOn(Vec<Vec<u8>>),
     /// The last line.
@@ -37,9 +37,9 @@ pub(crate) enum Lines {
 }
 
 impl Server {
-    /// Every clock and every name goes by these two.
+    /// All times and generated names derive from `clock` and `seed`.
     pub(crate) fn new(clock: fn() -> Timestamp, seed: u64) -> Self {
-        // Nobody shakes hands with it.
+        // No TLS handshake uses it.
         static AUTHORITY: OnceLock<Arc<Authority>> = OnceLock::new();
         let authority = AUTHORITY.get_or_init(|| Arc::new(Authority::new(Timestamp::now())));
         let options = Options { tls: false, clock, seed: Some(seed), ..Options::default() };
@@ -58,7 +58,7 @@ impl Server {
         reply
     }
 
-    /// The watch from its beginning: the lines that it begins with, and what follows.
+    /// Begins the watch. Returns its initial lines and its position.
     pub(crate) fn follow(watch: Box<Watch>) -> (Vec<Vec<u8>>, Following) {
         let cursor = watch.from();
         (watch.first_lines(), Following { watch, cursor })
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Creates an object that says what it is.
+    /// Creates an object, whose own kind determines the path.
     #[track_caller]
     pub(crate) fn create(&mut self, object: &Value) -> Value {
         let target = Target::of_object(object).expect("something that is served");
@@ -86,13 +86,13 @@ impl Server {
         done(self.world.create(&Caller::test(), &target.named(""), object)).object
     }
 
-    /// Merges a JSON merge patch into what is at a path.
+    /// Applies a JSON merge patch to the object at a path.
     #[track_caller]
     pub(crate) fn patch(&mut self, path: &str, patch: &Value) -> Value {
         done(self.world.patch(&Caller::test(), &target(path), PatchType::Merge, patch)).object
     }
 
-    /// Deletes as `kubectl delete` does; with no grace the object is gone at once.
+    /// Deletes like `kubectl delete`. Without a grace period the object is removed at once.
     #[track_caller]
     pub(crate) fn delete(&mut self, path: &str, grace: Option<i64>) {
         let options = DeleteOptions { grace, ..DeleteOptions::default() };
@@ -112,13 +112,13 @@ impl Server {
         self.world.store.clone()
     }
 
-    /// The objects of then, with their versions, as when etcd was restored. Nothing that happened before can be watched.
+    /// Restores the objects with their versions, like an etcd restore. Watches cannot resume from earlier versions.
     pub(crate) fn restore(&mut self, backup: &Store) {
         self.world.store = backup.clone();
         self.world.store.compact();
     }
 
-    /// Only what is to come can be watched.
+    /// Drops the watch history.
     pub(crate) fn compact(&mut self) {
         self.world.store.compact();
     }
@@ -129,7 +129,7 @@ impl Following {
         self.watch.lasts()
     }
 
-    /// How far things are, if the watch wants to be told.
+    /// A bookmark line, if the watch wants bookmarks.
     pub(crate) fn bookmark(&self) -> Option<Vec<u8>> {
         self.watch.bookmark_line(self.cursor)
     }

@@ -10,16 +10,15 @@ use super::FakeApi;
 use super::certificates::{Certified, Validity};
 use super::identity::Identity;
 
-/// What a client has to show.
+/// The credentials of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credentials {
-    /// A client certificate of the server's authority, valid for a day.
+    /// A client certificate from the server's CA, valid for a day.
     Certificate(Identity),
-    /// One that is over.
     ExpiredCertificate(Identity),
-    /// One in a file beside the kubeconfig, with its key, as a kubelet keeps its own.
+    /// A certificate and key in a file beside the kubeconfig, like a kubelet's own.
     CertificateInFile(Identity),
-    /// A token, which the server knows or not.
+    /// A token, which the server may or may not know.
     Token(String),
     Nothing,
 }
@@ -39,7 +38,7 @@ impl FakeApi {
         path
     }
 
-    /// The certificate of a client, valid for a time of the test's choice.
+    /// A client certificate with this validity.
     pub(crate) fn client_certificate(&self, identity: &Identity, validity: Validity) -> Certified {
         self.shared.authority().issue_client(identity, validity)
     }

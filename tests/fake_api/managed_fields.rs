@@ -1,10 +1,10 @@
-//! Who wrote which field, as real objects tell it: it is a good part of their bytes. Pure.
+//! Managed fields, which make up much of a real object's size. Pure.
 
 use serde_json::{Map, Value, json};
 
 type Set = Map<String, Value>;
 
-/// Who writes, and which half of an object: `status`, or the rest.
+/// The writer of an update, and the half it writes: `status`, or the rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     pub manager: &'a str,
@@ -13,8 +13,8 @@ pub(crate) struct Writer<'a> {
     pub time: &'a str,
 }
 
-/// Whether an update is written down: no longer once somebody has put an empty list in the record's place, or one empty
-/// entry, which a part such as `status` cannot.
+/// Whether an update is recorded. Recording stops once a client sets the list to empty or to one empty entry, which an
+/// update of a subresource such as `status` cannot do.
 pub(crate) fn is_recorded(subresource: &str, new: &Value, old: &Value) -> bool {
     let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned();
     let is_empty = entries(new).is_some_and(|entries| entries.is_empty() || entries == [json!({})]);
@@ -28,13 +28,13 @@ pub(crate) fn strip(object: &mut Value) {
     }
 }
 
-/// Writes down in `new` who wrote what of it.
+/// Records in `new` which fields the writer owns.
 pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
     let api_version = new["apiVersion"].clone();
     let (before, after) = (content(old.unwrap_or(&Value::Null)), content(new));
     let mut changed = changed(&before, &after);
     let existing = full_set(&after);
-    // What a writer cannot change it does not come to own, even where the server has set it.
+    // A writer does not own fields that it cannot change, even if the server has set them.
     let is_of_status = ["status", "approval"].contains(&writer.subresource);
     changed.remove(if is_of_status { "f:spec" } else { "f:status" });
     let is_left_out = |name: &String, part: &Value| PARTS.contains(&name.as_str()) && part == &json!({});
@@ -79,20 +79,20 @@ pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
     }
 }
 
-/// The parts of an object that nobody owns as such.
+/// The parts of an object without an owner of their own.
 const PARTS: &[&str] = &["f:metadata", "f:spec", "f:status"];
 
-/// What of an object is owned by managers.
+/// The content that managers can own.
 fn content(object: &Value) -> Value {
     let mut object = object.clone();
     if let Value::Object(fields) = &mut object {
         fields.remove("apiVersion");
         if fields.remove("kind") == Some(json!("CertificateSigningRequest")) {
-            // It never changes.
+            // The spec is immutable.
             fields.remove("spec");
         }
         if fields.contains_key("involvedObject") {
-            // What an event always has, and nobody has written.
+            // Default fields of an event, which no client wrote.
             fields.retain(|_, value| !value.is_null() && value != "");
         }
         if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
@@ -103,7 +103,7 @@ fn content(object: &Value) -> Value {
     object
 }
 
-/// The keys by which the elements of a list are told apart in such a set.
+/// The keys that identify the elements of a list in a field set.
 fn keys_of(name: &str) -> &'static [&'static str] {
     match name {
         "conditions" | "addresses" => &["type"],
@@ -116,7 +116,7 @@ fn keys_of(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Whether it is a member of the set itself: a map whose names are the user's, or a part that may be left out.
+/// Whether the field is a member of the set: a map with user-defined keys, or an optional part.
 fn is_member(name: &str) -> bool {
     let members = [
         "configMap",
@@ -160,20 +160,20 @@ fn full_set(value: &Value) -> Set {
     changed(&Value::Null, value)
 }
 
-/// The fields of `new` that are not as in `old`.
+/// The fields of `new` that differ from `old`.
 fn changed(old: &Value, new: &Value) -> Set {
     let Value::Object(fields) = new else { return Set::new() };
     let differing = fields.iter().filter(|(name, value)| old.get(name) != Some(value));
     let sets = differing.map(|(name, value)| (name, value, field(name, &old[name], value)));
-    // Where something was only taken away nothing is written.
+    // A pure removal adds nothing.
     let written = sets.filter(|(name, value, set)| !(old[*name].is_object() && value.is_object() && set == &json!({})));
     written.map(|(name, _, set)| (format!("f:{name}"), set)).collect()
 }
 
-/// What stands under a field's name.
+/// The entry under a field's name.
 fn field(name: &str, old: &Value, new: &Value) -> Value {
     let mut set = match new {
-        // It is one value.
+        // An atomic field.
         Value::Object(_) if name == "involvedObject" => Set::new(),
         Value::Object(_) => changed(old, new),
         Value::Array(items) if !keys_of(name).is_empty() => elements(keys_of(name), old, items),
@@ -182,7 +182,7 @@ fn field(name: &str, old: &Value, new: &Value) -> Value {
         }
         _ => Set::new(),
     };
-    // There is always a list of containers.
+    // The list of containers always exists.
     let is_list = matches!(new, Value::Array(_)) && !set.is_empty() && name != "containers";
     if (is_member(name) || is_list) && old.is_null() {
         set.insert(".".to_owned(), json!({}));
@@ -200,7 +200,7 @@ fn elements(keys: &[&str], old: &Value, items: &[Value]) -> Set {
             continue;
         }
         if keys == ["uid"] {
-            // A reference to an owner is one value.
+            // An owner reference is atomic.
             set.insert(name, json!({}));
             continue;
         }

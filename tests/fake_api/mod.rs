@@ -1,8 +1,8 @@
-//! A Kubernetes API server in memory that behaves as kube-apiserver 1.36 does, for tests of what a kubelet asks of one.
+//! A Kubernetes API server in memory with the behaviour of kube-apiserver 1.36, for tests of a kubelet's requests.
 //!
-//! It listens on a port of its own, on threads of its own, and everything of it ends with the [`FakeApi`]. It has an
-//! authority of its own, keeps objects under one counter of versions, and lets a node do only what a node may. Every
-//! request is written down, and faults are scripted request by request:
+//! It listens on its own port with its own threads. Dropping the [`FakeApi`] ends all of it. It has its own CA,
+//! versions all objects with one counter, and applies upstream's node authorization. It records every request, and
+//! tests script faults per request:
 //!
 //! ```ignore
 //! let api = FakeApi::start(Options::default());
@@ -15,7 +15,7 @@
 //! assert_eq!(api.count("list", "/api/v1/pods"), 3);
 //! ```
 //!
-//! Whoever includes it and does not use all of it says `#[expect(dead_code)]` at its `mod`.
+//! A test crate that uses only part of it puts `#[expect(dead_code)]` on its `mod`.
 
 mod api_error;
 mod authorizer;
@@ -73,38 +73,37 @@ use shared::{Shared, lock};
 use tls::Tls;
 use world::{WatchOrder, World};
 
-/// Long enough for a busy machine; a test that waits this long has failed.
+/// Long enough for a busy machine. A test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What sort of server it is.
+/// The server's configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Whether it speaks TLS.
     pub tls: bool,
-    /// Where it listens.
+    /// The listening address.
     pub address: IpAddr,
-    /// Whether nodes may do only what a node may; else everybody may do everything.
+    /// Whether the node authorizer restricts nodes; otherwise every client may do everything.
     pub node_authorization: bool,
-    /// Whether there is what every cluster has: the service `kubernetes`, an account and the authority's certificate in
-    /// each namespace, and for each pod the token of its account.
+    /// Whether to create what every cluster has: the service `kubernetes`, a service account and the CA certificate in
+    /// each namespace, and a token volume in each pod.
     pub furnished: bool,
-    /// How many changes can be watched after the fact.
+    /// Number of changes in the watch history.
     pub history: usize,
-    /// Answers that are longer are compressed for who takes it.
+    /// Size above which responses are compressed, if the client accepts gzip.
     pub gzip_above: usize,
-    /// Whether requests for client certificates of nodes are approved without a word from the test.
+    /// Whether client certificates of nodes are approved automatically.
     pub approve: bool,
-    /// The same for certificates that nodes are served under.
+    /// Whether serving certificates of nodes are approved automatically.
     pub approve_serving: bool,
-    /// Whether what is approved is signed.
+    /// Whether approved CSRs are signed.
     pub sign: bool,
-    /// How long certificates last that it signs, unless a request asks for less.
+    /// The lifetime of signed certificates, unless a CSR requests less.
     pub certificate_lifetime: SignedDuration,
-    /// How far the server's clock is ahead of the true one, or behind, from before its certificates were made.
+    /// The difference of the server's clock from the true time, effective before its certificates are issued.
     pub clock_ahead: SignedDuration,
     /// The true clock.
     pub clock: fn() -> Timestamp,
-    /// What uids and generated names are made of; else they are others every time.
+    /// The seed of UIDs and generated names; random if `None`.
     pub seed: Option<u64>,
 }
 
@@ -128,11 +127,11 @@ impl Default for Options {
     }
 }
 
-/// The server, seen from the test. Dropping it ends everything of it.
+/// The test's handle of the server. Dropping it ends everything of it.
 pub(crate) struct FakeApi {
     shared: Arc<Shared>,
     address: SocketAddr,
-    /// Bound, and never listening: nobody else gets the port while the server is down.
+    /// Bound but not listening: it reserves the port while the server is down.
     _port: OwnedFd,
     listening: Mutex<Option<(TcpListener, JoinHandle<()>)>>,
 }
@@ -157,7 +156,6 @@ impl FakeApi {
         fake
     }
 
-    /// What clients are given.
     pub(crate) fn url(&self) -> String {
         format!("{}://{}", if self.uses_tls() { "https" } else { "http" }, self.address)
     }
@@ -170,90 +168,88 @@ impl FakeApi {
         self.shared.tls.is_some()
     }
 
-    /// The authority's certificate, as PEM.
+    /// The CA certificate in PEM.
     pub(crate) fn authority_pem(&self) -> String {
         self.shared.authority().pem()
     }
 
-    /// Who comes with this token is this identity.
+    /// Makes the token authenticate as this identity.
     pub(crate) fn add_token(&self, token: &str, identity: &Identity) {
         self.change(|world| world.tokens.insert(token.to_owned(), identity.clone()));
     }
 
-    /// Nobody knows the token any more.
     pub(crate) fn remove_token(&self, token: &str) {
         self.change(|world| world.tokens.remove(token));
     }
 
-    /// Members of this group may do so to this part of nodes: what is answered to who asks about it.
+    /// Allows members of the group to use the verb on a part of nodes, as SubjectAccessReviews report it.
     pub(crate) fn allow(&self, group: &str, verb: &str, part: &str) {
         self.change(|world| world.allowed.push([group, verb, part].map(str::to_owned)));
     }
 
-    /// The server's clock, in `Date` and in objects, is so far ahead of the true one, or behind.
+    /// Sets the difference of the server's clock from the true time, in `Date` and in objects.
     pub(crate) fn set_clock_ahead(&self, ahead: SignedDuration) {
         self.change(|world| world.clock_ahead = ahead);
     }
 
-    /// Tokens of service accounts last so long, whatever is asked for.
+    /// Overrides the lifetime of service account tokens.
     pub(crate) fn set_token_lifetime(&self, lifetime: Option<Duration>) {
         let seconds = lifetime.map(|lifetime| i64::try_from(lifetime.as_secs()).unwrap());
         self.change(|world| world.token_lifetime = seconds);
     }
 }
 
-/// Faults. Of those that fit a request and are not used up the first counts, besides those that only delay it.
+/// Faults. The first matching rule that is not used up applies, besides delays.
 impl FakeApi {
-    /// What is to go wrong with a verb such as `list`, a method such as `GET`, or with everything (`*`), at a path in
-    /// which `*` is any text.
+    /// Begins a fault for a verb such as `list`, a method such as `GET`, or everything (`*`), at a path in which `*`
+    /// matches any text.
     pub(crate) fn on(&self, verb: &str, pattern: &str) -> On<'_> {
         On::new(self, verb, pattern)
     }
 
-    /// Nothing goes wrong from now on.
     pub(crate) fn clear_faults(&self) {
         self.change(|world| world.rules.clear());
     }
 
-    /// What was scripted for this no longer goes wrong.
+    /// Removes the faults scripted for this verb and path.
     pub(crate) fn clear_faults_on(&self, verb: &str, pattern: &str) {
         self.change(|world| world.rules.retain(|rule| !rule.is_of(verb, pattern)));
     }
 
-    /// Lets the requests go on that `hold` keeps now.
+    /// Releases the requests that `hold` blocks now.
     pub(crate) fn release(&self) {
         self.change(|world| world.released += 1);
     }
 
-    /// Tells the watches that are open at such paths what to do.
+    /// Sends an order to the open watches at matching paths.
     pub(crate) fn order_watches(&self, pattern: &str, order: &WatchOrder) {
         self.change(|world| world.order_watches(pattern, order));
     }
 
-    /// Connections of HTTP/2 are told to take no new requests there; what is under way goes on.
+    /// Sends GOAWAY on HTTP/2 connections; requests in flight continue.
     pub(crate) fn go_away(&self) {
         self.shared.go_away();
     }
 
-    /// Only what is to come can be watched: a watch from an older version is refused as expired.
+    /// Drops the watch history: a watch from an older version expires.
     pub(crate) fn compact(&self) {
         self.change(|world| world.store.compact());
     }
 
-    /// Versions pass, as when others write what no client of this server sees.
+    /// Advances the version, as writes to other resources would.
     pub(crate) fn pass_versions(&self, versions: u64) {
         self.change(|world| world.store.pass(versions));
     }
 }
 
-/// What was asked of it.
+/// Observations.
 impl FakeApi {
-    /// Every request so far, in the order of arrival.
+    /// Every request so far, in order of arrival.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.look(|world| world.requests.clone())
     }
 
-    /// Those of a verb or a method, for paths that fit a pattern.
+    /// The requests with this verb or method and a matching path.
     pub(crate) fn requests_of(&self, verb: &str, pattern: &str) -> Vec<Request> {
         self.look(|world| world.requests_of(verb, pattern).cloned().collect())
     }
@@ -262,12 +258,12 @@ impl FakeApi {
         self.look(|world| world.requests_of(verb, pattern).count())
     }
 
-    /// How many connections were accepted.
+    /// Number of accepted connections.
     pub(crate) fn connections_so_far(&self) -> usize {
         self.look(|world| world.connections.len())
     }
 
-    /// Bytes that clients have sent, and that they were sent, over all connections.
+    /// Bytes received from and sent to clients, over all connections.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         self.look(|world| {
             let sum = |bytes: fn(&world::Connection) -> u64| world.connections.iter().map(bytes).sum();
@@ -275,13 +271,13 @@ impl FakeApi {
         })
     }
 
-    /// Waits until `done` holds; fails the test when it does not come to hold.
+    /// Waits until `done` holds, and fails the test after a timeout.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, done: impl FnMut(&World) -> bool) {
         assert!(self.comes(PATIENCE, done), "waited in vain for {what}; there was asked:\n{}", self.asked());
     }
 
-    /// Whether it comes to hold within this time.
+    /// Whether `done` comes to hold within this time.
     pub(crate) fn comes(&self, longest: Duration, mut done: impl FnMut(&World) -> bool) -> bool {
         let end = Instant::now() + longest;
         let mut world = lock(&self.shared.world);
@@ -292,7 +288,7 @@ impl FakeApi {
         true
     }
 
-    /// Waits for an object to be so, and answers it.
+    /// Waits until an object satisfies the condition, and returns it.
     #[track_caller]
     pub(crate) fn wait(&self, path: &str, what: &str, is_so: impl FnMut(&Value) -> bool) -> Value {
         self.wait_within(PATIENCE, path, what, is_so)
@@ -320,14 +316,14 @@ impl FakeApi {
         self.wait_for(&format!("{path} to go"), |world| world.get(path).is_none());
     }
 
-    /// Waits for the `count`th request of this sort.
+    /// Waits for the `count`th matching request.
     #[track_caller]
     pub(crate) fn wait_for_requests(&self, verb: &str, pattern: &str, count: usize) {
         let what = format!("{count} requests to {verb} {pattern}");
         self.wait_for(&what, |world| world.requests_of(verb, pattern).count() >= count);
     }
 
-    /// Waits until so many watches are open at such paths.
+    /// Waits until this many watches are open at matching paths.
     #[track_caller]
     pub(crate) fn wait_for_watches(&self, pattern: &str, count: usize) {
         let fits = |path: &str| request_log::fits(pattern, path);
@@ -336,7 +332,7 @@ impl FakeApi {
         });
     }
 
-    /// The requests so far, a line each.
+    /// The requests so far, one per line.
     fn asked(&self) -> String {
         let line = |request: &Request| {
             let (verb, path, user) = (request.verb, &request.path, &request.identity.user);
@@ -345,7 +341,7 @@ impl FakeApi {
         self.look(|world| world.requests.iter().map(line).collect())
     }
 
-    /// Lives as long as any thread of the server does.
+    /// Upgradable as long as any thread of the server lives.
     pub(crate) fn weak(&self) -> Weak<Shared> {
         Arc::downgrade(&self.shared)
     }

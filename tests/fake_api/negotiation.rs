@@ -1,4 +1,4 @@
-//! How an answer is wanted: whole objects, or their metadata only. Pure.
+//! Content negotiation: whole objects, or metadata only. Pure.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub(crate) enum Form {
     Metadata,
 }
 
-/// The first form among those that are wanted and served.
+/// The first accepted form that the server supports.
 pub(crate) fn accepted(accept: &str) -> Result<Form, ApiError> {
     if accept.trim().is_empty() {
         return Ok(Form::Whole);

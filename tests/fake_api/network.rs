@@ -1,4 +1,4 @@
-//! The server's place in the network: its port, its certificate, and what may happen to both.
+//! The server's port and certificate, and their faults.
 
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -14,20 +14,20 @@ use super::store::Store;
 use super::world::{Network, Traffic};
 use super::{FakeApi, serve};
 
-/// What the server shows to its clients.
+/// The serving certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerCertificate {
     Right,
-    /// Right, but new.
+    /// A new, valid certificate.
     Renewed,
     Expired,
-    /// Of an authority that clients do not know.
+    /// From a CA that clients do not know.
     OfOtherAuthority,
     /// For another name and address.
     OfOtherName,
 }
 
-/// What a server has had at one moment.
+/// The server's state at one moment.
 #[derive(Debug)]
 pub(crate) struct Backup(Store);
 
@@ -37,7 +37,7 @@ pub(super) fn own_certificate(authority: &Authority, address: IpAddr, now: Times
     authority.issue_server(address, NAMES, Validity::a_day(now))
 }
 
-/// A port that stays this server's for as long as the descriptor is open.
+/// Reserves a port for as long as the descriptor is open.
 pub(super) fn reserve_port(address: IpAddr) -> (OwnedFd, SocketAddr) {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
@@ -59,12 +59,12 @@ impl FakeApi {
 
     pub(super) fn stop_listening(&self) {
         let Some((listener, thread)) = lock(&self.listening).take() else { return };
-        // Linux lets go of who accepts.
+        // Linux wakes a blocked accept.
         socket::shutdown(listener.as_raw_fd(), socket::Shutdown::Both).unwrap();
         thread.join().unwrap();
     }
 
-    /// From now on the network is like this; `Refused` cuts every connection.
+    /// Sets the state of the network. `Refused` cuts every connection.
     pub(crate) fn set_network(&self, network: Network) {
         self.change(|world| world.network = network);
         match network {
@@ -81,39 +81,39 @@ impl FakeApi {
         }
     }
 
-    /// Cuts every connection; the server goes on.
+    /// Cuts every connection; the server keeps listening.
     pub(crate) fn cut_connections(&self) {
         self.shared.cut_sockets();
     }
 
-    /// The server is gone for a moment; it keeps its objects, and what happened before cannot be watched any more.
+    /// Restarts the server. It keeps its objects and loses its watch history.
     pub(crate) fn restart(&self) {
         self.set_network(Network::Refused);
         self.change(|world| world.store.compact());
         self.set_network(Network::Open);
     }
 
-    /// The same with another history, as after a backup was restored: versions begin again after this one.
+    /// Restarts the server with other versions, like a restored backup: they continue after this one.
     pub(crate) fn restart_at_version(&self, version: u64) {
         self.set_network(Network::Refused);
         self.change(|world| world.store.begin_anew(version));
         self.set_network(Network::Open);
     }
 
-    /// Everything as it is now.
+    /// Backs up the current objects.
     pub(crate) fn back_up(&self) -> Backup {
         Backup(self.look(|world| world.store.clone()))
     }
 
-    /// The server is gone for a moment and comes back with what a backup has. Its versions go on from there, and whoever
-    /// watches from a later one is told nothing, as of an etcd that was restored.
+    /// Restarts the server with the objects of a backup. Versions continue from there, and watches from later versions
+    /// receive nothing, as with a restored etcd.
     pub(crate) fn restart_with(&self, backup: &Backup) {
         self.set_network(Network::Refused);
         self.change(|world| world.store.clone_from(&backup.0));
         self.set_network(Network::Open);
     }
 
-    /// Shows this certificate from now on; connections that are there stay.
+    /// Sets the certificate for new connections; open ones stay.
     pub(crate) fn show_certificate(&self, which: ServerCertificate) {
         let now = self.look(|world| world.now());
         let (authority, address) = (self.shared.authority(), self.address.ip());
@@ -128,14 +128,14 @@ impl FakeApi {
     }
 }
 
-/// Takes connections until nobody listens any more.
+/// Accepts connections until the listener closes.
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while let Ok((tcp, _)) = listener.accept() {
         let is_hung_up = shared.look(|world| world.network == Network::HungUp);
         let traffic = Arc::<Traffic>::default();
         let number = shared.change(|world| world.connect(Arc::clone(&traffic)));
         if is_hung_up {
-            // The client may have gone before.
+            // The client may already be gone.
             let _ = tcp.shutdown(Shutdown::Both);
             shared.change(|world| world.disconnect(number));
             continue;

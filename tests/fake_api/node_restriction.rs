@@ -1,4 +1,4 @@
-//! What a node may write: upstream's admission plugin NodeRestriction.
+//! Write permissions of nodes: upstream's admission plugin NodeRestriction.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(crate) enum Operation {
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Whether the kubelet of `node` may write this.
+/// Admits or refuses a write by the kubelet of `node`.
 pub(crate) fn admit(
     world: &World,
     node: &str,
@@ -140,7 +140,7 @@ fn own_node(node: &str, target: &Target, operation: Operation, new: &Value, old:
     }
 }
 
-/// Labels that differ, and that no node may set.
+/// Changed labels that no node may set.
 fn forbidden_labels(new: &Value, old: &Value) -> Vec<String> {
     let labels = |object: &Value| object["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     let (new, old) = (labels(new), labels(old));
@@ -175,7 +175,7 @@ const OF_KUBELETS: &[&str] = &[
     "beta.kubernetes.io/arch",
 ];
 
-/// A certificate of a node must be that of the node.
+/// A node may request certificates only for itself.
 fn request(node: &str, object: &Value) -> Result<(), String> {
     let signer = text(object, "/spec/signerName");
     if ![signer::CLIENT_SIGNER, signer::SERVING_SIGNER].contains(&signer) {
@@ -226,7 +226,7 @@ pub(crate) fn admit_token(world: &World, node: &str, target: &Target, body: &Val
         let token = &source["serviceAccountToken"];
         token.is_object() && text(token, "/audience") == audience
     };
-    // Of volumes in the pod's own spec; those of claims are no test's yet.
+    // Covers volumes in the pod's own spec. No test uses those of claims yet.
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let drivers: Vec<&Value> = volumes.map(|volume| &volume["csi"]["driver"]).filter(|name| name.is_string()).collect();
     let all = world.list("/apis/storage.k8s.io/v1/csidrivers");

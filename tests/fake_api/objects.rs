@@ -1,4 +1,4 @@
-//! What a test does to the objects, past all authorisation.
+//! A test's own operations on objects, without authorization.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn done<T>(result: Result<T, ApiError>) -> T {
 }
 
 impl FakeApi {
-    /// Creates an object that says what it is, and its namespace if there is none yet.
+    /// Creates an object, and its namespace if absent. The object's own kind determines the path.
     #[track_caller]
     pub(crate) fn create(&self, object: &Value) -> Value {
         let Some(target) = Target::of_object(object) else { panic!("nothing like this is served: {object}") };
@@ -38,27 +38,27 @@ impl FakeApi {
         done(self.change(|world| world.create(&Caller::test(), &collection, object))).object
     }
 
-    /// Puts an object in the place of the one that is there; a `resourceVersion` in it must be that one's.
+    /// Replaces an object. A `resourceVersion` in it must be the current one.
     #[track_caller]
     pub(crate) fn update(&self, object: &Value) -> Value {
         let Some(target) = Target::of_object(object) else { panic!("nothing like this is served: {object}") };
         done(self.change(|world| world.update(&Caller::test(), &target, object.clone()))).object
     }
 
-    /// Merges a JSON merge patch into what is at a path, which may end in `/status`.
+    /// Applies a JSON merge patch to the object at a path, which may end in `/status`.
     #[track_caller]
     pub(crate) fn patch(&self, path: &str, patch: &Value) -> Value {
         let target = target(path);
         done(self.change(|world| world.patch(&Caller::test(), &target, PatchType::Merge, patch))).object
     }
 
-    /// Deletes as `kubectl delete` does: a pod that is on a node gets its grace period.
+    /// Deletes like `kubectl delete`: a pod on a node gets its grace period.
     #[track_caller]
     pub(crate) fn delete(&self, path: &str) {
         self.delete_with(path, &DeleteOptions::default());
     }
 
-    /// The same with another grace period.
+    /// Deletes with this grace period.
     #[track_caller]
     pub(crate) fn delete_with_grace(&self, path: &str, seconds: i64) {
         self.delete_with(path, &DeleteOptions { grace: Some(seconds), ..DeleteOptions::default() });
@@ -70,7 +70,7 @@ impl FakeApi {
         done(self.change(|world| world.delete(&Caller::test(), &target, options)));
     }
 
-    /// Takes an object away so that nobody is told.
+    /// Removes an object without any event.
     #[track_caller]
     pub(crate) fn lose(&self, path: &str) {
         let key = target(path).key();
@@ -86,7 +86,7 @@ impl FakeApi {
         self.look(|world| world.list(path).iter().map(|object| Value::clone(object)).collect())
     }
 
-    /// As the scheduler does.
+    /// Binds a pod like the scheduler.
     #[track_caller]
     pub(crate) fn bind(&self, pod: &str, node: &str) {
         self.patch(pod, &json!({ "spec": { "nodeName": node } }));
@@ -94,7 +94,6 @@ impl FakeApi {
         self.patch(&format!("{pod}/status"), &json!({ "status": { "conditions": [condition] } }));
     }
 
-    /// Approves a certificate request.
     #[track_caller]
     pub(crate) fn approve(&self, name: &str) {
         self.decide(name, "Approved", "KubectlApprove", "This CSR was approved by kubectl certificate approve.");

@@ -1,4 +1,4 @@
-//! The three sorts of PATCH. Pure.
+//! The three kinds of PATCH. Pure.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ impl PatchType {
         }
     }
 
-    /// The object as the patch wants it.
+    /// The patched object.
     pub(crate) fn apply(self, object: &Value, patch: &Value) -> Result<Value, ApiError> {
         let mut object = object.clone();
         match self {
@@ -34,7 +34,7 @@ impl PatchType {
     }
 }
 
-/// RFC 7386.
+/// JSON merge patch, RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -53,7 +53,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// RFC 6902.
+/// JSON patch, RFC 6902.
 fn json_patch(object: &mut Value, patch: &Value) -> Result<(), ApiError> {
     let Value::Array(operations) = patch else {
         let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
@@ -62,7 +62,7 @@ fn json_patch(object: &mut Value, patch: &Value) -> Result<(), ApiError> {
     for operation in operations {
         let text = |name: &str| operation[name].as_str().unwrap_or_default();
         let (verb, path) = (text("op"), text("path"));
-        // It does not say which step, nor why.
+        // Upstream names neither the step nor the cause.
         let failed = || ApiError::unprocessable("the server rejected our request due to an error in our request");
         match verb {
             "add" => add(object, path, operation["value"].clone()).ok_or_else(failed)?,
@@ -87,7 +87,7 @@ fn json_patch(object: &mut Value, patch: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The parent of what a pointer names, and the last part of the pointer.
+/// The parent of a pointer's target, and the pointer's last part.
 fn parent<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (parent, name) = path.rsplit_once('/')?;
     Some((object.pointer_mut(parent)?, name.replace("~1", "/").replace("~0", "~")))

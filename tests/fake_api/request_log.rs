@@ -1,32 +1,31 @@
-//! What was asked of the server.
+//! The recorded requests.
 
 use serde_json::Value;
 
 use super::identity::Identity;
 
-/// One request as it arrived.
+/// One request as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Counted from 1, in the order of arrival.
+    /// Counted from 1, in order of arrival.
     pub number: usize,
-    /// The number of its connection.
     pub connection: u64,
     pub method: String,
-    /// As the API names it: get, list, watch, create, update, patch, delete; or the method in small letters.
+    /// The API verb: get, list, watch, create, update, patch, delete. For other requests, the method in lower case.
     pub verb: &'static str,
-    /// Without the query, with no escapes.
+    /// Decoded, without the query.
     pub path: String,
     pub query: Vec<(String, String)>,
-    /// Names in small letters.
+    /// Header names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub identity: Identity,
-    /// What it was answered with; `None` as long as it was not.
+    /// The status of the response; `None` until it is sent.
     pub status: Option<u16>,
 }
 
 impl Request {
-    /// Whether it is of this verb, or of this method, and its path fits the pattern.
+    /// Whether the verb or method is this one and the path matches the pattern.
     pub(crate) fn is(&self, verb: &str, pattern: &str) -> bool {
         (verb == "*" || verb == self.verb || verb == self.method) && fits(pattern, &self.path)
     }
@@ -40,13 +39,13 @@ impl Request {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body, which must be JSON.
+    /// The body as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).expect("a body of JSON")
     }
 
-    /// Whether this text is in the query or in the body.
+    /// Whether the query or body contains this text.
     pub(crate) fn is_about(&self, text: &str) -> bool {
         let bytes = text.as_bytes();
         text.is_empty()
@@ -55,7 +54,7 @@ impl Request {
     }
 }
 
-/// Whether a path fits a pattern, in which `*` is any text.
+/// Whether a path matches a pattern, in which `*` matches any text.
 pub(crate) fn fits(pattern: &str, path: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == path };
     let Some(path) = path.strip_prefix(head) else { return false };

@@ -1,26 +1,26 @@
-//! What the server serves: each resource with its ways, and how a path names one.
+//! The served resources and their peculiarities, and how paths name them.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// One resource and what is special about it.
+/// One resource and its peculiarities.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub group: &'static str,
-    /// The first is the one that objects of tests are stored under.
+    /// The first is the storage version of test objects.
     pub versions: &'static [&'static str],
-    /// As it stands in paths.
+    /// The name in paths.
     pub name: &'static str,
     pub kind: &'static str,
     pub namespaced: bool,
     /// Whether `status` is a subresource, so that neither half changes the other.
     pub status: bool,
-    /// PUT of what does not exist creates it.
+    /// Whether PUT creates a missing object.
     pub create_on_update: bool,
-    /// PUT without a resourceVersion wins over whatever is there.
+    /// Whether PUT without a resourceVersion overwrites unconditionally.
     pub unconditional_update: bool,
-    /// DELETE answers with the object, not with a Status.
+    /// Whether DELETE returns the object instead of a Status.
     pub returns_deleted: bool,
 }
 
@@ -86,12 +86,12 @@ pub(crate) static RESOURCES: &[Resource] = &[
 ];
 
 impl Resource {
-    /// As error texts name it: `pods`, `leases.coordination.k8s.io`.
+    /// The name in error messages: `pods`, `leases.coordination.k8s.io`.
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
     }
 
-    /// As error texts of validation name it: `Pod`, `Lease.coordination.k8s.io`.
+    /// The name in validation errors: `Pod`, `Lease.coordination.k8s.io`.
     pub(crate) fn qualified_kind(&self) -> String {
         if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
     }
@@ -100,17 +100,16 @@ impl Resource {
         self.group == group && self.name == name
     }
 
-    /// One of the core group.
+    /// Whether this is the resource `name` of the core group.
     pub(crate) fn is_core(&self, name: &str) -> bool {
         self.is("", name)
     }
 
-    /// The group under which its objects are stored; both sorts of events are the same objects.
+    /// The group under which objects are stored. Both event groups share theirs.
     fn storage_group(&self) -> &'static str {
         if self.group == "events.k8s.io" { "" } else { self.group }
     }
 
-    /// Whether anything is served in this version of a group.
     pub(crate) fn is_served(group: &str, version: &str) -> bool {
         RESOURCES.iter().any(|resource| resource.group == group && resource.versions.contains(&version))
     }
@@ -120,7 +119,7 @@ impl Resource {
     }
 }
 
-/// Where an object is stored.
+/// The key of a stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub resource: &'static Resource,
@@ -150,12 +149,12 @@ impl PartialOrd for Key {
     }
 }
 
-/// What a path names: all objects of a resource, those of a namespace, one object or a part of it.
+/// The target of a path: all objects of a resource, those of a namespace, one object or its subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub resource: &'static Resource,
     pub version: &'static str,
-    /// Empty for cluster-scoped objects, and for the objects of all namespaces.
+    /// Empty for cluster-scoped objects, and for all namespaces.
     pub namespace: String,
     /// Empty for a collection.
     pub name: String,
@@ -163,7 +162,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// `None` if nothing is served there.
+    /// `None` for an unknown path.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
         let (group, version, rest) = match *parts {
@@ -172,7 +171,7 @@ impl Target {
             _ => return None,
         };
         let (namespace, rest) = match *rest {
-            // A namespace is an object, too, and the two subresources of it are no resources.
+            // A namespace is an object, too. Its two subresources are no resources.
             ["namespaces", namespace, resource, ref rest @ ..] if !["status", "finalize"].contains(&resource) => {
                 (namespace, [&[resource], rest].concat())
             }
@@ -193,7 +192,7 @@ impl Target {
         Some(Self { resource, version, namespace, name, subresource })
     }
 
-    /// The place of an object that says what it is.
+    /// The target of an object, from its own kind and name.
     pub(crate) fn of_object(object: &Value) -> Option<Self> {
         let (group, version) = match object["apiVersion"].as_str()?.split_once('/') {
             Some(parts) => parts,
@@ -225,7 +224,7 @@ impl Target {
         self.name.is_empty()
     }
 
-    /// Whether it is this object, a part of it, or a collection that it belongs to.
+    /// Whether the target is this object, its subresource, or a collection that contains it.
     pub(crate) fn covers(&self, key: &Key) -> bool {
         key.is_of(self.resource)
             && (self.namespace.is_empty() || self.namespace == key.namespace)

@@ -1,11 +1,11 @@
-//! What a server answers to who asks about others: whose a token is, and who may do what to a node.
+//! TokenReview and SubjectAccessReview.
 
 use serde_json::{Value, json};
 
 use super::resources::Resource;
 use super::world::{World, text};
 
-/// The object with its answer; nothing of it is stored. `None` if it is no question.
+/// The review with its status. It is not stored. `None` for other resources.
 pub(crate) fn answered(world: &World, resource: &Resource, body: &Value) -> Option<Value> {
     let status = match resource.kind {
         "TokenReview" => token(world, text(body, "/spec/token")),

@@ -4,19 +4,19 @@ use serde_json::Value;
 
 use super::api_error::ApiError;
 
-/// Which objects of a collection are meant.
+/// Selects objects of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     fields: Vec<Term>,
     labels: Vec<Term>,
 }
 
-/// One requirement: this is that, or is not.
+/// One requirement: equal to a value, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     path: String,
     equal: bool,
-    /// `None`: it only has to exist, or not to.
+    /// `None`: the key only has to exist, or not to exist.
     value: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Selector {
         self.fields.is_empty() && self.labels.is_empty()
     }
 
-    /// The value that a field must have.
+    /// The value that the selector requires of a field.
     pub(crate) fn field(&self, path: &str) -> Option<&str> {
         self.fields.iter().find(|term| term.path == path && term.equal)?.value.as_deref()
     }

@@ -11,11 +11,11 @@ use super::http::Reader;
 use super::http2;
 use super::world::Traffic;
 
-/// Answers requests until the client goes, or the test is over.
+/// Serves requests until the client closes the connection or the test ends.
 pub(super) fn serve(shared: &Arc<Shared>, tcp: TcpStream, number: u64, traffic: &Arc<Traffic>) {
     if shared.pass(0) {
         let mut wire = Wire::new(tcp, Arc::clone(traffic), shared.tls.as_ref());
-        // Who does not get through has gone, or does not like the server's certificate.
+        // A failed handshake means that the client has gone or rejects the server's certificate.
         if let Ok((is_http2, first)) = wire.shake_hands() {
             if is_http2 {
                 http2::serve(shared, wire, number, first);

@@ -1,4 +1,4 @@
-//! What every namespace of a cluster has, and what its pods get without asking for it.
+//! Default objects of a namespace, and the service account admission of pods.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use super::verbs::Caller;
 use super::world::{World, text};
 
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// As upstream asks for it: an hour, and seven seconds to tell it from what users ask for.
+/// Upstream's expiration: an hour, plus seven seconds that distinguish it from users' requests.
 const EXPIRATION_SECONDS: u64 = 3607;
 
-/// What controllers make in a new namespace.
+/// Creates the objects that controllers create in a new namespace.
 pub(crate) fn furnish(world: &mut World, namespace: &str) {
     let caller = Caller { manager: "kube-controller-manager".to_owned(), ..Caller::test() };
     let authority = world.authority.pem();
@@ -21,12 +21,12 @@ pub(crate) fn furnish(world: &mut World, namespace: &str) {
     ] {
         let target = Target::parse(&format!("/api/v1/namespaces/{namespace}/{resource}")).expect("it is served");
         let object = json!({ "metadata": { "name": name }, "data": data });
-        // It may be there, from before.
+        // It may already exist.
         let _ = world.create(&caller, &target, object);
     }
 }
 
-/// The server's own service, which every cluster has.
+/// Creates the `kubernetes` service.
 pub(crate) fn add_own_service(world: &mut World) {
     let target = Target::parse("/api/v1/namespaces/default/services").expect("it is served");
     let service = json!({
@@ -41,7 +41,7 @@ pub(crate) fn add_own_service(world: &mut World) {
     world.create(&caller, &target, service).expect("a service of its own");
 }
 
-/// Gives a pod its service account, which must be there, and the account's token at the usual place.
+/// Sets a pod's service account, which must exist, and mounts its token at the usual path.
 pub(crate) fn admit(world: &mut World, resource: &Resource, pod: &mut Value) -> Result<(), ApiError> {
     let is_mirror = !pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
     if !world.options.furnished || !resource.is_core("pods") || is_mirror {

@@ -1,4 +1,4 @@
-//! What the threads share, and how they wait.
+//! State shared by the threads, and how they wait.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,20 +12,19 @@ use super::world::{Network, World};
 
 pub(crate) struct Shared {
     pub(super) world: Mutex<World>,
-    /// Whenever the world has changed.
+    /// Notified when the world changes.
     pub(super) changed: Condvar,
     pub(super) tls: Option<Tls>,
     sockets: Mutex<Vec<OpenSocket>>,
-    /// Connections of HTTP/2.
     duplexes: Mutex<Vec<Weak<Duplex>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The socket of a connection that is open.
+/// The socket of an open connection.
 struct OpenSocket {
     number: u64,
     tcp: TcpStream,
-    /// Whether a thread reads it all the time, and so hears when the client goes.
+    /// Whether a thread always reads it and notices when the client closes it.
     is_read: bool,
 }
 
@@ -55,12 +54,12 @@ impl Shared {
         self.look(|world| Arc::clone(&world.authority))
     }
 
-    /// Waits for a change of the world, but not longer than this.
+    /// Waits for a change of the world, with a timeout.
     pub(super) fn wait<'a>(&self, world: MutexGuard<'a, World>, longest: Duration) -> MutexGuard<'a, World> {
         self.changed.wait_timeout(world, longest).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits until `done`, the end of the test or that of the client. Whether it came to be done.
+    /// Waits until `done` holds, the test ends or the client goes. Returns whether `done` holds.
     fn wait_until(&self, token: u64, longest: Option<Duration>, done: impl Fn(&World) -> bool) -> bool {
         let end = longest.map(|longest| Instant::now() + longest);
         let mut world = lock(&self.world);
@@ -80,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Waits while the network is a black hole. Whether the client is still there; no client is 0.
+    /// Waits while the network is a black hole. Returns whether the client is still there; token 0 is no client.
     pub(super) fn pass(&self, token: u64) -> bool {
         self.wait_until(token, None, |world| world.network != Network::Blackhole)
     }
@@ -89,7 +88,7 @@ impl Shared {
         let _ = self.wait_until(token, Some(time), |_| false);
     }
 
-    /// The same, unless the client goes.
+    /// Waits this long, unless the client goes.
     pub(super) fn delay(self: &Arc<Self>, time: Duration, connection: u64, token: u64) {
         let _following = self.follow_client(connection, token);
         self.pause(time, token);
@@ -116,8 +115,8 @@ impl Shared {
         self.look(|world| world.ended)
     }
 
-    /// Notes when the client goes, or speaks, which it does over HTTP/1.1 only to take leave while it waits for an answer.
-    /// It must not be followed any more when it may have the whole answer.
+    /// Notices when the client closes the connection or sends bytes, which an HTTP/1.1 client does only to close while
+    /// it waits for a response. Must end before the whole response is sent.
     pub(super) fn follow_client(self: &Arc<Self>, connection: u64, token: u64) -> Following<'_> {
         let tcp = {
             let sockets = lock(&self.sockets);
@@ -128,7 +127,7 @@ impl Shared {
             self.change(|world| world.followed.push(token));
             let shared = Arc::clone(self);
             self.spawn(move || {
-                // Whatever comes, or the end.
+                // Returns on any byte or on the end.
                 let _ = tcp.peek(&mut [0]);
                 shared.change(|world| {
                     if world.followed.contains(&token) {
@@ -147,7 +146,7 @@ impl Shared {
         }
     }
 
-    /// Connections of HTTP/2 take no new requests.
+    /// Sends GOAWAY on HTTP/2 connections.
     pub(super) fn go_away(&self) {
         let duplexes = std::mem::take(&mut *lock(&self.duplexes));
         duplexes.iter().filter_map(Weak::upgrade).for_each(|duplex| duplex.go_away());
@@ -165,7 +164,7 @@ impl Shared {
 
     pub(super) fn cut_sockets(&self) {
         for socket in lock(&self.sockets).iter() {
-            // It may have been cut before.
+            // The connection may already be closed.
             let _ = socket.tcp.shutdown(Shutdown::Both);
         }
     }
@@ -184,14 +183,14 @@ impl Shared {
                 return;
             }
             for thread in threads {
-                // What it has to say of a panic it has said.
+                // A panicked thread has already printed its message.
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// The client is being followed as long as this lives.
+/// Follows the client until dropped.
 pub(super) struct Following<'a> {
     shared: &'a Shared,
     token: u64,
@@ -203,7 +202,7 @@ impl Drop for Following<'_> {
     }
 }
 
-/// A test that fails elsewhere must not fail here a second time.
+/// Locks even a poisoned mutex, so that one failed test does not fail twice.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

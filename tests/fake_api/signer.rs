@@ -1,4 +1,4 @@
-//! Certificate requests: what the server and its controllers do with one.
+//! CSRs: what the server and its controllers do with them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,7 +23,7 @@ fn is_request(resource: &Resource) -> bool {
     resource.kind == "CertificateSigningRequest"
 }
 
-/// The server says who asks.
+/// Sets the requester's identity.
 pub(crate) fn prepare_for_create(resource: &Resource, object: &mut Value, identity: &Identity) {
     if is_request(resource) {
         object["spec"]["username"] = json!(identity.user);
@@ -31,7 +31,7 @@ pub(crate) fn prepare_for_create(resource: &Resource, object: &mut Value, identi
     }
 }
 
-/// Refuses what is no request for a certificate.
+/// Refuses an invalid CSR.
 pub(crate) fn validate(resource: &Resource, object: &Value) -> Result<(), ApiError> {
     if !is_request(resource) {
         return Ok(());
@@ -61,7 +61,7 @@ pub(crate) fn validate(resource: &Resource, object: &Value) -> Result<(), ApiErr
     }
 }
 
-/// Only the approval subresource approves and denies.
+/// Only the approval subresource may approve or deny.
 pub(crate) fn validate_update(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
     if !is_request(target.resource) || target.subresource == "approval" {
         return Ok(());
@@ -72,7 +72,7 @@ pub(crate) fn validate_update(target: &Target, new: &Value, old: &Value) -> Resu
     Err(ApiError::invalid(target.resource, &target.name, "status.conditions", "FieldValueForbidden", &why))
 }
 
-/// Conditions say when they were set.
+/// Sets the timestamps of conditions.
 pub(crate) fn prepare_for_update(target: &Target, new: &mut Value, time: &str) {
     if !is_request(target.resource) {
         return;
@@ -86,7 +86,7 @@ pub(crate) fn prepare_for_update(target: &Target, new: &mut Value, time: &str) {
     }
 }
 
-/// What controllers do when they see the object; the writer is told of it as it wrote it.
+/// Acts like the controllers after a write. The writer receives the object as written.
 pub(crate) fn after_write(world: &mut World, target: &Target, object: Object) -> Object {
     if !is_request(target.resource) {
         return object;
@@ -117,7 +117,7 @@ pub(crate) fn approve(object: &mut Value, time: &str) {
     set_condition(object, "Approved", "AutoApproved", "Auto approving kubelet client certificate.", time);
 }
 
-/// Sets a condition, besides those that are there.
+/// Adds a condition.
 pub(crate) fn set_condition(object: &mut Value, kind: &str, reason: &str, message: &str, time: &str) {
     let condition = json!({
         "type": kind, "status": "True", "reason": reason, "message": message,
@@ -137,7 +137,7 @@ fn sign(world: &World, object: &mut Value) {
     let requested = object["spec"]["expirationSeconds"].as_i64().map(SignedDuration::from_secs);
     let longest = world.options.certificate_lifetime;
     let lifetime = requested.map_or(longest, |requested| requested.min(longest));
-    // As upstream backdates.
+    // Backdates like upstream.
     let not_before = world.now() - SignedDuration::from_mins(5);
     let validity = Validity { not_before, not_after: world.now() + lifetime };
     let usages: Vec<&str> =
@@ -155,7 +155,7 @@ fn sign(world: &World, object: &mut Value) {
     }
 }
 
-/// What the signers of kubelets ask of a subject.
+/// Checks the subject against the rules of the kubelet signers.
 fn check_subject(signer: &str, request: &CertificateRequest) -> Result<(), ()> {
     let subject = &request.subject;
     let is_node = subject.organizations == ["system:nodes"]
@@ -169,7 +169,8 @@ fn check_subject(signer: &str, request: &CertificateRequest) -> Result<(), ()> {
     }
 }
 
-/// Whether an approver takes it: a certificate for a node, asked for by itself, or a client's by who may bootstrap nodes.
+/// Whether the approver accepts it: a node's certificate requested by that node, or a client certificate requested by a
+/// bootstrap user.
 fn is_of_its_node(object: &Value) -> bool {
     let Some(name) = request_of(object).and_then(|request| request.subject.common_name) else { return false };
     let groups = object["spec"]["groups"].as_array().cloned().unwrap_or_default();

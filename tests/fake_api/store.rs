@@ -1,4 +1,4 @@
-//! The objects, their versions, and what has happened to them lately.
+//! The objects, their versions and the watch history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,33 +7,32 @@ use serde_json::{Value, json};
 
 use super::resources::{Key, Target};
 
-/// An object as it was at one version; nobody changes it.
+/// An immutable object at one version.
 pub(crate) type Object = Arc<Value>;
 
-/// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub version: u64,
     pub key: Key,
     pub before: Option<Object>,
-    /// `None` when it was deleted.
+    /// `None` for a deletion.
     pub after: Option<Object>,
 }
 
-/// What is stored, under one counter of versions for everything.
+/// The stored objects, under one version counter.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Object>,
     /// The version of the last write.
     version: u64,
     history: VecDeque<Change>,
-    /// The oldest version that a watch can go on from.
+    /// The oldest version from which a watch can resume.
     oldest: u64,
-    /// How many changes are remembered.
+    /// Number of changes to keep.
     limit: usize,
 }
 
-/// What is asked about lies before the history.
+/// The requested version is older than the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compacted {
     pub oldest: u64,
@@ -41,7 +40,7 @@ pub(crate) struct Compacted {
 
 impl Store {
     pub(crate) fn new(limit: usize) -> Self {
-        // A server that has just begun is not at version 1 either.
+        // A new server does not start at version 1 either.
         Self { objects: BTreeMap::new(), version: 200, history: VecDeque::new(), oldest: 200, limit }
     }
 
@@ -53,12 +52,12 @@ impl Store {
         self.objects.get(key)
     }
 
-    /// What a path names, in the order of namespaces and names.
+    /// The objects of a target, sorted by namespace and name.
     pub(crate) fn list<'a>(&'a self, target: &Target) -> impl Iterator<Item = (&'a Key, &'a Object)> {
         self.objects.iter().filter(|(key, _)| target.covers(key))
     }
 
-    /// The same as it was at a version.
+    /// The objects of a target at a version.
     pub(crate) fn list_at(&self, target: &Target, version: u64) -> Result<Vec<(Key, Object)>, Compacted> {
         let mut then: BTreeMap<Key, Object> =
             self.list(target).map(|(key, object)| (key.clone(), Arc::clone(object))).collect();
@@ -71,7 +70,7 @@ impl Store {
         Ok(then.into_iter().collect())
     }
 
-    /// What has happened after `version`.
+    /// The changes after `version`.
     pub(crate) fn since(&self, version: u64) -> Result<impl DoubleEndedIterator<Item = &Change>, Compacted> {
         if version < self.oldest {
             return Err(Compacted { oldest: self.oldest });
@@ -79,7 +78,7 @@ impl Store {
         Ok(self.history.range(self.history.partition_point(|change| change.version <= version)..))
     }
 
-    /// Stores an object, new or not.
+    /// Creates or replaces an object.
     pub(crate) fn put(&mut self, key: Key, mut object: Value) -> Object {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -89,7 +88,7 @@ impl Store {
         object
     }
 
-    /// The object as its deletion is told of, if there was one.
+    /// Removes an object. Returns it with the version of its deletion.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Object> {
         let before = self.objects.remove(key)?;
         self.version += 1;
@@ -99,18 +98,18 @@ impl Store {
         Some(Arc::new(last))
     }
 
-    /// Versions pass with nothing that anybody sees, as when others write what is not served here.
+    /// Advances the version without a visible change.
     pub(crate) fn pass(&mut self, versions: u64) {
         self.version += versions;
     }
 
-    /// Forgets what has happened: only what is to come can be watched.
+    /// Drops the history.
     pub(crate) fn compact(&mut self) {
         self.history.clear();
         self.oldest = self.version;
     }
 
-    /// The same objects in another history, as when a backup was restored: their versions begin after `version`.
+    /// Restarts the versions after `version` with the same objects, like a restored backup.
     pub(crate) fn begin_anew(&mut self, version: u64) {
         self.version = version;
         for object in self.objects.values_mut() {
@@ -120,7 +119,7 @@ impl Store {
         self.compact();
     }
 
-    /// As if this object had never been, and nobody is told.
+    /// Removes an object without any event.
     pub(crate) fn forget(&mut self, key: &Key) {
         self.objects.remove(key);
     }

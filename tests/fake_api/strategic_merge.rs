@@ -1,4 +1,4 @@
-//! Strategic merge patches: lists whose elements have a key are merged element by element. Pure.
+//! Strategic merge patches: lists with a merge key are merged element by element. Pure.
 
 use serde_json::{Map, Value};
 
@@ -11,22 +11,22 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
-/// How the elements of a list are told apart.
+/// How the elements of a list are identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListMerge {
-    /// The list is one value.
+    /// The list is replaced as a whole.
     Replace,
-    /// By a field of theirs.
+    /// By a merge key.
     ByKey(&'static str),
-    /// By themselves.
+    /// By value.
     Primitive,
 }
 
-/// The lists that upstream's types mark as merged; a name means the same in all of them but for the exceptions.
+/// The lists that upstream's types mark as merged. A field name means the same in all types except those listed.
 fn list_merge(kind: &str, name: &str) -> ListMerge {
     use ListMerge::{ByKey, Primitive, Replace};
     match (kind, name) {
-        // Its type has no strategy.
+        // This type has no patch strategy.
         ("CertificateSigningRequest", "conditions") => Replace,
         ("Service", "ports") => ByKey("port"),
         (_, "ports") => ByKey("containerPort"),
@@ -56,7 +56,7 @@ fn list_merge(kind: &str, name: &str) -> ListMerge {
     }
 }
 
-/// Merges a patch into an object that says what it is.
+/// Applies a patch to an object, whose own kind selects the strategies.
 pub(crate) fn apply(object: &mut Value, patch: &Value) -> Result<(), ApiError> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let (Value::Object(fields), Value::Object(patch)) = (object, patch) else {
@@ -144,7 +144,7 @@ impl Merge<'_> {
         Ok(original)
     }
 
-    /// Each `$setElementOrder` with the list that it is about; both are done with then.
+    /// Applies each `$setElementOrder` to its list and removes both.
     fn ordered_lists(&self, original: &mut Fields, patch: &mut Fields) -> Result<(), ApiError> {
         let orders: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ORDER)).cloned().collect();
         for directive in orders {
@@ -180,7 +180,7 @@ fn same(strategy: ListMerge, one: &Value, other: &Value) -> bool {
     }
 }
 
-/// What the patch orders stands in its order, and the rest where it stood among it.
+/// Sorts the patched elements in the patch's order, and the others relative to them as before.
 fn in_order(merged: Vec<Value>, order: &[Value], server_order: &[Value], strategy: ListMerge) -> Vec<Value> {
     let place = |item: &Value, list: &[Value]| list.iter().position(|other| same(strategy, item, other));
     let (mut ordered, rest): (Vec<Value>, Vec<Value>) =
@@ -202,7 +202,7 @@ fn in_order(merged: Vec<Value>, order: &[Value], server_order: &[Value], strateg
     }
 }
 
-/// Elements that are directives are done; the patch is left with the others.
+/// Applies directive elements and leaves the others in the patch.
 fn special_elements(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -250,7 +250,7 @@ fn delete_from(original: &mut Fields, name: &str, gone: &Value) -> Result<(), Ap
     Ok(())
 }
 
-/// The elements of a patch must stand in the order that it gives.
+/// Checks that a patch's elements follow its own order.
 fn check_order(patch: &[Value], order: &[Value], strategy: ListMerge) -> Result<(), ApiError> {
     if order.is_empty() {
         return Ok(());
@@ -266,7 +266,7 @@ fn check_order(patch: &[Value], order: &[Value], strategy: ListMerge) -> Result<
     )))
 }
 
-/// What a patch adds, without the directives in it; `None` if it is one itself.
+/// The additions of a patch, without directives; `None` if the value is a directive.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -279,7 +279,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// An element that is new keeps no field that is null.
+/// Removes null fields from a new element.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -298,7 +298,7 @@ fn no_merge_key(element: &Value, key: &str) -> ApiError {
     ApiError::plain(&format!("map: {} does not contain declared merge key: {key}", in_go(element)))
 }
 
-/// As Go prints a value.
+/// Formats a value like Go.
 fn in_go(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -1,11 +1,11 @@
-//! What the server does of itself to an object that is written. Pure.
+//! Defaults and rules that the server applies to written objects. Pure.
 
 use serde_json::{Map, Value, json};
 
 use super::api_error::ApiError;
 use super::resources::{Resource, Target};
 
-/// A new object as it is stored.
+/// Prepares a new object for storage.
 pub(crate) fn prepare_for_create(resource: &Resource, object: &mut Value) {
     match resource.kind {
         "Pod" if resource.group.is_empty() => {
@@ -37,7 +37,7 @@ pub(crate) fn prepare_for_create(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// What upstream's admission adds to a new object; it is nobody's.
+/// Applies upstream's admission defaults to a new object. They have no field manager.
 pub(crate) fn admit_create(resource: &Resource, object: &mut Value) {
     if resource.is_core("nodes") {
         let spec = &mut object["spec"];
@@ -56,7 +56,7 @@ pub(crate) fn admit_create(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// An object as its type is written: some fields are never left out, others always when they are empty.
+/// Adds the required fields of the type, and removes empty optional ones.
 pub(crate) fn complete(resource: &Resource, object: &mut Value) {
     remove_empty(object);
     let times: &[&str] = match resource.kind {
@@ -89,7 +89,7 @@ fn write_null(object: &mut Value, field: &str) {
     }
 }
 
-/// Maps of names and lists are left out when there is nothing in them.
+/// Removes empty maps and lists.
 fn remove_empty(object: &mut Value) {
     const MAPS: &[&str] = &[
         "labels",
@@ -137,7 +137,7 @@ fn default_node_status(status: &mut Value) {
     default(status, "allocatable", capacity);
 }
 
-/// An update as it is stored: the half that it is not about stays.
+/// Prepares an update for storage and keeps the half that it does not address.
 pub(crate) fn prepare_for_update(target: &Target, new: &mut Value, old: &Value) {
     let resource = target.resource;
     let keep = |new: &mut Value, name: &str| restore(new, old, name);
@@ -176,7 +176,7 @@ pub(crate) fn prepare_for_update(target: &Target, new: &mut Value, old: &Value) 
     }
 }
 
-/// What no update changes of an object's metadata.
+/// Keeps the immutable metadata.
 pub(crate) fn keep_metadata(resource: &Resource, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     let name = old["metadata"]["name"].as_str().unwrap_or_default();
     let (before, after) = (&old["metadata"], &mut new["metadata"]);
@@ -197,7 +197,7 @@ pub(crate) fn keep_metadata(resource: &Resource, new: &mut Value, old: &Value) -
     Ok(())
 }
 
-/// A container that is not to run again does not come back, says the server.
+/// Refuses to restart a terminated container, as the server does.
 pub(crate) fn validate_pod_status(resource: &Resource, new: &Value, old: &Value) -> Result<(), ApiError> {
     let policy = old["spec"]["restartPolicy"].as_str().unwrap_or("Always");
     let name = old["metadata"]["name"].as_str().unwrap_or_default();
@@ -212,7 +212,7 @@ pub(crate) fn validate_pod_status(resource: &Resource, new: &Value, old: &Value)
         let same = |status: &&Value| status["name"] == before["name"];
         let after = new["status"]["containerStatuses"].as_array().and_then(|all| all.iter().find(same));
         let is_ended = after.is_none_or(|after| !after["state"]["terminated"].is_null());
-        // Containers with rules of their own for restarts are let through.
+        // Containers with restart rules of their own are exempt.
         let has_rules = old["spec"]["containers"]
             .as_array()
             .is_some_and(|all| all.iter().any(|c| c["name"] == before["name"] && !c["restartPolicy"].is_null()));
@@ -225,14 +225,14 @@ pub(crate) fn validate_pod_status(resource: &Resource, new: &Value, old: &Value)
     Ok(())
 }
 
-/// Sets what is missing, unless there is nothing to set it to.
+/// Sets a missing field, unless `value` is null.
 fn default(object: &mut Value, field: &str, value: Value) {
     if object[field].is_null() && !value.is_null() {
         object[field] = value;
     }
 }
 
-/// Puts a field back as it was.
+/// Restores a field's old value.
 fn restore(new: &mut Value, old: &Value, field: &str) {
     let old = &old[field];
     if !old.is_null() {
@@ -264,7 +264,7 @@ fn default_pod(spec: &mut Value) {
     ] {
         default(spec, name, value);
     }
-    // The two names of one field.
+    // Two names of one field.
     let account = spec["serviceAccountName"].clone();
     default(spec, "serviceAccount", account);
     for list in ["containers", "initContainers"] {
@@ -273,7 +273,7 @@ fn default_pod(spec: &mut Value) {
     items(spec, "volumes").for_each(default_volume);
 }
 
-/// Admission lets pods stay for a while on a node of which nothing is heard.
+/// Adds upstream's default toleration for unreachable or unready nodes.
 fn tolerate(spec: &mut Value, key: &str) {
     let tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
     let is_known = |toleration: &Value| {
@@ -286,7 +286,7 @@ fn tolerate(spec: &mut Value, key: &str) {
     }
 }
 
-/// The elements of a list, if there is one.
+/// The elements of a list, if it exists.
 fn items<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
     object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }

@@ -1,4 +1,4 @@
-//! TLS of the server: it asks for a client certificate, and takes any; who it is of is decided later.
+//! The server's TLS: it requests a client certificate and accepts any; authentication happens later.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,12 +38,12 @@ impl Tls {
         Self { config: Arc::new(config), own, clients }
     }
 
-    /// Shows this certificate to who comes from now on.
+    /// Sets the certificate for new connections.
     pub(crate) fn set_certificate(&self, own: &Certified) {
         *self.own.0.lock().unwrap_or_else(PoisonError::into_inner) = certified_key(own);
     }
 
-    /// Whether a client's certificate is of this authority, for clients, and valid now.
+    /// Whether a client certificate comes from this CA, is meant for clients, and is valid now.
     pub(crate) fn knows(&self, certificate: &CertificateDer<'_>, now: Timestamp) -> bool {
         let Ok(seconds) = u64::try_from(now.as_second()) else { return false };
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
@@ -66,7 +66,7 @@ impl ResolvesServerCert for OwnCertificate {
     }
 }
 
-/// A client must have the key of its certificate. A certificate that is no good is answered with 401, not with an alert.
+/// Verifies that a client holds the key of its certificate. An untrusted certificate causes a 401, not an alert.
 #[derive(Debug)]
 struct AnyClient {
     provider: Arc<CryptoProvider>,

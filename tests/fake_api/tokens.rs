@@ -1,4 +1,4 @@
-//! Tokens of service accounts, shaped as real ones; the signature is none.
+//! Service account tokens in their real form, with a dummy signature.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +15,6 @@ use super::world::{World, text};
 const GROUP: &str = "authentication.k8s.io";
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// Answers a TokenRequest.
 pub(crate) fn create(world: &mut World, caller: &Caller, target: &Target, mut body: Value) -> Result<Value, ApiError> {
     let account = Target { subresource: String::new(), ..target.clone() };
     let account = world.get_object(&account)?;

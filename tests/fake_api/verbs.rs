@@ -1,4 +1,4 @@
-//! What each verb does to the objects.
+//! The effect of each verb on the objects.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use super::strategies;
 use super::world::{World, text};
 use super::{signer, tokens};
 
-/// Who acts, and under which name fields are written.
+/// The acting client, and its field manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub identity: Identity,
@@ -32,11 +32,10 @@ impl Caller {
     }
 }
 
-/// What a write has come to.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written {
     pub object: Value,
-    /// Whether it is new.
     pub created: bool,
 }
 
@@ -47,7 +46,7 @@ impl World {
         Ok(shown(target, object))
     }
 
-    /// POST to a collection, or to a part of an object that is made by it.
+    /// POST to a collection, or to a subresource that creates something.
     pub(crate) fn create(&mut self, caller: &Caller, target: &Target, mut body: Value) -> Result<Written, ApiError> {
         if target.resource.is_core("serviceaccounts") && target.subresource == "token" {
             return tokens::create(self, caller, target, body).map(|object| Written { object, created: true });
@@ -66,7 +65,7 @@ impl World {
         }
         let body = events::stored(target, body);
         self.check_namespace(target, &body)?;
-        // Names are generated after admission.
+        // The server generates names after admission.
         let given = ["/metadata/name", "/metadata/generateName"].map(|field| text(&body, field));
         let name = given.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
         self.admit(caller, &target.named(name), Operation::Create, Some(&body), None)?;
@@ -156,7 +155,7 @@ impl World {
         self.replace(caller, target, new, &old)
     }
 
-    /// Puts `new` in the place of `old`, as far as it may change it.
+    /// Replaces `old` with `new`, within the limits of the update.
     fn replace(&mut self, caller: &Caller, target: &Target, mut new: Value, old: &Object) -> Result<Written, ApiError> {
         let resource = target.resource;
         check_place(target, &new)?;
@@ -164,7 +163,7 @@ impl World {
         self.admit(caller, target, Operation::Update, Some(&new), Some(old))?;
         self.check_version(target, &new, old)?;
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-        // Versions of an API are ways to show one object.
+        // API versions are representations of one object.
         new["apiVersion"] = old["apiVersion"].clone();
         strategies::prepare_for_update(target, &mut new, old);
         signer::validate_update(target, &new, old)?;
@@ -180,7 +179,7 @@ impl World {
             false => managed_fields::strip(&mut new),
         }
         if new == **old {
-            // A write that changes nothing is none.
+            // A write without a change creates no version.
             return Ok(Written { object: shown(target, old), created: false });
         }
         let time = self.time();
@@ -199,7 +198,7 @@ impl World {
         Ok(Written { object: shown(target, &object), created: false })
     }
 
-    /// What was deleted, or is going to be.
+    /// Returns the deleted or terminating object.
     pub(crate) fn delete(
         &mut self,
         caller: &Caller,
@@ -250,7 +249,7 @@ impl World {
         node_restriction::admit(self, node, target, operation, new, old)
     }
 
-    /// Whether the caller may do this at all.
+    /// Authorizes the request.
     pub(crate) fn authorize(&self, request: &authorizer::Attributes<'_>) -> Result<(), ApiError> {
         if self.options.node_authorization { authorizer::authorize(self, request) } else { Ok(()) }
     }
@@ -286,7 +285,7 @@ impl World {
             let why = "Required value: name or generateName is required";
             return Err(ApiError::invalid(target.resource, "", "metadata.name", "FieldValueRequired", why));
         }
-        // Upstream's own names of certificate requests have capitals and underscores.
+        // Upstream's own CSR names contain capitals and underscores.
         let is_any = target.resource.kind == "CertificateSigningRequest";
         let is_subdomain = name.len() <= 253
             && name.split('.').all(|label| {
@@ -311,7 +310,7 @@ impl World {
                 let why = "Invalid value: 0: must be specified for an update";
                 let field = "metadata.resourceVersion";
                 let mut error = ApiError::invalid(target.resource, &target.name, field, "FieldValueInvalid", why);
-                // Upstream names the resource where it names the kind elsewhere.
+                // Upstream uses the resource here, and the kind elsewhere.
                 if let Some(details) = &mut error.details {
                     details["kind"] = json!(target.resource.name);
                 }
@@ -325,14 +324,14 @@ impl World {
     }
 }
 
-/// An object as it is answered: in the version that was asked for.
+/// The object in the requested API version.
 pub(crate) fn shown(target: &Target, object: &Object) -> Value {
     let mut object = Value::clone(object);
     object["apiVersion"] = json!(target.api_version());
     events::shown(target, object)
 }
 
-/// What tells of a deletion when the object itself is not answered.
+/// The Status that reports a deletion where the object is not returned.
 fn deleted(resource: &Resource, object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut details = json!({ "name": metadata["name"], "kind": resource.name, "uid": metadata["uid"] });
@@ -373,7 +372,7 @@ fn check_kind(target: &Target, body: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// An object that is written to a path must be the one that it names.
+/// The object must match the path that it is written to.
 fn check_place(target: &Target, object: &Value) -> Result<(), ApiError> {
     for (what, wanted, found) in [
         ("name", &target.name, text(object, "/metadata/name")),
@@ -396,7 +395,7 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// A null is no value.
+/// Removes null fields.
 fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

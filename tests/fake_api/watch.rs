@@ -1,4 +1,4 @@
-//! A watch that was begun: events in chunks, until somebody ends it.
+//! An established watch: sends events in chunks until it ends.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::selectors::Selector;
 use super::shared::{Following, Shared, lock};
 use super::world::{Network, OpenWatch, WatchOrder, World};
 
-/// What is watched, and from where on.
+/// The target and the start of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub id: u64,
@@ -29,10 +29,10 @@ pub(crate) struct Watch {
     lasts: Duration,
 }
 
-/// As long as a server lets a watch be of which nobody says how long.
+/// The server's limit for a watch without a timeout.
 const LONGEST: Duration = Duration::from_secs(45 * 60);
 
-/// A bookmark comes so long before a watch ends.
+/// A bookmark is sent this long before a watch ends.
 const BEFORE_END: Duration = Duration::from_secs(2);
 
 impl Watch {
@@ -57,12 +57,12 @@ impl Watch {
         })
     }
 
-    /// What is known when the watch begins.
+    /// The initial lines of the watch.
     pub(super) fn first_lines(&self) -> Vec<Vec<u8>> {
         self.first.iter().map(|event| self.line(event)).collect()
     }
 
-    /// What has happened after `cursor`, which moves on; the error is the last line that is told.
+    /// The lines after `cursor`, which advances. An error is the last line of the watch.
     pub(super) fn lines_since(&self, world: &World, cursor: &mut u64) -> Result<Vec<Vec<u8>>, Vec<u8>> {
         let from = *cursor;
         *cursor = world.store.version().max(from);
@@ -103,17 +103,17 @@ fn expired(cursor: u64, world: &World) -> Value {
     json!({ "type": "ERROR", "object": ApiError::expired(why).status() })
 }
 
-/// What is next to do.
+/// The next step of a watch.
 enum Step {
     Events(Vec<Value>),
     Order(WatchOrder),
-    /// Its time is up.
+    /// The watch has timed out.
     End,
     /// The client has gone, or the test is over.
     Cut,
 }
 
-/// Tells what happens, until that is over in one way or another.
+/// Sends events until the watch ends.
 pub(super) fn run(
     shared: &Arc<Shared>,
     exchange: &mut dyn Exchange,
@@ -160,7 +160,7 @@ pub(super) fn run(
     }
 }
 
-/// Waits for what is next; a bookmark is due at one moment.
+/// Waits for the next step. At most one bookmark is pending.
 fn next(shared: &Shared, watch: &Watch, token: u64, cursor: &mut u64, due: &mut Option<Instant>, end: Instant) -> Step {
     let mut world = lock(&shared.world);
     loop {
@@ -200,18 +200,18 @@ fn next(shared: &Shared, watch: &Watch, token: u64, cursor: &mut u64, due: &mut 
 
 enum Told {
     GoesOn,
-    /// That was the last one.
+    /// The watch ends after this event.
     Ends,
     Cut,
 }
 
-/// Writes events, with whatever is wrong with that.
+/// Writes events, altered by the watch's fault.
 struct Teller<'a> {
     exchange: &'a mut dyn Exchange,
     following: Option<Following<'a>>,
     fault: Option<WatchFault>,
     told: usize,
-    /// The first of two that are to change places.
+    /// The first of two events to swap.
     held: Option<Vec<u8>>,
     is_silent: bool,
 }
@@ -270,7 +270,7 @@ impl Teller<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // What the client says after it is another request.
+        // Any bytes from the client are now another request.
         self.following = None;
         self.exchange.end()
     }

@@ -1,4 +1,4 @@
-//! Everything that the server's threads and the test share.
+//! State shared by the server's threads and the test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::request_log::Request;
 use super::resources::{Key, Target};
 use super::store::{Object, Store};
 
-/// What becomes of connections.
+/// The state of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Network {
     #[default]
     Open,
-    /// Nobody listens, and every connection is cut.
+    /// Connections are refused, and open ones are cut.
     Refused,
-    /// Connections are accepted and stay; no byte is answered until the network is open again.
+    /// Connections are accepted and stay open, without a byte in response until the network opens again.
     Blackhole,
     /// Connections are accepted and cut at once.
     HungUp,
 }
 
-/// One connection, present or past.
+/// A connection, open or closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub number: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Connection {
     traffic: Arc<Traffic>,
 }
 
-/// What has gone over a connection, everything that TLS adds included.
+/// The bytes of a connection, including TLS.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub received: AtomicU64,
@@ -45,35 +45,35 @@ pub(crate) struct Traffic {
 }
 
 impl Connection {
-    /// What the client has sent.
+    /// Bytes from the client.
     pub(crate) fn bytes_received(&self) -> u64 {
         self.traffic.received.load(Ordering::Relaxed)
     }
 
-    /// What the client was sent.
+    /// Bytes to the client.
     pub(crate) fn bytes_sent(&self) -> u64 {
         self.traffic.sent.load(Ordering::Relaxed)
     }
 }
 
-/// What every open watch that it fits is told to do.
+/// An order to every matching open watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WatchOrder {
-    /// A last chunk, as when its time is up.
+    /// End in order, like a timeout.
     End,
-    /// No last chunk.
+    /// End without a last chunk.
     Cut,
-    /// Its history is gone: an ERROR event, and the end.
+    /// Send an ERROR event for an expired version, and end.
     Expire,
-    /// A bookmark, if it wants any.
+    /// Send a bookmark, if the watch wants bookmarks.
     Bookmark,
-    /// No event from now on.
+    /// Send no more events.
     Silence,
-    /// These bytes, as they are.
+    /// Write these raw bytes.
     Write(Vec<u8>),
 }
 
-/// One watch that is open.
+/// An open watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenWatch {
     pub id: u64,
@@ -84,30 +84,29 @@ pub(crate) struct OpenWatch {
 #[derive(Debug)]
 pub(crate) struct World {
     pub store: Store,
-    /// Every request so far, in the order of arrival.
+    /// Every request so far, in order of arrival.
     pub requests: Vec<Request>,
     /// Every connection so far.
     pub connections: Vec<Connection>,
-    /// The watches that are open now.
     pub watches: Vec<OpenWatch>,
     pub(super) options: Options,
     pub(super) rules: Vec<Rule>,
-    /// How often `release` was called.
+    /// Number of `release` calls.
     pub(super) released: u64,
-    /// How many requests wait for it.
+    /// Number of requests waiting for `release`.
     pub(super) held: u64,
     pub(super) network: Network,
-    /// The test is over.
+    /// Whether the test is over.
     pub(super) ended: bool,
-    /// How far the server's clock is ahead.
+    /// The difference of the server's clock from the true time.
     pub(super) clock_ahead: SignedDuration,
     pub(super) tokens: BTreeMap<String, Identity>,
-    /// A group, a verb, and a part of nodes.
+    /// Group, verb and part of nodes.
     pub(super) allowed: Vec<[String; 3]>,
-    /// What tokens are granted, whatever is asked for.
+    /// Overrides the lifetime of tokens.
     pub(super) token_lifetime: Option<i64>,
     pub(super) authority: Arc<Authority>,
-    /// Requests of which it is to be heard whether their clients go.
+    /// Requests whose clients are being followed.
     pub(super) followed: Vec<u64>,
     /// Requests whose clients have gone.
     pub(super) left: Vec<u64>,
@@ -148,23 +147,23 @@ impl World {
         self.store.get(key)
     }
 
-    /// The objects of a path such as `/api/v1/pods`.
+    /// The objects at a path such as `/api/v1/pods`.
     pub(crate) fn list(&self, path: &str) -> Vec<Object> {
         let target = Target::parse(path).unwrap_or_else(|| panic!("nothing is served at {path}"));
         self.store.list(&target).map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// The requests of a verb, or a method, for paths that fit a pattern.
+    /// The requests with this verb or method and a matching path.
     pub(crate) fn requests_of<'a>(&'a self, verb: &'a str, pattern: &'a str) -> impl Iterator<Item = &'a Request> + 'a {
         self.requests.iter().filter(move |request| request.is(verb, pattern))
     }
 
-    /// The server's idea of the time.
+    /// The server's clock.
     pub(crate) fn now(&self) -> Timestamp {
         (self.options.clock)() + self.clock_ahead
     }
 
-    /// The same as objects have it.
+    /// The server's clock in the format of objects.
     pub(crate) fn time(&self) -> String {
         let now = self.now();
         Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
@@ -176,7 +175,7 @@ impl World {
         format!("{}-{}-4{}-8{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
     }
 
-    /// What is appended to a generated name.
+    /// A suffix for a generated name.
     pub(crate) fn new_suffix(&mut self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let hex = self.random_hex();
@@ -196,7 +195,7 @@ impl World {
         Sha256::digest(seed.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// A number that nobody else of this server has.
+    /// A number that is unique within this server.
     pub(super) fn next_number(&mut self) -> u64 {
         self.counter += 1;
         self.counter
@@ -230,7 +229,7 @@ impl World {
     }
 }
 
-/// A JSON object's field as text.
+/// A field of a JSON object as text; empty if absent.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A client as small as can be: HTTP/1.1 over TLS or not, one request after the other.
+//! A minimal client: HTTP/1.1 with or without TLS, one request after the other.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,13 +17,13 @@ use crate::fake_api::FakeApi;
 use crate::fake_api::certificates::Validity;
 use crate::fake_api::identity::Identity;
 
-/// Nothing takes longer here.
+/// No test step takes longer.
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// A connection, in TLS if the server speaks it.
+/// A connection, with TLS if the server uses it.
 pub(crate) fn stream(
     api: &FakeApi,
     identity: Option<(&Identity, Validity)>,
@@ -84,7 +84,7 @@ impl Answer {
         serde_json::from_slice(&text).unwrap_or_else(|_| panic!("not JSON: {}", String::from_utf8_lossy(&text)))
     }
 
-    /// What a Status says.
+    /// The code, reason and message of a Status.
     #[track_caller]
     pub(crate) fn message(&self) -> String {
         self.json()["message"].as_str().unwrap_or_default().to_owned()
@@ -92,7 +92,7 @@ impl Answer {
 }
 
 impl Client {
-    /// Without a certificate, in TLS if the server speaks it.
+    /// A client without a certificate, with TLS if the server uses it.
     pub(crate) fn anonymous(api: &FakeApi) -> Self {
         Self::connect(api, None).unwrap()
     }
@@ -115,7 +115,7 @@ impl Client {
         Ok(Self { stream, buffer: Vec::new(), headers: Vec::new() })
     }
 
-    /// With every request from now on.
+    /// Adds a header to every later request.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -154,7 +154,7 @@ impl Client {
         self.answer()
     }
 
-    /// The same with a body that is framed already.
+    /// Sends a body that is already framed.
     pub(crate) fn ask_raw(
         &mut self,
         method: &str,
@@ -199,7 +199,7 @@ impl Client {
         self.stream.write_all(head.as_bytes())
     }
 
-    /// Begins a watch; its events come with `event`.
+    /// Begins a watch; `event` returns its events.
     #[track_caller]
     pub(crate) fn watch(&mut self, target: &str) {
         self.send("GET", target, &[], b"").unwrap();
@@ -207,7 +207,7 @@ impl Client {
         assert_eq!(status, 200);
     }
 
-    /// The next event of a watch, `None` at its end.
+    /// The next event of a watch; `None` at its end.
     pub(crate) fn event(&mut self) -> Option<(String, Value)> {
         let event: Value = serde_json::from_slice(&self.chunk().unwrap()?).expect("an event");
         Some((event["type"].as_str().unwrap().to_owned(), event["object"].clone()))

@@ -1,4 +1,4 @@
-//! Who somebody is: certificates, tokens, and how a node comes by its own.
+//! Authentication: certificates, tokens, and how a node obtains its certificate.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::{FakeApi, Options, PODS, pod, start};
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 #[test]
-fn nobody_known_may_do_nothing() {
+fn an_anonymous_client_may_do_nothing() {
     let api = start();
     let mut client = Client::anonymous(&api);
     let answer = client.get("/api/v1/nodes");
@@ -32,20 +32,20 @@ fn nobody_known_may_do_nothing() {
 }
 
 #[test]
-fn a_certificate_that_is_over_or_of_another_authority_is_nobodys() {
+fn expired_and_foreign_certificates_do_not_authenticate() {
     let api = start();
     let now = Timestamp::now();
     let identity = Identity::node("n1");
     let mut client = Client::connect(&api, Some((&identity, Validity::expired(now)))).unwrap();
     let answer = client.get("/api/v1/nodes/n1");
     assert_eq!((answer.status, answer.message().as_str()), (401, "Unauthorized"));
-    // The server's own clock counts.
+    // The server's own clock decides.
     api.set_clock_ahead(SignedDuration::from_hours(-2));
     assert_eq!(client.get("/api/v1/nodes/n1").status, 404);
 }
 
 #[test]
-fn tokens_are_known_until_they_are_removed() {
+fn tokens_authenticate_until_removed() {
     let api = start();
     api.add_token("abcdef.0123456789abcdef", &Identity::bootstrap("abcdef"));
     let mut client = Client::anonymous(&api).with("Authorization", "Bearer abcdef.0123456789abcdef");
@@ -57,7 +57,7 @@ fn tokens_are_known_until_they_are_removed() {
     assert_eq!(client.get(REQUESTS).status, 401);
 }
 
-/// A request for a certificate of this subject, and its key.
+/// A CSR with this subject, and its key.
 fn request(name: &str, group: &str, names: Vec<String>) -> (Value, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(names).unwrap();
@@ -80,7 +80,7 @@ fn request(name: &str, group: &str, names: Vec<String>) -> (Value, KeyPair) {
 }
 
 #[test]
-fn a_node_asks_for_a_certificate_and_is_known_by_it() {
+fn a_node_requests_a_certificate_and_authenticates_with_it() {
     let api = start();
     api.add_token("abcdef.0123456789abcdef", &Identity::bootstrap("abcdef"));
     let mut client = Client::anonymous(&api).with("Authorization", "Bearer abcdef.0123456789abcdef");
@@ -105,7 +105,7 @@ fn a_node_asks_for_a_certificate_and_is_known_by_it() {
 }
 
 #[test]
-fn requests_are_denied_and_ones_for_others_are_refused() {
+fn requests_can_be_denied_and_requests_for_others_are_refused() {
     let api = start();
     let mut client = Client::node(&api, "n1");
     let (object, _) = request("system:node:n1", "system:nodes", Vec::new());
@@ -122,7 +122,7 @@ fn requests_are_denied_and_ones_for_others_are_refused() {
     let answer = client.post(REQUESTS, &object);
     assert!(answer.message().ends_with("can only create a node CSR with CN=system:node:n1"), "{}", answer.message());
 
-    // A client certificate with names in it is approved by hand, and not signed.
+    // A client certificate with DNS names is approved by hand, and not signed.
     let (object, _) = request("system:node:n1", "system:nodes", vec!["n1".to_owned()]);
     let created = client.post(REQUESTS, &object).json();
     let name = created["metadata"]["name"].as_str().unwrap();
@@ -149,7 +149,7 @@ fn requests_are_denied_and_ones_for_others_are_refused() {
 }
 
 #[test]
-fn client_certificates_can_be_approved_at_once_and_serving_ones_are_not() {
+fn automatic_approval_covers_client_certificates_only() {
     let api = FakeApi::start(Options { approve: true, ..Options::default() });
     let mut client = Client::node(&api, "n1");
     let (object, _) = request("system:node:n1", "system:nodes", Vec::new());
@@ -166,7 +166,7 @@ fn client_certificates_can_be_approved_at_once_and_serving_ones_are_not() {
 }
 
 #[test]
-fn tokens_of_service_accounts_are_bound_and_end_when_they_say() {
+fn service_account_tokens_are_bound_and_expire() {
     let api = start();
     let mut object = pod("web", Some("n1"));
     object["spec"]["serviceAccountName"] = json!("robot");
@@ -201,7 +201,7 @@ fn tokens_of_service_accounts_are_bound_and_end_when_they_say() {
 }
 
 #[test]
-fn a_kubeconfig_has_all_that_a_client_needs() {
+fn a_kubeconfig_suffices_for_a_client() {
     let api = start();
     let dir = std::env::temp_dir().join(format!("fake-api-kubeconfig-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -219,7 +219,7 @@ fn a_kubeconfig_has_all_that_a_client_needs() {
 }
 
 #[test]
-fn the_server_shows_the_certificate_that_it_is_told_to() {
+fn the_server_presents_the_chosen_certificate() {
     let api = start();
     use ServerCertificate::{Expired, OfOtherAuthority, OfOtherName, Renewed, Right};
     for (which, works) in

@@ -1,4 +1,4 @@
-//! DELETE, at once and with a grace.
+//! DELETE, immediate and graceful.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::client::Client;
 use super::{WEB, config_map, pod, start};
 
 #[test]
-fn a_pod_on_a_node_stays_until_its_node_lets_go_of_it() {
+fn a_pod_on_a_node_stays_until_its_kubelet_removes_it() {
     let api = start();
     let object = api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -15,7 +15,7 @@ fn a_pod_on_a_node_stays_until_its_node_lets_go_of_it() {
     assert_eq!((answer.status, &marked["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(7)));
     assert!(marked["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(marked["metadata"]["generation"], 2);
-    // It is only ever shortened.
+    // A request may only shorten the grace period.
     let longer = client.delete(WEB, &json!({ "gracePeriodSeconds": 9 })).json();
     assert_eq!(longer["metadata"]["deletionGracePeriodSeconds"], 7);
     let shorter = client.delete(WEB, &json!({ "gracePeriodSeconds": 3 })).json();
@@ -29,7 +29,7 @@ fn a_pod_on_a_node_stays_until_its_node_lets_go_of_it() {
 }
 
 #[test]
-fn the_grace_is_the_pods_own_if_none_is_named() {
+fn the_default_grace_period_is_the_pods_own() {
     let api = start();
     let mut object = pod("web", Some("n1"));
     object["spec"]["terminationGracePeriodSeconds"] = json!(12);
@@ -41,7 +41,7 @@ fn the_grace_is_the_pods_own_if_none_is_named() {
 }
 
 #[test]
-fn a_pod_that_is_nowhere_or_has_ended_goes_at_once() {
+fn an_unscheduled_or_terminated_pod_is_removed_at_once() {
     let api = start();
     api.create(&pod("web", None));
     api.delete(WEB);
@@ -72,7 +72,7 @@ fn preconditions_are_checked() {
 }
 
 #[test]
-fn other_objects_go_at_once_and_a_status_says_so() {
+fn other_objects_are_removed_at_once_with_a_status() {
     let api = start();
     let object = api.create(&config_map("a", "1"));
     let mut client = Client::admin(&api);
@@ -82,7 +82,7 @@ fn other_objects_go_at_once_and_a_status_says_so() {
 }
 
 #[test]
-fn an_object_with_finalizers_stays_until_they_are_gone() {
+fn an_object_with_finalizers_stays_until_they_are_removed() {
     let api = start();
     let path = "/api/v1/namespaces/default/configmaps/a";
     let mut object = config_map("a", "1");
@@ -105,7 +105,7 @@ fn an_eviction_deletes() {
 }
 
 #[test]
-fn what_is_lost_is_told_to_nobody() {
+fn a_lost_object_causes_no_event() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);

@@ -1,4 +1,4 @@
-//! What goes wrong when it is told to.
+//! Scripted faults.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{WEB, config_map, pod, start};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn a_request_is_refused_as_often_as_it_is_scripted() {
+fn a_request_is_refused_as_often_as_scripted() {
     let api = start();
     let mut client = Client::admin(&api);
     api.on("list", "/api/v1/pods").answer(503).times(1);
@@ -28,7 +28,7 @@ fn a_request_is_refused_as_often_as_it_is_scripted() {
 }
 
 #[test]
-fn a_fault_may_be_of_one_object_or_one_user_and_is_taken_back() {
+fn a_fault_can_target_an_object_or_user_and_be_cleared() {
     let api = start();
     let mut client = Client::admin(&api);
     api.on("create", CONFIG_MAPS).about("\"unlucky\"").answer(500).body(&json!({ "no": "status" }));
@@ -57,7 +57,7 @@ fn connections_are_cut_before_and_after_the_effect() {
 }
 
 #[test]
-fn an_answer_may_come_late_or_not_at_all_or_in_drops() {
+fn a_response_can_be_late_missing_or_slow() {
     let api = start();
     api.create(&config_map("a", "1"));
     let path = format!("{CONFIG_MAPS}/a");
@@ -90,21 +90,21 @@ fn an_answer_may_come_late_or_not_at_all_or_in_drops() {
 }
 
 #[test]
-fn a_request_is_held_until_it_is_released() {
+fn a_held_request_waits_for_its_release() {
     let api = start();
     let mut client = Client::admin(&api);
     api.on("create", CONFIG_MAPS).hold().times(1);
     client.send("POST", CONFIG_MAPS, &[], config_map("a", "1").to_string().as_bytes()).unwrap();
     api.wait_for_requests("create", CONFIG_MAPS, 1);
     assert_eq!(api.get(&format!("{CONFIG_MAPS}/a")), None);
-    // It may not be held yet.
+    // The request may not have arrived yet.
     api.wait_for("the request to be held", |world| world.is_held());
     api.release();
     assert_eq!(client.head().unwrap().0, 201);
 }
 
 #[test]
-fn answers_may_be_no_json_and_no_http() {
+fn responses_can_be_invalid_json_or_invalid_http() {
     let api = start();
     api.create(&config_map("a", "1"));
     let path = format!("{CONFIG_MAPS}/a");
@@ -117,7 +117,7 @@ fn answers_may_be_no_json_and_no_http() {
 }
 
 #[test]
-fn a_watch_goes_wrong_in_every_way() {
+fn a_watch_can_fail_in_every_way() {
     let api = start();
     for name in ["a", "b"] {
         api.create(&config_map(name, "1"));
@@ -149,12 +149,12 @@ fn a_watch_goes_wrong_in_every_way() {
     let mut client = watch(WatchFault::StallAfter(1));
     assert_eq!(name(&mut client), "a");
     let _client = watch(WatchFault::Silent);
-    // Those that did not end are still there.
+    // The watches that did not end are still open.
     api.wait_for_watches("/api/v1/configmaps", 5);
 }
 
 #[test]
-fn a_server_that_is_down_refuses_and_comes_back_at_the_same_port() {
+fn a_stopped_server_refuses_connections_and_returns_on_the_same_port() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -168,7 +168,7 @@ fn a_server_that_is_down_refuses_and_comes_back_at_the_same_port() {
 }
 
 #[test]
-fn a_black_hole_answers_when_it_is_none_any_more() {
+fn a_black_hole_responds_after_it_opens() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -190,7 +190,7 @@ fn a_black_hole_answers_when_it_is_none_any_more() {
 }
 
 #[test]
-fn a_server_may_hang_up_on_everybody_or_once() {
+fn a_server_can_hang_up_on_every_connection_or_one() {
     let api = start();
     let mut client = Client::admin(&api);
     assert_eq!(client.get(WEB).status, 404);
@@ -204,7 +204,7 @@ fn a_server_may_hang_up_on_everybody_or_once() {
 }
 
 #[test]
-fn a_restart_keeps_objects_and_forgets_what_happened() {
+fn a_restart_keeps_objects_and_drops_the_watch_history() {
     let api = start();
     let object = api.create(&pod("web", Some("n1")));
     api.create(&pod("other", None));
@@ -217,7 +217,7 @@ fn a_restart_keeps_objects_and_forgets_what_happened() {
 }
 
 #[test]
-fn a_new_history_has_lower_versions() {
+fn a_restart_at_a_version_can_lower_versions() {
     let api = start();
     let before = api.create(&pod("web", Some("n1")));
     api.restart_at_version(20);
@@ -230,7 +230,7 @@ fn a_new_history_has_lower_versions() {
 }
 
 #[test]
-fn a_server_that_was_restored_has_what_the_backup_has_and_tells_watches_from_later_nothing() {
+fn a_restored_server_has_the_backups_objects_and_silent_newer_watches() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let backup = api.back_up();
@@ -249,7 +249,7 @@ fn a_server_that_was_restored_has_what_the_backup_has_and_tells_watches_from_lat
 }
 
 #[test]
-fn a_watch_may_creep() {
+fn a_watch_can_be_slow() {
     let api = start();
     let begun = Instant::now();
     api.on("watch", "/api/v1/pods").watch(WatchFault::Drip { bytes: 50, pause: Duration::from_millis(2) });
@@ -268,7 +268,7 @@ fn a_watch_may_creep() {
 }
 
 #[test]
-fn everything_ends_with_the_server() {
+fn dropping_the_server_ends_everything() {
     let api = start();
     let mut watching = Client::admin(&api);
     watching.watch("/api/v1/pods?watch=true");

@@ -1,4 +1,4 @@
-//! What there is in a cluster without anybody asking for it.
+//! Default objects of a cluster.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn is_mounted(container: &Value) -> bool {
 }
 
 #[test]
-fn a_namespace_has_an_account_and_the_authoritys_certificate() {
+fn a_namespace_has_a_service_account_and_the_ca_certificate() {
     let api = furnished();
     api.create(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }));
     for namespace in ["default", "kube-system", "shop"] {
@@ -30,7 +30,7 @@ fn a_namespace_has_an_account_and_the_authoritys_certificate() {
 }
 
 #[test]
-fn a_pod_gets_a_token_that_its_node_may_ask_for() {
+fn a_pod_gets_a_token_that_its_node_may_request() {
     let api = furnished();
     let created = api.create(&pod("web", Some("n1")));
     assert_eq!(created["spec"]["serviceAccountName"], "default");
@@ -46,7 +46,7 @@ fn a_pod_gets_a_token_that_its_node_may_ask_for() {
 }
 
 #[test]
-fn who_wants_no_token_gets_none_and_neither_do_mirror_pods() {
+fn mirror_pods_and_pods_that_opt_out_get_no_token() {
     let api = furnished();
     let mut without = pod("web", Some("n1"));
     without["spec"]["automountServiceAccountToken"] = json!(false);

@@ -1,4 +1,4 @@
-//! The same over HTTP/2: many requests on one connection.
+//! HTTP/2: many requests on one connection.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -54,7 +54,7 @@ impl Client {
         }
     }
 
-    /// Waits for an event of which this makes something. `None` at the end of the connection.
+    /// Waits for an event that `take` accepts; `None` when the connection ends.
     fn wait<T>(&mut self, mut take: impl FnMut(&Event) -> Option<T>) -> Option<T> {
         loop {
             let found = self.events.iter().enumerate().find_map(|(at, event)| Some((at, take(event)?)));
@@ -114,7 +114,7 @@ impl Client {
 }
 
 #[test]
-fn requests_share_a_connection_and_do_not_wait_for_each_other() {
+fn requests_share_a_connection_without_blocking_each_other() {
     let api = start();
     let mut client = Client::new(&api);
     api.on("create", PODS).hold();
@@ -129,7 +129,7 @@ fn requests_share_a_connection_and_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_watch_is_a_stream_that_the_client_may_end() {
+fn a_client_can_reset_the_stream_of_a_watch() {
     let api = start();
     let mut client = Client::new(&api);
     let watch = client.ask("GET", "/api/v1/pods?watch=true", "");
@@ -149,7 +149,7 @@ fn a_watch_is_a_stream_that_the_client_may_end() {
 }
 
 #[test]
-fn one_stream_may_go_wrong_and_leave_the_others() {
+fn a_fault_of_one_stream_leaves_the_others() {
     let api = start();
     let mut client = Client::new(&api);
     api.on("create", PODS).refuse_stream().times(1);
@@ -172,7 +172,7 @@ fn one_stream_may_go_wrong_and_leave_the_others() {
 }
 
 #[test]
-fn a_connection_that_takes_no_new_requests_finishes_those_that_it_has() {
+fn after_goaway_requests_in_flight_finish() {
     let api = start();
     let mut client = Client::new(&api);
     let watch = client.ask("GET", "/api/v1/pods?watch=true", "");
@@ -185,18 +185,18 @@ fn a_connection_that_takes_no_new_requests_finishes_those_that_it_has() {
 }
 
 #[test]
-fn bodies_may_be_larger_than_any_window() {
+fn bodies_can_exceed_the_flow_control_window() {
     let api = start();
     let mut client = Client::new(&api);
     let large = config_map("a", &"x".repeat(900_000));
     let post = client.ask("POST", "/api/v1/namespaces/default/configmaps", &large.to_string());
-    // What did not fit into the window leaves as the server takes it in.
+    // The rest is sent as the server extends the window.
     assert_eq!(client.status(post), 201);
     assert_eq!(client.body(post)["data"], large["data"]);
 }
 
 #[test]
-fn without_tls_the_client_just_speaks_it() {
+fn without_tls_clients_use_prior_knowledge() {
     let api = FakeApi::start(Options { tls: false, node_authorization: false, ..Options::default() });
     let mut client = Client::new(&api);
     let get = client.ask("GET", WEB, "");

@@ -6,7 +6,7 @@ use super::client::Client;
 use super::{WEB, config_map, pod, start};
 
 #[test]
-fn a_list_has_a_version_and_its_items_say_not_what_they_are() {
+fn a_list_has_a_version_and_items_without_kind() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -19,7 +19,7 @@ fn a_list_has_a_version_and_its_items_say_not_what_they_are() {
 }
 
 #[test]
-fn objects_are_selected_by_fields_and_labels() {
+fn lists_are_filtered_by_field_and_label_selectors() {
     let api = start();
     api.create(&pod("a", Some("n1")));
     let mut labelled = pod("b", Some("n2"));
@@ -42,7 +42,7 @@ fn objects_are_selected_by_fields_and_labels() {
 }
 
 #[test]
-fn pages_are_of_one_version_whatever_happens_between_them() {
+fn all_pages_are_of_one_version() {
     let api = start();
     for name in ["a", "b", "c"] {
         api.create(&config_map(name, "1"));
@@ -60,7 +60,7 @@ fn pages_are_of_one_version_whatever_happens_between_them() {
 }
 
 #[test]
-fn a_page_of_a_version_that_is_gone_is_refused_with_a_way_on() {
+fn an_expired_page_is_refused_with_an_inconsistent_continue_token() {
     let api = start();
     for name in ["a", "b", "c"] {
         api.create(&config_map(name, "1"));
@@ -79,7 +79,7 @@ fn a_page_of_a_version_that_is_gone_is_refused_with_a_way_on() {
 }
 
 #[test]
-fn a_list_may_be_of_an_older_version_but_of_no_later_one() {
+fn a_list_can_be_of_an_older_but_no_future_version() {
     let api = start();
     let object = api.create(&pod("web", None));
     api.delete(WEB);

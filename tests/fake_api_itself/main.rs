@@ -1,4 +1,4 @@
-//! The fake API server behaves as the real one does.
+//! Tests of the fake API server against the behaviour of kube-apiserver.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -35,7 +35,7 @@ fn start() -> FakeApi {
     FakeApi::start(Options::default())
 }
 
-/// A pod of one container, on a node or not.
+/// A pod of one container, optionally on a node.
 fn pod(name: &str, node: Option<&str>) -> Value {
     let mut spec = json!({ "containers": [{ "name": "main", "image": "nginx:1.27" }] });
     if let Some(node) = node {

@@ -1,4 +1,4 @@
-//! What a node may do, and what it may not.
+//! Permissions of nodes.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn secret(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "data": {} })
 }
 
-/// What the server says when it forbids.
+/// Asserts a refusal with this message.
 #[track_caller]
 fn forbidden(answer: &super::client::Answer, message: &str) {
     assert_eq!((answer.status, answer.message().as_str()), (403, message));
@@ -19,7 +19,7 @@ fn forbidden(answer: &super::client::Answer, message: &str) {
 }
 
 #[test]
-fn a_node_reads_only_itself() {
+fn a_node_reads_only_its_own_object() {
     let api = start();
     api.create(&node("n1"));
     api.create(&node("n2"));
@@ -43,7 +43,7 @@ fn a_node_reads_only_itself() {
 }
 
 #[test]
-fn a_node_sets_only_labels_that_are_its_business() {
+fn a_node_sets_only_permitted_labels() {
     let api = start();
     let mut client = Client::node(&api, "n1");
     let mut object = node("n1");
@@ -86,7 +86,7 @@ fn a_node_has_one_lease() {
 }
 
 #[test]
-fn a_node_sees_the_pods_that_are_bound_to_it() {
+fn a_node_sees_the_pods_bound_to_it() {
     let api = start();
     api.create(&pod("mine", Some("n1")));
     api.create(&pod("other", Some("n2")));
@@ -118,7 +118,7 @@ fn a_node_sees_the_pods_that_are_bound_to_it() {
 }
 
 #[test]
-fn a_node_creates_mirror_pods_and_no_others() {
+fn a_node_creates_only_mirror_pods() {
     let api = start();
     let own = api.create(&node("n1"));
     let mut client = Client::node(&api, "n1");
@@ -153,7 +153,7 @@ fn a_node_creates_mirror_pods_and_no_others() {
 }
 
 #[test]
-fn a_node_reads_what_its_pods_refer_to() {
+fn a_node_reads_the_objects_its_pods_refer_to() {
     let api = start();
     let mut object = pod("web", Some("n1"));
     object["spec"]["imagePullSecrets"] = json!([{ "name": "pull" }]);
@@ -205,7 +205,7 @@ fn a_node_reads_what_its_pods_refer_to() {
 }
 
 #[test]
-fn authorization_can_be_off() {
+fn authorization_can_be_disabled() {
     let api = FakeApi::start(Options { node_authorization: false, tls: false, ..Options::default() });
     let mut client = Client::anonymous(&api);
     assert_eq!(client.get("/api/v1/secrets").status, 200);

@@ -1,4 +1,4 @@
-//! Objects: what each verb does to them, and answers.
+//! The effect and response of each verb.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::client::Client;
 use super::{PODS, WEB, config_map, node, pod, start};
 
 #[test]
-fn a_pod_is_created_with_what_the_server_adds_and_read_again() {
+fn a_created_pod_has_the_servers_defaults_and_can_be_read() {
     let api = start();
     let mut client = Client::admin(&api);
     let answer = client.post(PODS, &pod("web", None));
@@ -23,7 +23,7 @@ fn a_pod_is_created_with_what_the_server_adds_and_read_again() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_there_already_is_said_in_the_servers_words() {
+fn missing_and_existing_objects_cause_the_servers_errors() {
     let api = start();
     let mut client = Client::admin(&api);
     let answer = client.get(WEB);
@@ -63,7 +63,7 @@ fn a_name_can_be_generated() {
 }
 
 #[test]
-fn an_update_of_an_older_object_is_a_conflict() {
+fn an_update_of_an_older_version_is_a_conflict() {
     let api = start();
     let mut client = Client::admin(&api);
     let path = "/api/v1/namespaces/default/configmaps/a";
@@ -83,12 +83,12 @@ fn an_update_of_an_older_object_is_a_conflict() {
     again["data"]["key"] = json!("2b");
     let answer = api.update(&again);
     assert_eq!(answer["data"]["key"], "2b");
-    // Without a version it wins.
+    // An update without a version always succeeds.
     assert_eq!(client.put(path, &config_map("a", "3")).status, 200);
 }
 
 #[test]
-fn a_write_that_changes_nothing_makes_no_version() {
+fn a_write_without_changes_creates_no_version() {
     let api = start();
     let mut client = Client::admin(&api);
     let object = api.create(&config_map("a", "1"));
@@ -97,7 +97,7 @@ fn a_write_that_changes_nothing_makes_no_version() {
 }
 
 #[test]
-fn a_lease_is_created_by_its_update_and_needs_a_version_then() {
+fn put_creates_a_lease_and_later_requires_a_version() {
     let api = start();
     let mut client = Client::node(&api, "n1");
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1";
@@ -117,7 +117,7 @@ fn a_lease_is_created_by_its_update_and_needs_a_version_then() {
 }
 
 #[test]
-fn an_update_of_another_object_of_the_same_name_is_a_conflict() {
+fn an_update_with_another_uid_is_a_conflict() {
     let api = start();
     let mut client = Client::admin(&api);
     let mut object = api.create(&config_map("a", "1"));
@@ -128,7 +128,7 @@ fn an_update_of_another_object_of_the_same_name_is_a_conflict() {
 }
 
 #[test]
-fn status_and_the_rest_do_not_change_each_other() {
+fn status_and_spec_do_not_change_each_other() {
     let api = start();
     let mut client = Client::admin(&api);
     let mut object = api.create(&node("n1"));
@@ -143,7 +143,7 @@ fn status_and_the_rest_do_not_change_each_other() {
 }
 
 #[test]
-fn a_new_spec_of_a_pod_is_a_new_generation_and_its_status_is_not() {
+fn only_a_spec_change_increments_the_generation() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let changed = api.patch(WEB, &json!({ "spec": { "activeDeadlineSeconds": 5 } }));
@@ -153,7 +153,7 @@ fn a_new_spec_of_a_pod_is_a_new_generation_and_its_status_is_not() {
 }
 
 #[test]
-fn a_container_that_is_not_to_run_again_cannot_be_told_to_run() {
+fn a_terminated_container_cannot_be_reported_running() {
     let api = start();
     let mut once = pod("web", Some("n1"));
     once["spec"]["restartPolicy"] = json!("Never");
@@ -172,7 +172,7 @@ fn a_container_that_is_not_to_run_again_cannot_be_told_to_run() {
 }
 
 #[test]
-fn who_wrote_what_is_told_as_the_server_tells_it() {
+fn managed_fields_match_the_servers() {
     let api = start();
     let mut object = node("n1");
     object["metadata"]["labels"] = json!({ "kubernetes.io/os": "linux" });
@@ -194,7 +194,7 @@ fn who_wrote_what_is_told_as_the_server_tells_it() {
         })
     );
     assert_eq!(of_kubelet["fieldsV1"]["f:metadata"]["f:labels"], json!({ "f:a": {} }));
-    // Another writer of a field takes it over.
+    // Another writer of a field becomes its owner.
     let object = api.patch("/api/v1/nodes/n1", &json!({ "metadata": { "labels": { "a": "c" } } }));
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let of_kubelet = entries.iter().find(|entry| entry["manager"] == "kubelet").unwrap();
@@ -202,7 +202,7 @@ fn who_wrote_what_is_told_as_the_server_tells_it() {
 }
 
 #[test]
-fn both_groups_of_events_show_the_same_objects() {
+fn both_event_groups_show_the_same_objects() {
     let api = start();
     let mut client = Client::admin(&api);
     let event = json!({

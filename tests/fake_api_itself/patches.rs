@@ -1,11 +1,11 @@
-//! The three sorts of PATCH.
+//! The three kinds of PATCH.
 
 use serde_json::{Value, json};
 
 use super::client::Client;
 use super::{WEB, node, pod, start};
 
-/// Patches the status of a node that has this one, and answers what becomes of it.
+/// Patches the status of a node that has the given status, and returns the result.
 #[track_caller]
 fn patched(status: Value, patch: Value) -> Value {
     let api = start();
@@ -19,13 +19,13 @@ fn patched(status: Value, patch: Value) -> Value {
 }
 
 #[test]
-fn elements_of_a_list_with_a_key_are_merged_one_by_one() {
+fn elements_with_a_merge_key_are_merged() {
     let ready = json!({ "type": "Ready", "status": "False", "reason": "Old" });
     let full = json!({ "type": "DiskPressure", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z" });
     let patch = json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": null }] });
     let conditions = patched(json!({ "conditions": [full, ready] }), patch)["conditions"].clone();
     assert_eq!(conditions[0]["lastHeartbeatTime"], full["lastHeartbeatTime"]);
-    // Times that nobody has set are told as null.
+    // Unset times are serialized as null.
     let merged = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": null, "lastTransitionTime": null });
     assert_eq!(conditions[1], merged);
 }
@@ -47,7 +47,7 @@ fn new_elements_come_first_unless_an_order_is_set() {
 }
 
 #[test]
-fn elements_are_deleted_and_lists_replaced_by_directives() {
+fn directives_delete_elements_and_replace_lists() {
     let addresses = json!([{ "type": "InternalIP", "address": "10.0.0.1" }, { "type": "Hostname", "address": "a" }]);
     let delete = json!({ "addresses": [{ "$patch": "delete", "type": "Hostname" }] });
     let left = patched(json!({ "addresses": addresses }), delete);
@@ -55,7 +55,7 @@ fn elements_are_deleted_and_lists_replaced_by_directives() {
     let replace = json!({ "addresses": [{ "$patch": "replace" }, { "type": "Hostname", "address": "b" }] });
     let left = patched(json!({ "addresses": addresses }), replace);
     assert_eq!(left["addresses"], json!([{ "type": "Hostname", "address": "b" }]));
-    // Two addresses of one type are one element to a patch.
+    // Two addresses of one type have the same merge key.
     let images = json!([{ "names": ["a"] }, { "names": ["b"] }]);
     let left = patched(json!({ "images": images }), json!({ "images": [{ "names": ["c"] }] }));
     assert_eq!(left["images"], json!([{ "names": ["c"] }]));
@@ -64,7 +64,7 @@ fn elements_are_deleted_and_lists_replaced_by_directives() {
 }
 
 #[test]
-fn an_element_without_its_key_is_an_error() {
+fn an_element_without_its_merge_key_is_an_error() {
     let api = start();
     api.create(&node("n1"));
     api.patch("/api/v1/nodes/n1/status", &json!({ "status": { "conditions": [{ "type": "Ready" }] } }));
@@ -76,7 +76,7 @@ fn an_element_without_its_key_is_an_error() {
 }
 
 #[test]
-fn keys_are_retained_and_primitives_deleted() {
+fn retain_keys_and_delete_from_primitive_list_work() {
     let api = start();
     let mut object = pod("web", None);
     object["metadata"]["finalizers"] = json!(["a/a", "b/b"]);
@@ -92,7 +92,7 @@ fn keys_are_retained_and_primitives_deleted() {
 }
 
 #[test]
-fn a_merge_patch_replaces_lists_and_a_json_patch_takes_steps() {
+fn a_merge_patch_replaces_lists_and_a_json_patch_runs_operations() {
     let api = start();
     let mut object = node("n1");
     object["metadata"]["labels"] = json!({ "a": "b" });
@@ -113,7 +113,7 @@ fn a_merge_patch_replaces_lists_and_a_json_patch_takes_steps() {
 }
 
 #[test]
-fn a_patch_that_names_a_version_or_a_uid_holds_for_that_object_only() {
+fn a_patch_with_a_version_or_uid_applies_to_that_object_only() {
     let api = start();
     let object = api.create(&pod("web", Some("n1")));
     let mut client = Client::node(&api, "n1");
@@ -126,14 +126,14 @@ fn a_patch_that_names_a_version_or_a_uid_holds_for_that_object_only() {
     let uid = |uid: &str| json!({ "metadata": { "uid": uid }, "status": { "reason": "y" } });
     let own = object["metadata"]["uid"].as_str().unwrap();
     assert_eq!(client.patch("strategic-merge", &path, &uid(own)).status, 200);
-    // Upstream finds a uid that differs when it validates the result.
+    // Upstream notices a different UID when it validates the result.
     let answer = client.patch("strategic-merge", &path, &uid("former"));
     assert_eq!(answer.status, 422);
     assert_eq!(answer.message(), "Pod \"web\" is invalid: metadata.uid: Invalid value: \"former\": field is immutable");
 }
 
 #[test]
-fn a_patch_of_no_known_sort_is_refused() {
+fn an_unknown_patch_type_is_refused() {
     let api = start();
     api.create(&node("n1"));
     let mut client = Client::admin(&api);
@@ -141,7 +141,7 @@ fn a_patch_of_no_known_sort_is_refused() {
 }
 
 #[test]
-fn who_wrote_what_is_recorded_until_somebody_empties_the_record() {
+fn managed_fields_are_recorded_until_a_client_empties_them() {
     let api = start();
     api.create(&super::config_map("c", "a"));
     let path = "/api/v1/namespaces/default/configmaps/c";

@@ -1,4 +1,4 @@
-//! Questions about others: whose a token is, who may do what, and who approves whose serving certificate.
+//! TokenReviews, SubjectAccessReviews and the approval of serving certificates.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ fn token_review(token: &str) -> Value {
 }
 
 #[test]
-fn a_node_may_ask_whose_a_token_is() {
+fn a_node_may_create_token_reviews() {
     let api = start();
     api.add_token("known", &Identity::new("a", &["g"]));
     let mut node = Client::node(&api, "n1");
@@ -29,14 +29,14 @@ fn a_node_may_ask_whose_a_token_is() {
     assert_eq!((&status["authenticated"], &status["user"]), (&json!(true), &user));
     let unknown = node.post(TOKENS, &token_review("unknown")).json();
     assert!(unknown["status"]["authenticated"].is_null() && unknown["status"]["error"].is_string());
-    // Nothing of it is kept, and others may not ask.
+    // Reviews are not stored, and other users may not create them.
     assert!(api.list(TOKENS).is_empty());
     let mut other = Client::of(&api, &Identity::new("b", &[]));
     assert_eq!(other.post(TOKENS, &token_review("known")).status, 403);
 }
 
 #[test]
-fn a_node_may_ask_who_may_do_what_to_it() {
+fn a_node_may_create_access_reviews_about_itself() {
     let api = start();
     api.allow("readers", "get", "pods");
     let mut node = Client::node(&api, "n1");
@@ -55,7 +55,7 @@ fn a_node_may_ask_who_may_do_what_to_it() {
 }
 
 #[test]
-fn a_serving_certificate_is_approved_only_where_somebody_approves_those() {
+fn a_serving_certificate_is_approved_only_with_the_option() {
     for approve_serving in [false, true] {
         let api = FakeApi::start(Options { approve: true, approve_serving, ..Options::default() });
         let key = KeyPair::generate().unwrap();

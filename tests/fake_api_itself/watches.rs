@@ -1,4 +1,4 @@
-//! WATCH: events, bookmarks, and how it ends.
+//! WATCH: events, bookmarks and endings.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::client::Client;
 use super::fake_api::world::WatchOrder;
 use super::{FakeApi, Options, WEB, pod, start};
 
-/// The next event's type and the name in it.
+/// The next event's type and the name of its object.
 fn next(client: &mut Client) -> (String, String) {
     let (kind, object) = client.event().expect("an event");
     (kind, object["metadata"]["name"].as_str().unwrap_or_default().to_owned())
@@ -17,7 +17,7 @@ fn event(kind: &str, name: &str) -> (String, String) {
 }
 
 #[test]
-fn a_watch_goes_on_where_a_list_was() {
+fn a_watch_continues_from_a_list() {
     let api = start();
     api.create(&pod("web", Some("n1")));
     let mut client = Client::admin(&api);
@@ -29,7 +29,7 @@ fn a_watch_goes_on_where_a_list_was() {
     api.create(&pod("other", None));
     assert_eq!(next(&mut client), event("ADDED", "other"));
     api.delete_with_grace(WEB, 0);
-    // The last word on a pod is that its grace is over.
+    // The last update of the pod ends its grace period.
     let (kind, marked) = client.event().unwrap();
     assert_eq!((kind.as_str(), &marked["metadata"]["deletionGracePeriodSeconds"]), ("MODIFIED", &json!(0)));
     let (kind, gone) = client.event().unwrap();
@@ -39,7 +39,7 @@ fn a_watch_goes_on_where_a_list_was() {
 }
 
 #[test]
-fn an_object_that_comes_to_fit_a_selector_is_new_and_one_that_ceases_to_is_gone() {
+fn changes_of_selection_appear_as_added_and_deleted() {
     let api = start();
     api.create(&pod("web", None));
     let mut client = Client::admin(&api);
@@ -53,7 +53,7 @@ fn an_object_that_comes_to_fit_a_selector_is_new_and_one_that_ceases_to_is_gone(
 }
 
 #[test]
-fn a_watch_may_begin_with_all_there_is_and_say_when_that_was_all() {
+fn a_watch_can_send_initial_events_and_a_closing_bookmark() {
     let api = start();
     api.create(&pod("web", None));
     let mut client = Client::admin(&api);
@@ -71,7 +71,7 @@ fn a_watch_may_begin_with_all_there_is_and_say_when_that_was_all() {
 }
 
 #[test]
-fn a_watch_from_before_the_history_ends_with_an_error_event() {
+fn a_watch_from_an_expired_version_ends_with_an_error_event() {
     let api = FakeApi::start(Options { history: 3, ..Options::default() });
     let first = api.create(&pod("web", None));
     for reason in ["a", "b", "c", "d"] {
@@ -89,7 +89,7 @@ fn a_watch_from_before_the_history_ends_with_an_error_event() {
 }
 
 #[test]
-fn a_watch_lasts_as_long_as_it_asks_and_has_a_bookmark_two_seconds_before_its_end() {
+fn a_watch_honours_its_timeout_and_sends_a_final_bookmark() {
     let api = start();
     let mut client = Client::admin(&api);
     client.watch("/api/v1/pods?watch=true&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion=201");
@@ -103,7 +103,7 @@ fn a_watch_lasts_as_long_as_it_asks_and_has_a_bookmark_two_seconds_before_its_en
 }
 
 #[test]
-fn a_version_that_has_not_come_yet_is_waited_for_in_silence() {
+fn a_watch_from_a_future_version_waits_silently() {
     let api = start();
     let mut client = Client::admin(&api);
     let later = api.look(|world| world.store.version()) + 2;
@@ -115,7 +115,7 @@ fn a_version_that_has_not_come_yet_is_waited_for_in_silence() {
 }
 
 #[test]
-fn open_watches_do_what_they_are_told() {
+fn open_watches_follow_orders() {
     let api = start();
     let mut client = Client::admin(&api);
     client.watch("/api/v1/pods?watch=true&allowWatchBookmarks=true");
@@ -139,7 +139,7 @@ fn open_watches_do_what_they_are_told() {
 }
 
 #[test]
-fn a_client_that_goes_ends_its_watch() {
+fn a_closed_connection_ends_its_watch() {
     for tls in [true, false] {
         let api = FakeApi::start(Options { tls, node_authorization: false, ..Options::default() });
         let mut client = Client::anonymous(&api);

@@ -1,4 +1,4 @@
-//! The bytes: headers, forms, sizes.
+//! Headers, representations and sizes.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::client::Client;
 use super::{FakeApi, Options, PODS, WEB, config_map, pod, start};
 
 #[test]
-fn answers_have_the_headers_of_a_real_server() {
+fn responses_have_the_headers_of_a_real_server() {
     let api = start();
     api.create(&pod("web", None));
     let mut client = Client::admin(&api);
@@ -24,7 +24,7 @@ fn answers_have_the_headers_of_a_real_server() {
 }
 
 #[test]
-fn metadata_alone_can_be_had() {
+fn a_client_can_request_metadata_only() {
     let api = start();
     api.create(&pod("web", None));
     let mut client = Client::admin(&api)
@@ -41,7 +41,7 @@ fn metadata_alone_can_be_had() {
 }
 
 #[test]
-fn large_answers_are_compressed_for_who_takes_it() {
+fn large_responses_are_compressed_on_request() {
     let api = FakeApi::start(Options { gzip_above: 4000, ..Options::default() });
     api.create(&config_map("a", &"x".repeat(10_000)));
     let path = "/api/v1/namespaces/default/configmaps/a";
@@ -69,7 +69,7 @@ fn bytes_and_connections_are_counted() {
 }
 
 #[test]
-fn bodies_may_be_chunked_and_are_not_too_large() {
+fn chunked_bodies_are_accepted_and_too_large_ones_refused() {
     let api = start();
     let mut client = Client::admin(&api);
     let text = config_map("a", "1").to_string();
@@ -81,7 +81,7 @@ fn bodies_may_be_chunked_and_are_not_too_large() {
     assert_eq!(api.requests_of("create", path)[0].json()["data"]["key"], "1");
     let large = vec![b' '; 3 * 1024 * 1024 + 1];
     let answer = client.ask("POST", path, &[], &large);
-    // The server may have hung up before all of it was there.
+    // The server may close the connection before it has read the whole body.
     assert!(answer.map_or(true, |answer| answer.status == 413));
     let mut client = Client::admin(&api);
     client.send("POST", path, &[("Expect", "100-continue")], config_map("b", "1").to_string().as_bytes()).unwrap();
@@ -89,7 +89,7 @@ fn bodies_may_be_chunked_and_are_not_too_large() {
 }
 
 #[test]
-fn paths_that_are_nothing_are_said_to_be() {
+fn unknown_paths_are_not_found() {
     let api = start();
     let mut client = Client::admin(&api);
     assert_eq!(client.get("/apis/unicorns.io/v1/unicorns").body, b"404 page not found\n");

@@ -1,4 +1,4 @@
-//! Each method: the request read, the world changed, the answer written.
+//! The methods: decode the request, change the world, encode the answer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{Shared, World, containers};
 
 pub(super) type Answer = Result<Vec<u8>, Status>;
 
-/// Does what a call asks for; its answer, unless the answers come later.
+/// Executes a call. Returns its answer, unless a thread sends the answers later.
 pub(super) fn answer(shared: &Shared, wire: &Arc<Wire>, id: StreamId, method: &str, request: &[u8]) -> Option<Answer> {
     if method == "GetContainerEvents" && shared.change(|world| world.events.is_some()) {
         wire.begin(id);
@@ -28,7 +28,7 @@ pub(super) fn answer(shared: &Shared, wire: &Arc<Wire>, id: StreamId, method: &s
     Some(shared.change(|world| unary(world, method, request)))
 }
 
-/// Every call that is answered at once.
+/// Executes a unary call.
 pub(super) fn unary(world: &mut World, method: &str, request: &[u8]) -> Answer {
     let answer = sandbox_call(world, method, request);
     let answer = answer.or_else(|| container_call(world, method, request));

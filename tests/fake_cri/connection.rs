@@ -1,4 +1,4 @@
-//! One connection: HTTP/2 and gRPC on a Unix socket, a thread for what arrives and one for each call.
+//! One connection: HTTP/2 and gRPC on a Unix socket, with a thread for reading and one for each call.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -25,18 +25,18 @@ impl Wire {
         Self { stream, http: Mutex::new(Connection::server()) }
     }
 
-    /// Ends the connection with no further word.
+    /// Closes the connection without another byte.
     pub(super) fn cut(&self) {
-        // The peer may have cut it before.
+        // The peer may already have closed it.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Begins the answer of a stream of messages.
+    /// Begins a stream of response messages.
     pub(super) fn begin(&self, id: StreamId) {
         self.send(|http| http.respond(id, head(), false));
     }
 
-    /// Sends one of several messages.
+    /// Sends one message of a stream.
     pub(super) fn message(&self, id: StreamId, message: Vec<u8>) {
         self.send(|http| http.send_data(id, frame_message(message).unwrap(), false));
     }
@@ -67,7 +67,7 @@ impl Wire {
         let _ = (&self.stream).write_all(bytes);
     }
 
-    /// Does something to the connection, and sends what comes of it.
+    /// Applies `act` to the connection and sends the resulting bytes.
     fn send<T>(&self, act: impl FnOnce(&mut Connection) -> T) -> T {
         let mut http = lock(&self.http);
         let done = act(&mut http);
@@ -83,7 +83,7 @@ fn head() -> Vec<Field> {
     vec![Field::fixed(":status", "200"), Field::fixed("content-type", CONTENT_TYPE)]
 }
 
-/// Serves a connection until it ends.
+/// Serves a connection until it closes.
 pub(super) fn serve(wire: &Arc<Wire>, shared: &Arc<Shared>) {
     let mut requests = Vec::new();
     let mut buffer = vec![0; 16 * 1024];
@@ -109,7 +109,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// Notes what has arrived; the request that is now whole.
+/// Records an event. Returns the request that it completes.
 fn take_event(wire: &Wire, requests: &mut Vec<Request>, event: Event) -> Option<Request> {
     let ended = match event {
         Event::Head { stream: id, fields, end } => {

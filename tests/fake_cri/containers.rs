@@ -1,4 +1,4 @@
-//! Containers, as containerd 1.6 keeps them.
+//! Containers, with the behaviour of containerd 1.6.
 
 use std::fs;
 use std::sync::PoisonError;
@@ -24,7 +24,7 @@ pub(crate) struct Container {
     pub(crate) finished_at: i64,
     pub(crate) exit_code: i32,
     pub(crate) reason: String,
-    /// Zero when it does not run.
+    /// Zero if the container is not running.
     pub(crate) pid: u32,
 }
 
@@ -33,7 +33,7 @@ impl Container {
         self.config.metadata.as_ref().map_or("", |metadata| metadata.name.as_str())
     }
 
-    /// How many times it was made before.
+    /// Number of earlier instances.
     pub(crate) fn attempt(&self) -> u32 {
         self.config.metadata.as_ref().map_or(0, |metadata| metadata.attempt)
     }
@@ -156,7 +156,7 @@ impl World {
         Ok(())
     }
 
-    /// The process of a container ends.
+    /// Records the exit of a container's process.
     pub(super) fn container_exited(&mut self, id: &str, exit_code: i32, reason: &str) {
         let now = self.now();
         let Some(container) = self.containers.iter_mut().find(|container| container.id == id) else { return };
@@ -166,7 +166,7 @@ impl World {
         reason.clone_into(&mut container.reason);
         container.pid = 0;
         let sandbox_id = container.sandbox_id.clone();
-        // Known as ended first: who sees the process end may ask at once.
+        // Update the state first: a client that notices the exit may ask at once.
         self.processes.remove(id);
         self.tell(id, &sandbox_id, v1::ContainerEventType::Stopped);
     }
@@ -208,7 +208,7 @@ impl World {
         self.containers.iter().filter(passes).map(Container::listed).collect()
     }
 
-    /// Those that are not running cannot be asked for anything.
+    /// The container, or an error if it is not running.
     pub(super) fn running_container(&self, id: &str) -> Result<&Container, Status> {
         let container = self.container(id)?;
         if container.state == v1::ContainerState::Running {
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// By its id or the beginning of it.
+    /// Finds a container by its id or a prefix of it.
     pub(super) fn container(&self, id: &str) -> Result<&Container, Status> {
         let found = self.containers.iter().find(|container| !id.is_empty() && container.id.starts_with(id));
         found.ok_or_else(|| {
@@ -231,13 +231,13 @@ impl World {
     }
 }
 
-/// The kubelet makes the directory.
+/// Creates the log file. The kubelet creates the directory.
 fn open_log(path: &str) {
-    // Tests without one have no use for logs either.
+    // Tests without a log directory need no logs.
     let _ = fs::File::options().create(true).append(true).open(path);
 }
 
-/// Stops a container as the runtime does: a signal, a wait, a kill.
+/// Stops a container as containerd does: signal, wait, kill.
 pub(super) fn stop(shared: &Shared, request: &v1::StopContainerRequest) -> Result<(), Status> {
     let mut world = lock(&shared.world);
     let container = world.container(&request.container_id)?;

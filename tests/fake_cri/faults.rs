@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Scripted faults.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use super::FakeCri;
 /// What happens to a call instead of its usual course.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// Nothing is done, and the answer is an error.
+    /// No effect; answer with an error.
     Fail(Status),
-    /// Nothing is done, and the answer never comes.
+    /// No effect; never answer.
     Hang,
-    /// It is done, and the answer never comes.
+    /// Take effect; never answer.
     HangAfterEffect,
-    /// It waits for `release`, and goes on as usual.
+    /// Wait for `release`, then proceed.
     Hold,
-    /// Nothing is done, and the answer is these bytes.
+    /// No effect; answer with these bytes.
     Answer(Vec<u8>),
-    /// Nothing is done; these bytes come instead of HTTP/2, and the connection is cut.
+    /// No effect; send these bytes instead of HTTP/2 and cut the connection.
     Speak(Vec<u8>),
-    /// Nothing is done, and the connection is cut.
+    /// No effect; cut the connection.
     CutBeforeEffect,
-    /// It is done, and the connection is cut instead of an answer.
+    /// Take effect; cut the connection instead of answering.
     CutAfterEffect,
-    /// It is done, and the connection is cut in the middle of the answer.
+    /// Take effect; cut the connection in the middle of the answer.
     CutInAnswer,
 }
 
@@ -33,15 +33,15 @@ pub(crate) enum Fault {
 pub(crate) struct Rule {
     method: &'static str,
     about: String,
-    /// How many fitting calls go by before it counts.
+    /// Number of matching calls to let pass first.
     skip: u32,
-    /// How often it still counts.
+    /// Number of calls that the rule still affects.
     times: u32,
     fault: Fault,
 }
 
 impl Rule {
-    /// Whether this call is one of those that it makes go wrong, which counts.
+    /// Whether the rule affects this call. Updates the counts.
     fn takes(&mut self, method: &str, request: &[u8]) -> bool {
         let about = self.about.as_bytes();
         let fits = (self.method == "*" || self.method == method)
@@ -58,13 +58,13 @@ impl Rule {
     }
 }
 
-/// The fault for a call, if it has one.
+/// The fault for a call, if any.
 pub(crate) fn fault(rules: &mut [Rule], method: &str, request: &[u8]) -> Option<Fault> {
     let rule = rules.iter_mut().find_map(|rule| rule.takes(method, request).then_some(rule))?;
     Some(rule.fault.clone())
 }
 
-/// A fault in the making: it counts from the end of the statement, for every call unless `times` says otherwise.
+/// Builds a fault. It takes effect at the end of the statement, and affects every call unless `times` limits it.
 pub(crate) struct On<'a> {
     fake: &'a FakeCri,
     method: &'static str,
@@ -79,13 +79,13 @@ impl<'a> On<'a> {
         Self { fake, method, about: String::new(), skip: 0, times: u32::MAX, fault: None }
     }
 
-    /// Only for calls whose request has this text somewhere: an id, a name, an image.
+    /// Affects only calls whose request contains this text, such as an id, a name or an image.
     pub(crate) fn about(mut self, text: &str) -> Self {
         text.clone_into(&mut self.about);
         self
     }
 
-    /// Not for the first `count` calls.
+    /// Lets the first `count` calls pass.
     pub(crate) fn skip(mut self, count: u32) -> Self {
         self.skip = count;
         self

@@ -1,4 +1,4 @@
-//! Images: those that are there, and those that can be pulled.
+//! Present images, and images that can be pulled.
 
 use coracle::platform::cri::v1;
 use coracle::protocol::grpc::{Code, Status};
@@ -22,7 +22,7 @@ impl Images {
         self.published.push(full_name(reference));
     }
 
-    /// By id or by name.
+    /// Finds an image by id or name.
     pub(crate) fn find(&self, reference: &str) -> Option<&v1::Image> {
         let name = full_name(reference);
         self.present.iter().find(|image| {

@@ -1,4 +1,4 @@
-//! The runtime without its socket, its threads and its processes, for who has a world of its own.
+//! The runtime without socket, threads and processes, for simulations.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ pub(crate) struct Runtime {
     pub(crate) world: World,
 }
 
-/// What stopping a container has come to.
+/// The result of stopping a container.
 pub(crate) enum Stop {
     Done,
-    /// It takes no notice: it is to be killed so much later.
+    /// The process ignores the signal. Kill it after this time.
     Waits(Duration),
 }
 
 impl Runtime {
-    /// `clock`: nanoseconds since 1970.
+    /// `clock` returns nanoseconds since 1970.
     pub(crate) fn new(clock: fn() -> i64) -> Self {
         Self { world: World { clock, has_processes: false, pids_hidden: true, ..World::default() } }
     }
 
-    /// Answers every call but those that take time: GetContainerEvents and StopContainer.
+    /// Answers every call except those that take time: GetContainerEvents and StopContainer.
     pub(crate) fn answer(&mut self, method: &str, request: &[u8]) -> Answer {
         answers::unary(&mut self.world, method, request)
     }
 
-    /// Answers GetContainerEvents from now on.
+    /// Enables GetContainerEvents.
     pub(crate) fn enable_events(&mut self) {
         self.world.events.get_or_insert_default();
     }
 
-    /// Whether there are events to listen to.
+    /// Adds a listener for events. Returns whether events are enabled.
     pub(crate) fn listen(&mut self, listener: Listener) -> bool {
         self.world.events.as_mut().map(|listeners| listeners.push(listener)).is_some()
     }
@@ -45,7 +45,7 @@ impl Runtime {
         self.world.images.add(reference);
     }
 
-    /// A registry has the image, and the node has not.
+    /// Publishes an image in the registry that the node has not pulled.
     pub(crate) fn publish_image(&mut self, reference: &str) {
         self.world.images.publish(reference);
     }
@@ -64,7 +64,7 @@ impl Runtime {
         Ok(Stop::Done)
     }
 
-    /// A running container ends by itself.
+    /// Lets a running container exit by itself.
     pub(crate) fn exit(&mut self, id: &str, code: i32) {
         let runs = self.world.container(id).is_ok_and(|container| container.state == v1::ContainerState::Running);
         if runs {
@@ -72,7 +72,7 @@ impl Runtime {
         }
     }
 
-    /// As a reboot leaves it: everything is known, nothing runs.
+    /// Simulates a reboot: the runtime knows every pod, and nothing runs.
     pub(crate) fn end_pods(&mut self) {
         self.world.end_pods();
     }

@@ -1,8 +1,8 @@
-//! A container runtime in memory that behaves as containerd 1.6 does, for tests of what speaks CRI.
+//! A container runtime in memory with the behaviour of containerd 1.6, for tests of CRI clients.
 //!
-//! It listens on a Unix socket of its own, on threads of its own, and everything of it ends with the [`FakeCri`].
-//! Its containers are real processes that do nothing, so that a pidfd on one works; a test ends them with an exit
-//! code of its choice. Every call is recorded, and faults are scripted call by call:
+//! It listens on its own Unix socket with its own threads. Dropping the [`FakeCri`] ends all of it. Its containers are
+//! real idle processes, so pidfds work; a test ends them with an exit code of its choice. It records every call, and
+//! tests script faults per call:
 //!
 //! ```ignore
 //! let fake = FakeCri::start();
@@ -42,42 +42,42 @@ pub(crate) use world::{Call, World};
 use connection::Wire;
 use faults::On;
 
-/// Long enough for a busy machine; a test that waits this long has failed.
+/// Long enough for a busy machine. A test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The runtime, seen from the test. Dropping it ends everything that it runs.
+/// The test's handle of the runtime. Dropping it ends everything that it runs.
 pub(crate) struct FakeCri {
     dir: PathBuf,
     shared: Arc<Shared>,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Default)]
 struct Shared {
     world: Mutex<World>,
-    /// Whenever the world has changed.
+    /// Notified when the world changes.
     changed: Condvar,
     connections: Mutex<Connections>,
 }
 
 #[derive(Default)]
 struct Connections {
-    /// The listener whose connections count; `None` when the runtime is down.
+    /// The current listener; `None` while the runtime is down.
     listener: Option<u32>,
     listeners: u32,
     wires: Vec<Weak<Wire>>,
 }
 
-/// What becomes of sandboxes and containers when the runtime is restarted.
+/// The state of sandboxes and containers after a restart of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Kept,
     Lost,
-    /// They are known, and none of them runs: the machine was off.
+    /// They are known but exited, as after a reboot.
     Ended,
 }
 
-/// The runtime's life.
+/// Life cycle.
 impl FakeCri {
     pub(crate) fn start() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -90,19 +90,19 @@ impl FakeCri {
         fake
     }
 
-    /// The address that clients are given.
+    /// The endpoint for clients.
     pub(crate) fn endpoint(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    /// The runtime is gone: its socket too, and every connection is cut. The containers go on.
+    /// Stops the runtime: removes its socket and cuts every connection. Containers keep running.
     pub(crate) fn stop(&self) {
         let wires = {
             let mut connections = lock(&self.shared.connections);
             connections.listener = None;
             std::mem::take(&mut connections.wires)
         };
-        // The listening thread looks up when somebody comes.
+        // Wakes the listening thread.
         drop(UnixStream::connect(self.socket()));
         fs::remove_file(self.socket()).unwrap();
         for wire in wires.iter().filter_map(Weak::upgrade) {
@@ -151,31 +151,31 @@ impl Drop for FakeCri {
             self.stop();
         }
         self.change(World::end);
-        // Nobody is left to tell if it fails.
+        // A failure here has no one to report to.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// What happens in it.
+/// Changes to the world.
 impl FakeCri {
-    /// An image that is there already.
+    /// Adds a present image.
     pub(crate) fn add_image(&self, reference: &str) {
         self.change(|world| world.images.add(reference));
     }
 
-    /// An image that can be pulled.
+    /// Adds an image that can be pulled.
     pub(crate) fn publish_image(&self, reference: &str) {
         self.change(|world| world.images.publish(reference));
     }
 
-    /// Ends a running container; it is named by its id, as `container` or as `pod/container`.
+    /// Ends a running container, named by its id, `container` or `pod/container`.
     #[track_caller]
     pub(crate) fn exit(&self, container: &str, code: i32) {
         let reason = if code == 0 { "Completed" } else { "Error" };
         self.exit_for(container, code, reason);
     }
 
-    /// Ends a running container for a reason such as `OOMKilled`.
+    /// Ends a running container with a reason such as `OOMKilled`.
     #[track_caller]
     pub(crate) fn exit_for(&self, container: &str, code: i32, reason: &str) {
         let ended = self.change(|world| {
@@ -186,33 +186,33 @@ impl FakeCri {
         assert!(ended.is_some(), "no container {container} runs");
     }
 
-    /// A second pod of this name, with the same containers and another uid, as if another agent had made it.
+    /// Adds a second pod of this name with the same containers and another UID, as if another agent had created it.
     pub(crate) fn double(&self, pod: &str, uid: &str) {
         self.change(|world| world.double(pod, uid));
     }
 
-    /// The pods of this name have this uid, as if another agent had made them.
+    /// Changes the UID of the pods of this name, as if another agent had created them.
     pub(crate) fn set_uid(&self, pod: &str, uid: &str) {
         self.change(|world| world.set_uid(pod, uid));
     }
 
-    /// The processes of this container, and of those that replace it, take no notice of SIGTERM.
+    /// Makes the processes of this container and of its successors ignore SIGTERM.
     pub(crate) fn ignore_sigterm(&self, container: &str) {
         self.change(|world| world.ignoring_sigterm.push(container.to_owned()));
     }
 
-    /// What ExecSync answers from now on.
+    /// Sets the answer of ExecSync.
     pub(crate) fn set_exec(&self, exit_code: i32, stdout: &str) {
         let answer = ExecSyncResponse { exit_code, stdout: stdout.as_bytes().to_vec(), stderr: Vec::new() };
         self.change(|world| world.exec = answer);
     }
 
-    /// What is told of a container's use, beside its attributes.
+    /// Sets the usage that ContainerStats reports beside a container's attributes.
     pub(crate) fn set_stats(&self, stats: ContainerStats) {
         self.change(|world| world.stats = stats);
     }
 
-    /// The verbose status of what runs does not tell its process.
+    /// Omits the PID from the verbose status.
     pub(crate) fn hide_pids(&self) {
         self.change(|world| world.pids_hidden = true);
     }
@@ -221,41 +221,40 @@ impl FakeCri {
         self.change(|world| world.network_ready = ready);
     }
 
-    /// The runtime's handlers and what they can do; the default one has no name.
+    /// Sets the runtime handlers and their features. The default handler has an empty name.
     pub(crate) fn set_handlers(&self, handlers: Vec<RuntimeHandler>) {
         self.change(|world| world.handlers = handlers);
     }
 
-    /// Answers RuntimeConfig, which containerd 1.6 does not know.
+    /// Enables RuntimeConfig, which containerd 1.6 lacks.
     pub(crate) fn set_cgroup_driver(&self, driver: CgroupDriver) {
         self.change(|world| world.cgroup_driver = Some(driver));
     }
 
-    /// Answers GetContainerEvents, which containerd 1.6 does not know.
+    /// Enables GetContainerEvents, which containerd 1.6 lacks.
     pub(crate) fn enable_events(&self) {
         self.change(|world| world.events = Some(Vec::new()));
     }
 }
 
-/// Faults. The first that fits a call and is not used up counts.
+/// Faults. The first matching rule that is not used up applies.
 impl FakeCri {
-    /// What is to go wrong with a method such as `RunPodSandbox`, or with every method (`*`).
+    /// Begins a fault for a method such as `RunPodSandbox`, or for every method (`*`).
     pub(crate) fn on(&self, method: &'static str) -> On<'_> {
         On::new(self, method)
     }
 
-    /// Nothing goes wrong from now on.
     pub(crate) fn clear_faults(&self) {
         self.change(|world| world.rules.clear());
     }
 
-    /// Lets the calls go on that `hold` keeps now.
+    /// Releases the calls that `hold` blocks now.
     pub(crate) fn release(&self, method: &'static str) {
         self.change(|world| *world.released.entry(method).or_default() += 1);
     }
 }
 
-/// What has happened in it.
+/// Observations.
 impl FakeCri {
     pub(crate) fn sandboxes(&self) -> Vec<Sandbox> {
         self.look(|world| world.sandboxes.clone())
@@ -265,7 +264,7 @@ impl FakeCri {
         self.look(|world| world.containers.clone())
     }
 
-    /// Every call so far, in the order of arrival.
+    /// Every call so far, in order of arrival.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.look(|world| world.calls.clone())
     }
@@ -278,7 +277,7 @@ impl FakeCri {
         requests.map(|call| decode(&call.request).expect("a request that can be read")).collect()
     }
 
-    /// Waits until `done` holds; fails the test when it does not come to hold.
+    /// Waits until `done` holds, and fails the test after a timeout.
     #[track_caller]
     pub(crate) fn wait_for(&self, what: &str, mut done: impl FnMut(&World) -> bool) {
         let end = Instant::now() + PATIENCE;
@@ -315,7 +314,7 @@ impl Shared {
     }
 }
 
-/// Takes connections until the runtime is stopped.
+/// Accepts connections until the runtime stops.
 fn listen(listener: &UnixListener, number: u32, shared: &Weak<Shared>) {
     for stream in listener.incoming() {
         let (Ok(stream), Some(shared)) = (stream, shared.upgrade()) else { return };
@@ -331,7 +330,7 @@ fn listen(listener: &UnixListener, number: u32, shared: &Weak<Shared>) {
     }
 }
 
-/// A test that fails elsewhere must not fail here a second time.
+/// Locks even a poisoned mutex, so that one failed test does not fail twice.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

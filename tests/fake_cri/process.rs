@@ -1,8 +1,8 @@
-//! The process of a container or sandbox: it only lasts.
+//! The idle process of a container or sandbox.
 
 use std::process::{Child, Command, Stdio};
 
-/// Ends when it is dropped, and with the test however that ends: its standard input is then closed.
+/// Ends when dropped, and with the test in any case, because its standard input closes.
 #[derive(Debug)]
 pub(crate) struct Process(Option<Child>);
 
@@ -12,12 +12,12 @@ impl Process {
         Self(Some(child.expect("cat can be started")))
     }
 
-    /// In a world without processes.
+    /// A placeholder for a world without processes.
     pub(crate) fn imagined() -> Self {
         Self(None)
     }
 
-    /// 0 if it is imagined.
+    /// The PID; 0 for a placeholder.
     pub(crate) fn pid(&self) -> u32 {
         self.0.as_ref().map_or(0, Child::id)
     }
@@ -26,7 +26,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let Some(child) = &mut self.0 else { return };
-        // It may have been killed from outside.
+        // Another process may have killed it.
         let _ = child.kill();
         let _ = child.wait();
     }

@@ -1,4 +1,4 @@
-//! Sandboxes, as containerd 1.6 keeps them.
+//! Sandboxes, with the behaviour of containerd 1.6.
 
 use coracle::platform::cri::v1;
 use coracle::protocol::grpc::{Code, Status};
@@ -12,13 +12,12 @@ pub(crate) struct Sandbox {
     pub(crate) runtime_handler: String,
     pub(crate) state: v1::PodSandboxState,
     pub(crate) created_at: i64,
-    /// Empty on the host's network.
+    /// Empty on the host network.
     pub(crate) ip: String,
     pub(crate) pid: u32,
 }
 
 impl Sandbox {
-    /// The name of the pod.
     pub(crate) fn name(&self) -> &str {
         self.config.metadata.as_ref().map_or("", |metadata| metadata.name.as_str())
     }
@@ -177,7 +176,7 @@ impl World {
         self.sandboxes.iter().filter(passes).map(Sandbox::listed).collect()
     }
 
-    /// By its id or the beginning of it.
+    /// Finds a sandbox by its id or a prefix of it.
     pub(super) fn sandbox(&self, id: &str) -> Option<&Sandbox> {
         self.sandboxes.iter().find(|sandbox| !id.is_empty() && sandbox.id.starts_with(id))
     }

@@ -1,4 +1,4 @@
-//! Everything that the runtime knows.
+//! The complete state of the runtime.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ pub(crate) struct World {
     pub(crate) images: Images,
     pub(crate) calls: Vec<Call>,
     pub(super) rules: Vec<Rule>,
-    /// How often the held calls of a method were let go.
+    /// Number of releases, by method.
     pub(super) released: HashMap<&'static str, u32>,
     /// By the id of the container or sandbox.
     pub(super) processes: HashMap<String, Process>,
@@ -32,24 +32,24 @@ pub(crate) struct World {
     pub(super) pids_hidden: bool,
     pub(super) cgroup_driver: Option<v1::CgroupDriver>,
     pub(super) handlers: Vec<v1::RuntimeHandler>,
-    /// The open streams of events, if there are events: who hears them, while it answers that it does.
+    /// The listeners of the event streams; `None` while events are disabled.
     pub(super) events: Option<Vec<Listener>>,
     /// Nanoseconds since 1970.
     pub(super) clock: fn() -> i64,
     /// Whether containers are processes.
     pub(super) has_processes: bool,
-    /// The test is over.
+    /// Whether the test is over.
     pub(super) ended: bool,
     pub(super) ids: u64,
 }
 
-/// A call as it came.
+/// A recorded call.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// Such as `RunPodSandbox`.
+    /// The method name, such as `RunPodSandbox`.
     pub(crate) method: String,
     pub(crate) request: Vec<u8>,
-    /// How long the caller said that it waits.
+    /// The deadline that the caller sent.
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -84,7 +84,7 @@ impl World {
         self.calls.iter().filter(|call| call.method == method).count()
     }
 
-    /// The running container that has this id, or that is called `container` or `pod/container`.
+    /// The running container with this id, or called `container` or `pod/container`.
     pub(crate) fn running(&self, called: &str) -> Option<&Container> {
         let running = |container: &&Container| container.state == v1::ContainerState::Running;
         self.containers.iter().rev().filter(running).find(|container| self.is_called(container, called))
@@ -98,7 +98,7 @@ impl World {
             || called.split_once('/').is_some_and(|parts| parts == (pod, container.name()))
     }
 
-    /// How many read the events.
+    /// Number of open event streams.
     pub(crate) fn listeners(&self) -> usize {
         self.events.as_ref().map_or(0, Vec::len)
     }
@@ -134,7 +134,7 @@ impl World {
         made_up_id(self.ids)
     }
 
-    /// Tells those who listen.
+    /// Sends an event to the listeners.
     pub(super) fn tell(&mut self, id: &str, sandbox_id: &str, container_event_type: v1::ContainerEventType) {
         let Some(mut listeners) = self.events.take() else { return };
         let containers = self.containers.iter().filter(|container| container.sandbox_id == sandbox_id);
@@ -178,7 +178,7 @@ impl std::fmt::Debug for World {
 
 pub(super) const POD_UID: &str = "io.kubernetes.pod.uid";
 
-/// Every label of the selector is there.
+/// Whether the labels contain every label of the selector.
 pub(super) fn selects(selector: &SortedMap<String, String>, labels: &SortedMap<String, String>) -> bool {
     selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }

@@ -1,4 +1,4 @@
-//! What a runtime does when nothing goes wrong.
+//! The fake runtime without faults.
 
 use std::path::Path;
 use std::thread;
@@ -45,7 +45,7 @@ fn a_container_is_created_runs_and_exits_with_its_code() {
 }
 
 #[test]
-fn the_reason_of_an_exit_is_told() {
+fn an_exit_has_its_reason() {
     rt::block_on(async {
         let Running { fake, runtime, container, .. } = running().await;
         fake.exit_for("web", 137, "OOMKilled");
@@ -75,7 +75,7 @@ fn stopping_a_sandbox_kills_its_containers() {
 }
 
 #[test]
-fn a_machine_that_was_off_has_its_pods_and_none_of_them_runs() {
+fn after_a_reboot_pods_are_known_and_exited() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         let pid = runtime.pod_sandbox_status(&sandbox, true).await.unwrap().init_pid().unwrap();
@@ -90,7 +90,7 @@ fn a_machine_that_was_off_has_its_pods_and_none_of_them_runs() {
 }
 
 #[test]
-fn lists_have_what_passes_every_part_of_the_filter() {
+fn lists_return_what_matches_the_whole_filter() {
     rt::block_on(async {
         let Running { fake: _fake, runtime, sandbox, container } = running().await;
         let other = runtime.run_pod_sandbox(&sandbox_config("other"), "").await.unwrap();
@@ -120,7 +120,7 @@ fn lists_have_what_passes_every_part_of_the_filter() {
 }
 
 #[test]
-fn what_is_absent_is_not_found_and_its_removal_is_no_error() {
+fn absent_objects_are_not_found_and_removing_them_succeeds() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -138,7 +138,7 @@ fn what_is_absent_is_not_found_and_its_removal_is_no_error() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_refused() {
+fn a_taken_name_is_refused() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, .. } = running().await;
         let again = runtime.run_pod_sandbox(&sandbox_config("pod"), "").await.unwrap_err();
@@ -150,7 +150,7 @@ fn a_name_that_is_taken_is_refused() {
 }
 
 #[test]
-fn a_stopped_container_has_the_exit_code_of_the_signal_that_ended_it() {
+fn a_stopped_container_exits_with_the_code_of_its_signal() {
     rt::block_on(async {
         for (grace, ignores, expected) in [(5, false, 143), (0, false, 137), (0, true, 137)] {
             let Running { fake, runtime, container, .. } = running().await;
@@ -159,14 +159,14 @@ fn a_stopped_container_has_the_exit_code_of_the_signal_that_ended_it() {
             }
             runtime.stop_container(&container, Duration::from_secs(grace)).await.unwrap();
             assert_eq!(fake.containers()[0].exit_code, expected, "grace {grace}");
-            // Again is no error.
+            // Stopping it again succeeds.
             runtime.stop_container(&container, Duration::ZERO).await.unwrap();
         }
     });
 }
 
 #[test]
-fn a_container_that_ignores_the_signal_is_waited_for() {
+fn stopping_waits_for_a_container_that_ignores_the_signal() {
     let Running { fake, runtime, container, .. } = rt::block_on(running());
     fake.ignore_sigterm("pod/web");
     thread::scope(|scope| {
@@ -205,7 +205,7 @@ fn images_are_pulled_found_by_every_name_and_removed() {
 }
 
 #[test]
-fn commands_and_statistics_are_as_set() {
+fn exec_and_statistics_return_what_was_set() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         fake.set_exec(3, "hello\n");
@@ -238,7 +238,7 @@ fn commands_and_statistics_are_as_set() {
 }
 
 #[test]
-fn the_runtime_tells_of_itself() {
+fn the_runtime_reports_its_version_and_status() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -261,7 +261,7 @@ fn the_runtime_tells_of_itself() {
 }
 
 #[test]
-fn events_come_as_things_happen() {
+fn events_are_sent_as_they_happen() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         let mut none = runtime.container_events().await.unwrap();
@@ -284,7 +284,7 @@ fn events_come_as_things_happen() {
 }
 
 #[test]
-fn a_pod_of_another_agent_has_the_same_containers_and_a_uid_of_its_own() {
+fn a_duplicate_pod_has_the_same_containers_and_its_own_uid() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         fake.set_uid("pod", "first");

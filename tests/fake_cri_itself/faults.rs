@@ -1,4 +1,4 @@
-//! What goes wrong, and what the client knows of it.
+//! Faults of the fake runtime, and what the client reports.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ async fn run_pod(runtime: &RuntimeService) -> Result<String, Error> {
 }
 
 #[test]
-fn a_scripted_error_comes_as_often_as_said() {
+fn a_scripted_error_occurs_as_often_as_requested() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -33,7 +33,7 @@ fn a_scripted_error_comes_as_often_as_said() {
 }
 
 #[test]
-fn a_fault_meets_only_what_it_is_about() {
+fn a_fault_affects_only_matching_calls() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -50,7 +50,7 @@ fn a_fault_meets_only_what_it_is_about() {
 }
 
 #[test]
-fn a_call_that_hangs_ends_at_its_deadline_and_holds_up_no_other() {
+fn a_hung_call_ends_at_its_deadline_and_blocks_no_other() {
     rt::block_on(async {
         let fake = FakeCri::start();
         fake.add_image("busybox");
@@ -80,7 +80,7 @@ fn a_connection_cut_before_the_effect_leaves_nothing() {
         let error = run_pod(&runtime).await.unwrap_err();
         assert!(error.outcome_unknown() && !error.is_retryable(), "{error:?}");
         assert_eq!(fake.sandboxes().len(), 0);
-        // Never asked again on its own.
+        // The client does not retry by itself.
         assert_eq!(fake.calls().len(), 1);
         run_pod(&runtime).await.unwrap();
     });
@@ -103,7 +103,7 @@ fn a_connection_cut_after_the_effect_leaves_the_effect() {
 }
 
 #[test]
-fn an_effect_without_an_answer_is_found_by_looking() {
+fn an_unanswered_effect_shows_in_a_list() {
     rt::block_on(async {
         let fake = Arc::new(FakeCri::start());
         let hasty = RuntimeService::new(rpc::Client::new(&fake.endpoint()), Duration::from_millis(50));
@@ -115,7 +115,7 @@ fn an_effect_without_an_answer_is_found_by_looking() {
 }
 
 #[test]
-fn every_call_that_is_under_way_ends_when_the_connection_is_cut() {
+fn every_call_in_flight_ends_when_the_connection_is_cut() {
     rt::block_on(async {
         let fake = Arc::new(FakeCri::start());
         fake.on("*").hang();
@@ -137,7 +137,7 @@ fn every_call_that_is_under_way_ends_when_the_connection_is_cut() {
 }
 
 #[test]
-fn an_answer_that_means_nothing_is_malformed_and_the_outcome_unknown() {
+fn an_undecodable_answer_is_malformed_with_unknown_outcome() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         let garbage: &[u8] = b"\x0a\xff\xff\xff\xff";
@@ -156,7 +156,7 @@ fn an_answer_that_means_nothing_is_malformed_and_the_outcome_unknown() {
 }
 
 #[test]
-fn an_answer_without_what_it_must_have_is_malformed() {
+fn an_answer_without_required_fields_is_malformed() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         fake.on("*").answer(b"");
@@ -179,7 +179,7 @@ fn an_answer_without_what_it_must_have_is_malformed() {
             assert!(error.is_malformed() && error.outcome_unknown(), "{error:?}");
             assert!(chain(&error).ends_with(&format!(": response has no {what}")), "{}", chain(&error));
         }
-        // An image without an id is not an image; no image is an answer.
+        // An image needs an id, but an absent image is a valid answer.
         assert_eq!(images(&fake).image_status(&image("busybox")).await.unwrap(), None);
         fake.clear_faults();
         let nameless = ImageStatusResponse { image: Some(Image::default()), ..ImageStatusResponse::default() };
@@ -189,7 +189,7 @@ fn an_answer_without_what_it_must_have_is_malformed() {
 }
 
 #[test]
-fn a_peer_that_speaks_something_else_is_an_error_and_then_forgotten() {
+fn a_peer_with_another_protocol_is_an_error_and_its_connection_dropped() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);
@@ -203,11 +203,11 @@ fn a_peer_that_speaks_something_else_is_an_error_and_then_forgotten() {
 }
 
 #[test]
-fn a_runtime_that_is_away_has_taken_nothing() {
+fn a_call_to_an_absent_runtime_had_no_effect() {
     rt::block_on(async {
         let Running { fake, runtime, container, .. } = running().await;
         fake.stop();
-        // The loss of the connection may be noticed by the call or before it.
+        // The first call or the connection itself may notice the loss.
         let first = runtime.version().await.unwrap_err();
         assert!(first.is_retryable() || first.outcome_unknown(), "{first:?}");
         let error = runtime.version().await.unwrap_err();
@@ -218,7 +218,7 @@ fn a_runtime_that_is_away_has_taken_nothing() {
 }
 
 #[test]
-fn a_restarted_runtime_has_kept_or_lost_its_containers() {
+fn a_restarted_runtime_keeps_or_loses_its_containers() {
     rt::block_on(async {
         let Running { fake, runtime, container, .. } = running().await;
         let before = fake.containers()[0].pid;
@@ -231,7 +231,7 @@ fn a_restarted_runtime_has_kept_or_lost_its_containers() {
     });
 }
 
-/// The first call after a restart may still meet the old connection.
+/// The first call after a restart may still use the old connection.
 async fn list_when_back(runtime: &RuntimeService) -> Vec<Container> {
     match runtime.list_containers(None).await {
         Ok(listed) => listed,
@@ -240,7 +240,7 @@ async fn list_when_back(runtime: &RuntimeService) -> Vec<Container> {
 }
 
 #[test]
-fn a_held_call_waits_until_it_is_let_go() {
+fn a_held_call_waits_for_its_release() {
     rt::block_on(async {
         let fake = Arc::new(FakeCri::start());
         let runtime = runtime(&fake);
@@ -259,7 +259,7 @@ fn a_held_call_waits_until_it_is_let_go() {
 }
 
 #[test]
-fn each_call_has_the_time_that_its_work_may_take() {
+fn each_call_has_its_own_deadline() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;
         let minutes = |count: u64| Duration::from_secs(60 * count);
@@ -278,14 +278,14 @@ fn each_call_has_the_time_that_its_work_may_take() {
         ] {
             let calls = fake.calls();
             let timeout = calls.iter().find(|call| call.method == method).unwrap().timeout.unwrap();
-            // What it took to connect counts too.
+            // The deadline includes the time to connect.
             assert!(timeout <= expected && timeout + TIMEOUT / 2 > expected, "{method}: {timeout:?}");
         }
     });
 }
 
 #[test]
-fn many_calls_at_once_each_get_their_own_answer() {
+fn concurrent_calls_each_get_their_own_answer() {
     rt::block_on(async {
         let fake = FakeCri::start();
         let runtime = runtime(&fake);

@@ -1,4 +1,4 @@
-//! The fake runtime behaves as containerd does, seen through this crate's client; so the client is tested too.
+//! Tests the fake runtime through this crate's client, so the client is tested too.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -87,7 +87,7 @@ fn code(error: &Error) -> Option<Code> {
     error.status().map(|status| status.code)
 }
 
-/// The error with its causes, as a log line has it.
+/// The error with its causes, as in a log line.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -98,7 +98,7 @@ fn chain(error: &Error) -> String {
     text
 }
 
-/// Waits for something in the runtime, while the calls of this test go on.
+/// Waits for a state of the runtime while this test's calls proceed.
 async fn until(fake: &Arc<FakeCri>, what: &'static str, done: impl FnMut(&World) -> bool + Send + 'static) {
     let fake = Arc::clone(fake);
     rt::blocking(move || fake.wait_for(what, done)).await;

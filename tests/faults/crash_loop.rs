@@ -1,11 +1,11 @@
-//! A container that ends again and again: what is told of it, and when it is started again.
+//! Crash loops: their status and back-off.
 
 use std::time::{Duration, Instant};
 
 use crate::node::{Manifest, Node};
 
 #[test]
-fn a_container_that_ends_twice_backs_off_and_says_so_in_kubernetes_words() {
+fn a_second_exit_backs_off_with_upstreams_reason() {
     let mut node = Node::new();
     node.configure("");
     node.apply(&Manifest::new("web").container("main", "").container("side", ""));
@@ -46,7 +46,7 @@ fn a_crash_loop_costs_few_calls() {
         node.fake
             .wait_for("it to run again", |world| crate::node::Seen::of(world, "web").is_exactly(&[("main", restarts)]));
     }
-    // To see the exit, start the next, see that, remove the one before the last, see that.
+    // Relist the exit, start the next instance, relist it, remove the oldest instance, relist that.
     let calls = node.fake.calls().split_off(before);
     assert!(calls.len() <= 4 * 15, "{}: {calls:?}", calls.len());
 }

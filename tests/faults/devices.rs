@@ -1,4 +1,4 @@
-//! Device plugins, and pods that ask for their devices.
+//! Device plugins, and pods that request their devices.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -27,7 +27,7 @@ fn plugin(node: &Node, ids: &[&str]) -> Plugin {
     Plugin::start(&directory.join("camera.sock"), ids)
 }
 
-/// A node whose plugin has these, and a pod that has the first of them.
+/// A node whose plugin has these devices, and a pod that has the first of them.
 fn one_with_a_camera(ids: &[&str]) -> (Node, Plugin) {
     let mut node = Node::new();
     node.start_agent();
@@ -38,13 +38,13 @@ fn one_with_a_camera(ids: &[&str]) -> (Node, Plugin) {
     (node, plugin)
 }
 
-/// A pod of one container that asks for so many.
+/// A pod of one container that requests `count` devices.
 fn wanting(name: &str, count: u32) -> Manifest {
     let limits = format!("resources: {{limits: {{\"{CAMERA}\": {count}}}}}");
     Manifest::new(name).container_with(name, "", &limits)
 }
 
-/// What the runtime was told of each container that was made for the pod.
+/// The configs of the containers created for the pod.
 fn made_of(node: &Node, pod: &str) -> Vec<ContainerConfig> {
     let requests: Vec<CreateContainerRequest> = node.fake.requests("CreateContainer");
     let of_pod = requests.into_iter().filter(|request| {
@@ -54,7 +54,7 @@ fn made_of(node: &Node, pod: &str) -> Vec<ContainerConfig> {
     of_pod.filter_map(|request| request.config).collect()
 }
 
-/// The devices that the plugin has named to the pod's newest container.
+/// The devices that the plugin passed to the pod's newest container.
 fn devices_of(node: &Node, pod: &str) -> String {
     let made = made_of(node, pod);
     let envs = &made.last().expect("no container was made").envs;
@@ -63,7 +63,7 @@ fn devices_of(node: &Node, pod: &str) -> String {
 }
 
 #[test]
-fn a_container_gets_its_device_and_what_comes_with_it() {
+fn a_container_gets_its_device_with_mounts_environment_and_annotations() {
     let (node, plugin) = one_with_a_camera(&["cam0"]);
     assert_eq!(plugin.calls("Allocate"), [["cam0"]]);
     let made = made_of(&node, "one").remove(0);
@@ -80,7 +80,7 @@ fn a_container_gets_its_device_and_what_comes_with_it() {
 }
 
 #[test]
-fn a_plugin_is_asked_before_each_start_and_which_devices_it_would_rather_give() {
+fn a_plugin_is_asked_for_preferences_and_before_each_start() {
     let mut node = Node::new();
     node.start_agent();
     let plugin = plugin(&node, &["cam0", "cam1", "cam2"]);
@@ -100,7 +100,7 @@ fn a_plugin_is_asked_before_each_start_and_which_devices_it_would_rather_give() 
 }
 
 #[test]
-fn a_pod_waits_for_a_device_that_another_has_and_gets_it_when_that_ends() {
+fn a_pod_waits_for_an_allocated_device_until_its_holder_ends() {
     let (node, _plugin) = one_with_a_camera(&["cam0"]);
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
@@ -112,7 +112,7 @@ fn a_pod_waits_for_a_device_that_another_has_and_gets_it_when_that_ends() {
 }
 
 #[test]
-fn a_plugin_that_is_killed_takes_nothing_from_who_has_its_devices() {
+fn a_killed_plugin_takes_no_device_from_running_pods() {
     let (node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     plugin.kill();
     node.wait_until("the plugin is missed", |_| node.log().contains("device plugin stopped"));
@@ -130,7 +130,7 @@ fn a_plugin_that_is_killed_takes_nothing_from_who_has_its_devices() {
 }
 
 #[test]
-fn a_plugin_that_hangs_holds_up_only_who_wants_its_devices() {
+fn a_hung_plugin_delays_only_pods_that_want_its_devices() {
     let mut node = Node::new();
     node.start_agent();
     let mut plugin = plugin(&node, &["cam0"]);
@@ -149,7 +149,7 @@ fn a_plugin_that_hangs_holds_up_only_who_wants_its_devices() {
 }
 
 #[test]
-fn a_plugin_that_says_no_is_asked_again_for_a_pod_of_the_nodes_own() {
+fn a_refused_allocation_is_retried_for_static_pods() {
     let mut node = Node::new();
     node.start_agent();
     let plugin = plugin(&node, &["cam0"]);
@@ -163,7 +163,7 @@ fn a_plugin_that_says_no_is_asked_again_for_a_pod_of_the_nodes_own() {
 }
 
 #[test]
-fn an_agent_that_is_killed_while_it_asks_gives_nothing_twice() {
+fn an_agent_killed_during_allocation_allocates_no_device_twice() {
     let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     let before = node.seen("one").ids().join(" ");
     plugin.hang("Allocate");
@@ -172,7 +172,7 @@ fn an_agent_that_is_killed_while_it_asks_gives_nothing_twice() {
     node.kill_agent();
     plugin.mend();
     node.start_agent();
-    // The socket was taken away: a plugin sees that and begins anew.
+    // The agent removed the plugin's socket, which makes the plugin register again.
     node.wait_until("the agent is back", |pods| !pods.0.is_empty());
     plugin.restart();
     plugin.register(&kubelet(&node), CAMERA);
@@ -185,7 +185,7 @@ fn an_agent_that_is_killed_while_it_asks_gives_nothing_twice() {
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_checkpoint_counts() {
+fn the_readable_part_of_a_damaged_checkpoint_is_used() {
     let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     node.kill_agent();
     let checkpoint = node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
@@ -202,7 +202,7 @@ fn what_can_be_read_of_a_damaged_checkpoint_counts() {
 }
 
 #[test]
-fn who_does_not_register_as_a_plugin_does_is_refused_and_others_are_not() {
+fn invalid_registrations_are_refused_and_others_accepted() {
     let mut node = Node::new();
     node.start_agent();
     let plugin = plugin(&node, &["cam0"]);
@@ -219,7 +219,7 @@ fn who_does_not_register_as_a_plugin_does_is_refused_and_others_are_not() {
         drop(stream);
     }
     plugin.hang("GetDevicePluginOptions");
-    // One that does not answer is not waited for by others.
+    // An endpoint that does not answer delays no other.
     let (socket, at) = (node.folder().join("pods/device-plugins/other.sock"), kubelet.clone());
     let other = Plugin::start(&socket, &["x"]);
     std::thread::scope(|scope| {
@@ -234,7 +234,7 @@ fn who_does_not_register_as_a_plugin_does_is_refused_and_others_are_not() {
 }
 
 #[test]
-fn a_plugin_in_the_registry_is_found_and_missed() {
+fn a_plugin_socket_in_the_registry_is_discovered_and_its_loss_noticed() {
     let mut node = Node::new();
     let registry = node.folder().join("pods/plugins_registry");
     std::fs::create_dir_all(registry.join("example")).unwrap();
@@ -268,7 +268,7 @@ fn a_plugin_in_the_registry_is_found_and_missed() {
 }
 
 #[test]
-fn monitors_hear_which_pod_has_which_device() {
+fn pod_resources_list_the_devices_of_each_pod() {
     let (node, _plugin) = one_with_a_camera(&["cam0", "cam1"]);
     let socket = node.folder().join("pods/pod-resources/kubelet.sock");
     let device = |id: &str| ContainerDevices {
@@ -298,7 +298,7 @@ fn monitors_hear_which_pod_has_which_device() {
     };
     assert_eq!(get(&name).unwrap(), listed);
     assert_eq!(get("two").unwrap_err(), "Unknown: pod two in namespace default not found");
-    // More than its share at once is turned away, and nothing else happens.
+    // Requests above the rate limit are refused, and nothing else happens.
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..40).map(|_| scope.spawn(|| get("two").unwrap_err())).collect();
         let refused = asked.into_iter().map(|asked| asked.join().unwrap());
@@ -307,7 +307,7 @@ fn monitors_hear_which_pod_has_which_device() {
 }
 
 #[test]
-fn monitors_hear_which_processors_and_memory_containers_have_and_what_there_is() {
+fn pod_resources_list_exclusive_cpus_and_memory_and_the_allocatable_amounts() {
     let mut node = Node::new();
     node.configure(
         "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nmemoryManagerPolicy: Static\n\
@@ -340,12 +340,12 @@ fn monitors_hear_which_processors_and_memory_containers_have_and_what_there_is()
 }
 
 #[test]
-fn devices_are_given_from_the_node_that_all_of_a_container_is_from() {
+fn devices_are_allocated_from_the_containers_numa_node() {
     let mut node = Node::new();
     node.configure("topologyManagerPolicy: restricted\n");
     node.start_agent();
     let plugin = plugin(&node, &[]);
-    // No machine that this runs on has so many nodes.
+    // No test machine has this many NUMA nodes.
     plugin.set_near(&[("cam0", 63), ("cam1", 0), ("cam2", 0)]);
     *plugin.shared.options.lock().unwrap() =
         DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
@@ -368,7 +368,7 @@ fn devices_are_given_from_the_node_that_all_of_a_container_is_from() {
     assert_eq!(near, [0, 0, 63]);
 }
 
-/// A node whose plugin has two cameras and a word in everything, and a pod that has one of them.
+/// A node whose plugin has two cameras and offers every optional call, and a pod that has one of them.
 fn one_of_two() -> (Node, Plugin) {
     let mut node = Node::new();
     node.start_agent();
@@ -379,7 +379,7 @@ fn one_of_two() -> (Node, Plugin) {
     (node, plugin)
 }
 
-/// Both pods have a device of their own, a third waits for one, and gets the first one's when that has gone.
+/// Checks that both pods have different devices, and that a third waits until the first pod has ended.
 #[track_caller]
 fn check_that_each_has_its_own(node: &Node) {
     node.wait_until_ready("one");
@@ -395,17 +395,17 @@ fn check_that_each_has_its_own(node: &Node) {
     assert_eq!(devices_of(node, "three"), of_one);
 }
 
-/// The agent is killed when `begun` says that the second pod's allocation has come to some step.
+/// Kills the agent when `begun` says that the second pod's allocation has reached a step.
 #[track_caller]
 fn check_kill(prepare: impl Fn(&Node, &Plugin), begun: impl Fn(&Node, &Plugin) -> bool, mend: impl Fn(&Node)) {
     let (mut node, mut plugin) = one_of_two();
-    // Of three there is always something to choose.
+    // With three devices the plugin always has a choice.
     plugin.set(&[("cam0", true), ("cam1", true), ("cam2", false)]);
     node.apply(&wanting("one", 1));
     node.wait_until_ready("one");
     let before = node.seen("one").ids().join(" ");
     plugin.set(&[("cam0", true), ("cam1", true), ("cam2", true)]);
-    // A pod that comes before the agent has heard of the third device leaves the plugin nothing to choose from.
+    // A pod that arrives before the agent knows the third device would leave the plugin no choice.
     let socket = node.folder().join("pods/pod-resources/kubelet.sock");
     node.wait_until("the agent knows of three devices", |_| {
         let all: Result<Allocatable, _> = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {});
@@ -428,15 +428,15 @@ fn check_kill(prepare: impl Fn(&Node, &Plugin), begun: impl Fn(&Node, &Plugin) -
 }
 
 #[test]
-fn an_agent_that_is_killed_before_it_asks_for_devices_gives_none_twice_and_loses_none() {
+fn an_agent_killed_before_asking_for_devices_allocates_each_once() {
     let hang = |_: &Node, plugin: &Plugin| plugin.hang("GetPreferredAllocation");
     check_kill(hang, |_, plugin| plugin.calls("GetPreferredAllocation").len() == 2, |_| {});
 }
 
 #[test]
-fn an_agent_that_is_killed_before_it_has_written_down_devices_gives_none_twice_and_loses_none() {
+fn an_agent_killed_before_writing_its_checkpoint_allocates_each_device_once() {
     let checkpoint = |node: &Node| node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
-    // Nothing can be renamed to a directory; what was written before is lost, too.
+    // A file cannot be renamed over a directory. The previous checkpoint is lost, too.
     let block = |node: &Node, _: &Plugin| {
         std::fs::remove_file(checkpoint(node)).unwrap();
         std::fs::create_dir(checkpoint(node)).unwrap();
@@ -446,7 +446,7 @@ fn an_agent_that_is_killed_before_it_has_written_down_devices_gives_none_twice_a
 }
 
 #[test]
-fn an_agent_that_is_killed_when_a_container_with_devices_is_made_gives_none_twice_and_loses_none() {
+fn an_agent_killed_while_creating_a_container_allocates_each_device_once() {
     for method in ["CreateContainer", "StartContainer"] {
         let hang = |node: &Node, _: &Plugin| drop(node.fake.on(method).times(1).hang_after_effect());
         let of_two = |node: &Node| node.seen("two").containers.len();
@@ -454,8 +454,8 @@ fn an_agent_that_is_killed_when_a_container_with_devices_is_made_gives_none_twic
     }
 }
 
-/// A plugin that fails in this at its method, in each way, holds up only who wants its devices, and afterwards everybody
-/// has one of them.
+/// Lets the plugin's `method` fail in every way. Only pods that want its devices are delayed, and afterwards each pod
+/// has one.
 #[track_caller]
 fn check_plugin(method: &'static str) {
     for fault in ["killed", "hangs", "garbles"] {
@@ -491,27 +491,27 @@ fn check_plugin(method: &'static str) {
 }
 
 #[test]
-fn a_plugin_may_fail_in_its_list() {
+fn failures_of_list_and_watch_delay_only_the_plugins_pods() {
     check_plugin("ListAndWatch");
 }
 
 #[test]
-fn a_plugin_may_fail_when_it_is_asked_what_it_prefers() {
+fn failures_of_get_preferred_allocation_delay_only_the_plugins_pods() {
     check_plugin("GetPreferredAllocation");
 }
 
 #[test]
-fn a_plugin_may_fail_when_it_allocates() {
+fn failures_of_allocate_delay_only_the_plugins_pods() {
     check_plugin("Allocate");
 }
 
 #[test]
-fn a_plugin_may_fail_before_a_container_starts() {
+fn failures_of_pre_start_container_delay_only_the_plugins_pods() {
     check_plugin("PreStartContainer");
 }
 
 #[test]
-fn a_checkpoint_that_is_lost_is_made_again_from_what_is_written_on_containers() {
+fn a_lost_checkpoint_is_rebuilt_from_container_annotations() {
     for damage in [None, Some(""), Some("{\"Data\":")] {
         let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
         node.kill_agent();
@@ -537,7 +537,7 @@ fn a_checkpoint_that_is_lost_is_made_again_from_what_is_written_on_containers() 
 }
 
 #[test]
-fn containers_that_cannot_be_moved_run_on_and_are_moved_later() {
+fn containers_whose_cpuset_update_fails_keep_running_and_are_updated_later() {
     let mut node = Node::new();
     node.configure("cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n");
     node.start_agent();
@@ -556,7 +556,7 @@ fn containers_that_cannot_be_moved_run_on_and_are_moved_later() {
     assert_eq!(node.seen("shared").ids().join(" "), before);
 }
 
-/// Of the agent, in KiB.
+/// The agent's resident memory in KiB.
 fn resident(node: &Node) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.agent_pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

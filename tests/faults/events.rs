@@ -1,4 +1,4 @@
-//! What is told of pods that do not come up.
+//! Events of pods that fail to start.
 
 use coracle::protocol::grpc::Code;
 
@@ -11,7 +11,7 @@ impl Node {
         self.ask(&["events", pod, "-o", "json"]).map(|text| Events::parse(&text)).unwrap_or_default()
     }
 
-    /// Looks again and again until the claim about what has happened to the pod holds.
+    /// Polls until the condition on the pod's events holds.
     #[track_caller]
     fn wait_for_events(&self, pod: &str, claim: impl Fn(&Events) -> bool) -> Events {
         let until = std::time::Instant::now() + PATIENCE;
@@ -27,7 +27,7 @@ impl Node {
 }
 
 #[test]
-fn a_pull_that_fails_is_told_step_by_step_and_counted_when_it_fails_again() {
+fn a_failed_pull_emits_events_and_repeats_increase_the_count() {
     let mut node = Node::new();
     node.fake.publish_image(APP);
     node.fake.on("PullImage").fail(Code::Unknown, "no such host").times(1);
@@ -55,7 +55,7 @@ fn a_pull_that_fails_is_told_step_by_step_and_counted_when_it_fails_again() {
 }
 
 #[test]
-fn a_sandbox_that_fails_is_told_in_the_runtimes_words() {
+fn a_failed_sandbox_reports_the_runtimes_message() {
     let mut node = Node::new();
     node.fake.on("RunPodSandbox").fail(Code::Unknown, "no more addresses").times(2);
     node.apply(&Manifest::new("web").container("main", ""));
@@ -67,7 +67,7 @@ fn a_sandbox_that_fails_is_told_in_the_runtimes_words() {
 }
 
 #[test]
-fn a_sandbox_whose_status_cannot_be_had_is_told_apart_from_one_that_was_not_made() {
+fn a_failed_sandbox_status_has_an_event_of_its_own() {
     let mut node = Node::new();
     node.fake.on("PodSandboxStatus").fail(Code::Unknown, "lost it").times(1);
     node.apply(&Manifest::new("web").container("main", ""));
@@ -79,7 +79,7 @@ fn a_sandbox_whose_status_cannot_be_had_is_told_apart_from_one_that_was_not_made
 }
 
 #[test]
-fn a_pod_that_does_not_make_room_in_time_is_told_of_and_one_that_does_is_not() {
+fn only_a_pod_exceeding_its_grace_period_gets_an_event() {
     let mut node = Node::new();
     node.configure("maxPods: 1\n");
     let pod = |name, priority: &str| {
@@ -95,14 +95,14 @@ fn a_pod_that_does_not_make_room_in_time_is_told_of_and_one_that_does_is_not() {
     node.apply(&pod("highest", "2000"));
     let message = "Container runtime did not kill the pod within specified grace period.";
     node.wait_for_events("high", |events| events.find("ExceededGracePeriod", message).is_some());
-    // Its time was over before that of the other.
+    // The grace period of this pod ended before the other's.
     assert!(node.events("low").find("ExceededGracePeriod", "").is_none());
     node.fake.release("StopContainer");
     node.wait_until_ready("highest");
 }
 
 #[test]
-fn of_two_manifests_with_one_pod_the_later_is_told_of() {
+fn the_later_of_two_manifests_with_one_pod_gets_the_event() {
     let mut node = Node::new();
     let pod = Manifest::new("web").container("main", "");
     node.write_manifest("1", &pod.text());
@@ -115,7 +115,7 @@ fn of_two_manifests_with_one_pod_the_later_is_told_of() {
 }
 
 #[test]
-fn a_container_that_cannot_be_created_is_told_with_why() {
+fn a_container_creation_failure_is_reported_with_its_cause() {
     let mut node = Node::new();
     node.fake.on("CreateContainer").fail(Code::Unknown, "no space left on device").times(1);
     node.apply(&Manifest::new("web").container("main", ""));

@@ -1,10 +1,10 @@
-//! How the end of a container is noticed: by the runtime's events, by its process, at last by a relist.
+//! How the PLEG notices exits: runtime events, the container's process, and relists.
 
 use coracle::protocol::grpc::Code;
 
 use crate::node::{Manifest, Node};
 
-/// A node with a pod whose container has ended once.
+/// A node with a pod whose container has exited once.
 fn after_an_exit(arrange: impl Fn(&Node)) -> Node {
     let mut node = Node::new();
     arrange(&node);
@@ -18,20 +18,20 @@ fn after_an_exit(arrange: impl Fn(&Node)) -> Node {
     node
 }
 
-/// How often everything was listed: a request without a filter is empty.
+/// Number of full relists; their requests are empty.
 fn relists(node: &Node) -> usize {
     let calls = node.fake.calls();
     calls.iter().filter(|call| call.method == "ListContainers" && call.request.is_empty()).count()
 }
 
 #[test]
-fn the_end_of_the_process_is_enough() {
+fn a_process_exit_alone_is_noticed() {
     let node = after_an_exit(|_| {});
     assert_eq!(relists(&node), 1);
 }
 
 #[test]
-fn an_event_of_the_runtime_is_enough() {
+fn a_runtime_event_alone_is_noticed() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.fake.enable_events();
@@ -40,7 +40,7 @@ fn an_event_of_the_runtime_is_enough() {
 }
 
 #[test]
-fn a_relist_notices_what_nothing_else_tells_of() {
+fn a_relist_notices_an_exit_without_other_signals() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.configure("syncFrequency: 1s\n");
@@ -49,7 +49,7 @@ fn a_relist_notices_what_nothing_else_tells_of() {
 }
 
 #[test]
-fn a_stream_of_events_that_breaks_is_opened_again() {
+fn a_broken_event_stream_is_reopened() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.fake.enable_events();
@@ -59,7 +59,7 @@ fn a_stream_of_events_that_breaks_is_opened_again() {
 }
 
 #[test]
-fn an_exit_before_the_stream_of_events_is_open_again_is_noticed() {
+fn an_exit_while_the_event_stream_is_broken_is_noticed() {
     let node = after_an_exit(|node| {
         node.fake.hide_pids();
         node.fake.enable_events();

@@ -1,4 +1,4 @@
-//! Hooks that fail, hang, or come to nobody, and the containers and pods that they belong to.
+//! Lifecycle hooks that fail or hang, and hooks of pods without a manifest.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use coracle::protocol::protobuf::{decode, encode};
 
 use crate::node::{Manifest, Node, Seen};
 
-/// A node with a pod `web` whose container has such a hook, and a pod `other` without.
+/// A node with a pod `web` that has this hook, and a pod `other` without one.
 fn node_with(hook: &str, grace: u32, arrange: impl Fn(&Node)) -> Node {
     let mut node = Node::new();
     arrange(&node);
@@ -32,7 +32,7 @@ fn runs(node: &Node) -> bool {
 }
 
 #[test]
-fn a_container_whose_hook_after_the_start_fails_is_ended_and_tried_again() {
+fn a_failed_post_start_hook_kills_the_container_and_retries() {
     let node = node_with(&exec("postStart"), 5, |node| drop(node.fake.on("ExecSync").answer(&exit(4)).times(2)));
     node.wait_until("the third try is ready", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 2)
@@ -47,7 +47,7 @@ fn a_container_whose_hook_after_the_start_fails_is_ended_and_tried_again() {
 }
 
 #[test]
-fn what_has_failed_is_told_until_the_next_start() {
+fn a_hook_failure_is_reported_until_the_next_start() {
     let mut node = Node::new();
     node.configure("");
     node.fake.on("ExecSync").fail(Code::Unknown, "no processes left");
@@ -59,11 +59,11 @@ fn what_has_failed_is_told_until_the_next_start() {
 }
 
 #[test]
-fn a_container_whose_hook_after_the_start_hangs_is_not_ready_and_can_be_ended() {
+fn a_hung_post_start_hook_keeps_the_container_unready_and_stoppable() {
     let node = node_with(&exec("postStart"), 5, |node| drop(node.fake.on("ExecSync").hang()));
     node.wait_until_ready("other");
     node.fake.wait_for_calls("ExecSync", 1);
-    // A look from outside of the start: its container runs, but its hook is not over.
+    // A relist during the start sees a running container whose hook has not finished.
     node.fake.cut_connections();
     node.fake.wait_for("a look at everything", |world| world.calls_of("Version") >= 2);
     assert!(node.pods().has("web", |pod| !pod.is_ready()));
@@ -73,7 +73,7 @@ fn a_container_whose_hook_after_the_start_hangs_is_not_ready_and_can_be_ended() 
 }
 
 #[test]
-fn a_hook_before_the_end_is_over_before_the_signal() {
+fn a_pre_stop_hook_finishes_before_the_signal() {
     let node = node_with(&exec("preStop"), 20, |node| drop(node.fake.on("ExecSync").hold()));
     node.wait_until_ready("web");
     node.remove_manifest("web");
@@ -87,7 +87,7 @@ fn a_hook_before_the_end_is_over_before_the_signal() {
 }
 
 #[test]
-fn a_hook_before_the_end_that_fails_keeps_nothing_from_ending() {
+fn a_failed_pre_stop_hook_does_not_prevent_termination() {
     let node = node_with(&exec("preStop"), 20, |node| drop(node.fake.on("ExecSync").answer(&exit(1))));
     node.wait_until_ready("web");
     node.remove_manifest("web");
@@ -96,7 +96,7 @@ fn a_hook_before_the_end_that_fails_keeps_nothing_from_ending() {
 }
 
 #[test]
-fn a_hook_before_the_end_that_hangs_takes_the_grace_and_leaves_two_seconds() {
+fn a_hung_pre_stop_hook_leaves_two_seconds_to_stop() {
     for hook in [exec("preStop"), "preStop: {sleep: {seconds: 3}}".to_owned()] {
         let node = node_with(&hook, 3, |node| drop(node.fake.on("ExecSync").hang()));
         node.wait_until_ready("web");
@@ -112,7 +112,7 @@ fn a_hook_before_the_end_that_hangs_takes_the_grace_and_leaves_two_seconds() {
 }
 
 #[test]
-fn a_hook_is_run_for_a_pod_that_only_the_runtime_knows_of() {
+fn the_pre_stop_hook_of_an_orphaned_pod_runs() {
     let mut node = node_with(&exec("preStop"), 20, |_| {});
     node.wait_until_ready("web");
     node.kill_agent();
@@ -125,7 +125,7 @@ fn a_hook_is_run_for_a_pod_that_only_the_runtime_knows_of() {
 }
 
 #[test]
-fn sidecars_are_stopped_after_what_they_serve_the_last_one_first() {
+fn sidecars_stop_after_main_containers_in_reverse_order() {
     let mut node = Node::new();
     let text = Manifest::new("web").init_container("one", "").init_container("two", "").container("main", "").text();
     let text = text.replacen("command: [sh, -c, \"\"]}", "restartPolicy: Always}", 2);

@@ -1,4 +1,4 @@
-//! Images that do not come.
+//! Image pulls that fail or hang.
 
 use coracle::protocol::grpc::Code;
 
@@ -11,7 +11,7 @@ fn manifest() -> String {
 }
 
 #[test]
-fn a_pull_that_fails_is_told_then_backs_off_and_is_made_again_when_that_is_over() {
+fn a_failed_pull_is_reported_backs_off_and_is_retried() {
     let mut node = Node::new();
     node.publish_image_that_fails_once();
     node.start_agent();
@@ -26,14 +26,14 @@ fn a_pull_that_fails_is_told_then_backs_off_and_is_made_again_when_that_is_over(
 }
 
 #[test]
-fn a_pull_that_hangs_is_given_up_when_its_pod_is_removed() {
+fn a_hung_pull_is_cancelled_when_its_pod_is_removed() {
     let mut node = Node::new();
     node.fake.publish_image(APP);
     node.fake.on("PullImage").hang();
     node.start_agent();
     node.write_manifest("web", &manifest());
     node.fake.wait_for_calls("PullImage", 1);
-    // Meanwhile a pod whose image is there starts.
+    // Meanwhile a pod with a present image starts.
     node.apply(&Manifest::new("other").container("main", ""));
     node.wait_until_ready("other");
     node.remove_manifest("web");

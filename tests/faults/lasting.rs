@@ -1,5 +1,4 @@
-//! A call about one pod goes wrong for as long as it likes: the agent neither gives up, nor hammers the runtime, nor
-//! neglects the other pods.
+//! Calls about one pod that fail permanently: the agent keeps retrying, spares the runtime and serves the other pods.
 
 use std::time::Instant;
 
@@ -8,7 +7,7 @@ use coracle::protocol::grpc::Code;
 use crate::life::{Case, Moment, UID, check_repeated, in_each};
 use crate::node::{Node, Seen};
 
-/// Those whose requests tell that they are about the pod; and `PodSandboxStatus`, which nobody else needs meanwhile.
+/// Calls whose requests identify the pod, and `PodSandboxStatus`, which no other pod needs meanwhile.
 const CASES: &[(Moment, &[&str])] = &[
     (
         Moment::Start,
@@ -43,7 +42,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// From now on, with every call about the pod.
+    /// Makes every call about the pod fail from now on.
     fn arm(self, case: Case, node: &Node) {
         let about = about(case, node);
         let on = node.fake.on(case.call).about(&about);
@@ -57,25 +56,25 @@ impl Fault {
 }
 
 #[test]
-fn a_call_that_always_fails_is_tried_again_now_and_then_while_others_are_served() {
+fn a_call_that_always_fails_is_retried_slowly() {
     in_each(cases(), |case| meet(case, Fault::Fails));
 }
 
 #[test]
-fn a_call_that_always_answers_garbage_is_tried_again_now_and_then_while_others_are_served() {
+fn a_call_with_malformed_answers_is_retried_slowly() {
     in_each(cases(), |case| meet(case, Fault::AnswersGarbage));
 }
 
 #[test]
-fn a_call_that_always_breaks_the_connection_is_tried_again_now_and_then_while_others_are_served() {
+fn a_call_that_always_breaks_the_connection_is_retried_slowly() {
     in_each(cases(), |case| meet(case, Fault::IsCut));
 }
 
-/// A status that the runtime does not tell.
+/// The status calls of the runtime.
 const STATUSES: [&str; 2] = ["PodSandboxStatus", "ContainerStatus"];
 
 #[test]
-fn a_removed_pod_is_ended_and_removed_though_its_status_is_never_told() {
+fn a_removed_pod_is_stopped_although_its_status_always_fails() {
     let cases = STATUSES.map(|call| Case { moment: Moment::Removal, call, skip: 0 });
     for fault in [Fault::Fails, Fault::AnswersGarbage, Fault::Hangs] {
         in_each(cases.into_iter(), |case| {
@@ -92,7 +91,7 @@ fn a_removed_pod_is_ended_and_removed_though_its_status_is_never_told() {
 }
 
 #[test]
-fn a_pod_without_a_manifest_is_ended_by_the_next_agent_though_its_status_is_never_told() {
+fn a_restarted_agent_stops_an_orphaned_pod_although_its_status_always_fails() {
     let cases = STATUSES.map(|call| Case { moment: Moment::Adoption, call, skip: 0 });
     for fault in [Fault::Fails, Fault::AnswersGarbage, Fault::Hangs] {
         in_each(cases.into_iter(), |case| {
@@ -123,7 +122,7 @@ fn about(case: Case, node: &Node) -> String {
     }
 }
 
-/// The calls that may be made: other pods are started again three times, which takes 14 each.
+/// Calls allowed at once: other pods restart three times, at 14 calls each.
 const AT_ONCE: f64 = 60.0;
 const A_SECOND: f64 = 40.0;
 
@@ -135,7 +134,7 @@ fn meet(case: Case, fault: Fault) {
     case.moment.happens(&mut node);
     case.wait_for_call(&node, of_its_kind);
     let begun = Instant::now();
-    // Each restart but the first waits for a second.
+    // Each restart but the first backs off for a second.
     for restarts in 1..=3 {
         node.fake.exit("other-node-a/main", 1);
         node.fake

@@ -1,4 +1,4 @@
-//! The life of a pod called `web`, from its manifest to its end, and the calls that the agent makes in it.
+//! The life of a pod called `web`, from its manifest to its removal, and the calls of the agent in it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -7,20 +7,20 @@ use std::thread;
 use crate::fake_cri::Call;
 use crate::node::{BUSYBOX, Manifest, Node, Seen};
 
-/// Where in its life the pod is met.
+/// A moment in the pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// Its manifest is written.
+    /// The manifest is created.
     Start,
-    /// A container of it has ended.
+    /// A container has exited.
     Restart,
-    /// A container of it has ended for the second time: what is left of the first is taken away.
+    /// A container has exited for the second time, and the first dead instance is removed.
     SecondRestart,
-    /// The connection to the runtime is cut: the agent looks at everything.
+    /// The connection to the runtime breaks, and the agent relists.
     Reconnect,
-    /// Another agent finds it running.
+    /// A restarted agent finds the pod running.
     Adoption,
-    /// Its manifest is removed.
+    /// The manifest is removed.
     Removal,
 }
 
@@ -29,11 +29,11 @@ pub(crate) enum Moment {
 pub(crate) struct Case {
     pub(crate) moment: Moment,
     pub(crate) call: &'static str,
-    /// How many of the kind go by before the one that is meant.
+    /// Number of calls of this kind before the one meant.
     pub(crate) skip: u32,
 }
 
-/// Every call, at every moment at which it is made.
+/// Every call at every moment.
 pub(crate) fn cases() -> impl Iterator<Item = Case> {
     CALLS.iter().flat_map(|(moment, calls)| calls.iter().map(|&(call, skip)| Case { moment: *moment, call, skip }))
 }
@@ -98,10 +98,10 @@ const CALLS: &[(Moment, &[(&str, u32)])] = &[
     ),
 ];
 
-/// A node of its own for each case; most of the time they wait, so many run beside each other.
+/// Runs each case on a node of its own. The cases mostly wait, so many run in parallel.
 #[track_caller]
 pub(crate) fn in_each(cases: impl Iterator<Item = Case> + Send, meet: impl Fn(Case) + Sync) {
-    // The kernel gives a user 128 inotify instances; each agent has two or three, and several tests run at once.
+    // The kernel gives a user 128 inotify instances. Each agent has two or three, and several tests run at once.
     const BESIDE_EACH_OTHER: usize = 8;
     let cases = Mutex::new(cases);
     let failed = Mutex::new(Vec::new());
@@ -122,7 +122,7 @@ pub(crate) fn in_each(cases: impl Iterator<Item = Case> + Send, meet: impl Fn(Ca
 }
 
 impl Moment {
-    /// Brings the node to just before it. A pod called `other` runs there, too.
+    /// Brings the node to just before the moment. A pod called `other` runs there, too.
     pub(crate) fn prepare(self, node: &mut Node) {
         node.fake.publish_image(APP);
         node.apply(&Manifest::new("other").container("main", ""));
@@ -154,7 +154,7 @@ impl Moment {
         }
     }
 
-    /// Waits until the pod is as it should be after it: nothing is there twice, and nothing is left over.
+    /// Waits until the pod has reached its target state, with nothing duplicated and nothing left over.
     #[track_caller]
     pub(crate) fn is_over(self, node: &Node) {
         if self == Self::Removal {
@@ -166,7 +166,7 @@ impl Moment {
             Self::SecondRestart => 2,
             Self::Start | Self::Reconnect | Self::Adoption | Self::Removal => 0,
         };
-        // Of what has ended the newest is kept.
+        // The agent keeps the newest dead instance.
         let ended = usize::from(restarts > 0);
         node.fake.wait_for("the pod to run", |world| is_right(world, restarts, ended));
         node.wait_until("the pod is ready", |pods| {
@@ -183,7 +183,7 @@ fn is_right(world: &crate::fake_cri::World, restarts: u32, ended: usize) -> bool
     web.is_exactly(&running) && web.containers.len() == running.len() + ended
 }
 
-/// The uid that the pod's manifest gives it.
+/// The pod's UID in its manifest.
 pub(crate) const UID: &str = "3b0c9b0e-0000-4000-8000-00000000web0";
 const APP: &str = "registry.example/app:1";
 
@@ -195,7 +195,7 @@ fn write_web(node: &Node) {
 }
 
 impl Case {
-    /// What only the calls about the pod have in them, where the runtime knew the pod before.
+    /// Text that only calls about this pod contain, if the runtime knew the pod before.
     pub(crate) fn about(self, node: &Node) -> String {
         let web = node.seen("web");
         match (self.moment, self.call) {
@@ -205,14 +205,14 @@ impl Case {
         }
     }
 
-    /// Waits until the call that is meant has come; `before` were made before it all began.
+    /// Waits for the call of this case, after `before` earlier calls.
     #[track_caller]
     pub(crate) fn wait_for_call(self, node: &Node, before: usize) {
         node.fake.wait_for_calls(self.call, before + 1 + usize::try_from(self.skip).unwrap());
     }
 }
 
-/// A call that is made again as it was comes after a look.
+/// Asserts that the agent listed the containers before repeating an identical call.
 #[track_caller]
 pub(crate) fn check_repeated(calls: &[Call]) {
     for (place, call) in calls.iter().enumerate() {

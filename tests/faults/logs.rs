@@ -1,4 +1,4 @@
-//! A runtime that does not do its part when a log is full.
+//! Container log rotation with a failing runtime.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn wait_for(what: &str, claim: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_log_that_the_runtime_does_not_open_anew_keeps_its_name_until_it_does() {
+fn a_log_that_the_runtime_does_not_reopen_keeps_its_name() {
     let mut node = Node::new();
     node.configure("containerLogMaxSize: 1Ki\ncontainerLogMaxFiles: 2\n");
     node.fake.on("ReopenContainerLog").fail(Code::Unknown, "no space left on device").times(2);

@@ -1,4 +1,4 @@
-//! What goes wrong in a runtime, and the agent in the midst of it: the real program beside a fake runtime.
+//! Faults of the container runtime: the real program beside a fake runtime.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,

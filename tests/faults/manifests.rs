@@ -1,4 +1,4 @@
-//! Pods of one name, one after the other: never beside each other.
+//! Successive pods of one name never overlap.
 
 use coracle::platform::cri::v1::{RemovePodSandboxRequest, RunPodSandboxRequest};
 use coracle::protocol::grpc::Code;
@@ -9,13 +9,13 @@ fn web(image_is: &str) -> Manifest {
     Manifest::new("web").container("main", image_is).spec("terminationGracePeriodSeconds: 2")
 }
 
-/// The sandboxes that were ever asked for, as the uids of their pods.
+/// The pod UIDs of all sandboxes ever requested.
 fn started(node: &Node) -> Vec<String> {
     let requests = node.fake.requests::<RunPodSandboxRequest>("RunPodSandbox");
     requests.into_iter().map(|request| request.config.unwrap().metadata.unwrap().uid).collect()
 }
 
-/// A pod of the name is removed from the runtime before the next one is made.
+/// Asserts that the runtime removed each pod of the name before the next was created.
 #[track_caller]
 fn check_one_after_the_other(node: &Node) {
     let mut here = 0;
@@ -30,7 +30,7 @@ fn check_one_after_the_other(node: &Node) {
 }
 
 #[test]
-fn a_changed_manifest_starts_when_nothing_of_the_old_pod_is_left() {
+fn a_changed_manifest_starts_after_the_old_pod_is_gone() {
     let mut node = Node::new();
     node.fake.ignore_sigterm("main");
     node.apply(&web("old"));
@@ -38,7 +38,7 @@ fn a_changed_manifest_starts_when_nothing_of_the_old_pod_is_left() {
     node.wait_until_ready("web");
     node.apply(&web("new"));
     node.fake.wait_for_calls("StopContainer", 1);
-    // While the old one takes its time, the manifest changes again: only the last one counts.
+    // The manifest changes again while the old pod terminates. Only the last version counts.
     node.apply(&web("newer"));
     node.fake.wait_for_calls("RunPodSandbox", 2);
     node.wait_until_ready("web");
@@ -55,7 +55,7 @@ fn a_changed_manifest_starts_when_nothing_of_the_old_pod_is_left() {
 }
 
 #[test]
-fn a_manifest_that_is_back_while_its_pod_ends_starts_it_again_afterwards() {
+fn a_manifest_restored_during_termination_starts_again_afterwards() {
     let mut node = Node::new();
     node.apply(&web("same"));
     node.start_agent();
@@ -65,7 +65,7 @@ fn a_manifest_that_is_back_while_its_pod_ends_starts_it_again_afterwards() {
     node.fake.wait_for_calls("StopContainer", 1);
     node.apply(&web("same"));
     node.apply(&Manifest::new("later").container("main", ""));
-    // The later manifest has been taken in, so the other was.
+    // The agent has read the later manifest, so it has read this one too.
     node.wait_until_ready("later");
     node.fake.release("StopContainer");
     node.fake.wait_for_calls("RunPodSandbox", 3);
@@ -77,7 +77,7 @@ fn a_manifest_that_is_back_while_its_pod_ends_starts_it_again_afterwards() {
 }
 
 #[test]
-fn a_termination_that_an_agent_did_not_live_to_see_goes_on_and_what_is_wanted_again_stays() {
+fn a_restarted_agent_finishes_terminations_and_keeps_wanted_pods() {
     for wanted_again in [false, true] {
         let mut node = Node::new();
         node.apply(&web("same"));
@@ -95,7 +95,7 @@ fn a_termination_that_an_agent_did_not_live_to_see_goes_on_and_what_is_wanted_ag
         if wanted_again {
             node.wait_until_ready("web");
             assert_eq!(node.seen("web"), before);
-            // What the last agent asked for comes to its end now: the container has ended, and starts again.
+            // The stop that the previous agent requested completes now. The container has exited and starts again.
             node.fake.release("StopContainer");
             node.fake.wait_for("it to run again", |world| Seen::of(world, "web").is_exactly(&[("main", 1)]));
             node.remove_manifest("web");
@@ -105,7 +105,7 @@ fn a_termination_that_an_agent_did_not_live_to_see_goes_on_and_what_is_wanted_ag
 }
 
 #[test]
-fn of_two_manifests_with_one_pod_the_running_one_counts_until_it_goes() {
+fn with_two_manifests_of_one_pod_the_running_one_wins() {
     let mut node = Node::new();
     node.write_manifest("b", &web("first").text());
     node.start_agent();
@@ -115,7 +115,7 @@ fn of_two_manifests_with_one_pod_the_running_one_counts_until_it_goes() {
     node.apply(&Manifest::new("later").container("main", ""));
     node.wait_until_ready("later");
     assert_eq!(node.seen("web"), first);
-    // The next agent does not know which was first, only which runs.
+    // The restarted agent knows only which pod runs, not which manifest came first.
     node.kill_agent();
     node.start_agent();
     node.wait_until_ready("web");
@@ -134,7 +134,7 @@ fn of_two_manifests_with_one_pod_the_running_one_counts_until_it_goes() {
 }
 
 #[test]
-fn a_changed_manifest_replaces_a_former_pod_that_cannot_be_looked_at() {
+fn a_changed_manifest_replaces_a_former_pod_with_unknown_status() {
     let mut node = Node::new();
     node.apply(&web("old"));
     node.start_agent();
@@ -155,7 +155,7 @@ fn a_changed_manifest_replaces_a_former_pod_that_cannot_be_looked_at() {
 }
 
 #[test]
-fn a_changed_manifest_replaces_its_former_pod_though_another_manifest_is_broken_and_orphans_stay() {
+fn a_broken_manifest_blocks_no_replacement_and_keeps_orphans() {
     let mut node = Node::new();
     node.apply(&web("old"));
     node.apply(&Manifest::new("orphan").container("main", ""));
@@ -173,14 +173,14 @@ fn a_changed_manifest_replaces_its_former_pod_though_another_manifest_is_broken_
         web.is_exactly(&[("main", 0)]) && web != old
     });
     node.wait_until_ready("web");
-    // It may be what the broken manifest is about.
+    // The orphaned pod may belong to the broken manifest.
     assert_eq!(node.seen("orphan"), orphan);
     node.remove_all_manifests();
     node.wait_until_nothing_is_left();
 }
 
 #[test]
-fn of_two_pods_of_one_name_that_an_earlier_agent_left_the_first_manifests_stays_untouched() {
+fn of_two_leftover_pods_the_one_with_a_manifest_stays_untouched() {
     let low = "10000000-0000-4000-8000-000000000000";
     let high = "f0000000-0000-4000-8000-000000000000";
     for (first, second) in [(low, high), (high, low)] {
@@ -211,7 +211,7 @@ fn of_two_pods_of_one_name_that_an_earlier_agent_left_the_first_manifests_stays_
 }
 
 #[test]
-fn a_pod_of_another_kubelet_is_taken_over_though_it_cannot_be_looked_at_yet() {
+fn a_pod_of_another_kubelet_is_adopted_despite_failing_status() {
     let mut node = Node::new();
     node.apply(&web("same"));
     node.start_agent();

@@ -1,11 +1,11 @@
-//! One call about a pod takes its time: meanwhile the other pods are served.
+//! A slow call about one pod does not delay the others.
 
 use crate::life::{Case, Moment, cases, check_repeated, in_each};
 use crate::node::{Manifest, Node};
 
 #[test]
-fn while_any_call_about_a_pod_is_not_answered_others_are_started_and_restarted() {
-    // What the runtime has must be known before anything is done.
+fn a_hung_call_about_one_pod_does_not_delay_others() {
+    // The agent must know the runtime's state before it acts.
     let known = |case: &Case| {
         let lists = ["Version", "Status", "RuntimeConfig", "ListPodSandbox", "ListContainers"];
         !(case.moment == Moment::Adoption && lists.contains(&case.call))
@@ -14,13 +14,13 @@ fn while_any_call_about_a_pod_is_not_answered_others_are_started_and_restarted()
 }
 
 #[test]
-fn with_the_events_of_the_runtime_it_is_the_same() {
+fn a_hung_call_does_not_delay_others_with_runtime_events() {
     in_each(cases().filter(|case| case.moment == Moment::Restart), |case| meet(case, true));
 }
 
 fn meet(case: Case, events: bool) {
     let mut node = Node::new();
-    // Nothing is given up for as long as this test waits.
+    // No call times out during this test.
     node.configure("runtimeRequestTimeout: 10m\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n");
     if events {
         node.fake.enable_events();

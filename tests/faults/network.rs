@@ -1,9 +1,9 @@
-//! The runtime's network is not ready: pods on the node's own network do not wait for it.
+//! The runtime's network is not ready.
 
 use crate::node::{Manifest, Node};
 
 #[test]
-fn a_pod_on_the_nodes_network_starts_and_others_wait_until_the_runtimes_network_is_ready() {
+fn only_host_network_pods_start_before_the_network_is_ready() {
     let mut node = Node::new();
     node.fake.set_network_ready(false);
     node.apply(&Manifest::new("inside").container("main", ""));
@@ -20,7 +20,7 @@ fn a_pod_on_the_nodes_network_starts_and_others_wait_until_the_runtimes_network_
 }
 
 #[test]
-fn pods_that_run_stay_when_the_network_is_lost_and_their_containers_are_restarted() {
+fn running_pods_survive_a_network_loss_and_their_containers_restart() {
     let mut node = Node::new();
     node.apply(&Manifest::new("web").container("main", ""));
     node.start_agent();
@@ -34,7 +34,7 @@ fn pods_that_run_stay_when_the_network_is_lost_and_their_containers_are_restarte
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
     });
     assert_eq!(node.seen("web").sandboxes, sandbox);
-    // What is removed is ended without a network, too.
+    // Removed pods terminate without a network.
     node.remove_manifest("web");
     node.wait_until_nothing_is_left();
 }

@@ -1,4 +1,4 @@
-//! A node to test: the agent in a folder of its own, beside a fake runtime of its own. Neither needs root.
+//! A node under test: the agent in a folder of its own, beside its own fake runtime. Neither needs root.
 
 #[path = "../containerd/node/events.rs"]
 mod events;
@@ -27,10 +27,9 @@ pub(crate) use events::Events;
 pub(crate) use manifest::{BUSYBOX, Manifest};
 pub(crate) use pods::{NODE_NAME, Pods};
 
-/// Long enough for a busy machine; a test that waits this long has failed.
+/// Long enough for a busy machine. A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Short waits, where the tests do not say otherwise: for the runtime's answer, and for a container that has ended twice.
-/// Images are not removed, however full this machine's disk is.
+/// Short runtime timeouts and back-offs. Images are not removed, however full this machine's disk is.
 const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n\
                          imageGCHighThresholdPercent: 100\n";
 
@@ -42,12 +41,12 @@ pub(crate) struct Node {
 
 // The agent.
 impl Node {
-    /// The runtime answers, and has the image that most pods run; no agent yet.
+    /// A runtime that answers and has the most common image, without an agent.
     pub(crate) fn new() -> Self {
         Self::inside(&std::env::temp_dir())
     }
 
-    /// With its folder in this one.
+    /// A node whose folder lies in `parent`.
     pub(crate) fn inside(parent: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +62,7 @@ impl Node {
         node
     }
 
-    /// Further lines of the agent's configuration, for its next start. It listens on no port that they do not name.
+    /// Adds configuration for the agent's next start. By default it listens on no port.
     pub(crate) fn configure(&self, more: &str) {
         let server = if more.contains("port: ") { "" } else { "enableServer: false\n" };
         let more = format!("healthzPort: 0\n{server}{more}");
@@ -74,7 +73,7 @@ impl Node {
         self.start_agent_with(|_| {});
     }
 
-    /// With further arguments, or another environment; its standard error is that of the agent, where it is piped.
+    /// Starts the agent after `change` to its command. Returns its standard error if piped.
     pub(crate) fn start_agent_with(&mut self, change: impl FnOnce(&mut Command)) -> Option<ChildStderr> {
         let log = fs::File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
         let mut command = Command::new(CORACLE);
@@ -99,12 +98,10 @@ impl Node {
         kill(self.agent_pid(), signal).unwrap();
     }
 
-    /// It was asked to end.
     pub(crate) fn wait_for_the_agents_end(&mut self) {
         self.agent.take().unwrap().wait().unwrap();
     }
 
-    /// Ends the agent as `kill -9` does.
     pub(crate) fn kill_agent(&mut self) {
         if let Some(mut agent) = self.agent.take() {
             agent.kill().unwrap();
@@ -120,38 +117,38 @@ impl Node {
         self.status()["runtime"]["ready"] == true
     }
 
-    /// How many seconds the agent has run, as it says itself.
+    /// The agent's uptime in seconds, from its status.
     pub(crate) fn age(&self) -> u64 {
         self.status()["uptimeSeconds"].as_u64().unwrap_or_default()
     }
 
-    /// As `coracle status -o json` shows it; null while no agent answers.
+    /// The output of `coracle status -o json`; null while the agent does not answer.
     pub(crate) fn status(&self) -> serde_json::Value {
         let status = self.ask(&["status", "-o", "json"]).unwrap_or_default();
         serde_json::from_str(&status).unwrap_or_default()
     }
 
-    /// How long the agent has kept a processor busy.
+    /// The agent's CPU time.
     pub(crate) fn processor_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.agent.as_ref().unwrap().id())).unwrap();
-        // Behind the name: the 12th and 13th field, in hundredths of a second (proc_pid_stat(5)).
+        // The 12th and 13th field after the name, in hundredths of a second (proc_pid_stat(5)).
         let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
         Duration::from_millis(fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap() * 10).sum())
     }
 
-    /// As `coracle pods` shows them; none while no agent answers.
+    /// The output of `coracle pods`; empty while the agent does not answer.
     pub(crate) fn pods(&self) -> Pods {
         self.ask(&["pods", "-o", "json"]).map(|text| Pods::parse(&text)).unwrap_or_default()
     }
 
-    /// What a subcommand writes; `None` when it fails.
+    /// The output of a subcommand; `None` if it fails.
     pub(crate) fn ask(&self, line: &[&str]) -> Option<String> {
         let socket = self.folder.join("coracle.sock");
         let asked = Command::new(CORACLE).args(line).arg("--local-socket").arg(socket).output().unwrap();
         asked.status.success().then(|| String::from_utf8_lossy(&asked.stdout).into_owned())
     }
 
-    /// Looks again and again until the claim about the pods holds.
+    /// Polls until the condition on the pods holds.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, claim: impl Fn(&Pods) -> bool) -> Pods {
         let mut last = Pods::default();
@@ -172,7 +169,7 @@ impl Node {
     }
 }
 
-// The manifests, and what the pods leave.
+// Manifests, and what pods leave behind.
 impl Node {
     pub(crate) fn apply(&self, manifest: &Manifest) {
         self.write_manifest(manifest.name(), &manifest.text());
@@ -194,12 +191,12 @@ impl Node {
         }
     }
 
-    /// What the runtime has of a manifest's pod.
+    /// The state of a manifest's pod in the runtime.
     pub(crate) fn seen(&self, manifest: &str) -> Seen {
         self.fake.look(|world| Seen::of(world, manifest))
     }
 
-    /// Waits until neither the agent, nor the runtime, nor the disk has anything of any pod.
+    /// Waits until the agent, the runtime and the disk hold nothing of any pod.
     #[track_caller]
     pub(crate) fn wait_until_nothing_is_left(&self) {
         self.fake.wait_for("nothing to be left", |world| world.sandboxes.is_empty() && world.containers.is_empty());
@@ -229,7 +226,7 @@ impl Drop for Node {
             let calls = self.fake.calls().iter().map(|call| call.method.clone()).collect::<Vec<_>>();
             eprintln!("--- the agent's log:\n{}--- the calls: {}", self.log(), calls.join(" "));
         }
-        // A test that has failed may leave volumes in memory behind.
+        // A failed test may leave tmpfs volumes mounted.
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         for place in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
             if Path::new(place).starts_with(&self.folder) {
@@ -243,7 +240,7 @@ impl Drop for Node {
 const CORACLE: &str = env!("CARGO_BIN_EXE_coracle");
 const POLL: Duration = Duration::from_millis(20);
 
-/// What the runtime has of a manifest's pod.
+/// The state of a manifest's pod in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) sandboxes: Vec<String>,
@@ -279,7 +276,7 @@ impl Seen {
         }
     }
 
-    /// What runs: each container by its name and how often it was made before, in the order of the names.
+    /// The running containers with their attempts, sorted by name.
     pub(crate) fn running(&self) -> Vec<(&str, u32)> {
         let running = self.containers.iter().filter(|one| one.state == ContainerState::Running);
         let mut running: Vec<_> = running.map(|one| (&*one.name, one.attempt)).collect();
@@ -287,13 +284,13 @@ impl Seen {
         running
     }
 
-    /// The ids of what runs, the sandbox among them.
+    /// The ids of the sandbox and the running containers.
     pub(crate) fn ids(&self) -> Vec<&str> {
         let running = self.containers.iter().filter(|one| one.state == ContainerState::Running);
         running.map(|one| &*one.id).chain(self.sandboxes.iter().map(|id| &**id)).collect()
     }
 
-    /// One sandbox, which is ready; of each container exactly the instance that runs.
+    /// Whether there is one ready sandbox and exactly the given instance of each container.
     pub(crate) fn is_exactly(&self, running: &[(&str, u32)]) -> bool {
         (self.sandboxes.len(), self.ready) == (1, 1) && self.running() == running && !self.has_created()
     }

@@ -1,4 +1,4 @@
-//! Probes that are asked through the runtime, while the runtime or the container behaves badly.
+//! Exec probes, with a misbehaving runtime or container.
 
 use coracle::platform::cri::v1::ExecSyncResponse;
 use coracle::protocol::grpc::Code;
@@ -6,7 +6,7 @@ use coracle::protocol::protobuf::encode;
 
 use crate::node::{Manifest, Node};
 
-/// A node with a pod `web` whose container has these fields, as `livenessProbe: {…}`.
+/// A node with a pod `web` whose container has these fields, such as `livenessProbe: {…}`.
 fn node_with(fields: &str) -> Node {
     let mut node = Node::new();
     node.apply(&Manifest::new("web").container_with("main", "", fields).spec("terminationGracePeriodSeconds: 1"));
@@ -14,7 +14,7 @@ fn node_with(fields: &str) -> Node {
     node
 }
 
-/// A probe that asks the runtime to run `word`, every second.
+/// An exec probe of `word` with a period of one second.
 fn exec(kind: &str, word: &str, more: &str) -> String {
     format!("{kind}: {{exec: {{command: [{word}]}}, periodSeconds: 1{more}}}")
 }
@@ -24,7 +24,7 @@ fn answer(exit_code: i32, stdout: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_container_is_ready_while_its_probe_says_so() {
+fn readiness_follows_the_readiness_probe() {
     let node = node_with(&exec("readinessProbe", "ask", ", failureThreshold: 2"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").answer(&answer(1, b"no\n"));
@@ -36,7 +36,7 @@ fn a_container_is_ready_while_its_probe_says_so() {
 }
 
 #[test]
-fn a_container_that_does_not_live_is_replaced() {
+fn a_failed_liveness_probe_restarts_the_container() {
     let node = node_with(&exec("livenessProbe", "ask", ", failureThreshold: 2"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").answer(&answer(1, b"")).times(2);
@@ -47,7 +47,7 @@ fn a_container_that_does_not_live_is_replaced() {
 }
 
 #[test]
-fn what_has_not_started_is_neither_ready_nor_asked_for_anything_else() {
+fn before_startup_succeeds_a_container_is_unready_and_not_probed_otherwise() {
     let fields =
         [exec("startupProbe", "start", ", failureThreshold: 100"), exec("livenessProbe", "live", "")].join(", ");
     let mut node = Node::new();
@@ -76,11 +76,11 @@ fn contains(request: &[u8], word: &str) -> bool {
 }
 
 #[test]
-fn a_runtime_that_cannot_ask_says_nothing_about_the_container() {
+fn failed_exec_calls_do_not_change_probe_results() {
     let node = node_with(&exec("livenessProbe", "ask", ", failureThreshold: 1"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").fail(Code::Unknown, "no processes left").times(7);
-    // Three tries at each of two moments, and one more.
+    // Three attempts in each of two periods, and one more.
     let before = node.fake.look(|world| world.calls_of("ExecSync"));
     node.fake.wait_for_calls("ExecSync", before + 9);
     assert_eq!(node.seen("web").running(), [("main", 0)]);
@@ -90,7 +90,7 @@ fn a_runtime_that_cannot_ask_says_nothing_about_the_container() {
 }
 
 #[test]
-fn a_command_that_takes_too_long_has_failed() {
+fn a_probe_command_that_times_out_has_failed() {
     let node = node_with(&exec("livenessProbe", "ask", ", failureThreshold: 1"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").fail(Code::DeadlineExceeded, "timeout 1s exceeded").times(1);
@@ -101,7 +101,7 @@ fn a_command_that_takes_too_long_has_failed() {
 }
 
 #[test]
-fn a_question_that_hangs_holds_up_neither_the_other_probes_nor_the_end_of_the_pod() {
+fn a_hung_probe_delays_neither_other_probes_nor_termination() {
     let fields = [exec("readinessProbe", "ready", ""), exec("livenessProbe", "live", "")].join(", ");
     let mut node = Node::new();
     node.fake.on("ExecSync").about("live").hang();
@@ -113,7 +113,7 @@ fn a_question_that_hangs_holds_up_neither_the_other_probes_nor_the_end_of_the_po
 }
 
 #[test]
-fn output_without_end_is_cut() {
+fn endless_probe_output_is_truncated() {
     let node = node_with(&exec("readinessProbe", "ask", ""));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").answer(&answer(1, &[b'x'; 4 << 20]));
@@ -123,13 +123,13 @@ fn output_without_end_is_cut() {
 }
 
 #[test]
-fn another_agent_ends_no_container_that_has_started_long_ago() {
-    // Started after one question; then the probe would say no.
+fn a_restarted_agent_does_not_repeat_startup_probes_of_old_containers() {
+    // The startup probe succeeds once and would fail afterwards.
     let fields = exec("startupProbe", "start", ", failureThreshold: 1");
     let mut node = node_with(&fields);
     node.wait_until_ready("web");
     let before = node.seen("web").ids().iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
-    // It is known that it ran before the next agent if that was ten seconds ago.
+    // After ten seconds the container counts as started before the next agent.
     node.wait_until("it has run for long", |_| node.age() >= 13);
     node.kill_agent();
     node.fake.on("ExecSync").answer(&answer(1, b"started already"));

@@ -1,4 +1,4 @@
-//! A manifest that changes how much of the machine its pod has.
+//! In-place resizes through a changed manifest.
 
 use coracle::platform::cri::v1::UpdateContainerResourcesRequest;
 use coracle::protocol::grpc::Code;
@@ -11,7 +11,7 @@ fn sized(cpu: &str, more: &str) -> Manifest {
     Manifest::new("web").container_with("main", "", &resources).container("side", "")
 }
 
-/// The pod's status as the API has it.
+/// The pod's API status.
 fn status(node: &Node) -> Value {
     let text = node.ask(&["pods", "-o", "json"]).unwrap_or_default();
     let list: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -26,14 +26,14 @@ fn reported_cpu(node: &Node) -> Value {
     status(node)["containerStatuses"][0]["resources"]["requests"]["cpu"].clone()
 }
 
-/// The shares that the runtime was told of, in turn.
+/// The CPU shares of the resize calls, in order.
 fn told(node: &Node) -> Vec<i64> {
     let requests = node.fake.requests::<UpdateContainerResourcesRequest>("UpdateContainerResources");
     requests.into_iter().map(|request| request.linux.map_or(0, |linux| linux.cpu_shares)).collect()
 }
 
 #[test]
-fn a_manifest_with_other_amounts_resizes_its_running_pod() {
+fn changed_resources_in_a_manifest_resize_the_running_pod() {
     let mut node = Node::new();
     node.apply(&sized("100m", ""));
     node.start_agent();
@@ -50,7 +50,7 @@ fn a_manifest_with_other_amounts_resizes_its_running_pod() {
 }
 
 #[test]
-fn a_runtime_that_refuses_to_resize_is_asked_again_and_the_pod_runs_on_as_it_was() {
+fn a_refused_resize_is_retried_while_the_pod_keeps_running() {
     let mut node = Node::new();
     node.apply(&sized("100m", ""));
     node.start_agent();
@@ -68,7 +68,7 @@ fn a_runtime_that_refuses_to_resize_is_asked_again_and_the_pod_runs_on_as_it_was
 }
 
 #[test]
-fn a_container_that_takes_other_amounts_at_its_start_only_is_started_anew_alone() {
+fn restart_container_policy_restarts_only_the_resized_container() {
     let mut node = Node::new();
     let policy = ", resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]";
     node.apply(&sized("100m", policy));
@@ -82,7 +82,7 @@ fn a_container_that_takes_other_amounts_at_its_start_only_is_started_anew_alone(
 }
 
 #[test]
-fn what_the_node_does_not_have_is_not_given_and_the_pod_says_so() {
+fn an_infeasible_resize_is_not_applied_and_shows_in_the_status() {
     let mut node = Node::new();
     node.apply(&sized("100m", ""));
     node.start_agent();

@@ -1,4 +1,4 @@
-//! The runtime comes late, goes, comes back, and has forgotten everything or nothing.
+//! The runtime starts late, restarts, and keeps or loses its state.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use coracle::protocol::grpc::Code;
 use crate::fake_cri::State;
 use crate::node::{Manifest, Node};
 
-/// The calls that change what runs.
+/// The calls that change the runtime's state.
 const ACTS: [&str; 6] =
     ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"];
 
@@ -28,7 +28,7 @@ fn two_pods() -> Node {
 }
 
 #[test]
-fn a_restarted_runtime_that_kept_its_pods_is_looked_at_at_once_and_nothing_is_done() {
+fn a_restarted_runtime_with_its_pods_causes_only_a_relist() {
     let node = two_pods();
     let acts_before = acts(&node);
     let pods = node.pods();
@@ -43,18 +43,18 @@ fn a_restarted_runtime_that_kept_its_pods_is_looked_at_at_once_and_nothing_is_do
             assert_eq!((ids(&now), now.has(name, |pod| pod.is_ready())), (ids(&pods), true), "round {round}");
         }
     }
-    // A later pod shows that the agent is at work again.
+    // A later pod shows that the agent syncs again.
     node.apply(&Manifest::new("later").container("main", ""));
     node.wait_until_ready("later");
     assert_eq!(acts(&node), acts_before + 3);
 }
 
 #[test]
-fn a_restarted_runtime_that_lost_its_pods_is_given_them_anew() {
+fn pods_lost_in_a_runtime_restart_are_recreated() {
     let node = two_pods();
     node.fake.restart(State::Lost);
     for name in ["one", "two"] {
-        // The logs of the earlier run are still there, and it counts.
+        // The logs of the earlier instance remain, so it counts as an attempt.
         node.fake.wait_for("the pod to run again", |world| {
             crate::node::Seen::of(world, name).is_exactly(&[("main", 1), ("side", 1)])
         });
@@ -66,7 +66,7 @@ fn a_restarted_runtime_that_lost_its_pods_is_given_them_anew() {
 }
 
 #[test]
-fn after_a_reboot_failures_of_the_runtime_count_as_no_crash_of_a_container() {
+fn runtime_failures_after_a_reboot_cause_no_crash_loop_back_off() {
     for call in ["StopPodSandbox", "RunPodSandbox"] {
         let mut node = two_pods();
         node.kill_agent();
@@ -77,7 +77,7 @@ fn after_a_reboot_failures_of_the_runtime_count_as_no_crash_of_a_container() {
         node.fake.wait_for("the pod to run again", |world| {
             crate::node::Seen::of(world, "one").running() == [("main", 1), ("side", 1)]
         });
-        // Two failures are waited out, for 4.5 s at most; two crashes would be for 20 s.
+        // Two runtime failures back off for at most 4.5 s. Two crashes would back off for 20 s.
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(15), "{call}: it took {took:?}");
         node.wait_until_ready("two");
@@ -87,7 +87,7 @@ fn after_a_reboot_failures_of_the_runtime_count_as_no_crash_of_a_container() {
 }
 
 #[test]
-fn a_runtime_that_is_absent_at_the_start_is_waited_for() {
+fn the_agent_waits_for_an_absent_runtime() {
     let mut node = Node::new();
     node.fake.stop();
     node.apply(&Manifest::new("web").container("main", ""));
@@ -101,13 +101,13 @@ fn a_runtime_that_is_absent_at_the_start_is_waited_for() {
 }
 
 #[test]
-fn a_runtime_that_is_back_after_a_long_time_is_found_at_once() {
+fn a_runtime_returning_after_a_long_outage_is_found_at_once() {
     let node = two_pods();
     for _ in 0..3 {
         node.fake.stop();
         node.wait_until("it is known", |_| !node.says_that_the_runtime_is_ready());
         let age = node.age();
-        // By then a try comes every three seconds, and later every five.
+        // By then the agent tries every three seconds, and later every five.
         node.wait_until("it has been away for a while", |_| node.age() >= age + 7);
         let calls = node.fake.calls().len();
         node.fake.start_again();
@@ -121,7 +121,7 @@ fn a_runtime_that_is_back_after_a_long_time_is_found_at_once() {
 }
 
 #[test]
-fn a_runtime_that_does_not_tell_its_cgroup_driver_at_first_is_asked_again() {
+fn a_failed_cgroup_driver_request_is_repeated() {
     let mut node = Node::new();
     node.fake.set_cgroup_driver(CgroupDriver::Systemd);
     node.fake.on("RuntimeConfig").times(1).fail(Code::Internal, "not yet");
@@ -129,7 +129,7 @@ fn a_runtime_that_does_not_tell_its_cgroup_driver_at_first_is_asked_again() {
     node.start_agent();
     node.wait_until_ready("web");
     node.fake.wait_for_calls("RuntimeConfig", 2);
-    // By the time that another pod runs, that answer has arrived: it is not asked again.
+    // When another pod runs, the answer has arrived and is not requested again.
     node.apply(&Manifest::new("other").container("main", ""));
     node.wait_until_ready("other");
     let relists = node.fake.look(|world| world.calls_of("ListContainers"));
@@ -140,7 +140,7 @@ fn a_runtime_that_does_not_tell_its_cgroup_driver_at_first_is_asked_again() {
 }
 
 #[test]
-fn a_pod_whose_time_comes_while_the_runtime_is_away_waits_without_keeping_the_agent_busy() {
+fn a_pod_due_during_an_outage_does_not_keep_the_agent_busy() {
     let node = two_pods();
     node.fake.exit("one-node-a/main", 1);
     node.wait_until("it runs again", |pods| pods.has("one", |pod| pod.container("main").restarts() == 1));
@@ -161,7 +161,7 @@ fn a_pod_whose_time_comes_while_the_runtime_is_away_waits_without_keeping_the_ag
 }
 
 #[test]
-fn what_ended_while_the_runtime_was_away_is_started_again_once() {
+fn containers_that_exit_during_an_outage_restart_once() {
     let node = two_pods();
     node.fake.stop();
     node.fake.exit("one-node-a/main", 3);
@@ -174,7 +174,7 @@ fn what_ended_while_the_runtime_was_away_is_started_again_once() {
 }
 
 #[test]
-fn what_was_removed_while_the_runtime_was_away_ends_when_it_is_back() {
+fn pods_removed_during_an_outage_stop_afterwards() {
     let node = two_pods();
     node.fake.stop();
     node.remove_manifest("one");

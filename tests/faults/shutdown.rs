@@ -1,4 +1,4 @@
-//! The machine shuts down: logind waits while pods end in the order of their priorities.
+//! Graceful node shutdown: logind waits while pods terminate by priority.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn pod(name: &str, priority: i32, grace: u32) -> Manifest {
     manifest.spec(&format!("terminationGracePeriodSeconds: {grace}"))
 }
 
-/// An agent that has logind wait, and three pods that run.
+/// An agent with a shutdown inhibitor, and three running pods.
 fn begin(config: &str) -> (Node, FakeLogind) {
     let (mut node, logind) = (Node::new(), FakeLogind::start());
     node.configure(config);
@@ -45,7 +45,7 @@ fn status(node: &Node, name: &str) -> Value {
     node.pods().get(name).map(|pod| pod.json()["status"].clone()).unwrap_or_default()
 }
 
-/// What was stopped, in turn: the pods whose containers were, and with how many seconds; and those whose sandbox was.
+/// The stop calls in order: pod and grace period for containers, the pod alone for sandboxes.
 fn stops(node: &Node) -> Vec<String> {
     let name_of = |id: &str| {
         let containers = node.fake.containers();
@@ -71,7 +71,7 @@ fn stops(node: &Node) -> Vec<String> {
 }
 
 #[test]
-fn pods_end_in_the_order_of_their_priorities_and_then_the_machine_may_go() {
+fn pods_terminate_by_priority_before_the_inhibitor_is_released() {
     let (node, logind) = begin(PHASES);
     node.fake.on("StopContainer").about(&id_of(&node, "high")).hold();
     logind.shut_down(true);
@@ -87,7 +87,7 @@ fn pods_end_in_the_order_of_their_priorities_and_then_the_machine_may_go() {
     assert_eq!(late["message"], "Pod was rejected: Pod was rejected as the node is shutting down.");
     node.fake.release("StopContainer");
     logind.wait_for("its release", |state| state.held == 0);
-    // None longer than its phase, nor than its own time.
+    // No grace period exceeds the pod's own or that of its shutdown phase.
     assert_eq!(stops(&node), ["low 20", "low", "middle 3", "middle", "high 10", "high"]);
     for name in ["low", "middle", "high"] {
         let status = status(&node, name);
@@ -109,7 +109,7 @@ fn id_of(node: &Node, name: &str) -> String {
 }
 
 #[test]
-fn pods_that_ended_for_a_shutdown_run_again_when_the_machine_has_started_anew() {
+fn pods_stopped_for_a_shutdown_start_again_after_the_reboot() {
     let (mut node, logind) = begin("shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n");
     logind.shut_down(true);
     logind.wait_for("its release", |state| state.held == 0);
@@ -126,7 +126,7 @@ fn pods_that_ended_for_a_shutdown_run_again_when_the_machine_has_started_anew() 
 }
 
 #[test]
-fn a_pod_that_does_not_end_holds_up_the_others_for_its_phase_and_no_longer() {
+fn a_pod_that_does_not_stop_delays_others_only_for_its_phase() {
     let phases = "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}, \
                   {priority: 1000, shutdownGracePeriodSeconds: 20}]\nruntimeRequestTimeout: 60s\n";
     let (node, logind) = begin(phases);
@@ -142,7 +142,7 @@ fn a_pod_that_does_not_end_holds_up_the_others_for_its_phase_and_no_longer() {
 }
 
 #[test]
-fn a_shutdown_that_is_cancelled_ends_no_further_pod_and_brings_back_what_it_has_ended() {
+fn a_cancelled_shutdown_stops_no_more_pods_and_restarts_stopped_ones() {
     let (node, logind) = begin(PHASES);
     node.fake.on("StopContainer").about(&id_of(&node, "middle")).hold();
     let high = id_of(&node, "high");
@@ -163,7 +163,7 @@ fn a_shutdown_that_is_cancelled_ends_no_further_pod_and_brings_back_what_it_has_
 }
 
 #[test]
-fn logind_is_asked_again_when_it_or_the_bus_has_been_restarted() {
+fn the_inhibitor_is_renewed_after_a_restart_of_logind_or_the_bus() {
     let (node, logind) = begin(PHASES);
     logind.restart();
     logind.wait_for("another inhibitor", |state| (state.held, state.taken) == (1, 2));
@@ -173,17 +173,17 @@ fn logind_is_asked_again_when_it_or_the_bus_has_been_restarted() {
     logind.shut_down(true);
     logind.wait_for("its release", |state| state.held == 0);
     assert!(node.seen("high").running().is_empty());
-    // What it was doing is forgotten: the machine stays up.
+    // The restarted logind has forgotten the shutdown.
     logind.restart();
     logind.wait_for("an inhibitor", |state| state.held == 1);
     node.wait_until_ready("low");
 }
 
 #[test]
-fn somebody_else_on_the_bus_does_not_end_pods() {
+fn a_forged_shutdown_signal_is_ignored() {
     let (node, logind) = begin(PHASES);
     logind.lie();
-    // The next thing that it is told has been read after the lie.
+    // The agent handles this message after the forged one.
     logind.restart();
     logind.wait_for("another inhibitor", |state| state.taken == 2);
     assert!(!node.log().contains("Shutdown manager detected"), "{}", node.log());
@@ -191,7 +191,7 @@ fn somebody_else_on_the_bus_does_not_end_pods() {
 }
 
 #[test]
-fn without_a_bus_one_line_says_so_and_pods_run() {
+fn without_a_bus_the_agent_logs_one_line_and_runs_pods() {
     let mut node = Node::new();
     node.configure(PHASES);
     node.apply(&pod("low", 0, 1));

@@ -1,4 +1,4 @@
-//! Pods from a URL whose server fails in every way: what runs is never touched.
+//! Static pods from a URL: a failing server never affects running pods.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::node::{Manifest, Node};
 
-/// A server on this machine: it gives these bytes to whoever asks, and ends the connection.
+/// Starts a local server that sends these bytes to each client and closes the connection.
 fn server(answer: &Arc<Mutex<Vec<u8>>>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -38,7 +38,7 @@ fn serve(mut stream: impl Read + Write, answer: &[u8]) {
     let _ = stream.write_all(answer).and_then(|()| stream.flush());
 }
 
-/// The same over TLS; its port, and the certificate of its authority in PEM.
+/// Starts the same server over TLS. Returns its port and its CA certificate in PEM.
 fn tls_server(answer: Vec<u8>) -> (u16, String) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -73,7 +73,7 @@ fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// What is wrong with the source now.
+/// The current errors of the pod source.
 fn errors(node: &Node) -> Vec<String> {
     let status = node.status();
     let sources = status["sources"].as_array().cloned().unwrap_or_default();
@@ -96,7 +96,7 @@ fn wait_for_errors(node: &Node, claim: impl Fn(&[String]) -> bool) {
 }
 
 #[test]
-fn a_url_that_fails_ends_no_pod_and_a_start_without_its_server_knows_them() {
+fn a_failing_url_stops_no_pod_and_stored_pods_start_without_it() {
     let mut node = Node::new();
     let text = Manifest::new("web").container("main", "stays").text();
     let answer = Arc::new(Mutex::new(ok(&text)));
@@ -122,7 +122,7 @@ fn a_url_that_fails_ends_no_pod_and_a_start_without_its_server_knows_them() {
     let told = node.log().lines().filter(|line| line.contains("cannot be fetched: EOF")).count();
     assert_eq!(told, 1, "{}", node.log());
 
-    // A start without the server.
+    // The agent restarts without the server.
     node.kill_agent();
     node.start_agent();
     node.wait_until_ready("web");
@@ -135,7 +135,7 @@ fn a_url_that_fails_ends_no_pod_and_a_start_without_its_server_knows_them() {
 }
 
 #[test]
-fn a_server_is_believed_whose_authority_is_named_and_no_other() {
+fn only_the_configured_ca_is_trusted() {
     let mut node = Node::new();
     let (port, authority) = tls_server(ok(&Manifest::new("web").container("main", "stays").text()));
     let (_, another) = tls_server(Vec::new());
@@ -147,7 +147,7 @@ fn a_server_is_believed_whose_authority_is_named_and_no_other() {
     });
     wait_for_errors(&node, |errors| errors.iter().any(|error| error.contains("invalid peer certificate")));
     assert_eq!(node.status()["pods"], 0);
-    // The file is read anew for each question.
+    // The agent reads the CA file for each request.
     fs::write(&named, "nonsense").unwrap();
     wait_for_errors(&node, |errors| errors.iter().any(|error| error.contains("expected certificates in PEM")));
     fs::write(&named, authority).unwrap();

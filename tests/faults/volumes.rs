@@ -1,4 +1,4 @@
-//! Volumes that the runtime has a hand in.
+//! Volumes that depend on the runtime.
 
 use coracle::platform::cri::v1::{
     CreateContainerRequest, Mount, PullImageRequest, RuntimeHandler, RuntimeHandlerFeatures,
@@ -16,14 +16,14 @@ fn with_image(name: &str, policy: &str) -> Manifest {
     Manifest::new(name).container_with("main", "", mount).spec(&volume)
 }
 
-/// The first mount of the container that was asked for last.
+/// The first mount of the newest container.
 fn mount(node: &Node) -> Mount {
     let requests = node.fake.requests::<CreateContainerRequest>("CreateContainer");
     requests.last().unwrap().config.clone().unwrap().mounts[0].clone()
 }
 
 #[test]
-fn an_image_is_pulled_by_its_policy_and_mounted_by_the_runtime() {
+fn an_image_volume_is_pulled_by_policy_and_mounted_by_the_runtime() {
     let mut node = Node::new();
     node.fake.publish_image(DATA);
     node.start_agent();
@@ -43,7 +43,7 @@ fn an_image_is_pulled_by_its_policy_and_mounted_by_the_runtime() {
 }
 
 #[test]
-fn an_image_that_cannot_be_mounted_keeps_its_container_waiting_with_the_reason() {
+fn a_container_waits_for_its_image_volume_with_a_reason() {
     let mut node = Node::new();
     node.start_agent();
     node.apply(&with_image("never", "Never"));
@@ -54,7 +54,7 @@ fn an_image_that_cannot_be_mounted_keeps_its_container_waiting_with_the_reason()
         };
         waits("never", &["ErrImageNeverPull"]) && waits("gone", &["ErrImagePull", "ImagePullBackOff"])
     });
-    // A runtime that knows nothing of images as mounts says so itself.
+    // A runtime without image volumes returns its own error.
     node.fake.publish_image(DATA);
     node.fake.on("CreateContainer").fail(Code::Unknown, "failed to mkdir \"\": mkdir : no such file or directory");
     node.apply(&with_image("old", "IfNotPresent"));
@@ -67,7 +67,7 @@ fn an_image_that_cannot_be_mounted_keeps_its_container_waiting_with_the_reason()
 }
 
 #[test]
-fn read_only_all_the_way_down_is_asked_of_a_runtime_that_can_do_it_and_refused_with_any_other() {
+fn recursive_read_only_mounts_require_a_capable_runtime() {
     let manifest = |mode: &str| {
         let name = mode.to_lowercase();
         let mount = format!("volumeMounts: [{{name: v, mountPath: /data, readOnly: true, recursiveReadOnly: {mode}}}]");

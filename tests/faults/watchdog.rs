@@ -1,4 +1,4 @@
-//! Who pets the watchdogs, and who does not: a runtime that hangs must not end the agent, an agent that hangs must be.
+//! Watchdogs: a hung runtime must not reset the node, a hung agent must.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -21,7 +21,7 @@ use crate::node::{Manifest, Node, PATIENCE};
 /// Short, but long enough for a busy machine.
 const INTERVAL: Duration = Duration::from_secs(4);
 
-/// A service manager, as far as it listens to its service.
+/// A service manager that listens to its service.
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
@@ -34,12 +34,12 @@ impl Manager {
         Self { socket, path }
     }
 
-    /// Makes the command's process its service.
+    /// Makes the command's process the watched service.
     fn watch(&self, command: &mut Command) {
         command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", INTERVAL.as_micros().to_string());
     }
 
-    /// Whether the service says this within `limit`.
+    /// Whether the service sends `word` within `limit`.
     fn hears(&self, word: &str, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         loop {
@@ -57,19 +57,19 @@ impl Manager {
         }
     }
 
-    /// A manager that does not hear it ends the service.
+    /// Asserts a heartbeat within the interval after which a service manager kills the service.
     #[track_caller]
     fn hears_a_beat(&self) {
         assert!(self.hears("WATCHDOG=1", INTERVAL), "no beat for {INTERVAL:?}");
     }
 
-    /// What was said before is not heard any more.
+    /// Discards earlier messages.
     fn forget(&self) {
         while self.hears("WATCHDOG=1", Duration::from_millis(1)) {}
     }
 }
 
-/// A node with a running pod, whose agent is watched.
+/// A node with a running pod and a watched agent.
 fn watched(mut node: Node) -> (Node, Manager) {
     let manager = Manager::of(&node);
     node.apply(&Manifest::new("web").container("main", ""));
@@ -84,7 +84,7 @@ fn stall_file(node: &Node) -> PathBuf {
     node.folder().join("pods/coracle/last-stall.json")
 }
 
-/// The agent's first thread, held as a debugger holds it: the others run on. It goes on when this is dropped.
+/// The agent's main thread, stopped through ptrace. The other threads run on. It resumes when this is dropped.
 struct Held(Pid);
 
 impl Held {
@@ -104,7 +104,7 @@ impl Drop for Held {
     }
 }
 
-/// An agent whose sync loop stands still, for long enough to be found out.
+/// An agent whose sync loop has stalled long enough to be detected.
 fn stalled() -> (Node, Manager, Held) {
     let (node, manager) = watched(Node::new());
     let held = Held::hold(&node);
@@ -123,7 +123,7 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_runtime_that_hangs_keeps_no_beat_back() {
+fn a_hung_runtime_does_not_stop_the_heartbeat() {
     let (node, manager) = watched(Node::new());
     node.fake.on("*").hang();
     node.remove_manifest("web");
@@ -134,11 +134,11 @@ fn a_runtime_that_hangs_keeps_no_beat_back() {
 }
 
 #[test]
-fn a_loop_that_stalls_is_not_petted_and_the_next_agent_tells_why() {
+fn a_stalled_loop_stops_the_heartbeat_and_the_next_agent_reports_it() {
     let (mut node, manager, _held) = stalled();
     assert!(!manager.hears("WATCHDOG=1", INTERVAL));
     let before = node.seen("web");
-    // As the service manager does in the end.
+    // The service manager would kill the agent in the end.
     node.kill_agent();
     node.start_agent();
     node.wait_until_ready("web");
@@ -148,7 +148,7 @@ fn a_loop_that_stalls_is_not_petted_and_the_next_agent_tells_why() {
     assert_eq!(stall["thread"]["state"], "t (tracing stop)");
     assert!(stall["seconds"].as_u64().is_some_and(|seconds| seconds >= 2), "{stall}");
     assert_eq!(node.log().matches("the last process did not move").count(), 1);
-    // It is news once, and shown until there is another one.
+    // The stall is logged once and shown until another one happens.
     let kept = || fs::read_to_string(stall_file(&node)).unwrap_or_default().contains("nextStart");
     wait_for("the start to be noted", kept);
     node.kill_agent();
@@ -158,7 +158,7 @@ fn a_loop_that_stalls_is_not_petted_and_the_next_agent_tells_why() {
 }
 
 #[test]
-fn a_loop_that_goes_on_after_a_stall_is_petted_again() {
+fn the_heartbeat_resumes_after_a_stall() {
     let (node, manager, held) = stalled();
     drop(held);
     assert!(manager.hears("WATCHDOG=1", PATIENCE));
@@ -169,7 +169,7 @@ fn a_loop_that_goes_on_after_a_stall_is_petted_again() {
 }
 
 #[test]
-fn an_agent_that_was_stopped_as_a_whole_is_known_by_its_last_beat_and_its_pods_run_on() {
+fn a_suspended_agent_is_identified_by_its_last_heartbeat_and_pods_survive() {
     let (mut node, manager) = watched(Node::inside(Path::new("/dev/shm")));
     let before = node.seen("web");
     manager.hears_a_beat();
@@ -186,7 +186,7 @@ fn an_agent_that_was_stopped_as_a_whole_is_known_by_its_last_beat_and_its_pods_r
 }
 
 #[test]
-fn an_agent_that_is_killed_and_started_again_has_not_stalled() {
+fn a_killed_agent_has_not_stalled() {
     let (mut node, manager) = watched(Node::inside(Path::new("/dev/shm")));
     manager.hears_a_beat();
     node.kill_agent();
@@ -196,7 +196,7 @@ fn an_agent_that_is_killed_and_started_again_has_not_stalled() {
 }
 
 #[test]
-fn a_damaged_record_of_a_stall_is_set_aside() {
+fn a_damaged_stall_record_is_set_aside() {
     let mut node = Node::new();
     let file = stall_file(&node);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -207,14 +207,14 @@ fn a_damaged_record_of_a_stall_is_set_aside() {
     assert!(!file.exists() && file.with_extension("json.corrupt").exists());
 }
 
-/// A watchdog device, played by a pipe: what it is told can be read.
+/// A watchdog device simulated by a pipe, so that the test can read what the agent writes.
 fn device(path: &Path) -> File {
     mkfifo(path, Mode::S_IRWXU).unwrap();
     OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).unwrap()
 }
 
 #[test]
-fn a_device_is_petted_and_stopped_at_an_orderly_end() {
+fn the_watchdog_device_is_fed_and_stopped_at_an_orderly_exit() {
     let mut node = Node::new();
     let path = node.folder().join("watchdog9");
     let mut pipe = device(&path);
@@ -225,7 +225,7 @@ fn a_device_is_petted_and_stopped_at_an_orderly_end() {
     let until = Instant::now() + PATIENCE;
     while told.len() < 2 {
         assert!(Instant::now() < until, "told: {told:?}");
-        // None yet, or the agent has not opened it yet.
+        // The agent may not have opened the pipe yet, or written to it.
         let _ = pipe.read_to_end(&mut told);
         thread::sleep(Duration::from_millis(20));
     }
@@ -238,7 +238,7 @@ fn a_device_is_petted_and_stopped_at_an_orderly_end() {
 }
 
 #[test]
-fn sigterm_ends_an_agent_whose_loop_hangs_within_five_seconds() {
+fn sigterm_ends_an_agent_with_a_hung_loop_within_five_seconds() {
     let (mut node, _manager) = watched(Node::new());
     let held = Held::hold(&node);
     let begun = Instant::now();

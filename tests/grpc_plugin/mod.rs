@@ -1,6 +1,5 @@
-//! A server of gRPC as plugins are written for the upstream kubelet, with tonic: on a socket, on a thread of its own.
-//!
-//! Everything of it ends with [`Served`], as a process that is killed.
+//! A gRPC server like the plugins written for the upstream kubelet, using tonic: on a Unix socket, in its own thread.
+//! Dropping [`Served`] ends it like a killed process.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -15,7 +14,7 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-/// Answers a method with bytes for bytes.
+/// Maps a method and request bytes to response bytes.
 pub(crate) type Answerer = Arc<dyn Fn(String, Vec<u8>) -> BoxFuture<Vec<u8>, Status> + Send + Sync>;
 
 pub(crate) struct Served {
@@ -23,7 +22,7 @@ pub(crate) struct Served {
     serving: Option<JoinHandle<()>>,
 }
 
-/// Its thread `enter`s first what it is to be in.
+/// Serves in a thread that calls `enter` first, for example to join a namespace.
 pub(crate) fn serve(socket: &Path, routes: Routes, enter: impl FnOnce() + Send + 'static) -> Served {
     let (done, ended) = async_channel::bounded::<()>(1);
     let (bound, listening) = std::sync::mpsc::channel();
@@ -55,7 +54,7 @@ pub(crate) fn serve(socket: &Path, routes: Routes, enter: impl FnOnce() + Send +
 }
 
 impl Drop for Served {
-    /// The socket stays behind.
+    /// The socket file remains.
     fn drop(&mut self) {
         self.done = None;
         if let Some(serving) = self.serving.take() {
@@ -84,7 +83,7 @@ pub(crate) struct RegistrationStatus {
     pub(crate) error: String,
 }
 
-/// The service by which the kubelet asks a plugin what it is, and tells what came of it.
+/// The service through which the kubelet registers a plugin and reports the result.
 #[derive(Clone)]
 pub(crate) struct Registration;
 
@@ -92,12 +91,11 @@ impl Name for Registration {
     const NAME: &'static str = "pluginregistration.Registration";
 }
 
-/// The name of a service.
 pub(crate) trait Name: Clone + Send + Sync + 'static {
     const NAME: &'static str;
 }
 
-/// A service whose methods all go to one function.
+/// A service that passes all methods to one function.
 #[derive(Clone)]
 pub(crate) struct Named<N>(Answerer, PhantomData<N>);
 

@@ -1,4 +1,4 @@
-//! A cluster of one node: what the node has for joining, and what kubectl says of it.
+//! A cluster of one node: preparation for joining, and kubectl.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use crate::der;
 use crate::node::{NODE_NAME, Node};
 
 pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
-/// On a busy machine.
+/// Long enough for a busy machine.
 pub(crate) const LONGEST: Duration = Duration::from_secs(90);
 
 pub(crate) struct Cluster {
     pub(crate) plane: ControlPlane,
-    /// Everything ends with it, and so it goes last.
+    /// Declared last: dropping the node ends everything else.
     pub(crate) node: Node,
 }
 
 impl Cluster {
-    /// A control plane that takes nodes in, and a machine that has a token for it; no agent yet.
+    /// A control plane that accepts joins, and a machine with a token. No agent runs yet.
     pub(crate) fn new(assets: Assets) -> Self {
         let mut node = Node::with_runtime();
         let plane = ControlPlane::start(assets, &node);
@@ -50,7 +50,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same with a node that is ready.
+    /// A cluster with a ready node.
     pub(crate) fn joined(assets: Assets) -> Self {
         let mut cluster = Self::new(assets);
         cluster.node.start_agent();
@@ -62,7 +62,7 @@ impl Cluster {
         node.folder().join("kubelet.conf")
     }
 
-    /// What kubeadm does for nodes to come.
+    /// Creates the objects that kubeadm creates for joining nodes.
     fn take_nodes_in(&self) {
         let (id, secret) = TOKEN.split_once('.').unwrap();
         let literal = |key: &str, value: &str| format!("--from-literal={key}={value}");
@@ -88,23 +88,23 @@ impl Cluster {
         }
         let authority = format!("--from-literal=ca.crt={}", self.plane.authority.pem());
         if !self.plane.has_controllers() {
-            // A controller would make them.
+            // A controller would create it.
             self.kubectl(&["create", "serviceaccount", "default"]);
             self.kubectl(&["create", "configmap", "kube-root-ca.crt", &authority]);
         }
-        // OpenShift's builds have every pod ask for this one, too, and a controller of theirs may have made it.
+        // OpenShift's builds project this config map into every pod, and their controller may already have created it.
         let authority = authority.replace("ca.crt=", "service-ca.crt=");
         self.plane.try_kubectl(&self.node, &["create", "configmap", "openshift-service-ca.crt", &authority]);
     }
 
-    /// Waits for the node to be ready; where no controller signs what it asks for, this does.
+    /// Waits for the node to be ready. Signs its serving certificate if no controller does.
     #[track_caller]
     pub(crate) fn wait_until_ready(&self) -> Value {
         self.wait("the node to be ready", || {
             if !self.plane.has_controllers() {
                 self.sign_requests();
             }
-            // No pod is made before there is an account for it.
+            // Pods require the service account.
             self.try_get(&["serviceaccount", "default"])?;
             let node = self.try_get(&["node", NODE_NAME])?;
             (condition(&node, "Ready")["status"] == "True").then_some(node)
@@ -132,15 +132,15 @@ impl Cluster {
     }
 }
 
-// What kubectl does.
+// kubectl.
 impl Cluster {
-    /// What it writes; it must succeed.
+    /// The output of kubectl, which must succeed.
     #[track_caller]
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         succeeded(arguments, &self.plane.try_kubectl(&self.node, arguments))
     }
 
-    /// The same, with this on its standard input.
+    /// Runs kubectl with this standard input.
     #[track_caller]
     pub(crate) fn kubectl_with(&self, arguments: &[&str], input: &str) -> String {
         let file = self.node.folder().join("control-plane/input");
@@ -151,12 +151,12 @@ impl Cluster {
         succeeded(arguments, &command.output().unwrap())
     }
 
-    /// As the node, with the credentials that it has.
+    /// Runs kubectl with the node's credentials.
     pub(crate) fn kubectl_of_node(&self, arguments: &[&str]) -> Output {
         self.plane.kubectl_command(&self.node, &Self::kubeconfig_of(&self.node), arguments).output().unwrap()
     }
 
-    /// Whom the server takes the owner of a token for.
+    /// The server's identity for a token.
     #[track_caller]
     pub(crate) fn whoami(&self, token: &str) -> String {
         let kubeconfig = self.node.folder().join("control-plane/token.conf");
@@ -171,7 +171,7 @@ impl Cluster {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// `None` if there is none.
+    /// The object; `None` if it does not exist.
     pub(crate) fn try_get(&self, arguments: &[&str]) -> Option<Value> {
         let done = self.plane.try_kubectl(&self.node, &[&["get", "--output=json"], arguments].concat());
         done.status.success().then(|| serde_json::from_slice(&done.stdout).unwrap())
@@ -196,7 +196,7 @@ impl Cluster {
         })
     }
 
-    /// A file in a volume of a pod, as a process on the node sees it.
+    /// A file in a pod's volume, as seen by a process on the node.
     pub(crate) fn volume_file(&self, pod: &Value, plugin: &str, file: &str) -> Option<String> {
         let volumes = self.node.pod_folder(pod["metadata"]["uid"].as_str().unwrap()).join("volumes").join(plugin);
         let volumes = self.node.enclosure().path(&volumes);
@@ -204,8 +204,8 @@ impl Cluster {
         names.filter_map(|volume| fs::read_to_string(volume.path().join(file)).ok()).next()
     }
 
-    /// The log of the agent, in which the server has refused nothing, but for what a new pod needs: the server's own
-    /// view of which node has which pod comes a moment later than the pod.
+    /// Checks the agent's log for refusals by the server. A new pod's objects are exempt, because the server's node
+    /// authorizer learns about the pod a moment later.
     #[track_caller]
     pub(crate) fn assert_that_nothing_was_forbidden(&self) {
         let log = self.node.agent_log();
@@ -222,7 +222,7 @@ fn succeeded(arguments: &[&str], done: &Output) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// A condition of an object; null if it has none of this type.
+/// A condition of an object; null if the object has none of this type.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)

@@ -1,4 +1,4 @@
-//! etcd, kube-apiserver and, where there is one, kube-controller-manager, in a node's own namespaces.
+//! etcd, kube-apiserver and, if present, kube-controller-manager, in the namespaces of a node.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,16 +14,16 @@ use crate::certificates::{Authority, Certified, Validity};
 use crate::identity::Identity;
 use crate::node::{Node, Process, wait_for};
 
-/// The node's address in its own network.
+/// The node's address in its network namespace.
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 const LONGEST_START: Duration = Duration::from_secs(120);
 
-/// Where the programs are.
+/// The directory of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Assets(PathBuf);
 
 impl Assets {
-    /// `None` where there are none; that is said on standard error, for whoever reads the results.
+    /// `None` if programs are missing. Standard error then says so.
     pub(crate) fn find(test: &str, needed: &[&str]) -> Option<Self> {
         let named = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
         let why = match named {
@@ -37,7 +37,7 @@ impl Assets {
                 }
             }
         };
-        // Written past the harness, which keeps what tests that pass print to itself.
+        // Bypasses the test harness, which hides the output of passing tests.
         let _ = writeln!(std::io::stderr(), "not run: {test}: {why}");
         None
     }
@@ -51,13 +51,13 @@ impl Assets {
     }
 }
 
-/// Everything of it ends with the node's namespaces.
+/// Ends with the node's namespaces.
 pub(crate) struct ControlPlane {
     assets: Assets,
     pub(crate) authority: Authority,
     folder: PathBuf,
     processes: Vec<Process>,
-    /// Further ones of the API server.
+    /// Further arguments of the API server.
     arguments: Vec<String>,
 }
 
@@ -66,7 +66,6 @@ impl ControlPlane {
         Self::start_with(assets, node, &[])
     }
 
-    /// With further arguments for the API server.
     pub(crate) fn start_with(assets: Assets, node: &Node, arguments: &[String]) -> Self {
         let folder = node.folder().join("control-plane");
         fs::create_dir(&folder).unwrap();
@@ -88,18 +87,18 @@ impl ControlPlane {
         }
     }
 
-    /// Keeps what etcd has now.
+    /// Backs up etcd.
     pub(crate) fn back_up(&mut self, node: &Node) {
         self.copy_store(node, "etcd", "backup");
     }
 
-    /// Everything is as it was when it was kept, versions too.
+    /// Restores the backup, including resource versions.
     pub(crate) fn restore(&mut self, node: &Node) {
         self.copy_store(node, "backup", "etcd");
     }
 
     fn copy_store(&mut self, node: &Node, from: &str, to: &str) {
-        // The store's clients go first.
+        // Stop the clients of etcd first.
         for process in self.processes.drain(..).rev() {
             process.end(Signal::SIGKILL);
         }
@@ -108,7 +107,7 @@ impl ControlPlane {
         self.start_programs(node);
     }
 
-    /// Whether certificates are signed, and sets of pods made, by somebody else than the test.
+    /// Whether controllers sign certificates and create pods, so that the test need not.
     pub(crate) fn has_controllers(&self) -> bool {
         self.assets.has("kube-controller-manager")
     }
@@ -133,13 +132,13 @@ impl ControlPlane {
         self.write_pair("ca", &self.authority.pair());
         self.write_pair("apiserver", &self.authority.issue_server(IpAddr::V4(ADDRESS), &names, validity));
         self.write_pair("kubelet-client", &client("kube-apiserver-kubelet-client", "system:masters"));
-        // Its key alone counts.
+        // Only its key is used.
         self.write_pair("accounts", &client("accounts", "none"));
         let admin = client("kubernetes-admin", "system:masters");
         self.write("admin.conf", &self.kubeconfig(&User::Certificate(&admin)));
     }
 
-    /// A kubeconfig for somebody whom this cluster knows.
+    /// A kubeconfig for a user of this cluster.
     pub(crate) fn kubeconfig(&self, user: &User<'_>) -> String {
         let user = match user {
             User::Token(token) => format!("token: {token}"),
@@ -225,12 +224,12 @@ impl ControlPlane {
         command
     }
 
-    /// As the administrator, whatever comes of it.
+    /// Runs kubectl as administrator and returns its output, even after a failure.
     pub(crate) fn try_kubectl(&self, node: &Node, arguments: &[&str]) -> Output {
         self.kubectl_command(node, &self.folder.join("admin.conf"), arguments).output().unwrap()
     }
 
-    /// What the programs said at last.
+    /// The last log lines of the programs.
     fn logs(&self) -> String {
         let names = ["kube-apiserver", "kube-controller-manager"];
         let ends = names.iter().map(|name| {
@@ -250,7 +249,7 @@ impl Drop for ControlPlane {
     }
 }
 
-/// Whom a kubeconfig is of.
+/// The user of a kubeconfig.
 pub(crate) enum User<'a> {
     Token(&'a str),
     Certificate(&'a Certified),

@@ -1,8 +1,9 @@
-//! A node of a real cluster: the real program and a real containerd beside a real kube-apiserver with its etcd, each
-//! test with its own in namespaces of their own.
+//! A node of a real cluster: the real program and containerd beside a real kube-apiserver and etcd. Each test has its
+//! own in its own namespaces.
 //!
-//! `KUBEBUILDER_ASSETS` names a directory with `kube-apiserver`, `etcd` and `kubectl`, as envtest has it; a
-//! `kube-controller-manager` in it is used. Without it a test says in one line that it was not run, and why.
+//! `KUBEBUILDER_ASSETS` names a directory with `kube-apiserver`, `etcd` and `kubectl`, like envtest's. A
+//! `kube-controller-manager` in it is used. Without the variable, each test prints one line that says why it did not
+//! run.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! A node joins, and may do what a node may.
+//! Joining, and the permissions of the node.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use crate::control_plane::Assets;
 use crate::node::NODE_NAME;
 
 #[test]
-fn a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node() {
-    let Some(assets) = Assets::find("a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node", &[]) else {
+fn a_node_joins_with_a_token_and_has_only_node_permissions() {
+    let Some(assets) = Assets::find("a_node_joins_with_a_token_and_has_only_node_permissions", &[]) else {
         return;
     };
     let cluster = Cluster::joined(assets);
@@ -33,7 +33,7 @@ fn a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node() {
     cluster
         .wait("the lease to be renewed", || (lease()["spec"]["renewTime"] != first["spec"]["renewTime"]).then_some(()));
 
-    // It is a node, and no more than that.
+    // The node has no further groups.
     let whoami = String::from_utf8(cluster.kubectl_of_node(&["auth", "whoami"]).stdout).unwrap();
     assert!(whoami.contains(&format!("system:node:{NODE_NAME}")) && whoami.contains("system:nodes"), "{whoami}");
     for refused in [
@@ -54,15 +54,15 @@ fn a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node() {
 }
 
 #[test]
-fn a_node_that_is_started_again_is_the_same_node_and_asks_for_no_other_certificate() {
-    let test = "a_node_that_is_started_again_is_the_same_node_and_asks_for_no_other_certificate";
+fn a_restarted_agent_keeps_its_node_object_and_certificate() {
+    let test = "a_restarted_agent_keeps_its_node_object_and_certificate";
     let Some(assets) = Assets::find(test, &[]) else { return };
     let mut cluster = Cluster::joined(assets);
     let before = cluster.wait_until_ready();
     cluster.node.kill_agent();
-    // A report in the same second would be the same.
+    // A status report within the same second would be identical.
     std::thread::sleep(std::time::Duration::from_secs(1));
-    // What others have written stays.
+    // Changes by others stay.
     cluster.kubectl(&["label", "node", NODE_NAME, "example.com/place=kitchen"]);
     cluster.kubectl(&["taint", "node", NODE_NAME, "example.com/hot=very:PreferNoSchedule"]);
     cluster.node.start_agent();

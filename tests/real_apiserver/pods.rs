@@ -1,4 +1,4 @@
-//! Single pods, as kubectl makes, shows and deletes them.
+//! Single pods that kubectl creates, shows and deletes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, LONGEST};
 use crate::control_plane::Assets;
 use crate::node::{BUSYBOX, NODE_NAME, STAY, wait_for};
 
-/// There is no scheduler.
+/// Runs a pod bound to the node, because no scheduler exists.
 pub(crate) fn run(cluster: &Cluster, name: &str, script: &str) {
     let on_node = json!({"spec": {"nodeName": NODE_NAME}}).to_string();
     let (image, overrides) = (format!("--image={BUSYBOX}"), format!("--overrides={on_node}"));
@@ -37,7 +37,7 @@ fn kubectl_runs_gets_describes_and_deletes_a_pod() {
         assert!(described.contains(text), "no {text:?} in\n{described}");
     }
 
-    // Its token is that of its account, for this pod alone.
+    // The token belongs to the pod's service account and is bound to this pod.
     let token = cluster.volume_file(&pod, "kubernetes.io~projected", "token").expect("a token in the pod's volume");
     let claims = token.split('.').nth(1).unwrap();
     let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
@@ -55,8 +55,8 @@ fn kubectl_runs_gets_describes_and_deletes_a_pod() {
 }
 
 #[test]
-fn kubectl_shows_and_follows_what_a_container_writes() {
-    let Some(assets) = Assets::find("kubectl_shows_and_follows_what_a_container_writes", &[]) else { return };
+fn kubectl_shows_and_follows_container_logs() {
+    let Some(assets) = Assets::find("kubectl_shows_and_follows_container_logs", &[]) else { return };
     let cluster = Cluster::joined(assets);
     run(&cluster, "talker", "echo one; echo two; while [ ! -e /end ]; do sleep 0.1; done; echo three");
     cluster.wait_until_pod_is_ready("talker");
@@ -75,8 +75,8 @@ fn kubectl_shows_and_follows_what_a_container_writes() {
 }
 
 #[test]
-fn an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token() {
-    let Some(assets) = Assets::find("an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token", &[]) else {
+fn a_killed_agent_restarts_no_pod_and_requests_a_new_token() {
+    let Some(assets) = Assets::find("a_killed_agent_restarts_no_pod_and_requests_a_new_token", &[]) else {
         return;
     };
     let mut cluster = Cluster::joined(assets);
@@ -84,7 +84,7 @@ fn an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token() {
     let pod = cluster.wait_until_pod_is_ready("web");
     let token = |cluster: &Cluster| cluster.volume_file(&pod, "kubernetes.io~projected", "token");
     let first = token(&cluster).unwrap();
-    // The moment of issue counts in seconds.
+    // Issue times have a resolution of one second.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     cluster.node.kill_agent();
     cluster.node.start_agent();
@@ -96,8 +96,8 @@ fn an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token() {
 }
 
 #[test]
-fn a_map_that_changes_changes_in_the_pod() {
-    let Some(assets) = Assets::find("a_map_that_changes_changes_in_the_pod", &[]) else { return };
+fn a_config_map_change_reaches_the_pod() {
+    let Some(assets) = Assets::find("a_config_map_change_reaches_the_pod", &[]) else { return };
     let cluster = Cluster::joined(assets);
     cluster.kubectl(&["create", "configmap", "m", "--from-literal=k=one"]);
     let script = "trap exit TERM; while :; do [ \"$(cat /v/k)\" = \"$seen\" ] || { seen=$(cat /v/k); echo $seen; }; sleep 0.1; done";
@@ -123,8 +123,8 @@ fn a_map_that_changes_changes_in_the_pod() {
 }
 
 #[test]
-fn a_store_that_was_restored_is_noticed_and_its_pods_are_those_that_run() {
-    let test = "a_store_that_was_restored_is_noticed_and_its_pods_are_those_that_run";
+fn a_restored_etcd_is_noticed_and_pods_follow_it() {
+    let test = "a_restored_etcd_is_noticed_and_pods_follow_it";
     let Some(assets) = Assets::find(test, &[]) else { return };
     let mut cluster = Cluster::joined(assets);
     run(&cluster, "web", STAY);
@@ -133,7 +133,7 @@ fn a_store_that_was_restored_is_noticed_and_its_pods_are_those_that_run() {
     run(&cluster, "late", STAY);
     cluster.wait_until_pod_is_ready("late");
     let lease = || cluster.get(&["--namespace=kube-node-lease", "lease", NODE_NAME])["spec"]["renewTime"].clone();
-    // Two renewals, of which one was asked for and answered after all this.
+    // After two renewals, at least one was requested and answered after the restore.
     for _ in 0..2 {
         let last = lease();
         cluster.wait("the lease to be renewed", || (lease() != last).then_some(()));

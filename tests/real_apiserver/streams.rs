@@ -1,4 +1,4 @@
-//! Commands in containers, attached terminals and forwarded ports, as kubectl has them.
+//! kubectl exec, attach and port-forward.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -22,7 +22,7 @@ impl Cluster {
         self.command(&["exec", "web", "--", "sh", "-c", script]).output().unwrap()
     }
 
-    /// Resident memory of the agent, in KiB.
+    /// The agent's resident memory in KiB.
     fn resident(&self) -> u64 {
         let status = fs::read_to_string(Path::new("/proc").join(self.node.agent_pid().to_string()).join("status"));
         let line = status.unwrap().lines().find_map(|line| line.strip_prefix("VmRSS:").map(str::to_owned)).unwrap();
@@ -33,8 +33,8 @@ impl Cluster {
 const MEGABYTES: usize = 100;
 
 #[test]
-fn commands_run_in_containers_with_their_streams_and_exit_codes() {
-    let Some(assets) = Assets::find("commands_run_in_containers_with_their_streams_and_exit_codes", &[]) else {
+fn exec_passes_streams_and_exit_codes() {
+    let Some(assets) = Assets::find("exec_passes_streams_and_exit_codes", &[]) else {
         return;
     };
     let cluster = Cluster::joined(assets);
@@ -47,7 +47,7 @@ fn commands_run_in_containers_with_their_streams_and_exit_codes() {
     let missing = cluster.command(&["exec", "web", "--container=none", "--", "true"]).output().unwrap();
     assert!(!missing.status.success());
 
-    // Everything that goes in comes back.
+    // All input is echoed.
     let mut command = cluster.command(&["exec", "--stdin", "web", "--", "cat"]);
     let mut cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, mut output) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
@@ -75,7 +75,7 @@ fn commands_run_in_containers_with_their_streams_and_exit_codes() {
     assert_eq!(hash.finalize(), sent.join().unwrap());
     assert!(cat.wait().unwrap().success());
 
-    // Many at once cost little, and a client that vanishes leaves nothing behind.
+    // Many concurrent commands take little memory, and a vanished client leaves nothing behind.
     let before = cluster.resident();
     let descriptors =
         || fs::read_dir(Path::new("/proc").join(cluster.node.agent_pid().to_string()).join("fd")).unwrap().count();
@@ -92,19 +92,19 @@ fn commands_run_in_containers_with_their_streams_and_exit_codes() {
     wait_for("all of them to run", LONGEST, || (sleepers() == 50).then_some(()));
     let grown = cluster.resident().saturating_sub(before);
     assert!(grown <= 4096, "{grown} KiB for 50 at once");
-    // What was started here only waits for what runs inside.
+    // The processes started here only wait for those inside the namespaces.
     cluster.node.enclosure().run(&["pkill", "-KILL", "-x", "kubectl"]);
     for client in &mut clients {
         client.wait().unwrap();
     }
-    // But for the API server's own, which it keeps to ask more.
+    // The API server keeps its own connections open for reuse.
     wait_for("their connections to end", LONGEST, || (descriptors() <= open_before + 5).then_some(()));
     cluster.assert_that_nothing_was_forbidden();
 }
 
 #[test]
-fn ports_are_forwarded_and_a_container_is_attached_to() {
-    let Some(assets) = Assets::find("ports_are_forwarded_and_a_container_is_attached_to", &[]) else { return };
+fn kubectl_forwards_ports_and_attaches_to_a_container() {
+    let Some(assets) = Assets::find("kubectl_forwards_ports_and_attaches_to_a_container", &[]) else { return };
     let cluster = Cluster::joined(assets);
     run(&cluster, "web", "mkdir /www; echo through the tunnel >/www/index.html; exec httpd -f -p 8080 -h /www");
     cluster.wait_until_pod_is_ready("web");

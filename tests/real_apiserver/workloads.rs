@@ -1,4 +1,4 @@
-//! Sets of pods that a controller makes.
+//! Workloads of controllers.
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ impl Cluster {
 }
 
 #[test]
-fn a_deployment_is_rolled_over_pod_by_pod() {
-    let Some(assets) = Assets::find("a_deployment_is_rolled_over_pod_by_pod", &["kube-controller-manager"]) else {
+fn a_deployment_rolls_out_pod_by_pod() {
+    let Some(assets) = Assets::find("a_deployment_rolls_out_pod_by_pod", &["kube-controller-manager"]) else {
         return;
     };
     let cluster = Cluster::joined(assets);

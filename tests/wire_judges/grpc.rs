@@ -1,4 +1,4 @@
-//! Calls against tonic, as its client and as its server.
+//! Calls against tonic, as client and as server.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -14,7 +14,7 @@ use prost::Message;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A directory that goes away with its test.
+/// A directory that is removed with its test.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -35,7 +35,7 @@ impl Drop for Directory {
     }
 }
 
-/// Runs `test` under tokio, with `handler` serving on the socket in a thread of its own until it is done.
+/// Runs `test` under tokio while a thread serves `handler` on the socket.
 fn beside_server(path: &Path, handler: fn() -> Handler, test: impl Future<Output = ()>) {
     let (done, ended) = async_channel::bounded::<()>(1);
     let (bound, listening) = std::sync::mpsc::channel();
@@ -95,7 +95,7 @@ fn runtime() -> Handler {
 }
 
 #[test]
-fn tonic_as_client_gets_its_answers() {
+fn tonic_as_client_gets_answers() {
     let directory = Directory::new("client");
     beside_server(&directory.socket(), runtime, async {
         let client = tonic_client(&directory.socket()).await;
@@ -136,7 +136,7 @@ fn tonic_as_client_gets_errors_streams_and_deadlines() {
         let mut stop = tonic::Request::new(StopContainerRequest::default());
         stop.set_timeout(Duration::from_millis(50));
         assert!(client.stop_container(stop).await.is_err());
-        // The connection goes on after the call that was given up.
+        // The connection survives the cancelled call.
         assert!(client.version(VersionRequest::default()).await.is_ok());
     });
 }
@@ -184,7 +184,7 @@ impl ImageService for Images {
     }
 }
 
-/// Runs `test` with a client of a tonic server, which serves in a thread of its own until it is done.
+/// Runs `test` with a client of a tonic server, which serves in its own thread.
 fn with_tonic_server(name: &str, test: impl AsyncFnOnce(Client)) {
     let directory = Directory::new(name);
     let path = directory.socket();
@@ -209,7 +209,7 @@ fn with_tonic_server(name: &str, test: impl AsyncFnOnce(Client)) {
     rt::block_on(async {
         let client = Client::new(&format!("unix://{}", directory.socket().display()));
         test(client).await;
-        // The client's connection is closed when its task has run once more.
+        // The client's task must run once more to close the connection.
         rt::yield_now().await;
     });
     drop(done);
@@ -240,7 +240,7 @@ fn tonic_as_server_is_understood() {
 }
 
 #[test]
-fn tonic_as_server_tells_errors_and_keeps_the_connection_after_a_deadline() {
+fn tonic_as_server_returns_errors_and_the_connection_survives_a_deadline() {
     with_tonic_server("errors", async |client: Client| {
         let call = async |method: &'static str, timeout| client.unary(method, Vec::new(), timeout).await;
         let error = call("/runtime.v1.ImageService/ImageStatus", LONG).await.unwrap_err();
@@ -248,7 +248,7 @@ fn tonic_as_server_tells_errors_and_keeps_the_connection_after_a_deadline() {
         let error = call("/runtime.v1.ImageService/NoSuch", LONG).await.unwrap_err();
         assert_eq!(error.status().unwrap().code, Code::Unimplemented);
         let mut watch = client.watch();
-        // tonic reads the timeout that the client sends, and may be the first to give up.
+        // tonic reads the client's timeout, and may time out first.
         match call("/runtime.v1.ImageService/RemoveImage", Duration::from_millis(50)).await.unwrap_err() {
             Error::DeadlineExceeded => {}
             Error::Status(status) => assert!(matches!(status.code, Code::Cancelled | Code::DeadlineExceeded)),

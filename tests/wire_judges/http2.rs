@@ -1,4 +1,4 @@
-//! The HTTP/2 connection against the h2 crate, as its server and as its client.
+//! The HTTP/2 connection against the h2 crate, as server and as client.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::Random;
 
-/// Settings of the other side: what matters is that they are small and odd.
+/// The peer's settings: small and odd.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     window: u32,
     streams: u32,
     header_table: u32,
-    /// How many bytes the pipe holds.
+    /// The capacity of the pipe in bytes.
     pipe: usize,
 }
 
@@ -28,9 +28,8 @@ const SETTINGS: [Settings; 4] = [
 
 const STREAMS: usize = 20;
 
-/// Carries bytes between the pipe and the connection until `on_event` says that it is enough, or the peer leaves.
-///
-/// It reads while it writes, as everyone must whose peer may write first.
+/// Carries bytes between the pipe and the connection until `on_event` returns true or the peer closes. It reads while
+/// it writes, because the peer may write first.
 async fn carry(
     pipe: DuplexStream,
     mut connection: Connection,
@@ -80,7 +79,7 @@ fn value<'a>(fields: &'a [Field], name: &str) -> &'a str {
     std::str::from_utf8(&field.value).unwrap()
 }
 
-/// Reads a body to its end, as h2 wants its windows handled.
+/// Reads a body to its end and releases h2's flow control window.
 async fn read_body(mut body: h2::RecvStream) -> (Vec<u8>, Option<http::HeaderMap>) {
     let mut whole = Vec::new();
     while let Some(chunk) = body.data().await {
@@ -91,7 +90,7 @@ async fn read_body(mut body: h2::RecvStream) -> (Vec<u8>, Option<http::HeaderMap
     (whole, body.trailers().await.unwrap())
 }
 
-/// Answers each request of h2 with its own body backwards, and its length in the trailers.
+/// Answers each request from h2 with the reversed body, and its length in the trailers.
 fn echo_server() -> impl FnMut(&mut Connection, Event) -> bool {
     let mut bodies: BTreeMap<StreamId, Vec<u8>> = BTreeMap::new();
     move |connection, event| {
@@ -126,7 +125,7 @@ fn echo_server() -> impl FnMut(&mut Connection, Event) -> bool {
 }
 
 #[test]
-fn h2_as_client_is_answered_right() {
+fn h2_as_client_gets_correct_answers() {
     for (seed, settings) in (1..).zip(SETTINGS) {
         run(async move {
             let (ours, theirs) = tokio::io::duplex(settings.pipe);
@@ -170,7 +169,7 @@ async fn h2_calls(send: h2::client::SendRequest<std::io::Cursor<Vec<u8>>>, n: us
     assert!(answer == body, "stream {n}: {} bytes instead of {}", answer.len(), body.len());
 }
 
-/// An h2 server that echoes body and field, with trailers.
+/// An h2 server that echoes the body and a header field, with trailers.
 async fn h2_server(pipe: DuplexStream, settings: Settings) {
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(settings.window).max_concurrent_streams(settings.streams);
@@ -191,7 +190,7 @@ async fn h2_server(pipe: DuplexStream, settings: Settings) {
     }
 }
 
-/// What was sent on a stream, what has come back, and the field to be echoed.
+/// By stream: the sent bytes, the received bytes and the echoed field.
 type Echoes = BTreeMap<StreamId, (Vec<u8>, Vec<u8>, String)>;
 
 fn open_streams(connection: &mut Connection, random: &mut Random) -> Echoes {
@@ -223,7 +222,7 @@ fn h2_as_server_is_understood() {
             let mut bodies = BTreeMap::new();
             carry(ours, Connection::client(), |connection, event| {
                 match event {
-                    // Streams above a limit that is not known yet would be refused.
+                    // The server would refuse streams above a limit that the client does not know yet.
                     Event::Ready => bodies = open_streams(connection, &mut random),
                     Event::Head { stream, fields, .. } => assert_eq!(value(&fields, "x-echo"), bodies[&stream].2),
                     Event::Data { stream, data, .. } => {
@@ -247,7 +246,7 @@ fn h2_as_server_is_understood() {
 }
 
 #[test]
-fn h2_and_this_side_understand_each_others_resets_and_farewells() {
+fn h2_and_this_crate_understand_each_others_resets_and_goaways() {
     run(async {
         let (ours, theirs) = tokio::io::duplex(1000);
         let server = tokio::task::spawn_local(async move {

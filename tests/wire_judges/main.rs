@@ -1,10 +1,10 @@
-//! Independent implementations as judges: h2 of the HTTP/2 connection, tonic of the calls, both directions.
+//! Independent implementations judge the wire protocols in both directions: h2 for HTTP/2, tonic for gRPC calls.
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "tests: a panic here is a failure")]
 
 mod grpc;
 mod http2;
 
-/// A small generator of random numbers: the same seed gives the same run.
+/// A small random number generator: the same seed gives the same run.
 struct Random(u64);
 
 impl Random {

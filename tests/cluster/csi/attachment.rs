@@ -1,4 +1,4 @@
-//! What has to be attached to the node first, and how much there may be of that.
+//! Volume attachment and volume limits.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::fake_api::world::Network;
 use crate::joined::{Joined, NODE, STATUS};
 use crate::pods::WEB;
 
-/// As a node's status names the volume, and the attachment of it.
+/// The volume's name in the node status, and the name of its VolumeAttachment.
 fn attached_names() -> (String, String) {
     let digest = ring::digest::digest(&ring::digest::SHA256, format!("vol-1{NAME}node-a").as_bytes());
     let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -18,7 +18,7 @@ fn attached_names() -> (String, String) {
 }
 
 impl Joined {
-    /// What the controllers of a cluster do, one after the other.
+    /// Does what the attach-detach controller and the driver's attacher do.
     fn attach(&self) {
         let (volume, attachment) = attached_names();
         self.api.wait(NODE, "the volume to be in use", |node| node["status"]["volumesInUse"] == json!([volume]));
@@ -34,7 +34,7 @@ impl Joined {
 }
 
 #[test]
-fn a_volume_that_has_to_be_attached_is_waited_for_and_kept_until_it_is_given_back() {
+fn a_pod_waits_for_attachment_and_the_volume_stays_in_use() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
@@ -78,12 +78,12 @@ fn a_volume_that_has_to_be_attached_is_waited_for_and_kept_until_it_is_given_bac
 }
 
 #[test]
-fn how_many_volumes_a_driver_has_room_for_is_asked_again_where_the_cluster_wants_that() {
+fn volume_limits_are_refreshed_when_the_csi_driver_object_asks_for_it() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
     driver.has_room_for(7);
-    // Nobody asks until the cluster wants it: a pod comes and goes meanwhile.
+    // The agent does not ask before the CSIDriver object sets a period, even when a pod comes and goes.
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
     joined.delete_web(&driver);
@@ -97,9 +97,9 @@ fn how_many_volumes_a_driver_has_room_for_is_asked_again_where_the_cluster_wants
     joined.api.wait_within(patience, CSI_NODE, "three volumes to be told of", count(3));
 }
 
-/// Upstream's patience of two minutes and three seconds is the time of this test.
+/// Takes as long as upstream's volume wait of two minutes and three seconds.
 #[test]
-fn a_pod_for_whose_volume_the_node_has_no_room_is_refused_and_the_cluster_hears_how_much_there_is() {
+fn a_pod_exceeding_volume_limits_is_rejected_and_the_limit_is_updated() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();

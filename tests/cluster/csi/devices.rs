@@ -1,4 +1,4 @@
-//! Volumes that are devices.
+//! Raw block volumes.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::joined::Joined;
 use crate::pods::{WEB, is_ready};
 
 #[test]
-fn a_device_is_published_for_each_pod_and_linked_to_and_taken_away_in_order() {
+fn block_volumes_are_published_linked_and_removed_in_order() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
@@ -45,7 +45,7 @@ fn a_device_is_published_for_each_pod_and_linked_to_and_taken_away_in_order() {
     let given = joined.node.fake.containers().into_iter().flat_map(|container| container.config.devices);
     assert_eq!(given.filter(|device| device.permissions == "r").count(), 1);
     driver.wait_for("both to have it", |state| state == (1, 2));
-    // What is known of the volume is found again.
+    // A restarted agent finds the volume again.
     joined.node.kill_agent();
     joined.start(SHORT, &[]);
     joined.api.delete(other);
@@ -64,7 +64,7 @@ fn a_device_is_published_for_each_pod_and_linked_to_and_taken_away_in_order() {
 }
 
 #[test]
-fn a_device_is_no_directory_and_a_directory_is_no_device() {
+fn volume_mode_must_match_how_the_container_uses_the_volume() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();

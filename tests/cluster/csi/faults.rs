@@ -1,4 +1,4 @@
-//! Drivers and agents that end, hang or fail: all is brought and taken away all the same.
+//! CSI drivers and agents that crash, hang or fail: volumes are still mounted and unmounted.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const PUBLISH: [&str; 2] = ["NodeStageVolume", "NodePublishVolume"];
 const UNPUBLISH: [&str; 2] = ["NodeUnpublishVolume", "NodeUnstageVolume"];
 
 #[test]
-fn a_pod_waits_for_its_driver_to_begin_and_to_end() {
+fn a_pod_waits_for_its_driver_at_start_and_at_termination() {
     let joined = Joined::with_volume();
     joined.api.create(&claiming("web"));
     joined.wait_for_event(&format!(
@@ -40,7 +40,7 @@ fn a_pod_waits_for_its_driver_to_begin_and_to_end() {
 }
 
 #[test]
-fn whatever_a_driver_fails_at_is_tried_again() {
+fn every_failed_driver_call_is_retried() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     for method in PUBLISH {
@@ -54,7 +54,7 @@ fn whatever_a_driver_fails_at_is_tried_again() {
     driver.babble("NodePublishVolume");
     joined.wait_for_event("MountVolume.SetUp failed for volume \"disk\" : ");
     driver.mend();
-    // It is mounted; but the driver has not said so.
+    // The driver has mounted the volume but has not answered.
     let publishes = || driver.names().iter().filter(|name| **name == "publish").count();
     let before = publishes();
     joined.wait_until_web_is_ready();
@@ -74,14 +74,14 @@ fn whatever_a_driver_fails_at_is_tried_again() {
 }
 
 #[test]
-fn an_agent_that_is_killed_in_any_call_goes_on_where_it_was() {
+fn an_agent_killed_in_any_driver_call_resumes() {
     let mut joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     let restart = |joined: &mut Joined| {
         joined.node.kill_agent();
         joined.start(SHORT, &[]);
     };
-    // The first call is never answered, and the second one neither.
+    // Neither the first call nor the second is ever answered.
     let kill_in_both = |joined: &mut Joined, methods: [&'static str; 2], names: [&str; 2], begin: &dyn Fn(&Joined)| {
         driver.hang(methods[0]);
         begin(joined);
@@ -101,7 +101,7 @@ fn an_agent_that_is_killed_in_any_call_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_pod_begins_from_what_is_stored_after_a_reboot_without_the_server() {
+fn a_pod_with_a_volume_starts_after_an_offline_reboot() {
     let mut joined = Joined::with_volume();
     joined.api.create(&json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "default"},
@@ -121,7 +121,7 @@ fn a_pod_begins_from_what_is_stored_after_a_reboot_without_the_server() {
 }
 
 #[test]
-fn a_pod_that_ends_waits_for_no_driver_that_hangs() {
+fn a_terminating_pod_does_not_wait_for_a_hung_driver() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     for (method, name) in PUBLISH.into_iter().zip(["stage", "publish"]) {
@@ -134,7 +134,7 @@ fn a_pod_that_ends_waits_for_no_driver_that_hangs() {
 }
 
 #[test]
-fn a_driver_that_dies_in_any_call_is_asked_again_when_it_is_back() {
+fn a_driver_that_dies_in_any_call_is_called_again() {
     let joined = Joined::with_volume();
     let mut driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     let steps = PUBLISH.into_iter().chain(UNPUBLISH).zip(ALL_IN_ORDER);

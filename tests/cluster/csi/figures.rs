@@ -1,4 +1,4 @@
-//! What drivers tell of what is in their volumes.
+//! Volume statistics from CSI drivers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::joined::Joined;
 use crate::pods::{mounted, pod};
 
 impl Joined {
-    /// A node with a volume in the cluster whose figures anybody may read, and their place.
+    /// A node with a mounted volume and an open stats endpoint, and the endpoint's address.
     fn with_figures(volume: &Value) -> (Self, SocketAddr) {
         let (mut joined, place) = (Self::new(), Place::new());
         joined.start(&format!("{SHORT}{}readOnlyPort: 10255\n", place.configuration()), &[]);
@@ -24,7 +24,7 @@ impl Joined {
     }
 }
 
-/// What is told of the volumes of `web`.
+/// The volume statistics of `web`.
 #[track_caller]
 fn volumes_of_web(door: SocketAddr) -> Vec<Value> {
     let (status, page) = get_plain(door, "/stats/summary");
@@ -36,7 +36,7 @@ fn volumes_of_web(door: SocketAddr) -> Vec<Value> {
 }
 
 #[test]
-fn a_driver_tells_what_is_in_its_volumes_when_somebody_asks_and_not_again_within_a_minute() {
+fn driver_statistics_are_fetched_on_demand_and_cached_for_a_minute() {
     let (joined, door) = Joined::with_figures(&json!({}));
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, GET_VOLUME_STATS]);
     let volumes = [
@@ -89,7 +89,7 @@ fn a_driver_tells_what_is_in_its_volumes_when_somebody_asks_and_not_again_within
 }
 
 #[test]
-fn a_driver_that_hangs_delays_no_statistics_and_one_that_cannot_tell_is_not_asked() {
+fn hung_and_incapable_drivers_delay_no_statistics() {
     let (joined, door) = Joined::with_figures(&json!({}));
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, GET_VOLUME_STATS]);
     driver.hang("NodeGetVolumeStats");
@@ -102,7 +102,7 @@ fn a_driver_that_hangs_delays_no_statistics_and_one_that_cannot_tell_is_not_aske
         assert_eq!(volumes_of_web(door), [json!(null); 0]);
         assert_eq!(get_plain(door, "/metrics").0, 200);
     }
-    // An answer is waited for two minutes, as everywhere.
+    // A driver call may take two minutes.
     assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
     assert_eq!(driver.names(), ["stage", "publish", "usage"]);
     joined.delete_web(&driver);
@@ -117,7 +117,7 @@ fn a_driver_that_hangs_delays_no_statistics_and_one_that_cannot_tell_is_not_aske
 }
 
 #[test]
-fn a_driver_tells_of_its_devices_as_of_its_directories() {
+fn statistics_of_block_volumes_come_from_the_driver_too() {
     let (joined, door) = Joined::with_figures(&json!({"volumeMode": "Block"}));
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, GET_VOLUME_STATS]);
     joined.api.create(&with_device("web", false));

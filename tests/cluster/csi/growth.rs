@@ -1,4 +1,4 @@
-//! Volumes that become larger.
+//! Volume expansion on the node.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::pods::{WEB, is_ready, mounted, pod};
 const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
 
 impl Joined {
-    /// A node with a volume whose driver makes it larger; and the driver. It looks after three times this long.
+    /// A node with a volume whose driver supports expansion, and that driver. Claims are checked every three periods.
     fn with_growing_volume(period: &str) -> (Self, Driver) {
         let mut joined = Self::new();
         joined.start(&format!("{SHORT}syncFrequency: {period}\n"), &[]);
@@ -31,7 +31,7 @@ impl Joined {
         (joined, driver)
     }
 
-    /// As the controller of a cluster does, when its part is done.
+    /// Does the controller's part of an expansion and leaves the rest to the node.
     fn leave_to_node(&self, size: &str) {
         self.api.patch(
             &format!("{CLAIM}/status"),
@@ -42,7 +42,7 @@ impl Joined {
         );
     }
 
-    /// Another node has done its part.
+    /// Records that another node has expanded the volume.
     fn has_grown_elsewhere(&self, size: &str) {
         self.api.patch(&format!("{CLAIM}/status"), &json!({"status": {"capacity": {"storage": size}}}));
     }
@@ -76,7 +76,7 @@ impl Joined {
 }
 
 #[test]
-fn a_volume_grows_before_its_pod_uses_it_and_while_it_does() {
+fn a_volume_is_expanded_before_and_during_use() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     joined.leave_to_node("2Gi");
     joined.api.create(&claiming("web"));
@@ -103,13 +103,13 @@ fn a_volume_grows_before_its_pod_uses_it_and_while_it_does() {
 }
 
 #[test]
-fn what_another_node_makes_larger_grows_here_once_however_many_pods_have_it() {
+fn expansion_by_another_node_is_applied_once_for_all_pods() {
     let (joined, driver) = Joined::with_growing_volume("1s");
     joined.api.patch(CLAIM, &json!({"spec": {"accessModes": ["ReadWriteMany"]}}));
     joined.has_grown_elsewhere("1Gi");
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
-    // Before the claim is looked at again.
+    // Before the next check of the claim.
     joined.has_grown_elsewhere("2Gi");
     driver.wait_for_call("expand", 1);
     joined.api.create(&claiming("other"));
@@ -121,7 +121,7 @@ fn what_another_node_makes_larger_grows_here_once_however_many_pods_have_it() {
     driver.let_wait("NodeExpandVolume");
     joined.has_grown_elsewhere("3Gi");
     driver.wait_for_call("expand", 2);
-    // For the other pod, whose turn comes then.
+    // The other pod is checked next.
     joined.wait_for_looks(1);
     driver.mend();
     joined.wait_for_looks(4);
@@ -135,7 +135,7 @@ fn what_another_node_makes_larger_grows_here_once_however_many_pods_have_it() {
 }
 
 #[test]
-fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_says_why() {
+fn a_failed_expansion_shows_in_the_claim_and_blocks_no_pod() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     driver.fail("NodeExpandVolume");
     joined.leave_to_node("2Gi");
@@ -163,7 +163,7 @@ fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_
 }
 
 #[test]
-fn a_volume_that_its_pod_only_reads_is_not_made_larger() {
+fn a_read_only_volume_is_not_expanded() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     joined.leave_to_node("2Gi");
     let claim = json!({"claimName": "data", "readOnly": true});
@@ -174,7 +174,7 @@ fn a_volume_that_its_pod_only_reads_is_not_made_larger() {
 }
 
 #[test]
-fn what_a_driver_refuses_while_the_volume_is_used_it_is_asked_for_when_it_is_not() {
+fn expansion_refused_in_use_is_retried_when_the_volume_is_unused() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
@@ -195,7 +195,7 @@ fn what_a_driver_refuses_while_the_volume_is_used_it_is_asked_for_when_it_is_not
 }
 
 #[test]
-fn a_pod_that_ends_waits_for_no_driver_that_makes_its_volume_larger() {
+fn a_terminating_pod_does_not_wait_for_an_expansion() {
     let (joined, driver) = Joined::with_growing_volume("300ms");
     driver.hang("NodeExpandVolume");
     joined.api.create(&claiming("web"));
@@ -210,7 +210,7 @@ fn a_pod_that_ends_waits_for_no_driver_that_makes_its_volume_larger() {
 }
 
 #[test]
-fn a_pod_that_begins_waits_a_moment_for_what_its_claim_says_and_no_longer() {
+fn a_starting_pod_waits_only_briefly_for_its_claim() {
     let (joined, driver) = Joined::with_growing_volume("1s");
     driver.let_wait("NodePublishVolume");
     joined.api.create(&claiming("web"));

@@ -1,4 +1,4 @@
-//! Volumes of CSI drivers: brought and taken away in the order of the specification, whatever ends in between.
+//! CSI volumes: mounted and unmounted in the order of the specification, whatever crashes in between.
 
 mod attachment;
 mod devices;
@@ -21,7 +21,7 @@ const CSI_NODE: &str = "/apis/storage.k8s.io/v1/csinodes/node-a";
 const ALL_IN_ORDER: [&str; 4] = ["stage", "publish", "unpublish", "unstage"];
 
 impl Joined {
-    /// A node, and a claim that a volume of the driver's is bound to.
+    /// A node and a claim bound to a volume of the driver.
     fn with_volume() -> Self {
         let mut joined = Self::new();
         joined.start(SHORT, &[]);
@@ -45,7 +45,7 @@ impl Joined {
         self.create_volume_of(&json!({}), more);
     }
 
-    /// One with this in its spec, and this of its driver.
+    /// Creates a volume with additions to its spec and to its `csi` source.
     fn create_volume_of(&self, spec: &Value, more: &Value) {
         let claim = self.api.create(&json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
@@ -96,7 +96,7 @@ impl Joined {
     }
 }
 
-/// A pod that is given the volume as a device.
+/// A pod that uses the volume as a block device.
 fn with_device(name: &str, read_only: bool) -> Value {
     let container = json!({
         "name": "main", "image": "localhost/coracle/busybox:1", "imagePullPolicy": "IfNotPresent",

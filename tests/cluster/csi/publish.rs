@@ -1,4 +1,4 @@
-//! What a driver is told of a volume and its pod, and whose the volume is.
+//! What a driver learns about a volume and its pod, and which pods may use the volume.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::joined::{Joined, NODE};
 use crate::pods::{WEB, is_ready, mounted, pod};
 
 #[test]
-fn a_volume_is_staged_and_published_and_taken_away_in_order() {
+fn a_volume_is_staged_published_and_removed_in_order() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     let object = joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
@@ -68,7 +68,7 @@ fn a_volume_is_staged_and_published_and_taken_away_in_order() {
 }
 
 #[test]
-fn a_volume_in_the_pods_own_spec_is_published_alone_with_what_the_driver_wants_to_know() {
+fn an_inline_volume_is_published_without_staging_and_with_pod_info() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
@@ -115,7 +115,7 @@ fn a_volume_in_the_pods_own_spec_is_published_alone_with_what_the_driver_wants_t
 }
 
 #[test]
-fn two_pods_share_what_is_staged_and_the_last_one_gives_it_back() {
+fn two_pods_share_the_staged_volume_and_the_last_unstages_it() {
     let joined = Joined::with_volume();
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     joined.api.create(&claiming("web"));
@@ -131,7 +131,7 @@ fn two_pods_share_what_is_staged_and_the_last_one_gives_it_back() {
 }
 
 #[test]
-fn a_volume_for_one_pod_is_the_next_ones_when_the_first_has_given_it_back() {
+fn a_read_write_once_pod_volume_passes_to_the_next_pod() {
     let joined = Joined::with_volume();
     let modes = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});
     joined.api.patch("/api/v1/persistentvolumes/disk", &modes);
@@ -152,7 +152,7 @@ fn a_volume_for_one_pod_is_the_next_ones_when_the_first_has_given_it_back() {
 }
 
 #[test]
-fn a_driver_that_wants_it_is_told_anew_and_the_pod_keeps_its_volume_whatever_comes_of_that() {
+fn requires_republish_repeats_the_call_and_failures_keep_the_volume() {
     let mut joined = Joined::new();
     joined.start(&format!("{SHORT}syncFrequency: 1s\n"), &[]);
     joined.wait_until_ready();
@@ -192,7 +192,7 @@ fn a_driver_that_wants_it_is_told_anew_and_the_pod_keeps_its_volume_whatever_com
 }
 
 #[test]
-fn a_volume_that_lives_as_long_as_its_pod_is_had_by_the_claim_that_was_made_for_the_pod() {
+fn an_ephemeral_volume_requires_a_claim_owned_by_its_pod() {
     let mut joined = Joined::new();
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
@@ -203,7 +203,7 @@ fn a_volume_that_lives_as_long_as_its_pod_is_had_by_the_claim_that_was_made_for_
     joined.api.create(&pod("web", &mounted(&volume)));
     let uid = joined.api.get(WEB).unwrap()["metadata"]["uid"].clone();
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims/web-v";
-    // Somebody else's claim, which has the name by chance.
+    // A claim with the expected name that belongs to another owner.
     let claim = joined.api.create(&json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "web-v", "namespace": "default"},
         "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "disk"},
