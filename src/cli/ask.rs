@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::control::server::{
-        Absent, Found, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, Page,
+        Absent, AnswerFuture, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, Page,
         PodEntry, PodQuery, SyncStatus,
     };
     use crate::platform::rt::{block_on, blocking, either};
@@ -191,19 +191,19 @@ mod tests {
             Box::pin(async { Vec::new() })
         }
 
-        fn images(&self) -> Found<Vec<ImageEntry>> {
+        fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
             Box::pin(async { Ok(vec![ImageEntry { id: "a".to_owned(), ..ImageEntry::default() }]) })
         }
 
-        fn missing_images(&self) -> Found<Vec<MissingImage>> {
+        fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>> {
             Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
         }
 
-        fn remove_image(&self, name: String) -> Found<String> {
+        fn remove_image(&self, name: String) -> AnswerFuture<String> {
             Box::pin(async move { Err(format!("image {name} stays")) })
         }
 
-        fn sync(&self, _wait: bool) -> Found<SyncStatus> {
+        fn sync(&self, _wait: bool) -> AnswerFuture<SyncStatus> {
             Box::pin(async { Ok(SyncStatus::default()) })
         }
 
@@ -238,7 +238,7 @@ mod tests {
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
         let missing = vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }];
         assert_eq!(status.unwrap(), NodeStatus { missing_images: Some(missing), ..Empty.status() });
-        let line = format!("{} answers 404 Not Found", socket.display());
+        let line = format!("{} answers 404 Not AnswerFuture", socket.display());
         assert_eq!(ErrorChain(&refused.unwrap_err()).to_string(), line);
     }
 

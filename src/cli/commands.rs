@@ -15,7 +15,7 @@ use crate::platform::config::{LOCAL_SOCKET, nearest};
 
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum ParsedCommand {
     /// The flags of the agent, which have rules of their own.
     Agent,
     Help(String),
@@ -447,12 +447,12 @@ pub(super) struct Version {
 }
 
 /// Reads a command line; an error is one line.
-pub(super) fn parse(arguments: &[String]) -> Result<Asked, String> {
-    let Some(first) = arguments.first().map(String::as_str) else { return Ok(Asked::Agent) };
+pub(super) fn parse(arguments: &[String]) -> Result<ParsedCommand, String> {
+    let Some(first) = arguments.first().map(String::as_str) else { return Ok(ParsedCommand::Agent) };
     match first {
-        "help" => Ok(Asked::Help(help::of_command(arguments.get(1).map_or("", String::as_str)))),
+        "help" => Ok(ParsedCommand::Help(help::of_command(arguments.get(1).map_or("", String::as_str)))),
         _ if COMMANDS.contains(&first) => command(arguments),
-        _ if first.starts_with('-') => Ok(Asked::Agent),
+        _ if first.starts_with('-') => Ok(ParsedCommand::Agent),
         _ => {
             let near = nearest(first, COMMANDS.iter().copied());
             let hint = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
@@ -461,13 +461,13 @@ pub(super) fn parse(arguments: &[String]) -> Result<Asked, String> {
     }
 }
 
-fn command(arguments: &[String]) -> Result<Asked, String> {
+fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
     // What stands behind -- is no business of this program.
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let (own, others) = arguments.split_at_checked(end).unwrap_or((arguments, &[]));
     let mut parts: Vec<&str> = own.iter().flat_map(|argument| split(argument)).collect();
     if parts.iter().any(|part| matches!(*part, "--help" | "-h")) {
-        return Ok(Asked::Help(help::of_command(arguments.first().map_or("", String::as_str))));
+        return Ok(ParsedCommand::Help(help::of_command(arguments.first().map_or("", String::as_str))));
     }
     parts.extend(others.iter().map(String::as_str));
     match Coracle::from_args(&["coracle"], &parts) {
@@ -486,7 +486,7 @@ fn command(arguments: &[String]) -> Result<Asked, String> {
         Ok(Coracle { command: Command::Apply(apply) }) if apply.filename.is_empty() => {
             Err("apply: expected -f FILE, found nothing; -f - reads the standard input".to_owned())
         }
-        Ok(coracle) => Ok(Asked::Command(coracle.command)),
+        Ok(coracle) => Ok(ParsedCommand::Command(coracle.command)),
         Err(exit) => {
             // The first paragraph says what is wrong, the next one that there is a --help.
             let what = exit.output.split("\n\n").next().unwrap_or_default();
@@ -545,15 +545,15 @@ pub(super) const COMMANDS: [&str; 23] = [
 mod tests {
     use super::*;
 
-    fn parsed(line: &[&str]) -> Result<Asked, String> {
+    fn parsed(line: &[&str]) -> Result<ParsedCommand, String> {
         parse(&line.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn flags_alone_are_for_the_agent() {
-        assert_eq!(parsed(&[]), Ok(Asked::Agent));
-        assert_eq!(parsed(&["--max-pods", "3"]), Ok(Asked::Agent));
-        assert_eq!(parsed(&["--help"]), Ok(Asked::Agent));
+        assert_eq!(parsed(&[]), Ok(ParsedCommand::Agent));
+        assert_eq!(parsed(&["--max-pods", "3"]), Ok(ParsedCommand::Agent));
+        assert_eq!(parsed(&["--help"]), Ok(ParsedCommand::Agent));
     }
 
     #[test]
@@ -569,7 +569,7 @@ mod tests {
             &["pods", "-o=wide", "-n=x"],
             &["pods", "--output=wide", "--namespace", "x"],
         ] {
-            let Ok(Asked::Command(Command::Pods(pods))) = parsed(line) else { panic!("{line:?}") };
+            let Ok(ParsedCommand::Command(Command::Pods(pods))) = parsed(line) else { panic!("{line:?}") };
             assert_eq!(pods, wide);
         }
     }
@@ -577,7 +577,7 @@ mod tests {
     #[test]
     fn manifests_may_be_several_and_the_standard_input() {
         for line in [&["apply", "-f", "a.yaml", "-f", "-"][..], &["apply", "-fa.yaml", "--filename=-"]] {
-            let Ok(Asked::Command(Command::Apply(apply))) = parsed(line) else { panic!("{line:?}") };
+            let Ok(ParsedCommand::Command(Command::Apply(apply))) = parsed(line) else { panic!("{line:?}") };
             assert_eq!(apply.filename, [PathBuf::from("a.yaml"), PathBuf::from("-")]);
         }
     }
@@ -585,7 +585,7 @@ mod tests {
     #[test]
     fn what_stands_behind_two_hyphens_is_the_command_in_the_container() {
         let parsed_exec = |line: &[&str]| match parsed(line) {
-            Ok(Asked::Command(Command::Exec(exec))) => exec,
+            Ok(ParsedCommand::Command(Command::Exec(exec))) => exec,
             other => panic!("{other:?}"),
         };
         let exec = parsed_exec(&["exec", "-it", "web", "-cmain", "--", "sh", "-c", "a=b", "--", "--help", "-nx"]);
@@ -627,11 +627,11 @@ mod tests {
     #[test]
     fn each_command_has_its_help() {
         for command in COMMANDS.into_iter().filter(|command| *command != "help") {
-            let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
+            let Ok(ParsedCommand::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
             let has_example = |line: &str| line.starts_with("Example") || line.starts_with("  coracle ");
             assert!(text.lines().any(has_example), "{command} has no example");
-            assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));
+            assert_eq!(parsed(&["help", command]), Ok(ParsedCommand::Help(text)));
         }
     }
 }

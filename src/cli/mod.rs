@@ -41,7 +41,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use commands::{Asked, Command, VersionOutput};
+use commands::{Command, ParsedCommand, VersionOutput};
 
 use crate::control::server::systemd;
 
@@ -51,9 +51,9 @@ pub fn main() -> ExitCode {
     let program = arguments.next().unwrap_or_default();
     let arguments: Vec<String> = arguments.collect();
     match commands::parse(&arguments) {
-        Ok(Asked::Agent) => agent::run(&arguments, is_kubelet(&program)),
-        Ok(Asked::Help(text)) => print(&text),
-        Ok(Asked::Command(command)) => match command {
+        Ok(ParsedCommand::Agent) => agent::run(&arguments, is_kubelet(&program)),
+        Ok(ParsedCommand::Help(text)) => print(&text),
+        Ok(ParsedCommand::Command(command)) => match command {
             Command::Apply(command) => apply::run(&command),
             Command::Delete(command) => delete::run(&command),
             Command::Attach(command) => streams::attach(&command),

@@ -22,7 +22,7 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
 use open::Agent;
-use spawn::Running;
+use spawn::SpawnedAgent;
 
 /// Runs the node agent until it is asked to end. Pods keep running.
 pub(crate) fn run(config: Config) -> ExitCode {
@@ -46,7 +46,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
             return ExitCode::FAILURE;
         }
     };
-    let Running { sync_loop, background } = agent.spawn();
+    let SpawnedAgent { sync_loop, background } = agent.spawn();
     systemd::ready();
     let asked = async {
         ended.await;

@@ -4,7 +4,7 @@ use async_channel::{Receiver, Sender};
 
 use super::StartError;
 use super::handles::Handles;
-use crate::control::pod_sources::local_pods::{self, Asked, LocalPods};
+use crate::control::pod_sources::local_pods::{self, LocalPodRequest, LocalPods};
 use crate::control::pod_sources::static_file;
 use crate::control::pod_sources::url_pods::{self, PublicKey, UrlPods};
 use crate::platform::config::Config;
@@ -16,7 +16,7 @@ use crate::state::pods::{SourceName, SyncEvent};
 pub(super) struct PodSources {
     url: Option<UrlPods>,
     pub(super) local: LocalPods,
-    asked: Receiver<Asked>,
+    asked: Receiver<LocalPodRequest>,
 }
 
 impl PodSources {

@@ -14,13 +14,13 @@ use crate::kubelet::stats::{self, Stats};
 use crate::platform::rt;
 
 /// The running agent.
-pub(super) struct Running {
+pub(super) struct SpawnedAgent {
     pub(super) sync_loop: rt::Task<LoopEnd>,
     pub(super) background: Background,
 }
 
 impl Agent {
-    pub(super) fn spawn(self) -> Running {
+    pub(super) fn spawn(self) -> SpawnedAgent {
         let api = self.local_api();
         let Self { handles, local, profile, runtime, cluster, sources, plugins, watchdog, turns, sync_loop, .. } = self;
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
@@ -37,7 +37,7 @@ impl Agent {
         let writer = store.clone().map(|store| rt::spawn(store.run()));
         tasks.push(rt::spawn(runtime.importer.run()));
         tasks.extend(sources.spawn(&handles, runtime.pods.dialer()));
-        Running { sync_loop, background: Background { tasks, watchdog, store, writer } }
+        SpawnedAgent { sync_loop, background: Background { tasks, watchdog, store, writer } }
     }
 
     /// The API behind the local socket and the other servers.

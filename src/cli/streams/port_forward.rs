@@ -70,7 +70,7 @@ struct Carried {
 }
 
 /// What `wait` waits for.
-enum Who {
+enum WakeSource {
     Signals,
     Ended,
     Listener(usize),
@@ -99,9 +99,9 @@ where
     loop {
         for who in wait(listeners, signals, &carried).map_err(local("wait"))? {
             match who {
-                Who::Signals => return Ok(()),
-                Who::Ended => carried.count_ended(),
-                Who::Listener(index) => {
+                WakeSource::Signals => return Ok(()),
+                WakeSource::Ended => carried.count_ended(),
+                WakeSource::Listener(index) => {
                     let Some((listener, remote)) = listeners.0.get(index) else { continue };
                     // The client has already disconnected.
                     let Ok((accepted, _)) = listener.accept() else { continue };
@@ -117,10 +117,10 @@ where
     }
 }
 
-fn wait(listeners: &Listeners, signals: &SignalFd, carried: &Carried) -> io::Result<Vec<Who>> {
-    let mut asked = vec![(Who::Signals, signals.as_fd()), (Who::Ended, carried.ended.as_fd())];
+fn wait(listeners: &Listeners, signals: &SignalFd, carried: &Carried) -> io::Result<Vec<WakeSource>> {
+    let mut asked = vec![(WakeSource::Signals, signals.as_fd()), (WakeSource::Ended, carried.ended.as_fd())];
     if carried.count < MOST_CONNECTIONS {
-        asked.extend(listeners.0.iter().enumerate().map(|(index, (on, _))| (Who::Listener(index), on.as_fd())));
+        asked.extend(listeners.0.iter().enumerate().map(|(index, (on, _))| (WakeSource::Listener(index), on.as_fd())));
     }
     let mut fds: Vec<PollFd<'_>> = asked.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     wait_for(&mut fds)?;

@@ -27,7 +27,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// State that is valid while the runtime is connected.
 #[derive(Default)]
-struct Standing {
+struct ConnectionState {
     /// Reads the runtime's events.
     events: Option<rt::Task<()>>,
     /// The runtime has reported its cgroup driver, or cannot.
@@ -44,7 +44,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
     let mut incomplete = Backoff::new(NOT_READY, period);
     let mut broken = Backoff::new(Duration::from_millis(100), NOT_READY);
     let mut reopen = Backoff::new(Duration::from_secs(1), period);
-    let mut standing = Standing::default();
+    let mut standing = ConnectionState::default();
     loop {
         let mut connection = runtime.connection();
         let looked = look(&runtime, &inbox, &mut standing).await;
@@ -64,7 +64,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
             absent.reset();
         } else {
             // A different runtime may come back.
-            standing = Standing::default();
+            standing = ConnectionState::default();
             reopen.reset();
         }
         if away {
@@ -106,7 +106,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
 async fn look(
     runtime: &Rc<PodRuntime>,
     inbox: &Sender<SyncEvent>,
-    standing: &mut Standing,
+    standing: &mut ConnectionState,
 ) -> Result<(RuntimeState, bool), cri::Error> {
     let state = runtime.state().await?;
     if !standing.cgroup_driver {

@@ -180,20 +180,20 @@ impl Sources {
     ) -> SortedMap<PodUid, SourcePod> {
         let before: SortedSet<(String, Arc<str>)> =
             self.wanted.values().map(|pod| (pod.pod.full_name(), Arc::clone(&pod.origin))).collect();
-        let mut pods: Vec<(Standing, SourceName, SourcePod)> = Vec::new();
+        let mut pods: Vec<(NameClaim, SourceName, SourcePod)> = Vec::new();
         let mut known = Vec::new();
         for (name, source) in &mut self.sources {
             known.append(&mut source.duplicates);
             for pod in &source.pods {
                 let uid = &pod.pod.metadata.uid;
                 let standing = if self.wanted.contains_key(uid) {
-                    Standing::Wanted
+                    NameClaim::Wanted
                 } else if before.contains(&(pod.pod.full_name(), Arc::clone(&pod.origin))) {
-                    Standing::Succeeds
+                    NameClaim::Succeeds
                 } else if runs(uid) {
-                    Standing::Runs
+                    NameClaim::Runs
                 } else {
-                    Standing::New
+                    NameClaim::New
                 };
                 pods.push((standing, *name, pod.clone()));
             }
@@ -223,7 +223,7 @@ impl Sources {
 
 /// How strong a pod's claim to its name is, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum NameClaim {
     Wanted,
     /// The wanted pod's manifest has changed to this pod.
     Succeeds,

@@ -14,7 +14,7 @@ pub(super) struct Entry {
     pub(super) worker: Worker,
     /// When to check the worker again.
     pub(super) wake: Option<Instant>,
-    pub(super) task: Option<Running>,
+    pub(super) task: Option<RunningWork>,
     /// This process has started work for the pod.
     pub(super) begun: bool,
     /// The containers in crash-loop back-off, with their wait.
@@ -45,7 +45,7 @@ pub(crate) enum Resizing {
 }
 
 /// Running work.
-pub(super) struct Running {
+pub(super) struct RunningWork {
     #[expect(dead_code, reason = "dropping the task cancels it")]
     pub(super) task: rt::Task<()>,
     pub(super) cancel: Cancel,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::entry::{Resizing, Running};
+use super::entry::{Resizing, RunningWork};
 use super::worker::{Identity, Next, Work};
 use super::{PodWorkers, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod};
 use crate::kubelet::kuberuntime::{Action, Cancel, Plan};
@@ -170,7 +170,8 @@ impl PodWorkers {
             let done = match (work, pod) {
                 (Work::Sync(plan), Some(pod)) => {
                     let (devices, csi) = (&devices, &csi);
-                    let with = sync_pod::With { runtime: &runtime, groups: &groups, devices, csi, cancel: &watch };
+                    let with =
+                        sync_pod::SyncContext { runtime: &runtime, groups: &groups, devices, csi, cancel: &watch };
                     sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
                 }
                 // A pod without a spec never syncs: its worker starts in Terminating.
@@ -189,7 +190,7 @@ impl PodWorkers {
             // The loop outlives its workers; it is gone only when the process ends.
             let _ = inbox.send(SyncEvent::WorkDone(done)).await;
         });
-        entry.task = Some(Running { task, cancel });
+        entry.task = Some(RunningWork { task, cancel });
     }
 }
 

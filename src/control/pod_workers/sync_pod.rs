@@ -22,7 +22,7 @@ use crate::types::error::ErrorChain;
 
 /// What a sync depends on.
 #[derive(Clone, Copy)]
-pub(super) struct With<'a> {
+pub(super) struct SyncContext<'a> {
     pub(super) runtime: &'a PodRuntime,
     pub(super) groups: &'a ContainerManager,
     pub(super) devices: &'a Rc<Devices>,
@@ -31,13 +31,13 @@ pub(super) struct With<'a> {
 }
 
 pub(super) async fn sync_pod(
-    with: With<'_>,
+    with: SyncContext<'_>,
     inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
 ) -> WorkDone {
-    let With { runtime, cancel, .. } = with;
+    let SyncContext { runtime, cancel, .. } = with;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
     let prepared = match unsupported_claims(pod).filter(|_| plan.starts()) {
@@ -87,7 +87,7 @@ fn unsupported_claims(pod: &Pod) -> Option<String> {
 
 /// Prepares the pod's devices. A pod does not start without them.
 async fn prepare_devices(
-    with: With<'_>,
+    with: SyncContext<'_>,
     inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,
     plan: &Plan,
@@ -114,13 +114,13 @@ async fn prepare_devices(
 }
 
 async fn set_up_and_execute(
-    with: With<'_>,
+    with: SyncContext<'_>,
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
 ) -> Executed {
-    let With { runtime, groups, devices, csi, cancel } = with;
+    let SyncContext { runtime, groups, devices, csi, cancel } = with;
     // The cgroup must exist before the sandbox, which is created in it.
     let resizes = plan.resizes();
     // Shrinking containers do so before the pod's cgroup shrinks, growing ones after it has grown.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::connections::{FEW, OneGet, Reply, answer};
 use super::http::{Response, Status};
-use super::listener::{Listener, Meeting};
-use super::pulse::{Doing, Pulse};
+use super::listener::{HandlerFuture, Listener};
+use super::pulse::{Activity, Pulse};
 use crate::platform::rt::{self, TcpStream};
 
 /// Progress of the sync loop: written by the loop, read by the health endpoint and the watchdog.
@@ -32,7 +32,7 @@ impl SyncHealth {
     }
 
     /// Notes what the current round is doing.
-    pub(crate) fn begin(&self, doing: Doing) {
+    pub(crate) fn begin(&self, doing: Activity) {
         self.pulse.begin(doing);
     }
 
@@ -65,7 +65,7 @@ const fn door(address: SocketAddr) -> Listener {
     Listener { name: "health", address, most: FEW, most_strangers: FEW }
 }
 
-fn meet(tcp: TcpStream, health: &SyncHealth) -> Meeting {
+fn meet(tcp: TcpStream, health: &SyncHealth) -> HandlerFuture {
     let health = health.clone();
     let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(rt::now())));
     Box::pin(answer(tcp, OneGet(respond)))

@@ -39,7 +39,7 @@ impl Status {
             Self::BadRequest => "400 Bad Request",
             Self::Unauthorized => "401 Unauthorized",
             Self::Forbidden => "403 Forbidden",
-            Self::NotFound => "404 Not Found",
+            Self::NotFound => "404 Not AnswerFuture",
             Self::MethodNotAllowed => "405 Method Not Allowed",
             Self::Conflict => "409 Conflict",
             Self::ContentTooLarge => "413 Content Too Large",

@@ -24,14 +24,14 @@ pub(super) struct Listener {
 }
 
 /// Serves a connection, and updates its standing.
-pub(super) type Meet<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<Standing>>) -> Meeting;
-pub(super) type Meeting = Pin<Box<dyn Future<Output = ()>>>;
+pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<Standing>>) -> HandlerFuture;
+pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
 impl Listener {
     /// Never returns. Pods run without it: a port in use is retried, rarely.
-    pub(super) async fn serve(&self, meet: Meet<'_>) {
+    pub(super) async fn serve(&self, meet: ConnectionHandler<'_>) {
         let Self { name, address, .. } = *self;
         let (mut backoff, mut told) = (FIRST_TRY, false);
         loop {
@@ -58,7 +58,7 @@ impl Listener {
     }
 
     /// Accepts connections until the listener fails.
-    pub(super) async fn accept(&self, listener: &TcpListener, meet: Meet<'_>) {
+    pub(super) async fn accept(&self, listener: &TcpListener, meet: ConnectionHandler<'_>) {
         let mut connections = Connections::new(self.most).with_strangers(self.most_strangers);
         loop {
             connections.room().await;

@@ -31,16 +31,16 @@ pub(crate) trait LocalApi {
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
     /// Every image of the runtime. The error is one line.
-    fn images(&self) -> Found<Vec<ImageEntry>>;
+    fn images(&self) -> AnswerFuture<Vec<ImageEntry>>;
 
     /// The images that known pods need and the runtime does not have. The error is one line.
-    fn missing_images(&self) -> Found<Vec<MissingImage>>;
+    fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>>;
 
     /// Removes the image of this name. Returns its id. The error is one line.
-    fn remove_image(&self, name: String) -> Found<String>;
+    fn remove_image(&self, name: String) -> AnswerFuture<String>;
 
     /// Starts an exchange with the API server, if none is running. With `wait`, returns after it has ended.
-    fn sync(&self, wait: bool) -> Found<SyncStatus>;
+    fn sync(&self, wait: bool) -> AnswerFuture<SyncStatus>;
 
     /// The log file of a container.
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
@@ -56,7 +56,7 @@ pub(crate) trait LocalApi {
 }
 
 /// A result that takes a while. The error is one line.
-pub(crate) type Found<T> = Pin<Box<dyn Future<Output = Result<T, String>>>>;
+pub(crate) type AnswerFuture<T> = Pin<Box<dyn Future<Output = Result<T, String>>>>;
 
 /// A pod named by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]

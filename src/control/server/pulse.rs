@@ -13,7 +13,7 @@ pub(crate) struct Pulse {
 /// The current activity of the sync loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Doing {
+pub(crate) enum Activity {
     /// Waits for an event, or for another task of its thread.
     Waiting,
     Sources,
@@ -42,13 +42,13 @@ pub(crate) enum Doing {
 }
 
 impl Pulse {
-    pub(crate) fn begin(&self, doing: Doing) {
+    pub(crate) fn begin(&self, doing: Activity) {
         self.doing.store(doing as u8, Ordering::Relaxed);
     }
 
     /// The round is complete.
     pub(crate) fn end_round(&self) {
-        self.begin(Doing::Waiting);
+        self.begin(Activity::Waiting);
         self.rounds.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -67,13 +67,13 @@ impl Pulse {
         self.turns.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn doing(&self) -> Doing {
+    pub(crate) fn doing(&self) -> Activity {
         let index = usize::from(self.doing.load(Ordering::Relaxed));
-        ALL.get(index).copied().unwrap_or(Doing::Waiting)
+        ALL.get(index).copied().unwrap_or(Activity::Waiting)
     }
 }
 
-impl Doing {
+impl Activity {
     /// The activity as text after "while".
     pub(crate) fn text(self) -> &'static str {
         match self {
@@ -105,29 +105,29 @@ impl Doing {
 }
 
 /// In the order of their numbers.
-const ALL: [Doing; 22] = [
-    Doing::Waiting,
-    Doing::Sources,
-    Doing::Observed,
-    Doing::Relisted,
-    Doing::Runtime,
-    Doing::WorkDone,
-    Doing::Probed,
-    Doing::Happened,
-    Doing::Deadlines,
-    Doing::Shutdown,
-    Doing::Probes,
-    Doing::StartingWork,
-    Doing::PendingResizes,
-    Doing::CpuAssignment,
-    Doing::Volumes,
-    Doing::Images,
-    Doing::NodePressure,
-    Doing::Statuses,
-    Doing::Versions,
-    Doing::Reporting,
-    Doing::ShutdownEnd,
-    Doing::Spinning,
+const ALL: [Activity; 22] = [
+    Activity::Waiting,
+    Activity::Sources,
+    Activity::Observed,
+    Activity::Relisted,
+    Activity::Runtime,
+    Activity::WorkDone,
+    Activity::Probed,
+    Activity::Happened,
+    Activity::Deadlines,
+    Activity::Shutdown,
+    Activity::Probes,
+    Activity::StartingWork,
+    Activity::PendingResizes,
+    Activity::CpuAssignment,
+    Activity::Volumes,
+    Activity::Images,
+    Activity::NodePressure,
+    Activity::Statuses,
+    Activity::Versions,
+    Activity::Reporting,
+    Activity::ShutdownEnd,
+    Activity::Spinning,
 ];
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
             pulse.begin(doing);
             assert_eq!(pulse.doing(), doing);
             pulse.end_round();
-            assert_eq!(pulse.doing(), Doing::Waiting);
+            assert_eq!(pulse.doing(), Activity::Waiting);
         }
     }
 

@@ -20,11 +20,11 @@ use crate::types::error::ErrorChain;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stream {
     pod: PodQuery,
-    what: What,
+    what: StreamKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum StreamKind {
     Exec { container: String, command: Vec<String>, streams: Streams },
     Attach { container: String, streams: Streams },
     PortForward { ports: Vec<i32> },
@@ -72,16 +72,16 @@ impl Stream {
             }
             _ => return None,
         };
-        Some(What::of(verb, container, request).map(|what| Self { pod, what }))
+        Some(StreamKind::of(verb, container, request).map(|what| Self { pod, what }))
     }
 
     /// Connects to the runtime's streaming server. The error is the response to the client.
     fn hand_on(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Handing {
         let id = match &self.what {
-            What::Exec { container, .. } | What::Attach { container, .. } => {
+            StreamKind::Exec { container, .. } | StreamKind::Attach { container, .. } => {
                 api.running_container(&self.pod, container)
             }
-            What::PortForward { .. } => api.sandbox(&self.pod),
+            StreamKind::PortForward { .. } => api.sandbox(&self.pod),
         };
         let (streaming, request) = (streaming.clone(), Rc::new(request.clone()));
         Box::pin(async move {
@@ -101,7 +101,7 @@ impl Stream {
     }
 }
 
-impl What {
+impl StreamKind {
     fn of(verb: &str, container: &str, request: &Request) -> Result<Self, Response> {
         let container = container.to_owned();
         match verb {
@@ -178,18 +178,18 @@ mod tests {
         let stream = of("/exec/ns/web/main?command=sh&command=-c&command=echo+%26%26&input=1&output=1&error=1");
         let streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
         let command = ["sh", "-c", "echo &&"].map(str::to_owned).to_vec();
-        let what = What::Exec { container: "main".to_owned(), command, streams };
+        let what = StreamKind::Exec { container: "main".to_owned(), command, streams };
         assert_eq!(stream, Some(Ok(Stream { pod: PodQuery::new("ns", "web", None), what })));
         let Some(Ok(terminal)) = of("/attach/ns/web/uid/main?tty=1&output=1&error=1&input=true") else { panic!() };
         let streams = Streams { stdin: false, stdout: true, stderr: false, tty: true };
-        let what = What::Attach { container: "main".to_owned(), streams };
+        let what = StreamKind::Attach { container: "main".to_owned(), streams };
         assert_eq!(terminal, Stream { pod: PodQuery::new("ns", "web", Some("uid")), what });
     }
 
     #[test]
     fn ports_may_be_named_beforehand() {
         let ports = |target: &str| match of(target) {
-            Some(Ok(Stream { what: What::PortForward { ports }, .. })) => Ok(ports),
+            Some(Ok(Stream { what: StreamKind::PortForward { ports }, .. })) => Ok(ports),
             Some(Err((status, _))) => Err(status),
             other => panic!("{other:?}"),
         };

@@ -1,23 +1,23 @@
 //! Maps sync loop events to the activity that the watchdog reports. Pure.
 
-use crate::control::server::Doing;
+use crate::control::server::Activity;
 use crate::state::pods::SyncEvent;
 
 /// The activity that the watchdog reports if handling `event` stalls.
-pub(super) fn doing(event: &SyncEvent) -> Doing {
+pub(super) fn doing(event: &SyncEvent) -> Activity {
     match event {
-        SyncEvent::Sources(_) => Doing::Sources,
-        SyncEvent::Observed(_) => Doing::Observed,
-        SyncEvent::Relisted(_) => Doing::Relisted,
-        SyncEvent::Runtime(_) => Doing::Runtime,
-        SyncEvent::WorkDone(_) => Doing::WorkDone,
-        SyncEvent::Probed(_) => Doing::Probed,
-        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::NodeHeard(_) => Doing::Happened,
+        SyncEvent::Sources(_) => Activity::Sources,
+        SyncEvent::Observed(_) => Activity::Observed,
+        SyncEvent::Relisted(_) => Activity::Relisted,
+        SyncEvent::Runtime(_) => Activity::Runtime,
+        SyncEvent::WorkDone(_) => Activity::WorkDone,
+        SyncEvent::Probed(_) => Activity::Probed,
+        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::NodeHeard(_) => Activity::Happened,
         SyncEvent::OomKilled(_)
         | SyncEvent::MemoryStalled
         | SyncEvent::PressureLooked(_)
         | SyncEvent::OverStorageLimits(_)
-        | SyncEvent::Groupless(..) => Doing::Happened,
+        | SyncEvent::Groupless(..) => Activity::Happened,
         SyncEvent::Object(_)
         | SyncEvent::ImagesCame
         | SyncEvent::CsiDriversChanged
@@ -26,12 +26,12 @@ pub(super) fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::VolumesRefused(..)
         | SyncEvent::Reported(_)
         | SyncEvent::StatusesAdmitted
-        | SyncEvent::Mirrored(_) => Doing::Happened,
+        | SyncEvent::Mirrored(_) => Activity::Happened,
         SyncEvent::RestartRequest(_)
         | SyncEvent::VersionAsked(_)
         | SyncEvent::VersionsKept(_)
         | SyncEvent::Placed(_)
-        | SyncEvent::NodeShutsDown(_) => Doing::Happened,
-        SyncEvent::Beat => Doing::Waiting,
+        | SyncEvent::NodeShutsDown(_) => Activity::Happened,
+        SyncEvent::Beat => Activity::Waiting,
     }
 }

@@ -15,9 +15,9 @@ use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_sources::versions::VersionView;
 use crate::control::server::{
-    Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
-    Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodEntry,
-    PodQuery, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
+    Absent, AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus,
+    ConditionStatus, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page,
+    PodEntry, PodQuery, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
 use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::node_stats::NodeStats;
@@ -115,7 +115,7 @@ impl LocalApi for NodeLocalApi {
         Box::pin(Rc::clone(&self.figures).page(page))
     }
 
-    fn images(&self) -> Found<Vec<ImageEntry>> {
+    fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
         let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.node_state.borrow().known_pods());
         Box::pin(async move {
             let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
@@ -123,7 +123,7 @@ impl LocalApi for NodeLocalApi {
         })
     }
 
-    fn missing_images(&self) -> Found<Vec<MissingImage>> {
+    fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>> {
         let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
         // Pods in a terminal phase no longer need their images.
         let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
@@ -136,7 +136,7 @@ impl LocalApi for NodeLocalApi {
         })
     }
 
-    fn remove_image(&self, name: String) -> Found<String> {
+    fn remove_image(&self, name: String) -> AnswerFuture<String> {
         let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
         let (pods, is_known) = (node_state.known_pods(), node_state.sources.all_ready());
         Box::pin(async move {
@@ -148,7 +148,7 @@ impl LocalApi for NodeLocalApi {
         })
     }
 
-    fn sync(&self, wait: bool) -> Found<SyncStatus> {
+    fn sync(&self, wait: bool) -> AnswerFuture<SyncStatus> {
         let Some(exchanges) = self.exchanges.clone() else {
             return Box::pin(ready(Err("this node has no cluster".to_owned())));
         };

@@ -2,45 +2,45 @@
 
 use std::time::Instant;
 
-use crate::control::server::Doing;
+use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
 use crate::types::api::PodUid;
 
 impl SyncLoop {
     /// Starts the next work of all pods, and updates the statuses.
     pub(super) fn round(&mut self, now: Instant) {
-        self.health.begin(Doing::Deadlines);
+        self.health.begin(Activity::Deadlines);
         let effects = self.parts.deadlines.round(&self.pods, now);
         self.pods.apply(effects, now);
-        self.health.begin(Doing::Shutdown);
+        self.health.begin(Activity::Shutdown);
         let effects = self.parts.shutdown.round(&self.pods, now);
         self.pods.apply(effects, now);
-        self.health.begin(Doing::Probes);
+        self.health.begin(Activity::Probes);
         self.pods.update_probes(now);
         if self.pods.can_work() {
             self.start_work(now);
-            self.health.begin(Doing::CpuAssignment);
+            self.health.begin(Activity::CpuAssignment);
             self.parts.cgroups.round(&self.pods);
             self.parts.cpus.round(&self.pods);
         }
-        self.health.begin(Doing::Volumes);
+        self.health.begin(Activity::Volumes);
         let effect = self.parts.csi_drivers.round(&self.pods);
         self.pods.apply(effect, now);
-        self.health.begin(Doing::Images);
+        self.health.begin(Activity::Images);
         self.parts.image_garbage.round(&self.pods, now);
-        self.health.begin(Doing::NodePressure);
+        self.health.begin(Activity::NodePressure);
         if self.parts.eviction.is_settled() {
             self.parts.storage_limits.round(&self.pods, &self.parts.eviction);
         }
         self.parts.eviction.round(&self.pods, now);
-        self.health.begin(Doing::Statuses);
+        self.health.begin(Activity::Statuses);
         self.refresh_statuses(now);
-        self.health.begin(Doing::Versions);
+        self.health.begin(Activity::Versions);
         let effects = self.parts.versions.round(&self.pods, now);
         self.apply(effects, now);
-        self.health.begin(Doing::Reporting);
+        self.health.begin(Activity::Reporting);
         self.parts.reporting.round(&self.pods, now);
-        self.health.begin(Doing::ShutdownEnd);
+        self.health.begin(Activity::ShutdownEnd);
         let is_reporting = self.parts.reporting.is_reporting();
         self.parts.shutdown.release_inhibitor(is_reporting, now);
     }
@@ -48,7 +48,7 @@ impl SyncLoop {
     /// Starts the pods' work. Repeats while pods end that other pods wait for.
     fn start_work(&mut self, now: Instant) {
         loop {
-            self.health.begin(Doing::StartingWork);
+            self.health.begin(Activity::StartingWork);
             let ended = self.pods.start_work(now);
             if ended.is_empty() {
                 return;
@@ -59,7 +59,7 @@ impl SyncLoop {
                     self.add(&pod, now);
                 }
             }
-            self.health.begin(Doing::PendingResizes);
+            self.health.begin(Activity::PendingResizes);
             // Pods may have waited for the resources of the ended pods.
             self.retry_resizes(now);
         }

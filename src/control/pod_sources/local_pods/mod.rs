@@ -2,7 +2,7 @@
 //! start.
 //!
 //! ```text
-//!   PUT -> LocalPods::ask -> Book::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
+//!   PUT -> LocalPods::ask -> PodList::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
 //! ```
 //!
 //! A change is answered once it is on disk. Changes are handled one at a time; a refused manifest changes nothing. A
@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 
 use self::files::Loaded;
-use self::pod_list::{Book, Verdict};
+use self::pod_list::{PodList, Verdict};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};
@@ -26,12 +26,12 @@ use crate::types::error::ErrorChain;
 /// Handle for requesting changes.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalPods {
-    asked: Sender<Asked>,
+    asked: Sender<LocalPodRequest>,
 }
 
 /// One change, and where its answer goes.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LocalPodRequest {
     change: PodChange,
     answer: Sender<PodAnswer>,
 }
@@ -43,7 +43,7 @@ const RETRY: Duration = Duration::from_secs(30);
 
 impl LocalPods {
     /// The handle, and the receiver for [`run`].
-    pub(crate) fn new() -> (Self, Receiver<Asked>) {
+    pub(crate) fn new() -> (Self, Receiver<LocalPodRequest>) {
         let (asked, receiver) = async_channel::bounded(QUEUE);
         (Self { asked }, receiver)
     }
@@ -52,19 +52,24 @@ impl LocalPods {
     pub(crate) async fn ask(&self, change: PodChange) -> PodAnswer {
         let (answer, answered) = async_channel::bounded(1);
         // Both fail only when the agent is ending.
-        let _ = self.asked.send(Asked { change, answer }).await;
+        let _ = self.asked.send(LocalPodRequest { change, answer }).await;
         answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
     }
 }
 
 /// Sends the pods in `directory` to `inbox` at once and after every change, and answers requests. Never returns.
-pub(crate) async fn run(directory: PathBuf, node_name: String, asked: Receiver<Asked>, inbox: Sender<SyncEvent>) {
-    let mut running = Running { directory, book: Book::new(node_name), inbox };
+pub(crate) async fn run(
+    directory: PathBuf,
+    node_name: String,
+    asked: Receiver<LocalPodRequest>,
+    inbox: Sender<SyncEvent>,
+) {
+    let mut running = LocalPodSource { directory, book: PodList::new(node_name), inbox };
     let mut is_loaded = running.load().await;
     loop {
         let next = if is_loaded { Ok(asked.recv().await) } else { rt::deadline(RETRY, asked.recv()).await };
         match next {
-            Ok(Ok(Asked { change, answer })) => {
+            Ok(Ok(LocalPodRequest { change, answer })) => {
                 is_loaded = is_loaded || running.load().await;
                 let answered = if is_loaded { running.change(change).await } else { running.unreadable() };
                 // The requester may have gone.
@@ -76,13 +81,13 @@ pub(crate) async fn run(directory: PathBuf, node_name: String, asked: Receiver<A
     }
 }
 
-struct Running {
+struct LocalPodSource {
     directory: PathBuf,
-    book: Book,
+    book: PodList,
     inbox: Sender<SyncEvent>,
 }
 
-impl Running {
+impl LocalPodSource {
     /// Reads the stored manifests. False on failure: the known pods then stay.
     async fn load(&mut self) -> bool {
         let directory = self.directory.clone();

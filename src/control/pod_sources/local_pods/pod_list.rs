@@ -12,7 +12,7 @@ use crate::types::sorted::SortedMap;
 
 /// The pods by file name.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct PodList {
     node_name: String,
     pods: SortedMap<String, Entry>,
     /// The directory could not be read.
@@ -40,7 +40,7 @@ pub(super) struct Verdict {
     pub(super) warnings: Vec<String>,
 }
 
-impl Book {
+impl PodList {
     pub(super) fn new(node_name: String) -> Self {
         Self { node_name, pods: SortedMap::new(), problem: None, loaded: false, told: Vec::new() }
     }

@@ -118,7 +118,7 @@ pub(super) enum FileEvent {
 
 /// The result of looking at a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct ListingPlan {
     /// The files to read: names and paths.
     pub(super) read: Vec<(OsString, PathBuf)>,
     /// When to look again at the latest.
@@ -201,7 +201,7 @@ impl Files {
     }
 
     /// Compares a listing with the known files.
-    pub(super) fn look(&mut self, listing: &Listing, now: Instant, time: Time) -> Look {
+    pub(super) fn look(&mut self, listing: &Listing, now: Instant, time: Time) -> ListingPlan {
         let first = self.directory.is_none() && self.files.is_empty();
         // Without a birth time, a recreated directory may look like the old one.
         let may_be_another = self.lost && listing.directory.born.is_none();
@@ -209,7 +209,7 @@ impl Files {
         if replaced && listing.files.is_empty() && !self.files.is_empty() {
             // This is what an unmounted file system looks like.
             self.set_problem("an empty directory has come in its place".to_owned(), time);
-            return Look::default();
+            return ListingPlan::default();
         }
         if replaced {
             self.replaced = Some(now);
@@ -221,7 +221,7 @@ impl Files {
         self.single = listing.single;
         self.problem = None;
 
-        let mut look = Look { again: self.doubted.then_some(self.boot_over), ..Look::default() };
+        let mut look = ListingPlan { again: self.doubted.then_some(self.boot_over), ..ListingPlan::default() };
         for (name, stamp) in &listing.files {
             self.look_at(name, stamp, first, now, time, &mut look);
         }
@@ -239,7 +239,7 @@ impl Files {
         first: bool,
         now: Instant,
         time: Time,
-        look: &mut Look,
+        look: &mut ListingPlan,
     ) {
         let known = self.files.get_mut(name).map(|file| {
             file.missing_since = None;
@@ -277,13 +277,13 @@ impl Files {
         }
     }
 
-    fn read(&mut self, name: &OsStr, look: &mut Look) {
+    fn read(&mut self, name: &OsStr, look: &mut ListingPlan) {
         self.settling.remove(name);
         look.read.push((name.to_owned(), self.path_of(name)));
     }
 
     /// Removes files that have been missing from the listings for long enough.
-    fn look_for_missing(&mut self, listing: &Listing, now: Instant, look: &mut Look) {
+    fn look_for_missing(&mut self, listing: &Listing, now: Instant, look: &mut ListingPlan) {
         let replaced = self.replaced.map(|moment| moment + REPLACED);
         self.files.retain(|name, file| {
             if listing.files.contains_key(name) {
@@ -468,7 +468,7 @@ pub(super) fn says_the_same(one: &SourceUpdate, other: &SourceUpdate) -> bool {
 
 const EMPTY: &str = "there is nothing in the file; to remove its pods, delete it";
 
-impl Look {
+impl ListingPlan {
     fn look_again(&mut self, moment: Instant) {
         self.again = Some(self.again.map_or(moment, |again| again.min(moment)));
     }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use self::files::{Content, Files, Listing, Look, says_the_same};
+use self::files::{Content, Files, Listing, ListingPlan, says_the_same};
 use self::watch::{Noticed, Watch};
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -43,7 +43,7 @@ pub(crate) async fn run(
 ) {
     let files = Files::new(path.clone(), boot_over);
     let watcher = Watcher { watch: None, failure_told: false };
-    let mut running = Running { path, node_name, interval, inbox, files, watcher, sent: None };
+    let mut running = StaticFileSource { path, node_name, interval, inbox, files, watcher, sent: None };
     while running.round().await.is_ok() {}
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn boot_over() -> Instant {
     rt::now() + BOOT.saturating_sub(clock::uptime())
 }
 
-struct Running {
+struct StaticFileSource {
     path: PathBuf,
     node_name: String,
     interval: Duration,
@@ -66,7 +66,7 @@ struct Running {
 /// The inbox is closed.
 struct Closed;
 
-impl Running {
+impl StaticFileSource {
     /// Looks at the directory once, and waits for the next look to be due.
     async fn round(&mut self) -> Result<(), Closed> {
         // Before the look, so that no later change is missed.
@@ -105,7 +105,7 @@ impl Running {
 
     /// Reads the changed files. Returns when to look again.
     async fn look(&mut self, listing: &Listing) -> Option<Instant> {
-        let Look { read, again } = self.files.look(listing, rt::now(), clock::now());
+        let ListingPlan { read, again } = self.files.look(listing, rt::now(), clock::now());
         if !read.is_empty() {
             for (name, content) in self.read(read).await {
                 self.files.take(&name, content, clock::now());

@@ -442,7 +442,7 @@ fn interval_is_enough_without_inotify() {
         let path = root.join("manifests");
         fs::create_dir(&path).unwrap();
         let (inbox, received) = async_channel::bounded(16);
-        let mut running = Running {
+        let mut running = StaticFileSource {
             files: Files::new(path.clone(), Instant::now()),
             path,
             node_name: "n".to_owned(),

@@ -1,9 +1,9 @@
 //! Pods from a URL: polled, and stored for a start without the server.
 //!
 //! ```text
-//!   the stored response -> Book::take -> SyncEvent::Sources
+//!   the stored response -> UrlState::take -> SyncEvent::Sources
 //!   GET, with the validators of the last response -> 304: nothing
-//!                                                 -> 200: Book::take -> the disk -> SyncEvent::Sources
+//!                                                 -> 200: UrlState::take -> the disk -> SyncEvent::Sources
 //! ```
 //!
 //! A response is accepted or rejected as a whole. On any failure (unreachable server, truncated or invalid response,
@@ -20,7 +20,7 @@ use async_channel::Sender;
 
 use self::error::FetchError;
 pub(crate) use self::signature::{EXPECTED, PublicKey};
-use self::url_state::{Book, Given, Taken, decode, encode};
+use self::url_state::{SignedManifest, Taken, UrlState, decode, encode};
 use crate::platform::apiserver::believing;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
@@ -52,11 +52,11 @@ pub(crate) struct UrlPods {
 
 /// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
 pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
-    let book = Book::new(&source.shown, source.node_name.clone(), source.key.clone());
+    let book = UrlState::new(&source.shown, source.node_name.clone(), source.key.clone());
     let longest = LONGEST.max(source.every);
     let backoff = Backoff::new(source.every, longest);
     let validators = Validators::default();
-    let mut running = Running { source, dialer, inbox, book, validators, backoff };
+    let mut running = UrlSource { source, dialer, inbox, book, validators, backoff };
     running.load().await;
     if running.tell().await.is_err() {
         return;
@@ -82,11 +82,11 @@ const LONGEST: Duration = Duration::from_secs(300);
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 const MOST_AUTHORITIES: u64 = 4 << 20;
 
-struct Running {
+struct UrlSource {
     source: UrlPods,
     dialer: Dialer,
     inbox: Sender<SyncEvent>,
-    book: Book,
+    book: UrlState,
     validators: Validators,
     backoff: Backoff,
 }
@@ -102,13 +102,13 @@ struct Validators {
 enum Fetched {
     /// Unchanged (304).
     NotModified,
-    Given(Given, Validators),
+    Given(SignedManifest, Validators),
 }
 
 /// The inbox is closed.
 struct Closed;
 
-impl Running {
+impl UrlSource {
     /// Uses the stored response until the server sends another one.
     async fn load(&mut self) {
         let path = self.source.kept.clone();
@@ -176,7 +176,7 @@ impl Running {
     }
 
     /// Stores the accepted response if it is not on disk.
-    async fn keep(&self, given: &Given) -> Result<(), FetchError> {
+    async fn keep(&self, given: &SignedManifest) -> Result<(), FetchError> {
         let (path, bytes) = (self.source.kept.clone(), encode(&self.source.shown, given));
         let written = rt::blocking(move || durable::write_changed(&path, &bytes)).await;
         written.map(drop).map_err(|source| FetchError::Keep { path: self.source.kept.clone(), source })
@@ -211,7 +211,7 @@ impl Running {
             }
         };
         let validators = Validators { etag: answer.etag, last_modified: answer.last_modified };
-        Ok(Fetched::Given(Given { manifest, signature }, validators))
+        Ok(Fetched::Given(SignedManifest { manifest, signature }, validators))
     }
 
     /// Checks the server's certificate on TLS connections. Reads the CA bundle each time, because it may be replaced.

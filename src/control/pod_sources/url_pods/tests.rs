@@ -300,7 +300,7 @@ fn with_a_key_only_signed_manifests_count() {
     // The stored response is verified against the key again.
     server.says(|_| Says::Bytes(Vec::new()));
     with_source(source(), async |told| assert!(told.next().await.complete));
-    let forged = encode(&source().shown, &Given { manifest: WEB.as_bytes().to_vec(), signature: None });
+    let forged = encode(&source().shown, &SignedManifest { manifest: WEB.as_bytes().to_vec(), signature: None });
     durable::write(&disk.kept(), &forged).unwrap();
     with_source(source(), async |told| {
         let update = told.next().await;

@@ -13,14 +13,14 @@ use crate::types::api::{Bytes, Pod, Time};
 
 /// A manifest as received, with its signature if one is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct SignedManifest {
     pub(super) manifest: Vec<u8>,
     pub(super) signature: Option<Vec<u8>>,
 }
 
 /// The last accepted response.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct UrlState {
     /// The URL as shown to users and hashed into pod uids.
     url: Arc<str>,
     node_name: String,
@@ -39,7 +39,7 @@ pub(super) enum Taken {
     New,
 }
 
-impl Book {
+impl UrlState {
     pub(super) fn new(url: &str, node_name: String, key: Option<PublicKey>) -> Self {
         Self { url: Arc::from(url), node_name, key, manifest: WholeManifest::default(), known: None, problem: None }
     }
@@ -50,7 +50,7 @@ impl Book {
     }
 
     /// Accepts or rejects a response as a whole. The error is one line.
-    pub(super) fn take(&mut self, given: &Given, seen: &str, now: Time) -> Result<Taken, String> {
+    pub(super) fn take(&mut self, given: &SignedManifest, seen: &str, now: Time) -> Result<Taken, String> {
         if let Some(key) = &self.key {
             let signature = given.signature.as_deref().and_then(signature::read);
             let signature = signature.ok_or("the signature is none: expected 64 bytes, as they are or in base64")?;
@@ -119,7 +119,7 @@ fn mark(manifest: &[u8]) -> [u8; 32] {
 }
 
 /// Encodes a response for a start without the server: a header line, and the manifest.
-pub(super) fn encode(url: &str, given: &Given) -> Vec<u8> {
+pub(super) fn encode(url: &str, given: &SignedManifest) -> Vec<u8> {
     let signature = given.signature.clone().map(|bytes| Bytes(bytes).to_base64());
     let mut kept = json!({ "url": url, "signature": signature }).to_string().into_bytes();
     kept.push(b'\n');
@@ -128,7 +128,7 @@ pub(super) fn encode(url: &str, given: &Given) -> Vec<u8> {
 }
 
 /// Decodes a stored response; `None` if it is of another URL or malformed.
-pub(super) fn decode(url: &str, kept: &[u8]) -> Option<Given> {
+pub(super) fn decode(url: &str, kept: &[u8]) -> Option<SignedManifest> {
     let end = kept.iter().position(|byte| *byte == b'\n')?;
     let (head, rest) = kept.split_at_checked(end)?;
     let head: Value = serde_json::from_slice(head).ok()?;
@@ -139,7 +139,7 @@ pub(super) fn decode(url: &str, kept: &[u8]) -> Option<Given> {
         Some(text) => Some(Bytes::from_base64(text)?.0),
         None => None,
     };
-    Some(Given { manifest: rest.get(1..)?.to_vec(), signature })
+    Some(SignedManifest { manifest: rest.get(1..)?.to_vec(), signature })
 }
 
 #[cfg(test)]
@@ -156,19 +156,19 @@ mod tests {
         Time::from_unix_nanos(1)
     }
 
-    fn given(text: &str) -> Given {
-        Given { manifest: text.as_bytes().to_vec(), signature: None }
+    fn given(text: &str) -> SignedManifest {
+        SignedManifest { manifest: text.as_bytes().to_vec(), signature: None }
     }
 
-    fn book(key: Option<PublicKey>) -> Book {
-        Book::new(URL, "node1".to_owned(), key)
+    fn book(key: Option<PublicKey>) -> UrlState {
+        UrlState::new(URL, "node1".to_owned(), key)
     }
 
-    fn take(book: &mut Book, given: &Given) -> Result<Taken, String> {
+    fn take(book: &mut UrlState, given: &SignedManifest) -> Result<Taken, String> {
         book.take(given, "2026-11-20T20:03:54Z", now())
     }
 
-    fn names(book: &Book) -> Vec<String> {
+    fn names(book: &UrlState) -> Vec<String> {
         book.update().pods.iter().map(|pod| pod.pod.metadata.name.clone()).collect()
     }
 
@@ -230,14 +230,14 @@ mod tests {
         let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let key = PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes());
         let mut book = book(key);
-        let signed = |text: &str| Given {
+        let signed = |text: &str| SignedManifest {
             manifest: text.as_bytes().to_vec(),
             signature: Some(pair.sign(text.as_bytes()).as_ref().to_vec()),
         };
         let other = WEB.replace("busybox", "nginx");
         let none = "the signature is none: expected 64 bytes, as they are or in base64";
         assert_eq!(take(&mut book, &given(WEB)), Err(none.to_owned()));
-        let wrong = Given { signature: signed(&other).signature, ..given(WEB) };
+        let wrong = SignedManifest { signature: signed(&other).signature, ..given(WEB) };
         let not_this = "the signature is not that of this manifest by this key";
         assert_eq!(take(&mut book, &wrong), Err(not_this.to_owned()));
         assert!(!book.is_known());

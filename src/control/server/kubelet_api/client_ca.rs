@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(600);
 /// The current CA certificates.
 #[derive(Debug, Default)]
 pub(super) struct Authorities {
-    known: RefCell<Option<Known>>,
+    known: RefCell<Option<LoadedCa>>,
     /// Number of changes so far.
     generation: Cell<u64>,
     /// Notified on each reload.
@@ -38,7 +38,7 @@ pub(super) struct Authorities {
 }
 
 #[derive(Debug)]
-struct Known {
+struct LoadedCa {
     verifier: Arc<dyn ClientCertVerifier>,
     /// The latest time known to be past, as a Unix time in seconds.
     floor: u64,
@@ -116,7 +116,7 @@ impl Authorities {
 }
 
 /// Blocking.
-fn read(path: &Path) -> Result<Known, AuthoritiesError> {
+fn read(path: &Path) -> Result<LoadedCa, AuthoritiesError> {
     let of_file = |source| AuthoritiesError { path: path.to_owned(), source };
     let text = file::read_all(path, LIMIT).map_err(|error| of_file(error.into()))?;
     let list = pem::certificates(&text).map_err(|error| of_file(error.into()))?;
@@ -127,5 +127,5 @@ fn read(path: &Path) -> Result<Known, AuthoritiesError> {
     }
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    Ok(Known { verifier: verifier.map_err(|error| of_file(error.into()))?, floor })
+    Ok(LoadedCa { verifier: verifier.map_err(|error| of_file(error.into()))?, floor })
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::super::http::parse_response;
 use super::*;
 use crate::control::server::{
-    Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
+    Absent, AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
 };
 use crate::platform::rt::{block_on, blocking, either};
 use crate::state::pods::PodAnswer;
@@ -57,7 +57,7 @@ impl LocalApi for TwoPods {
         }
     }
 
-    fn sync(&self, wait: bool) -> Found<SyncStatus> {
+    fn sync(&self, wait: bool) -> AnswerFuture<SyncStatus> {
         Box::pin(async move { Ok(SyncStatus { open: wait, ..SyncStatus::default() }) })
     }
 
@@ -68,15 +68,15 @@ impl LocalApi for TwoPods {
         })
     }
 
-    fn images(&self) -> Found<Vec<ImageEntry>> {
+    fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
         Box::pin(async { Ok(vec![ImageEntry { id: "a".to_owned(), ..ImageEntry::default() }]) })
     }
 
-    fn missing_images(&self) -> Found<Vec<MissingImage>> {
+    fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>> {
         Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
     }
 
-    fn remove_image(&self, name: String) -> Found<String> {
+    fn remove_image(&self, name: String) -> AnswerFuture<String> {
         Box::pin(async move { Err(format!("image {name} stays")) })
     }
 
@@ -158,9 +158,9 @@ fn events_have_the_api_list_format() {
 #[test]
 fn unknown_requests_are_refused() {
     for (request, line) in [
-        (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "404 Not Found"),
-        (b"GET /containerLogs/d/p/none HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
-        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
+        (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "404 Not AnswerFuture"),
+        (b"GET /containerLogs/d/p/none HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not AnswerFuture"),
+        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not AnswerFuture"),
         (b"GET /containerLogs/d/p/c?follow=x HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
         (b"POST /pods HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"),
         (b"hello\r\n\r\n", "400 Bad Request"),

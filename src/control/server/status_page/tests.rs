@@ -13,7 +13,7 @@ use super::*;
 use crate::control::server::connections::Text as _;
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::{
-    Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
+    Absent, AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
 };
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
@@ -57,7 +57,7 @@ impl LocalApi for Asked {
         }
     }
 
-    fn sync(&self, _: bool) -> Found<SyncStatus> {
+    fn sync(&self, _: bool) -> AnswerFuture<SyncStatus> {
         self.note();
         Box::pin(async { Ok(SyncStatus::default()) })
     }
@@ -67,15 +67,15 @@ impl LocalApi for Asked {
         Box::pin(async { b"{\"node\":{}}".to_vec() })
     }
 
-    fn images(&self) -> Found<Vec<ImageEntry>> {
+    fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
         Box::pin(async { Err("no images are shown".to_owned()) })
     }
 
-    fn missing_images(&self) -> Found<Vec<MissingImage>> {
+    fn missing_images(&self) -> AnswerFuture<Vec<MissingImage>> {
         Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
     }
 
-    fn remove_image(&self, _name: String) -> Found<String> {
+    fn remove_image(&self, _name: String) -> AnswerFuture<String> {
         Box::pin(async { Err("none is removed".to_owned()) })
     }
 

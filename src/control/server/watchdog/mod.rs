@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use super::pulse::{Doing, Pulse};
+use super::pulse::{Activity, Pulse};
 use super::systemd;
 use crate::platform::config::Config;
 use crate::platform::host::{clock, thread_state};
@@ -76,7 +76,7 @@ impl Watchdog {
         let device = config.health.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));
         let manager = systemd::watchdog_interval();
         if manager.is_some() || device.is_some() {
-            let keeper = Keeper {
+            let keeper = WatchdogThread {
                 shared: Arc::clone(&shared),
                 pulse,
                 ask,
@@ -110,7 +110,7 @@ impl Watchdog {
     /// Records for the next start that the sync loop ran `rounds` rounds without waiting, while `part` was due. Works
     /// with and without a watchdog.
     pub(crate) fn note_spin(&self, rounds: u32, part: &str) {
-        let mut stall = Stall::new(clock::now(), 0, Doing::Spinning, thread_state::of_main_thread());
+        let mut stall = Stall::new(clock::now(), 0, Activity::Spinning, thread_state::of_main_thread());
         stall.rounds = Some(rounds);
         stall.part = Some(part.to_owned());
         self.0.file.write(&stall);
@@ -143,7 +143,7 @@ impl Shared {
 }
 
 /// State of the thread.
-struct Keeper {
+struct WatchdogThread {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
     ask: Sender<SyncEvent>,
@@ -161,7 +161,7 @@ struct Keeper {
     beat_file: Option<BeatFile>,
 }
 
-impl Keeper {
+impl WatchdogThread {
     fn run(mut self) {
         loop {
             let moves = self.progress.moves(self.pulse.rounds(), self.pulse.turns());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::server::pulse::Doing;
+use crate::control::server::pulse::Activity;
 use crate::platform::host::clock;
 use crate::platform::host::file::{read_head, replace};
 use crate::platform::host::thread_state::ThreadState;
@@ -64,7 +64,7 @@ pub(crate) struct DeviceStatus {
 
 impl Stall {
     /// A stall of this process.
-    pub(super) fn new(time: Time, seconds: u64, doing: Doing, thread: ThreadState) -> Self {
+    pub(super) fn new(time: Time, seconds: u64, doing: Activity, thread: ThreadState) -> Self {
         Self {
             time: time.to_string(),
             boot_id: clock::boot_id(),
@@ -140,7 +140,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("coracle-stall-{}", std::process::id()));
         let file = StallFile::below(&root);
         assert_eq!(file.read(), None);
-        let stall = Stall::new(clock::now(), 37, Doing::Relisted, ThreadState::default());
+        let stall = Stall::new(clock::now(), 37, Activity::Relisted, ThreadState::default());
         file.write(&Stall::default());
         file.write(&stall);
         let back = file.read();
