@@ -2,7 +2,7 @@
 //! faults. Checks every request against the wanted pods.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ pub(super) struct ContainerRuntime {
     released: Cell<bool>,
     /// Number of mutating calls since [`ContainerRuntime::begin_episode`].
     changes: Cell<u64>,
+    /// Calls that start or stop something, since the containers were last listed.
+    since_list: RefCell<BTreeSet<(String, Vec<u8>)>>,
     /// Number of times that the containers were listed.
     lists: Cell<u64>,
     /// Calls in the current minute, and when it started.
@@ -123,6 +125,7 @@ impl ContainerRuntime {
             changed: Signal::default(),
             released: Cell::default(),
             changes: Cell::default(),
+            since_list: RefCell::default(),
             lists: Cell::default(),
             rate: Cell::default(),
             graces: RefCell::default(),
@@ -173,6 +176,10 @@ impl ContainerRuntime {
         self.count_call();
         if CHANGES.contains(&&*method) {
             self.changes.set(self.changes.get() + 1);
+            let is_new = self.since_list.borrow_mut().insert((method.clone(), request.message.clone()));
+            if !is_new && !method.starts_with("Remove") && method != "PullImage" {
+                self.record.count("calls repeated without a list");
+            }
         }
         let begun = rt::now();
         rt::sleep(world.duration_below(usual(&method)) + world.duration_below(faults.slow)).await;
@@ -185,6 +192,7 @@ impl ContainerRuntime {
         }
         if method == "ListContainers" {
             self.lists.set(self.lists.get() + 1);
+            self.since_list.borrow_mut().clear();
             self.changed.notify();
         }
         if let Some(fault) = self.armed_fault(&method) {
