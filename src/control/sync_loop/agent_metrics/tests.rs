@@ -78,6 +78,7 @@ fn sight<'a>(
         certificates,
         own: OwnProcess::read(),
         claims: Vec::new(),
+        claims_in_use: ([("gpu.example.com".to_owned(), 1)].into_iter().collect(), 1),
     }
 }
 
