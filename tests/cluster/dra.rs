@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::dra_driver::{Driver, NAME, PREPARE, UNPREPARE, Version};
 use super::fake_api::world::Network;
+use super::fake_cri::State;
 use super::joined::Joined;
 use super::pods::{WEB, is_ready, pod};
 
@@ -140,7 +141,7 @@ fn pod_waits_for_its_claim_and_its_driver() {
     joined.start(SHORT, &[]);
     joined.wait_until_ready();
     let created = joined.api.create(&claiming("web", "c", &all()));
-    joined.wait_for_failed_preparation("fetch ResourceClaim c: resourceclaims.resource.k8s.io \"c\" not found");
+    joined.wait_for_failed_preparation("fetch ResourceClaim c: resourceclaims.resource.k8s.io \"c\" not found (404)");
     joined.create_resource_claim("c", None);
     joined.patch_claim(
         "c",
@@ -320,7 +321,8 @@ fn pod_with_claims_starts_after_an_offline_reboot() {
     joined.wait_until_stored(&["pod/default/web/", "resourceclaim/default/c/"]);
     joined.api.set_network(Network::Refused);
     driver.kill();
-    joined.reboot();
+    joined.node.kill_agent();
+    joined.node.fake.restart(State::Ended);
     joined.start(SHORT, &[]);
     joined.node.wait_until("it waits for its driver", |_| joined.node.log().contains("is not registered"));
     assert!(joined.running().is_empty());

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use super::allocations::{DeviceAllocation, DeviceAllocations, InsufficientDevices, Left, Registration};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
 use crate::kubelet::resource_managers::Nodes;
+use crate::state::pods::{AllocatedDevice, DeviceHealth};
 use crate::types::api::{Container, Pod, RestartPolicy, annotations};
 use crate::types::cpu_set::CpuSet;
 
