@@ -49,6 +49,7 @@ mod security;
 mod start;
 mod status_page;
 mod tls_server;
+mod updates;
 mod versions;
 mod volumes;
 mod web_sockets;

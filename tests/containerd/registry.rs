@@ -3,11 +3,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 
 use crate::node::{BUSYBOX, Node, PATIENCE, Process, find_program, images, wait_for};
 
@@ -114,6 +118,8 @@ pub(crate) enum Way {
     Open,
     /// All connections are closed after this many bytes in total.
     DeadAfter(usize),
+    /// No byte until this changes.
+    Held,
     /// A few bytes at a time.
     Slow,
 }
@@ -187,6 +193,13 @@ fn give(mut from: &TcpStream, mut to: &TcpStream, way: &Mutex<Way>, given: &Atom
             let way = *way.lock().unwrap();
             let part = match way {
                 Way::Open => rest.len(),
+                Way::Held => {
+                    thread::sleep(Duration::from_millis(20));
+                    if is_closed(to) {
+                        return;
+                    }
+                    continue;
+                }
                 Way::DeadAfter(most) if given.load(Ordering::SeqCst) + rest.len() > most => return,
                 Way::DeadAfter(_) => rest.len(),
                 Way::Slow => {
@@ -201,6 +214,12 @@ fn give(mut from: &TcpStream, mut to: &TcpStream, way: &Mutex<Way>, given: &Atom
             rest = &rest[part..];
         }
     }
+}
+
+/// Whether the client has closed the connection.
+fn is_closed(stream: &TcpStream) -> bool {
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    !matches!(recv(stream.as_raw_fd(), &mut [0], flags), Ok(1..) | Err(Errno::EAGAIN))
 }
 
 /// `{"auths": ...}` with a login for one registry.

@@ -6,6 +6,7 @@
 
 pub mod archives;
 mod credentials;
+mod early_pulls;
 mod ensure_image;
 mod image_gc_manager;
 mod image_gc_policy;
@@ -41,6 +42,7 @@ pub(crate) use image_gc_policy::InUse;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
 use credentials::NodeCredentials;
+use early_pulls::EarlyPulls;
 use ensure_image::Order;
 use image_gc_policy::ImageBook;
 use pull_backoff::PullBackoff;
@@ -63,6 +65,7 @@ pub(crate) struct Images<S = ImageService> {
     /// With `Always`, fail while the registry is unreachable even if the image is present.
     strict: bool,
     under_way: PullsUnderWay,
+    early: RefCell<EarlyPulls>,
     archives: ImageArchives,
     gc: ImageGc,
     book: RefCell<ImageBook>,
@@ -147,6 +150,7 @@ impl<S: Service> Images<S> {
             records: PullRecords::new(&config.root_dir),
             strict: config.images.strict_pull_policy,
             under_way: PullsUnderWay::default(),
+            early: RefCell::default(),
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
             book: RefCell::new(ImageBook::new(rt::now())),
@@ -194,6 +198,11 @@ impl<S: Service> Images<S> {
     /// Earliest time of the next pull of `image` for this pod after a failure.
     pub(crate) fn retry_at(&self, pod: &PodUid, image: &str) -> Option<Instant> {
         self.backoff.borrow().last(pod, image, rt::now()).map(|failure| failure.until())
+    }
+
+    /// The image was pulled for a container of a pod that starts later.
+    pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: Wanted<'_>) {
+        self.early.borrow_mut().add(pod, wanted, rt::now());
     }
 
     pub(crate) fn under_way(&self) -> PullsUnderWay {
