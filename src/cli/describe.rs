@@ -83,7 +83,7 @@ fn head(page: &mut Page, pod: &Pod, source: &str, versions: &VersionStatus, now:
         page.field(0, "Version", format!("{}: {}", versions.state, versions.message));
     }
     if let Some(next) = pod.annotation(NEXT_VERSION) {
-        page.field(0, "Next Version", next.to_owned());
+        page.field(0, "Next Version", next);
     }
     if versions.earlier > 0 {
         page.field(0, "Earlier Versions", versions.earlier.to_string());

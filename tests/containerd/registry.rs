@@ -129,6 +129,7 @@ pub(crate) struct Proxy {
     pub(crate) address: String,
     way: Arc<Mutex<Way>>,
     open: Arc<AtomicUsize>,
+    given: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -140,6 +141,7 @@ impl Proxy {
         let network = node.enclosure().network();
         let (to, shared, count) = (registry.address.clone(), Arc::clone(&way), Arc::clone(&open));
         let given = Arc::new(AtomicUsize::new(0));
+        let all = Arc::clone(&given);
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let (network, to) = (network.try_clone().unwrap(), to.clone());
@@ -154,7 +156,7 @@ impl Proxy {
                 });
             }
         });
-        Self { address, way, open }
+        Self { address, way, open, given: all }
     }
 
     /// The reference of the same image through this proxy.
@@ -164,6 +166,11 @@ impl Proxy {
 
     pub(crate) fn set(&self, way: Way) {
         *self.way.lock().unwrap() = way;
+    }
+
+    /// Number of bytes that clients were sent.
+    pub(crate) fn given(&self) -> usize {
+        self.given.load(Ordering::SeqCst)
     }
 
     /// Number of open connections.

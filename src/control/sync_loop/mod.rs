@@ -16,6 +16,7 @@ mod eviction;
 mod handle;
 mod image_gc;
 mod log_followers;
+mod next_version_pulls;
 mod next_versions;
 mod node_cgroups;
 mod node_local_api;

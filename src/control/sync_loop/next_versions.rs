@@ -8,7 +8,6 @@
 //!
 //! A newer version, a rollback, a hold or the end of the pod drops the task, which cancels its pull.
 
-use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +15,9 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::next_version_pulls::{NextVersionPull, NextVersionPulls};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::control::sync_loop::versions::replace_pods;
-use crate::kubelet::images::PullsUnderWay;
 use crate::platform::config::go_duration;
 use crate::platform::rt;
 use crate::state::pods::{PodEvent, SyncEvent, Waiting};
@@ -31,27 +30,6 @@ pub(super) struct NextVersions {
     inbox: Sender<SyncEvent>,
     /// By the uid of the next version.
     tasks: SortedMap<PodUid, rt::Task<()>>,
-}
-
-/// The pulls for next versions, as the node shows them.
-#[derive(Debug, Default)]
-pub(crate) struct NextVersionPulls {
-    /// By the uid of the next version.
-    pulls: SortedMap<PodUid, NextVersionPull>,
-    under_way: PullsUnderWay,
-}
-
-#[derive(Debug)]
-struct NextVersionPull {
-    /// The version that runs.
-    present: PodUid,
-    pod: Arc<Pod>,
-    begun: Instant,
-    attempts: u32,
-    /// Why the last attempt failed.
-    failure: Option<String>,
-    /// When the next attempt is due; `None` while one is under way.
-    retry: Option<Instant>,
 }
 
 /// Wait after a failure that has no back-off of its own.
@@ -174,41 +152,6 @@ impl NextVersions {
         for pull in node_state.next_versions.pulls.values_mut() {
             pull.retry = pull.retry.map(|_| now);
         }
-    }
-}
-
-impl NextVersionPulls {
-    /// When the next attempt is due.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.pulls.values().filter_map(|pull| pull.retry).min()
-    }
-
-    /// What the next version of the pod waits for, as one line; `None` if it has none.
-    pub(super) fn line(&self, present: &PodUid, now: Instant) -> Option<String> {
-        let pull = self.pulls.values().find(|pull| pull.present == *present)?;
-        let seconds = now.saturating_duration_since(pull.begun).as_secs();
-        let mut line = String::from("pulling");
-        let name = pull.pod.full_name();
-        let under_way = self.under_way.list().into_iter().find(|one| one.pod == name);
-        match (&under_way, pull.retry) {
-            (Some(one), _) => {
-                line.extend([" ", &*one.image]);
-                if one.begun.is_none() {
-                    line.push_str(", waits for its turn");
-                }
-            }
-            (None, Some(retry)) => {
-                let wait = retry.saturating_duration_since(now).as_secs();
-                // Writing to a String cannot fail.
-                let _ = write!(line, " again in {wait}s");
-            }
-            (None, None) => {}
-        }
-        let _ = write!(line, ", {seconds}s so far, attempt {}", pull.attempts);
-        if let Some(failure) = &pull.failure {
-            line.extend([": ", &**failure]);
-        }
-        Some(line)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_sources::versions::Versions;
 use crate::control::server::{PodEntry, PodQuery, RecentError};
 use crate::control::sync_loop::log_followers::Followers;
-use crate::control::sync_loop::next_versions::NextVersionPulls;
+use crate::control::sync_loop::next_version_pulls::NextVersionPulls;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::status::PodStatuses;
 use crate::platform::rt;
@@ -108,7 +108,7 @@ impl NodeState {
         if let Some(status) = self.statuses.status(uid) {
             shown.status = PodStatus::clone(status);
         }
-        if let Some(next) = self.next_versions.line(&pod.metadata.uid, rt::now()) {
+        if let Some(next) = self.next_versions.line(uid, rt::now()) {
             shown.metadata.annotations.insert(NEXT_VERSION, next);
         }
         PodEntry { source: origin.to_owned(), pod: api::encode(&shown) }

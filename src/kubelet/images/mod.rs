@@ -8,6 +8,7 @@ pub mod archives;
 mod credentials;
 mod early_pulls;
 mod ensure_image;
+mod fetch;
 mod image_gc_manager;
 mod image_gc_policy;
 mod image_name;
@@ -37,6 +38,7 @@ use crate::types::time::TokenBucket;
 
 pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
 pub(crate) use credentials::PullSecrets;
+pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
@@ -66,6 +68,8 @@ pub(crate) struct Images<S = ImageService> {
     strict: bool,
     under_way: PullsUnderWay,
     early: RefCell<EarlyPulls>,
+    /// Fetches images instead of the runtime, if configured.
+    fetcher: Option<Fetcher>,
     archives: ImageArchives,
     gc: ImageGc,
     book: RefCell<ImageBook>,
@@ -151,6 +155,7 @@ impl<S: Service> Images<S> {
             strict: config.images.strict_pull_policy,
             under_way: PullsUnderWay::default(),
             early: RefCell::default(),
+            fetcher: None,
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
             book: RefCell::new(ImageBook::new(rt::now())),
@@ -164,6 +169,11 @@ impl<S: Service> Images<S> {
     /// Adds image archives, whose images are kept.
     pub(crate) fn with_archives(self, archives: ImageArchives) -> Self {
         Self { archives, ..self }
+    }
+
+    /// Fetches images with this fetcher; `None`: the runtime pulls them.
+    pub(crate) fn with_fetcher(self, fetcher: Option<Fetcher>) -> Self {
+        Self { fetcher, ..self }
     }
 
     pub(crate) fn archives(&self) -> &ImageArchives {
