@@ -35,7 +35,6 @@ mod report;
 mod scrape;
 mod storm;
 mod updates;
-#[expect(dead_code, reason = "the tests look at more than the time")]
 #[path = "../../tests/containerd/updates.rs"]
 mod web_update;
 

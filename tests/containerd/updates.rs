@@ -1,6 +1,5 @@
 //! A new version of a manifest replaces the present one when its images are there.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, wait_for};
@@ -93,7 +92,7 @@ fn waiting_version_is_shown_superseded_and_forgotten() {
     node.remove_manifest("web");
     node.wait_until_gone("web");
     wait_for("the transfer to end", PATIENCE, || (proxy.open() == 0).then_some(()));
-    let versions = fs::read_dir(node.folder().join("pods/coracle/versions")).unwrap();
+    let versions = std::fs::read_dir(node.folder().join("pods/coracle/versions")).unwrap();
     assert_eq!(versions.count(), 0);
 }
 

@@ -38,7 +38,7 @@ fn offer(node: &Node, uid: &str, annotations: &serde_json::Value) {
 
 /// A node whose runtime is ready, with the first version of a pod, and then the second.
 fn updated(mut node: Node, annotations: &serde_json::Value) -> (Node, NextVersions) {
-    node.list(Vec::new());
+    node.pods.relisted();
     let ready = RuntimeState { ready: true, ..RuntimeState::default() };
     node.pods.node_state_mut().runtime = ready;
     offer(&node, FIRST, annotations);
