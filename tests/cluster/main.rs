@@ -22,6 +22,7 @@ mod door;
 mod dra;
 #[path = "../dra_driver/mod.rs"]
 mod dra_driver;
+mod endings;
 mod endurance;
 mod events;
 #[path = "../fake_api/mod.rs"]
