@@ -247,12 +247,12 @@ impl Shared {
         let claims = Request::decode(request).unwrap().claims;
         let names = claims.iter().map(|claim| claim.name.clone()).collect();
         self.calls.lock().unwrap().push((method.to_owned(), names));
-        if self.hanging.lock().unwrap().iter().any(|hanging| *hanging == method) {
+        if self.hanging.lock().unwrap().contains(&method) {
             std::future::pending::<()>().await;
         }
         let failing = self.failing.lock().unwrap();
         let error = failing.iter().find(|(failing, _)| *failing == method).map(|(_, why)| why.clone());
-        let skips = self.skipping.lock().unwrap().iter().any(|skipping| *skipping == method);
+        let skips = self.skipping.lock().unwrap().contains(&method);
         let claims: Vec<Claim> = if skips { Vec::new() } else { claims };
         let mut prepared = self.prepared.lock().unwrap();
         if method == PREPARE {

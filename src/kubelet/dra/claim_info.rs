@@ -57,7 +57,7 @@ impl ClaimInfoCache {
         for name in names {
             let Some(info) = self.claims.get(name) else { continue };
             for driver in info.drivers.keys() {
-                batches.entry(driver.clone()).or_insert_with(Vec::new).push(info.request(name));
+                batches.entry(driver.clone()).or_default().push(info.request(name));
             }
         }
         batches

@@ -119,15 +119,18 @@ impl DraManager {
         let plugin =
             Rc::new(Plugin { driver: driver.clone(), client, socket, version, is_connected: Cell::new(false) });
         let follower = rt::spawn(super::health::follow(Rc::clone(self), Rc::clone(&plugin)));
-        let mut drivers = self.drivers.borrow_mut();
-        let instances = drivers.entry(driver).or_insert_with(Vec::new);
-        instances.retain(|one: &Registered| one.plugin.socket != plugin.socket);
-        instances.push(Registered { plugin, follower });
-        drop(drivers);
+        self.add(driver, Registered { plugin, follower });
         self.changed.notify();
         // Pods that wait for the driver retry at once. The receiver is gone only at shutdown.
         let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
         Ok(())
+    }
+
+    fn add(&self, driver: String, new: Registered) {
+        let mut drivers = self.drivers.borrow_mut();
+        let instances = drivers.entry(driver).or_default();
+        instances.retain(|one| one.plugin.socket != new.plugin.socket);
+        instances.push(new);
     }
 
     /// The plugin's socket was removed.

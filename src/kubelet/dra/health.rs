@@ -47,7 +47,7 @@ impl HealthCache {
 
     /// Takes the complete list of a driver. True if any device's health changed.
     fn update(&mut self, driver: &str, reports: Vec<Report>, now: Instant) -> bool {
-        let known = self.drivers.entry(driver.to_owned()).or_insert_with(SortedMap::new);
+        let known = self.drivers.entry(driver.to_owned()).or_default();
         let mut changed = false;
         for report in reports.into_iter().take(MOST_DEVICES) {
             let device = report.device.unwrap_or_default();

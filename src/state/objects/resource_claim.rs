@@ -40,16 +40,16 @@ pub(crate) struct PodClaim<'a> {
 /// Why a pod cannot use a claim, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimRefusal {
-    NotAllocated {
+    Unallocated {
         name: String,
     },
     /// The claim was generated for another pod.
-    NotOwner {
+    OtherOwner {
         namespace: String,
         name: String,
         pod_name: String,
     },
-    NotReserved {
+    Unreserved {
         name: String,
         uid: String,
         pod_name: String,
@@ -72,16 +72,16 @@ impl ResourceClaim {
         let uid = text(object, "/metadata/uid").unwrap_or_default();
         if *is_generated && !is_controlled_by(object, pod) {
             let (namespace, name, pod_name) = (namespace.clone(), name.clone(), pod_name.clone());
-            return Err(ClaimRefusal::NotOwner { namespace, name, pod_name });
+            return Err(ClaimRefusal::OtherOwner { namespace, name, pod_name });
         }
         let list = |path: &str| object.pointer(path).and_then(Value::as_array).into_iter().flatten();
         let is_reserved = |one: &Value| one.get("uid").and_then(Value::as_str) == Some(pod.as_str());
         if !list("/status/reservedFor").any(is_reserved) {
             let (name, pod_name, pod) = (name.clone(), pod_name.clone(), pod.clone());
-            return Err(ClaimRefusal::NotReserved { name, uid, pod_name, pod });
+            return Err(ClaimRefusal::Unreserved { name, uid, pod_name, pod });
         }
         if !object.pointer("/status/allocation").is_some_and(Value::is_object) {
-            return Err(ClaimRefusal::NotAllocated { name: name.clone() });
+            return Err(ClaimRefusal::Unallocated { name: name.clone() });
         }
         let results = list("/status/allocation/devices/results");
         Ok(Self { uid, drivers: results.filter_map(|result| text(result, "/driver")).collect() })
@@ -136,12 +136,12 @@ fn named<'a>(pod: &'a Pod, entry: &'a Value) -> Result<PodClaim<'a>, ClaimNotCre
 impl fmt::Display for ClaimRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAllocated { name } => write!(f, "ResourceClaim {name}: not allocated"),
-            Self::NotOwner { namespace, name, pod_name } => write!(
+            Self::Unallocated { name } => write!(f, "ResourceClaim {name}: not allocated"),
+            Self::OtherOwner { namespace, name, pod_name } => write!(
                 f,
                 "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod_name} (Pod is not owner)"
             ),
-            Self::NotReserved { name, uid, pod_name, pod } => {
+            Self::Unreserved { name, uid, pod_name, pod } => {
                 write!(f, "pod {pod_name} ({pod}) is not allowed to use ResourceClaim {name} ({uid})")
             }
         }
