@@ -129,12 +129,20 @@ mod tests {
         let pod = pod(vec![container("x", Some("1Ki")), container("y", None)], Vec::new());
         let told = |layer, logs, apart| {
             let usage = PodUsage { containers: vec![uses("x", layer, logs)], ..PodUsage::default() };
-            exceeded(&pod, &usage, apart)
+            exceeded_by_container(&pod, &usage, apart)
         };
         assert_eq!(told(1000, 24, false), None);
         assert_eq!(told(1000, 25, true), None);
-        let message = "Container x exceeded its local ephemeral storage limit \"1Ki\". ".to_owned();
-        assert_eq!(told(1000, 25, false), Some(Exceeded { signal: "ephemeralcontainerfs.limit", message }));
+        let expected = "Container x exceeded its local ephemeral storage limit \"1Ki\". ";
+        assert_eq!(told(1000, 25, false).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn container_over_its_limit_counts_as_such_while_the_pod_is_within_its_own() {
+        let pod = pod(vec![container("x", Some("1Ki")), container("y", Some("1Ki"))], Vec::new());
+        let usage = PodUsage { containers: vec![uses("x", 1000, 25)], ..PodUsage::default() };
+        let signal = exceeded(&pod, &usage, false).map(|exceeded| exceeded.signal);
+        assert_eq!(signal, Some("ephemeralcontainerfs.limit"));
     }
 
     #[test]
