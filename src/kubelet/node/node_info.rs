@@ -1,4 +1,4 @@
-//! The machine's memory, CPUs, cgroups and addresses. Read once, without DNS lookups.
+//! The machine's memory, CPUs, cgroups and addresses, without DNS lookups. Only the addresses are read again.
 
 use std::fs;
 use std::net::IpAddr;
