@@ -192,8 +192,8 @@ mod tests {
         assert_eq!((names.len(), sorted.is_sorted()), (239, true));
         for line in GATES.lines() {
             let (marks, name) = line.split_once(' ').unwrap();
-            assert!(marks.len() == 3 && "ABGD".contains(&marks[..1]) && "+-".contains(&marks[1..2]), "{line}");
-            assert!("Lh=.".contains(&marks[2..]), "{line}");
+            let [stage, default, standing] = marks.as_bytes() else { panic!("{line}") };
+            assert!(b"ABGD".contains(stage) && b"+-".contains(default) && b"Lh=.".contains(standing), "{line}");
             assert_eq!(marks.ends_with("+h"), Gate::of(name).is_some(), "{line}");
         }
     }
