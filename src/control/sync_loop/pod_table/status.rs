@@ -51,6 +51,7 @@ impl PodTable {
             failed: self.failed.get(uid),
             resize,
             devices: if self.shows_device_health { devices } else { &[] },
+            replaced: self.workers.replaced(uid),
         });
         let status = self.last_status(worker, pod, status);
         node_state.statuses.set(uid, status);
