@@ -29,7 +29,10 @@ impl SyncLoop {
             SyncEvent::PressureLooked(seen) => parts.eviction.on_observation(seen, pods, now),
             SyncEvent::OverStorageLimits(evictions) => parts.eviction.on_evictions(evictions, pods, now),
             SyncEvent::Object(news) => parts.objects.on_object(news, pods, &parts.csi_drivers),
-            SyncEvent::ImagesCame => parts.image_garbage.on_images_came(pods, now),
+            SyncEvent::ImagesCame => {
+                parts.next_versions.retry(pods, now);
+                parts.image_garbage.on_images_came(pods, now)
+            }
             SyncEvent::DevicesChanged => parts.devices.on_changed(pods),
             SyncEvent::CsiDriversChanged => return self.on_csi_drivers_changed(now),
             SyncEvent::DevicesRefused(uid, why) => parts.admission.on_devices_refused(&uid, &why, pods),
@@ -39,6 +42,7 @@ impl SyncLoop {
             SyncEvent::Mirrored(done) => return parts.reporting.on_mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
             SyncEvent::VersionAsked(asked) => parts.versions.on_asked(asked, pods),
+            SyncEvent::NextVersionPulled { uid, pulled } => parts.next_versions.on_pulled(&uid, pulled, pods, now),
             SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, pods, now),
             SyncEvent::Placed(placed) => return parts.cpus.on_placed(placed),
             SyncEvent::NodeShutsDown(shuts_down) => return self.on_node_shuts_down(shuts_down, now),

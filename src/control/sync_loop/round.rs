@@ -9,6 +9,9 @@ use crate::types::api::PodUid;
 impl SyncLoop {
     /// Starts the next work of all pods, and updates the statuses.
     pub(super) fn round(&mut self, now: Instant) {
+        self.health.begin(Activity::Versions);
+        let effects = self.parts.next_versions.round(&self.pods, now);
+        self.apply(effects, now);
         self.health.begin(Activity::Deadlines);
         let effects = self.parts.deadlines.round(&self.pods, now);
         self.pods.apply(effects, now);

@@ -25,6 +25,7 @@ impl SyncLoop {
         let has_objects = update.source != SourceName::Api;
         receive(update, &self.pods);
         if has_objects {
+            self.parts.next_versions.retry(&self.pods, now);
             let effects = take_objects(&self.pods);
             self.pods.apply(effects, now);
         }

@@ -173,6 +173,7 @@ reasons! {
     UNHEALTHY = "Unhealthy";
     UPDATE_ACCEPTED = "UpdateAccepted";
     UPDATE_REJECTED = "UpdateRejected";
+    UPDATE_WAITS = "UpdateWaits";
     VOLUME_RESIZE_FAILED = "VolumeResizeFailed";
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress";
 }
