@@ -238,7 +238,7 @@ mod tests {
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
         let missing = vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }];
         assert_eq!(status.unwrap(), NodeStatus { missing_images: Some(missing), ..Empty.status() });
-        let line = format!("{} answers 404 Not AnswerFuture", socket.display());
+        let line = format!("{} answers 404 Not Found", socket.display());
         assert_eq!(ErrorChain(&refused.unwrap_err()).to_string(), line);
     }
 

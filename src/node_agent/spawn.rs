@@ -6,10 +6,13 @@ use std::sync::Arc;
 use async_channel::Receiver;
 
 use super::drain::Background;
+use super::handles::Handles;
 use super::open::Agent;
 use super::servers::Servers;
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::{LoopEnd, NodeLocalApi, NodeStats};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::node::AddressWatch;
 use crate::kubelet::stats::{self, Stats};
 use crate::platform::rt;
 
@@ -29,6 +32,7 @@ impl Agent {
         let servers = Servers { local, api, streaming: runtime.streaming(), client: client.clone() };
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
+        tasks.push(rt::spawn(address_watch(&handles, &runtime.pods).run()));
         tasks.extend(servers.spawn(&handles));
         tasks.extend(plugins.spawn(&handles, client));
         if let Some(cluster) = cluster {
@@ -49,7 +53,7 @@ impl Agent {
             seen: runtime.seen(),
             dirs: runtime.dirs.clone(),
             config: Rc::clone(&handles.config),
-            addresses: runtime.node.node_ips.iter().map(ToString::to_string).collect(),
+            host_ips: runtime.node.node_ips.clone(),
             processors: self.processors,
             health: handles.health.clone(),
             watchdog: self.watchdog.clone(),
@@ -80,6 +84,14 @@ impl Agent {
             cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
             certificates: Rc::clone(&handles.certificates),
         }
+    }
+}
+
+fn address_watch(handles: &Handles, runtime: &PodRuntime) -> AddressWatch {
+    AddressWatch {
+        host_ips: runtime.node.node_ips.clone(),
+        news: Rc::clone(&handles.news),
+        inbox: handles.inbox.clone(),
     }
 }
 

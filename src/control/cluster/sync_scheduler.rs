@@ -144,7 +144,7 @@ impl SyncScheduler {
     }
 
     async fn follow_windows(&self, windows: &SyncWindows) {
-        let news = windows.interface.as_ref().map(|_| LinkEvents::new());
+        let news = windows.interface.as_ref().map(|_| LinkEvents::of_links());
         let look = || {
             let is_up = windows.interface.as_deref().is_none_or(is_up);
             window(windows, clock::timestamp().as_second(), is_up)

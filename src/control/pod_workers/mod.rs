@@ -324,7 +324,6 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
     use std::path::Path;
 
     use super::*;
@@ -335,7 +334,7 @@ mod tests {
     use crate::platform::cri::{ImageService, RuntimeService};
     use crate::platform::net::Dialer;
     use crate::platform::rpc::Client;
-    use crate::state::pods::RuntimeState;
+    use crate::state::pods::{HostIps, RuntimeState};
 
     /// Workers with a runtime that does not answer.
     async fn workers(inbox: Sender<SyncEvent>) -> PodWorkers {
@@ -363,8 +362,7 @@ mod tests {
         let due = rt::simulate(1, |_| async {
             let (inbox, _events) = async_channel::bounded(100);
             let mut workers = workers(inbox.clone()).await;
-            let (cri, address) = (workers.runtime.cri(), IpAddr::from([127, 0, 0, 1]));
-            let probes = Probes::new(cri, Dialer::new(), address, inbox);
+            let probes = Probes::new(workers.runtime.cri(), Dialer::new(), HostIps::default(), inbox);
             let (waits, ends) = (pod("waits"), pod("ends"));
             workers.wanted(&waits);
             workers.wanted(&ends);

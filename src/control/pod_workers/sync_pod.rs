@@ -153,7 +153,7 @@ async fn set_up_and_execute(
     };
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);
-    let recursive_read_only = runtime.mounts_read_only_recursively(pod);
+    let recursive_read_only = runtime.mounts_read_only_recursively(pod).unwrap_or(false);
     let mounts = |container: &Container, environment: &Environment| -> BoxFuture<Result<Vec<Mount>, VolumeError>> {
         let expand = |text: &str| environment.expand_strictly(text);
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only);

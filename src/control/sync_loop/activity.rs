@@ -18,7 +18,8 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::PressureLooked(_)
         | SyncEvent::OverStorageLimits(_)
         | SyncEvent::Groupless(..) => Activity::Happened,
-        SyncEvent::Object(_)
+        SyncEvent::AddressesChanged
+        | SyncEvent::Object(_)
         | SyncEvent::ImagesCame
         | SyncEvent::CsiDriversChanged
         | SyncEvent::DevicesChanged

@@ -21,6 +21,7 @@ impl SyncLoop {
             SyncEvent::Probed(result) => return self.pods.probed(result),
             SyncEvent::Happened(event) => vec![Effect::Record(event)],
             SyncEvent::NodeHappened(event) => vec![Effect::RecordNode(event)],
+            SyncEvent::AddressesChanged => return self.pods.mark_all_statuses(),
             SyncEvent::NodeHeard(terms) => return self.on_node_terms(terms, now),
             SyncEvent::OomKilled(kill) => parts.oom.on_oom_kill(kill),
             SyncEvent::Groupless(uid, sandbox) => vec![Effect::ReplaceSandbox { uid, sandbox }],

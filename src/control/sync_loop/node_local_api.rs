@@ -32,8 +32,8 @@ use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::rt;
 use crate::state::pods::{
-    ContainerState, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs, PressureCondition,
-    RestartRequest, SourcePod, SyncEvent, VersionAsk, VersionAsked,
+    ContainerState, HostIps, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
+    PressureCondition, RestartRequest, SourcePod, SyncEvent, VersionAsk, VersionAsked,
 };
 use crate::types::api::{Event, Pod, PodUid, Time};
 
@@ -42,7 +42,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) seen: Rc<RefCell<ObservedCache>>,
     pub(crate) dirs: PodDirs,
     pub(crate) config: Rc<Config>,
-    pub(crate) addresses: Vec<String>,
+    pub(crate) host_ips: HostIps,
     pub(crate) processors: u32,
     pub(crate) health: SyncHealth,
     pub(crate) watchdog: Watchdog,
@@ -64,7 +64,7 @@ impl LocalApi for NodeLocalApi {
         NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.config.node.name.clone(),
-            addresses: self.addresses.clone(),
+            addresses: self.host_ips.current().iter().map(ToString::to_string).collect(),
             processors: self.processors,
             uptime_seconds: rt::elapsed(self.started).as_secs(),
             healthy: self.health.stalled(rt::now()).is_none(),

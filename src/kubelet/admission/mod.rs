@@ -12,6 +12,7 @@ mod this_node;
 use crate::platform::config::Config;
 use crate::state::pods::NodeTerms;
 use crate::types::api::{HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy};
+use crate::types::metrics::{self, Count};
 
 pub(crate) use pressure::check_pressure;
 
@@ -93,6 +94,8 @@ impl Admission {
                 return Err(misplaced);
             }
             if let Some(victims) = preemption::victims(pod, others, &lacks, self.static_pods_count) {
+                // Upstream counts each by what is missing first.
+                victims.iter().for_each(|_| metrics::count(Count::Preemptions, &[&first.resource]));
                 return Ok(victims);
             }
         }
@@ -205,6 +208,7 @@ mod tests {
         let mut critical = pod("c", "500m");
         critical.spec.priority = Some(2_000_001_000);
         check(&critical, &[&other], Ok(&["o"]));
+        assert_eq!(metrics::labels_of(Count::Preemptions), ["cpu"]);
         critical.spec.node_selector.insert("none", String::new());
         check(&critical, &[&other], Err(AFFINITY));
         // Even the whole node is not enough.

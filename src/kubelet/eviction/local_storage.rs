@@ -19,11 +19,21 @@ pub(crate) fn has_storage_limit(pod: &Pod) -> bool {
     own || containers.any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
 }
 
-/// The message for the first exceeded limit, as upstream. `layers_apart`: writable layers are on another file system.
-pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<String> {
+/// A limit that a pod exceeds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Exceeded {
+    /// Upstream's name of the limit in the metrics.
+    pub(crate) signal: &'static str,
+    pub(crate) message: String,
+}
+
+/// The first exceeded limit, in upstream's order. `layers_apart`: writable layers are on another file system.
+pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<Exceeded> {
+    let of = |signal| move |message| Exceeded { signal, message };
     exceeded_volume(pod, usage)
-        .or_else(|| exceeded_by_pod(pod, usage))
-        .or_else(|| exceeded_by_container(pod, usage, layers_apart))
+        .map(of("emptydirfs.limit"))
+        .or_else(|| exceeded_by_pod(pod, usage).map(of("ephemeralpodfs.limit")))
+        .or_else(|| exceeded_by_container(pod, usage, layers_apart).map(of("ephemeralcontainerfs.limit")))
 }
 
 fn exceeded_volume(pod: &Pod, usage: &PodUsage) -> Option<String> {
@@ -109,7 +119,8 @@ mod tests {
             exceeded(&pod, &PodUsage { volumes, ..PodUsage::default() }, false)
         };
         assert_eq!(told(1 << 40, 1024), None);
-        assert_eq!(told(0, 1025).as_deref(), Some("Usage of EmptyDir volume \"data\" exceeds the limit \"1Ki\". "));
+        let message = "Usage of EmptyDir volume \"data\" exceeds the limit \"1Ki\". ".to_owned();
+        assert_eq!(told(0, 1025), Some(Exceeded { signal: "emptydirfs.limit", message }));
         assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "unmeasured usage is within the limit");
     }
 
@@ -127,6 +138,14 @@ mod tests {
     }
 
     #[test]
+    fn container_over_its_limit_counts_as_such_while_the_pod_is_within_its_own() {
+        let pod = pod(vec![container("x", Some("1Ki")), container("y", Some("1Ki"))], Vec::new());
+        let usage = PodUsage { containers: vec![uses("x", 1000, 25)], ..PodUsage::default() };
+        let signal = exceeded(&pod, &usage, false).map(|exceeded| exceeded.signal);
+        assert_eq!(signal, Some("ephemeralcontainerfs.limit"));
+    }
+
+    #[test]
     fn pod_usage_has_everything_on_the_disk() {
         let pod = pod(vec![container("x", Some("1Ki")), container("y", Some("1Ki"))], vec![empty_dir("data", None)]);
         let told = |data, in_memory, own| {
@@ -136,8 +155,8 @@ mod tests {
         };
         assert_eq!(told(1000, false, 48), None);
         assert_eq!(told(5000, true, 48), None);
-        let expected = "Pod ephemeral local storage usage exceeds the total limit of containers 2Ki. ";
-        assert_eq!(told(1000, false, 49).as_deref(), Some(expected));
+        let message = "Pod ephemeral local storage usage exceeds the total limit of containers 2Ki. ".to_owned();
+        assert_eq!(told(1000, false, 49), Some(Exceeded { signal: "ephemeralpodfs.limit", message }));
     }
 
     #[test]

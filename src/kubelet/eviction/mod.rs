@@ -14,7 +14,7 @@ mod thresholds;
 mod usage;
 
 pub(crate) use image_layout::Layout;
-pub(crate) use local_storage::{exceeded, has_limits};
+pub(crate) use local_storage::{Exceeded, exceeded, has_limits};
 pub(crate) use message::node_was_low;
 pub(crate) use observations::{FilesystemPaths, observe};
 pub(crate) use pod_measurement::{Candidate, Measure};

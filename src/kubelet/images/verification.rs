@@ -146,9 +146,9 @@ fn is_open(known: &Value) -> bool {
 fn mark(credential: &Credential) -> Option<Value> {
     match &credential.owner {
         Owner::Node => None,
-        Owner::Secret { namespace, name } => {
-            // Secrets from manifests have no uid.
-            Some(json!({"uid": "", "namespace": namespace, "name": name, HASH: credential.login.hash()}))
+        // Secrets from manifests have no uid.
+        Owner::Secret { namespace, name, uid } => {
+            Some(json!({"uid": uid, "namespace": namespace, "name": name, HASH: credential.login.hash()}))
         }
     }
 }
@@ -176,7 +176,11 @@ mod tests {
     const REPOSITORY: &str = "r.io/a";
 
     fn credential(name: &str, password: &str) -> Credential {
-        let owner = Owner::Secret { namespace: "ns".to_owned(), name: name.to_owned() };
+        credential_of(name, "1", password)
+    }
+
+    fn credential_of(name: &str, uid: &str, password: &str) -> Credential {
+        let owner = Owner::Secret { namespace: "ns".to_owned(), name: name.to_owned(), uid: uid.to_owned() };
         Credential { login: Login::new("u", password, ""), owner }
     }
 
@@ -226,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn secret_created_again_with_another_login_does_not_unlock_the_image() {
+        let record = record(&[Some(&credential_of("s", "1", "p"))]);
+        let ask = |uid, password| {
+            let credential = credential_of("s", uid, password);
+            verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), &[&credential]) == Verdict::Ask
+        };
+        assert!(!ask("1", "new"), "the same Secret with a new login");
+        assert!(ask("2", "new"), "a new Secret of the same name with another login");
+        assert!(!ask("2", "p"), "a new Secret with the known login");
+    }
+
+    #[test]
     fn preloaded_name_stays_open_only_for_that_name() {
         let record = record(&[Some(&credential("known", "p"))]);
         let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, Pulled::Recorded(&record), &[]);
@@ -250,7 +266,7 @@ mod tests {
         let known = credential("known", "p");
         let first = recorded(None, "sha256:1", REPOSITORY, Some(&known), "2026-11-21T20:00:00Z").unwrap();
         let hash = known.login.hash();
-        let mark = json!({"uid": "", "namespace": "ns", "name": "known", "credentialHash": hash});
+        let mark = json!({"uid": "1", "namespace": "ns", "name": "known", "credentialHash": hash});
         let expected = json!({
             "kind": "ImagePulledRecord", "apiVersion": "kubelet.config.k8s.io/v1beta1", "imageRef": "sha256:1",
             "lastUpdatedTime": "2026-11-21T20:00:00Z",

@@ -112,7 +112,7 @@ fn host_settings(node: &NodeSettings, host: &DnsConfig) -> DnsConfig {
         return host.clone();
     }
     let local = |ip: &IpAddr| if ip.is_ipv6() { "::1" } else { "127.0.0.1" };
-    let mut servers: Vec<String> = node.node_ips.iter().map(|ip| local(ip).to_owned()).collect();
+    let mut servers: Vec<String> = node.node_ips.current().iter().map(|ip| local(ip).to_owned()).collect();
     if servers.is_empty() {
         servers.push("127.0.0.1".to_owned());
     }

@@ -194,14 +194,15 @@ impl<'a> EnvironmentInputs<'a> {
     /// The value of a pod field, for the field paths that variables support.
     fn field(&self, path: &str) -> Result<String, ConfigError> {
         let on_node = self.pod_ips.is_empty() && self.pod.spec.host_network;
-        let pod_ips = if on_node { &self.node.node_ips } else { self.pod_ips };
+        let node_ips = self.node.node_ips.current();
+        let pod_ips = if on_node { node_ips.as_slice() } else { self.pod_ips };
         let first = |ips: &[IpAddr]| ips.first().map(IpAddr::to_string).unwrap_or_default();
         Ok(match path {
             // `spec.host` is the deprecated name of spec.nodeName.
             "spec.nodeName" | "spec.host" => self.pod.spec.node_name.clone(),
             "spec.serviceAccountName" => self.pod.spec.service_account_name.clone(),
-            "status.hostIP" => first(&self.node.node_ips),
-            "status.hostIPs" => joined(&self.node.node_ips),
+            "status.hostIP" => first(&node_ips),
+            "status.hostIPs" => joined(&node_ips),
             "status.podIP" => first(pod_ips),
             "status.podIPs" => joined(pod_ips),
             path => metadata_field(self.pod, path)?,

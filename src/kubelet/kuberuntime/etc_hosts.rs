@@ -63,13 +63,13 @@ pub(crate) async fn make_own_files(
     let host_file =
         if wants_hosts && pod.spec.host_network { rt::blocking(host_hosts_file).await } else { String::new() };
     if let Some(path) = &hosts {
-        mounts.push(mount(path, ETC_HOSTS));
+        mounts.push(mount(path, ETC_HOSTS, node));
     }
     let directory = dirs.container(uid, &container.name);
     let log = directory.join(format!("{:08x}", rt::random()));
     let wants_log = !container.termination_message_path.is_empty();
     if wants_log {
-        mounts.push(mount(&log, &container.termination_message_path));
+        mounts.push(mount(&log, &container.termination_message_path, node));
     }
 
     let text = hosts_file(pod, pod_ips, &node.cluster_domain, &host_file);
@@ -138,10 +138,11 @@ fn make_log(path: &Path) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o666))
 }
 
-fn mount(host_path: &Path, container_path: &str) -> Mount {
+fn mount(host_path: &Path, container_path: &str, node: &NodeSettings) -> Mount {
     Mount {
         container_path: container_path.to_owned(),
         host_path: host_path.to_string_lossy().into_owned(),
+        selinux_relabel: node.selinux,
         ..Mount::default()
     }
 }
@@ -202,6 +203,17 @@ mod tests {
         let modes = (mode(&directory), mode(Path::new(&log.host_path)), mode(Path::new(&hosts.host_path)));
         assert_eq!(modes, (0o750, 0o666, 0o644));
         assert!(fs::read_to_string(&hosts.host_path).unwrap().ends_with("10.0.0.2\tweb\n"));
+    }
+
+    #[test]
+    fn own_files_are_relabelled_on_a_host_with_selinux() {
+        let (_scratch, node) = Scratch::new("own-labels");
+        for selinux in [false, true] {
+            let node = NodeSettings { selinux, ..node.clone() };
+            let (pod, container) = pod();
+            let mounts = block_on(make_own_files(&pod, &container, &[], &[], &node)).unwrap();
+            assert_eq!(mounts.iter().map(|mount| mount.selinux_relabel).collect::<Vec<_>>(), [selinux, selinux]);
+        }
     }
 
     #[test]

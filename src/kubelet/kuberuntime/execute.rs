@@ -202,10 +202,13 @@ impl PodRuntime {
         let handler = self.handler(pod)?;
         let begun = rt::now();
         let made = self.cri.run_pod_sandbox(&config, &handler).await;
-        let id = made.map_err(SandboxError::Run)?;
+        let id = made.map_err(|error| {
+            metrics::count(Count::SandboxErrors, &[&handler]);
+            SandboxError::Run(error)
+        })?;
         metrics::took(Timed::Sandboxes, &[&handler], rt::elapsed(begun));
         let ips = if pod.spec.host_network {
-            self.node.node_ips.clone()
+            self.node.node_ips.current().clone()
         } else {
             self.sandbox_ips(&id).await.map_err(SandboxError::Status)?
         };

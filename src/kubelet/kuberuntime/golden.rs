@@ -16,7 +16,7 @@ use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{DnsConfig, Mount};
 use crate::protocol::protobuf::Message as _;
 use crate::state::objects::{Content, ObjectEvent, Objects, SourceObject, Topic};
-use crate::state::pods::SourceName;
+use crate::state::pods::{HostIps, SourceName};
 use crate::types::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
 
 /// The recorded node: cgroup v1, two CPUs, no QoS cgroups.
@@ -27,7 +27,7 @@ pub(crate) fn node() -> NodeSettings {
     allocatable.insert(MEMORY, memory(24_632_892));
     NodeSettings {
         node_name: "node1".to_owned(),
-        node_ips: vec!["10.77.0.1".parse().unwrap()],
+        node_ips: HostIps::new(&[], &["10.77.0.1".parse().unwrap()]),
         root_dir: "/var/lib/kubelet".into(),
         pod_logs_dir: "/var/log/pods".into(),
         cluster_dns: vec!["10.96.0.10".parse().unwrap()],
@@ -45,6 +45,7 @@ pub(crate) fn node() -> NodeSettings {
         shared_swap: None,
         pod_cgroups: None,
         single_process_oom_kill: true,
+        selinux: false,
         seccomp_default: false,
         seccomp_root: "/var/lib/kubelet/seccomp".into(),
         masked_paths: Vec::new(),

@@ -130,7 +130,7 @@ impl PodRuntime {
     /// The address for the hooks of a running container.
     pub(super) fn address_of(&self, observed: &ObservedPod, container: &ObservedContainer) -> Option<IpAddr> {
         let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.id == container.sandbox_id)?;
-        if sandbox.host_network { Some(self.node.own_address()) } else { sandbox.ips.first().copied() }
+        if sandbox.host_network { Some(self.node.node_ips.own_address()) } else { sandbox.ips.first().copied() }
     }
 }
 

@@ -82,8 +82,8 @@ pub(crate) struct PodRuntime {
     /// The cgroup driver reported by the runtime; overrides the configuration.
     cgroup_driver: Cell<Option<CgroupDriver>>,
     cgroup_driver_told: Cell<bool>,
-    /// Runtime handlers with recursive read-only mounts.
-    recursive_read_only: RefCell<Vec<String>>,
+    /// Runtime handlers with recursive read-only mounts; `None` until the runtime has answered.
+    recursive_read_only: RefCell<Option<Vec<String>>>,
     /// Runtime handlers with user namespaces, and the lock for assigning their id ranges.
     user_namespaces: RefCell<Vec<String>>,
     user_ranges: rt::Semaphore,
@@ -148,9 +148,14 @@ impl PodRuntime {
         self.cri.clone()
     }
 
-    /// Whether the pod's runtime handler supports recursive read-only mounts.
-    pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod) -> bool {
-        self.handler(pod).is_ok_and(|handler| self.recursive_read_only.borrow().contains(&handler))
+    /// Whether the pod's runtime handler supports recursive read-only mounts; `None` while that is not known.
+    pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod) -> Option<bool> {
+        let handler = match self.handler(pod) {
+            Ok(handler) => handler,
+            Err(SandboxError::RuntimeClassUnknown { .. }) => return None,
+            Err(_) => return Some(false),
+        };
+        self.recursive_read_only.borrow().as_ref().map(|able| able.contains(&handler))
     }
 
     /// The runtime handler of the pod's RuntimeClass; empty for the default. For static pods the class name is the

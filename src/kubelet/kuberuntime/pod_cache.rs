@@ -32,7 +32,7 @@ impl PodRuntime {
             let able = handlers.filter(|handler| handler.features.as_ref().is_some_and(can));
             able.map(|handler| handler.name.clone()).collect()
         };
-        *self.recursive_read_only.borrow_mut() = able(|features| features.recursive_read_only_mounts);
+        *self.recursive_read_only.borrow_mut() = Some(able(|features| features.recursive_read_only_mounts));
         *self.user_namespaces.borrow_mut() = able(|features| features.user_namespaces);
         let mut handlers: Vec<NodeRuntimeHandler> = answer.runtime_handlers.iter().map(handler).collect();
         handlers.sort_by(|one, other| one.name.cmp(&other.name));

@@ -32,7 +32,7 @@ impl PodRuntime {
         };
         let meta = &pod.metadata;
         let name = PodName { name: &meta.name, namespace: &meta.namespace, uid: &meta.uid };
-        let ip = if pod.spec.host_network { Some(self.node.own_address()) } else { sandbox_ip };
+        let ip = if pod.spec.host_network { Some(self.node.node_ips.own_address()) } else { sandbox_ip };
         let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: LONGEST });
         // Cancelled when the pod is terminating.
         let cancelled = async {

@@ -1,5 +1,6 @@
 //! The node: its facts and settings, its Node object, and its lease.
 
+mod address_watch;
 mod lease;
 mod lease_task;
 mod machine_info;
@@ -14,13 +15,15 @@ mod runtime_health;
 mod status;
 mod status_inputs;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::platform::config::{CgroupDriver, Config, SwapBehavior};
+use crate::state::pods::HostIps;
 use crate::types::api::{MEMORY, ResourceList};
 
+pub(crate) use address_watch::AddressWatch;
 pub(crate) use machine_info::Machine;
 pub(crate) use node_info::Facts;
 pub(crate) use profile::NodeProfile;
@@ -33,8 +36,7 @@ pub(crate) use status_inputs::StatusInputs;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeSettings {
     pub(crate) node_name: String,
-    /// The preferred address first; empty while none is known.
-    pub(crate) node_ips: Vec<IpAddr>,
+    pub(crate) node_ips: HostIps,
     pub(crate) root_dir: PathBuf,
     pub(crate) pod_logs_dir: PathBuf,
 
@@ -66,6 +68,8 @@ pub(crate) struct NodeSettings {
     /// The OOM killer kills single processes instead of the whole container.
     pub(crate) single_process_oom_kill: bool,
 
+    /// Mounts need labels that containers may access.
+    pub(crate) selinux: bool,
     /// Containers without a seccomp profile get the runtime's default profile instead of none.
     pub(crate) seccomp_default: bool,
     pub(crate) seccomp_root: PathBuf,
@@ -82,11 +86,6 @@ pub(crate) struct PodCgroups {
 }
 
 impl NodeSettings {
-    /// The address of services that listen on the node's network.
-    pub(crate) fn own_address(&self) -> IpAddr {
-        self.node_ips.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-    }
-
     /// Allocatable memory in bytes.
     pub(crate) fn allocatable_memory(&self) -> u64 {
         let memory = self.allocatable.get(MEMORY).map_or(0, |memory| memory.value());
@@ -101,7 +100,7 @@ impl NodeSettings {
         let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
         Self {
             node_name: config.node.name.clone(),
-            node_ips: node_ips(&config.node.ips, &facts.addresses),
+            node_ips: HostIps::new(&config.node.ips, &facts.addresses),
             root_dir: config.root_dir.clone(),
             pod_logs_dir: config.logs.pods_dir.clone(),
             cluster_dns: config.dns.cluster_dns.clone(),
@@ -119,36 +118,10 @@ impl NodeSettings {
             shared_swap: (config.cgroups.swap == SwapBehavior::LimitedSwap).then_some(facts.swap_bytes),
             pod_cgroups,
             single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!facts.cgroup_v2),
+            selinux: facts.selinux,
             seccomp_default: config.pods.seccomp_default,
             seccomp_root: config.root_dir.join("seccomp"),
             masked_paths: facts.thermal_paths.clone(),
         }
-    }
-}
-
-/// The configured addresses, else the detected ones. 0.0.0.0 and :: only select the first family.
-fn node_ips(given: &[IpAddr], seen: &[IpAddr]) -> Vec<IpAddr> {
-    let mut ips: Vec<IpAddr> = given.iter().filter(|ip| !ip.is_unspecified()).copied().collect();
-    if ips.is_empty() {
-        let family = given.first().is_none_or(IpAddr::is_ipv4);
-        ips.extend(seen);
-        ips.sort_by_key(|ip| ip.is_ipv4() != family);
-    }
-    ips
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unspecified_address_selects_the_first_family() {
-        let ips = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
-        let seen = ips(&["10.0.0.1", "2001:db8::1"]);
-        let both = ips(&["2001:db8::1", "10.0.0.1"]);
-        assert_eq!(node_ips(&[], &seen), seen);
-        assert_eq!(node_ips(&ips(&["0.0.0.0"]), &seen), seen);
-        assert_eq!(node_ips(&ips(&["::"]), &seen), both);
-        assert_eq!(node_ips(&ips(&["10.9.9.9"]), &seen), ips(&["10.9.9.9"]));
     }
 }

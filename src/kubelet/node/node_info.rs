@@ -1,4 +1,4 @@
-//! The machine's memory, CPUs, cgroups and addresses. Read once, without DNS lookups.
+//! The machine's memory, CPUs, cgroups and addresses, without DNS lookups. Only the addresses are read again.
 
 use std::fs;
 use std::net::IpAddr;
@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::platform::host::file_system;
 use crate::platform::host::procfs::Procfs;
+use crate::platform::host::selinux;
 use crate::types::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity, ResourceList};
 
 /// A fact that could not be read is empty, zero or false.
@@ -26,6 +27,8 @@ pub(crate) struct Facts {
     pub(crate) swap_limits: bool,
     /// The kernel limits huge pages by cgroup; kernels of boards often cannot.
     pub(crate) huge_page_limits: bool,
+    /// Processes and files have SELinux labels.
+    pub(crate) selinux: bool,
     /// `/sys/devices/system/cpu/cpu<n>/thermal_throttle` of the CPUs that have it.
     pub(crate) thermal_paths: Vec<String>,
     /// Addresses of the default route's interface: IPv4 first, one per family.
@@ -60,6 +63,7 @@ impl Facts {
             cgroup_v2: v2,
             swap_limits: root.join(swap_file).exists(),
             huge_page_limits: if v2 { hugetlb(&controllers) } else { root.join("sys/fs/cgroup/hugetlb").is_dir() },
+            selinux: selinux::is_enabled(&procfs),
             thermal_paths: thermal_paths(root, cpus),
             addresses: addresses(&procfs),
         }
@@ -183,6 +187,8 @@ mod tests {
         let meminfo = include_str!("../../../tests/data/procfs/linux-6.18-x86_64/meminfo");
         write("proc/meminfo", &meminfo.replace("SwapTotal:             0 kB", "SwapTotal:       1024 kB"));
         write("proc/self/cgroup", "0::/system.slice/coracle.service\n");
+        write("proc/thread-self/mountinfo", "30 22 0:21 / /sys/fs/selinux rw - selinuxfs selinuxfs rw\n");
+        write("proc/self/attr/current", "system_u:system_r:kubelet_t:s0\0");
         write("sys/devices/system/cpu/online", "0-2,7\n");
         write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "0\n");
         write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n");
@@ -203,6 +209,7 @@ mod tests {
             cgroup_v2: true,
             swap_limits: true,
             huge_page_limits: true,
+            selinux: true,
             thermal_paths: vec!["/sys/devices/system/cpu/cpu1/thermal_throttle".to_owned()],
             addresses: Vec::new(),
         };

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::kubelet::node::{Facts, Machine, NodeSettings};
-use crate::platform::config::{Config, Reporting};
+use crate::platform::config::{Config, Gate, Reporting};
 use crate::types::api::{
     DaemonEndpoint, EPHEMERAL_STORAGE, Format, KUBERNETES_VERSION, Map, Node, NodeDaemonEndpoints, NodeSpec,
     NodeStatus, NodeSwapStatus, NodeSystemInfo, ObjectMeta, PODS, Quantity, ResourceList, Taint,
@@ -23,6 +23,8 @@ pub(crate) struct NodeProfile {
     pub(super) external_cloud: bool,
     /// The node is not ready while its ephemeral storage capacity is unknown.
     pub(super) needs_storage: bool,
+    /// Tells the scheduler what this kubelet can do.
+    pub(super) declares_features: bool,
     /// Registration keeps extended resources found in the object.
     pub(super) keeps_extended: bool,
 }
@@ -90,6 +92,7 @@ impl NodeProfile {
             ips: config.node.ips.clone(),
             external_cloud: reporting.external_cloud,
             needs_storage,
+            declares_features: config.gates.is_on(Gate::NodeDeclaredFeatures),
             keeps_extended: false,
         }
     }

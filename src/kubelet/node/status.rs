@@ -65,7 +65,10 @@ impl NodeProfile {
             volumes_attached: server.volumes_attached.clone(),
             runtime_handlers: handlers.clone(),
             features: told.map_or_else(|| server.features.clone(), |told| told.features.clone()),
-            declared_features: DECLARED_FEATURES.map(str::to_owned).to_vec(),
+            declared_features: match self.declares_features {
+                true => DECLARED_FEATURES.map(str::to_owned).to_vec(),
+                false => Vec::new(),
+            },
         }
     }
 

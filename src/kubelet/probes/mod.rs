@@ -22,12 +22,12 @@ use async_channel::Sender;
 
 use crate::kubelet::probes::prober::Prober;
 use crate::kubelet::probes::results::{ProbeOutcome, ProbeResults, container_at, probe_of, with_probes};
-use crate::kubelet::probes::worker::Assignment;
+use crate::kubelet::probes::worker::{Assignment, ProbedAddress};
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::{clock, process};
 use crate::platform::net::Dialer;
 use crate::platform::rt;
-use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ProbeKind, ProbeResult, SyncEvent};
+use crate::state::pods::{ContainerState, HostIps, ObservedContainer, ObservedPod, ProbeKind, ProbeResult, SyncEvent};
 use crate::types::api::{Container, Pod, PodUid};
 use crate::types::metrics;
 use crate::types::sorted::SortedMap;
@@ -37,8 +37,7 @@ pub(crate) use results::Probed;
 /// Dropping it stops every probe.
 pub(crate) struct Probes {
     prober: Rc<Prober>,
-    /// The address of host-network pods.
-    node_ip: IpAddr,
+    host_ips: HostIps,
     began: Instant,
     pods: SortedMap<PodUid, PodProbes>,
 }
@@ -67,9 +66,9 @@ const SLACK: Duration = Duration::from_secs(10);
 static NONE: SortedMap<String, Probed> = SortedMap::new();
 
 impl Probes {
-    pub(crate) fn new(cri: RuntimeService, dialer: Dialer, node_ip: IpAddr, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(cri: RuntimeService, dialer: Dialer, host_ips: HostIps, inbox: Sender<SyncEvent>) -> Self {
         let prober = Rc::new(Prober::new(cri, dialer, inbox));
-        Self { prober, node_ip, began: rt::now(), pods: SortedMap::new() }
+        Self { prober, host_ips, began: rt::now(), pods: SortedMap::new() }
     }
 
     /// The results of the pod's running containers with probes.
@@ -88,7 +87,7 @@ impl Probes {
             self.pods.remove(&pod.metadata.uid);
             return;
         }
-        let (prober, began, node_ip) = (&self.prober, self.began, self.node_ip);
+        let (prober, began, host_ips) = (&self.prober, self.began, &self.host_ips);
         let entry = self.pods.entry(pod.metadata.uid.clone()).or_insert_with(|| PodProbes::new(pod, now));
         entry.take_pod(pod);
         entry.book.see(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
@@ -104,7 +103,10 @@ impl Probes {
                     place,
                     kind,
                     container_id: running.id.clone(),
-                    ip: if pod.spec.host_network { Some(node_ip) } else { pod_ip(observed, running) },
+                    address: match pod.spec.host_network {
+                        true => ProbedAddress::Node(host_ips.clone()),
+                        false => ProbedAddress::Pod(pod_ip(observed, running)),
+                    },
                     first: entry.first_question(container, kind, place, running, began, now),
                 };
                 let task = rt::spawn(worker::run(Rc::clone(prober), work));

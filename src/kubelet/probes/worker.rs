@@ -10,7 +10,7 @@ use crate::kubelet::probes::prober::Prober;
 use crate::kubelet::probes::results::{container_at, probe_of};
 use crate::kubelet::probes::timing::{self, Tally};
 use crate::platform::rt;
-use crate::state::pods::{PodEvent, ProbeKind, ProbeResult, SyncEvent};
+use crate::state::pods::{HostIps, PodEvent, ProbeKind, ProbeResult, SyncEvent};
 use crate::types::api::{EventKind, Pod};
 use crate::types::metrics::{self, Count, Timed};
 
@@ -22,10 +22,26 @@ pub(super) struct Assignment {
     pub(super) place: usize,
     pub(super) kind: ProbeKind,
     pub(super) container_id: String,
-    /// The pod's address.
-    pub(super) ip: Option<IpAddr>,
+    pub(super) address: ProbedAddress,
     /// Time of the first attempt.
     pub(super) first: Instant,
+}
+
+/// The address of a pod.
+#[derive(Debug)]
+pub(super) enum ProbedAddress {
+    /// Of a host-network pod: the node's current address.
+    Node(HostIps),
+    Pod(Option<IpAddr>),
+}
+
+impl ProbedAddress {
+    fn current(&self) -> Option<IpAddr> {
+        match self {
+            Self::Node(ips) => Some(ips.own_address()),
+            Self::Pod(ip) => *ip,
+        }
+    }
 }
 
 /// Immediate attempts per tick if the probe errors (kubelet: `maxProbeRetries`).
@@ -68,7 +84,7 @@ async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
     let mut outcome = Outcome::Passed;
     for _ in 0..TRIES {
         let begun = rt::now();
-        outcome = prober.ask(container, probe, &work.container_id, work.ip).await;
+        outcome = prober.ask(container, probe, &work.container_id, work.address.current()).await;
         note(work, &container.name, &outcome, begun);
         if outcome.passed().is_some() {
             break;

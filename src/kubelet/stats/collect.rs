@@ -170,15 +170,19 @@ impl Pass<'_> {
 
     fn processes(&mut self, container: &mut ContainerSnapshot) {
         let figures = &mut container.figures;
-        if figures.group.is_empty() {
+        let pids = if figures.group.is_empty() {
             // Without cgroup v2 a container still has a cgroup path, which is its id.
             let cgroups = container.pid.and_then(|pid| self.procfs.process(pid).cgroups());
-            if let Some(group) = cgroups.as_ref().and_then(counting_group) {
+            let Some(cgroups) = cgroups else { return };
+            if let Some(group) = counting_group(&cgroups) {
                 figures.group = group.to_owned();
             }
-            return;
-        }
-        let pids = self.reader.processes(&figures.group);
+            let counted = cgroups.v1("memory").and_then(|group| v1_processes(Path::new(MEMORY_HIERARCHY), group));
+            let Some(pids) = counted else { return };
+            pids
+        } else {
+            self.reader.processes(&figures.group)
+        };
         let open_files = |pid: &u32| self.procfs.process(*pid).open_files().unwrap_or(0);
         let mut processes = Processes { count: u64::try_from(pids.len()).unwrap_or(0), ..Processes::default() };
         if self.asked.depth == Depth::Whole {
@@ -213,6 +217,19 @@ fn counting_group(cgroups: &ProcessCgroups) -> Option<&str> {
     cgroups.v1("memory").or_else(|| cgroups.v2()).filter(|group| *group != "/")
 }
 
+/// Where cgroup v1 counts memory.
+const MEMORY_HIERARCHY: &str = "/sys/fs/cgroup/memory";
+
+/// The processes of a v1 cgroup; `None` for the root, which has those of the whole machine, and if it cannot be read.
+fn v1_processes(hierarchy: &Path, group: &str) -> Option<Vec<u32>> {
+    let group = group.trim_matches('/');
+    if group.is_empty() || group.split('/').any(|part| part == "..") {
+        return None;
+    }
+    let text = fs::read_to_string(hierarchy.join(group).join("cgroup.procs")).ok()?;
+    Some(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +240,19 @@ mod tests {
         let all = names.map(|name| Interface { name: name.to_owned(), ..Interface::default() });
         let counted = counted(all.to_vec()).into_iter().map(|interface| interface.name).collect::<Vec<_>>();
         assert_eq!(counted, ["eth0", "wlan0"]);
+    }
+
+    #[test]
+    fn processes_are_counted_without_cgroup_v2() {
+        let root = std::env::temp_dir().join(format!("coracle-v1-processes-{}", std::process::id()));
+        fs::create_dir_all(root.join("kubepods/pod1/abc")).unwrap();
+        fs::write(root.join("kubepods/pod1/abc/cgroup.procs"), "7\n12\n").unwrap();
+        fs::write(root.join("cgroup.procs"), "1\n").unwrap();
+        assert_eq!(v1_processes(&root, "/kubepods/pod1/abc"), Some(vec![7, 12]));
+        for other in ["/", "/kubepods/../..", "/gone"] {
+            assert_eq!(v1_processes(&root, other), None, "{other}");
+        }
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

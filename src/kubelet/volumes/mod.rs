@@ -28,6 +28,7 @@ use crate::kubelet::csi::{Csi, CsiError, CsiVolume, Ends, OwnershipIsDue, Phase,
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{Device, Mount};
 use crate::platform::host::directories;
+use crate::platform::host::selinux;
 use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::PodDirs;
@@ -70,9 +71,10 @@ pub(crate) fn set_up(
     let csi = Rc::clone(csi);
     let subpaths = with.dirs.subpaths(&pod.metadata.uid);
     let uid = pod.metadata.uid.clone();
+    let selinux = with.node.selinux;
     async move {
         let plan = plan?;
-        let places = plan.volumes.iter().map(Planned::set_up_place).collect();
+        let mut places: Vec<Place> = plan.volumes.iter().map(|planned| planned.set_up_place(selinux)).collect();
         let may_hang = plan.volumes.iter().any(Planned::looks_at_host);
         let work = move || carry_out(&plan).map(|kept| (plan, kept));
         let (plan, kept) = match may_hang {
@@ -92,6 +94,9 @@ pub(crate) fn set_up(
                 | Source::HostPath { .. }
                 | Source::Image => {}
             }
+        }
+        if selinux {
+            label_mounts(&plan, &mut places).await;
         }
         Ok(PodVolumes { uid, places, subpaths, kept })
     }
@@ -257,9 +262,31 @@ impl Planned {
         }
     }
 
-    fn set_up_place(&self) -> Place {
+    /// Whether the runtime relabels its files, as upstream's attributes `Managed` and `SELinuxRelabel`. A CSI volume
+    /// is decided after its set-up, by its file system.
+    fn relabels(&self) -> bool {
+        match &self.source {
+            Source::EmptyDir(_) | Source::Files(_) => true,
+            Source::Local(local) => !local.read_only,
+            Source::Csi(_) | Source::Device { .. } | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => false,
+        }
+    }
+
+    fn set_up_place(&self, selinux: bool) -> Place {
         let (volume, path) = (self.name.clone(), self.place());
-        Place { volume, path, read_only: self.read_only(), is_device: self.is_device() }
+        let relabel = selinux && self.relabels();
+        Place { volume, path, read_only: self.read_only(), is_device: self.is_device(), relabel }
+    }
+}
+
+/// A writable CSI volume is relabelled if its file system has labels.
+async fn label_mounts(plan: &Plan, places: &mut [Place]) {
+    for (planned, place) in plan.volumes.iter().zip(places) {
+        let (Source::Csi(csi), Some(path)) = (&planned.source, place.path.clone()) else { continue };
+        if csi.volume.read_only || csi.volume.is_block {
+            continue;
+        }
+        place.relabel = rt::blocking(move || selinux::has_labels(&path)).await.unwrap_or(false);
     }
 }
 

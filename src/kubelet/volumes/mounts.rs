@@ -16,6 +16,8 @@ pub(super) struct Place {
     /// Overrides the mount's own setting.
     pub(super) read_only: bool,
     pub(super) is_device: bool,
+    /// The runtime gives its files the container's SELinux label.
+    pub(super) relabel: bool,
 }
 
 /// A subpath that is bound to a separate target, so that symlinks in the volume cannot redirect the mount.
@@ -58,6 +60,7 @@ pub(super) fn container_mounts(
             container_path: absolute(&mount.mount_path),
             readonly: mount.read_only || place.read_only,
             recursive_read_only: recursive_read_only(mount, given.recursive_read_only).map_err(Error::Mount)?,
+            selinux_relabel: place.relabel,
             propagation: propagation(mount),
             ..Mount::default()
         };
@@ -146,8 +149,14 @@ mod tests {
             path: path.map(PathBuf::from),
             read_only,
             is_device: false,
+            relabel: volume == "labelled",
         };
-        let places = [place("v", Some("/host/v"), false), place("ro", Some("/host/ro"), true), place("i", None, true)];
+        let places = [
+            place("v", Some("/host/v"), false),
+            place("ro", Some("/host/ro"), true),
+            place("i", None, true),
+            place("labelled", Some("/host/l"), false),
+        ];
         let expand = |text: &str| match text {
             "logs/$(NAME)" => Ok("logs/web".to_owned()),
             "$(UP)" => Ok("a/../..".to_owned()),
@@ -186,6 +195,14 @@ mod tests {
     }
 
     #[test]
+    fn every_mount_of_a_labelled_volume_is_relabelled() {
+        let relabels = |mount: Value| mounts(mount).unwrap().0[0].selinux_relabel;
+        assert!(relabels(json!({"name": "labelled", "mountPath": "/data"})));
+        assert!(relabels(json!({"name": "labelled", "mountPath": "/data", "subPath": "a"})));
+        assert!(!relabels(json!({"name": "v", "mountPath": "/data"})));
+    }
+
+    #[test]
     fn subpath_is_bound_below_the_pods_directory() {
         let (made, parts) = mounts(json!({"name": "v", "mountPath": "/data", "subPath": "a/./b"})).unwrap();
         assert_eq!(made[0].host_path, "/subpaths/v/main/0");
@@ -213,6 +230,7 @@ mod tests {
             path: Some(Path::new("/dev").join(volume)),
             read_only,
             is_device: true,
+            relabel: false,
         };
         let places = [place("ro", true), place("rw", false)];
         let device = |at: &str, on_host: &str, permissions: &str| v1::Device {

@@ -319,7 +319,7 @@ fn mounts_match_the_recorded_ones() {
     let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
     let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
-    let places: Vec<Place> = plan.volumes.iter().map(Planned::set_up_place).collect();
+    let places: Vec<Place> = plan.volumes.iter().map(|planned| planned.set_up_place(false)).collect();
     let given = MountInputs {
         places: &places,
         subpaths: &dirs.subpaths(&pod.metadata.uid),
@@ -331,6 +331,33 @@ fn mounts_match_the_recorded_ones() {
     // The hosts file and the termination log come after these.
     let recorded = recording["containers"][0]["mounts"].as_array().unwrap();
     assert_eq!(made, recorded[..recorded.len() - 2]);
+}
+
+#[test]
+fn volumes_written_by_the_node_are_relabelled_on_a_host_with_selinux() {
+    let volumes = json!([
+        {"name": "disk", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "config", "configMap": {"name": "c"}},
+        {"name": "secret", "secret": {"secretName": "s"}},
+        {"name": "down", "downwardAPI": {"items": []}},
+        {"name": "all", "projected": {"sources": []}},
+        {"name": "host", "hostPath": {"path": "/srv"}},
+        {"name": "share", "nfs": {"server": "s", "path": "/x"}},
+        {"name": "image", "image": {"reference": "r.io/a:1"}},
+    ]);
+    let names = volumes.as_array().unwrap().iter().map(|volume| volume["name"].clone());
+    let mounts = names.map(|name| json!({"name": name, "mountPath": format!("/{}", name.as_str().unwrap())}));
+    let pod = pod("labels", mounts.collect(), volumes);
+    let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
+    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
+    let plan = Plan::new(&pod, with).unwrap();
+    let relabelled = |selinux: bool| {
+        let places = plan.volumes.iter().map(|planned| planned.set_up_place(selinux));
+        places.filter(|place| place.relabel).map(|place| place.volume).collect::<Vec<_>>()
+    };
+    assert_eq!(relabelled(true), ["disk", "memory", "config", "secret", "down", "all"]);
+    assert!(relabelled(false).is_empty());
 }
 
 fn objects(text: &str) -> Objects {

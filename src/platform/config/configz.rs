@@ -8,20 +8,26 @@ use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 
 /// The fields given in files and by flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConfiguredFields(
+pub(crate) struct ConfiguredFields {
     /// As JSON: compact, and parsed only on request.
-    Box<str>,
-);
+    fields: Box<str>,
+    flags: Vec<(String, String)>,
+}
 
 impl ConfiguredFields {
-    pub(super) fn new(fields: &Map<String, Value>) -> Self {
+    pub(super) fn new(fields: &Map<String, Value>, flags: Vec<(String, String)>) -> Self {
         // Only fails for maps with keys other than strings.
-        Self(serde_json::to_string(fields).unwrap_or_default().into())
+        Self { fields: serde_json::to_string(fields).unwrap_or_default().into(), flags }
+    }
+
+    /// The flags of the command line in their order, with secrets masked.
+    pub(crate) fn flags(&self) -> &[(String, String)] {
+        &self.flags
     }
 
     /// `{"kubeletconfig": {...}}`, with the runtime's cgroup driver and with secrets masked.
     pub(crate) fn page(&self, cgroup_driver: CgroupDriver) -> Vec<u8> {
-        let given: Map<String, Value> = serde_json::from_str(&self.0).unwrap_or_default();
+        let given: Map<String, Value> = serde_json::from_str(&self.fields).unwrap_or_default();
         let mut shown: Map<String, Value> = serde_json::from_str(DEFAULTS).unwrap_or_default();
         if given.get("cgroupsPerQOS") == Some(&Value::Bool(false)) {
             shown.remove("enforceNodeAllocatable");

@@ -12,6 +12,7 @@ use super::configz::ConfiguredFields;
 use super::device_rules::DeviceRule;
 use super::dns::{self, DnsSettings};
 use super::eviction::{self, Eviction};
+use super::feature_gates::FeatureGates;
 use super::fields::Fields;
 use super::flag_values::FlagValues;
 use super::health::{self, HealthSettings};
@@ -53,6 +54,7 @@ pub(crate) struct Config {
     pub(crate) shutdown_phases: Vec<ShutdownPhase>,
     /// `devices` of Coracle's own file: what containers may have without a plugin.
     pub(crate) devices: Vec<DeviceRule>,
+    pub(crate) gates: FeatureGates,
     /// The fields as they were configured, for `/configz`.
     pub(crate) given: ConfiguredFields,
 }
@@ -91,6 +93,7 @@ impl Default for Config {
             eviction: Eviction::default(),
             shutdown_phases: Vec::new(),
             devices: Vec::new(),
+            gates: FeatureGates::default(),
             given: ConfiguredFields::default(),
         }
     }
@@ -132,6 +135,7 @@ impl Config {
             managers,
             shutdown_phases: shutdown::read(fields)?,
             devices: Vec::new(),
+            gates: FeatureGates::default(),
             given: ConfiguredFields::default(),
             root_dir,
         })

@@ -9,6 +9,8 @@ use crate::types::api::Map as Labels;
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct FlagValues {
+    /// Each flag as it was given, with secrets masked.
+    pub(super) flags: Vec<(String, String)>,
     pub(super) help: bool,
     pub(super) version: bool,
     pub(super) config: Option<PathBuf>,

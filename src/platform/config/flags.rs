@@ -102,6 +102,8 @@ impl FlagValues {
         let not_yet = check_value(kind, &value);
         let not_yet = not_yet.map_err(|problem| BadFlag(format!("--{flag}{}: {}", problem.path, problem.fault)))?;
         self.not_yet.extend(not_yet.into_iter().map(|field| format!("--{flag}={field}")));
+        let shown = if flag == "manifest-url-header" { "CLASSIFIED" } else { text };
+        self.flags.push((flag.to_owned(), shown.to_owned()));
         let silent = asks_nothing(kind, &value);
         match meaning(flag) {
             Some(Meaning::Field(path)) => {

@@ -15,6 +15,7 @@ mod dns;
 mod duration;
 mod effective;
 mod eviction;
+mod feature_gates;
 mod fields;
 mod file;
 mod flag_table;
@@ -58,6 +59,7 @@ pub(crate) use effective::Config;
 #[cfg(test)]
 pub(crate) use eviction::Amount;
 pub(crate) use eviction::{Eviction, Signal, Threshold};
+pub(crate) use feature_gates::{FeatureGates, Gate};
 #[cfg(test)]
 pub(crate) use flags::is_flag;
 #[cfg(test)]
@@ -109,14 +111,19 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
         let wanted = "requires --kubeconfig, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
     }
+    let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings.0).map_err(Error::Conflict)?;
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(&given, &fields, node_name).map_err(Error::Conflict)?;
     config.images.credential_providers = providers;
+    if !gates.is_on(Gate::KubeletEnsureSecretPulledImages) {
+        config.images.credentials_verification = CredentialsVerification::Never;
+    }
+    config.gates = gates;
     config.cluster.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
     config.cluster.sync = sync;
     config.images.fetch = images;
     config.devices = devices;
-    config.given = ConfiguredFields::new(&fields);
+    config.given = ConfiguredFields::new(&fields, std::mem::take(&mut given.flags));
     for provider in &config.images.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.
         let program = config.images.credential_provider_bin_dir.join(&provider.name);

@@ -22,6 +22,8 @@ pub(crate) struct ServerSettings {
     pub(crate) read_only: Option<SocketAddr>,
     /// Whether to serve the files below /var/log.
     pub(crate) system_logs: bool,
+    /// `enableProfilingHandler`.
+    pub(crate) profiling: bool,
     /// Whether to serve container logs, exec, attach and port forwarding.
     pub(crate) debugging: bool,
 }
@@ -59,6 +61,7 @@ impl Default for ServerSettings {
             },
             read_only: None,
             system_logs: true,
+            profiling: true,
             debugging: true,
         }
     }
@@ -77,6 +80,7 @@ pub(super) fn read(fields: &Fields<'_>) -> ServerSettings {
     let read_only = fields.int("readOnlyPort").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
     settings.read_only = read_only.map(|port| SocketAddr::new(settings.address.ip(), port));
     fields.replace("enableSystemLogHandler", Fields::bool, &mut settings.system_logs);
+    fields.replace("enableProfilingHandler", Fields::bool, &mut settings.profiling);
     settings.tls = TlsSettings {
         only_1_3: fields.text("tlsMinVersion") == Some("VersionTLS13"),
         cipher_suites: list(fields, "tlsCipherSuites").filter_map(|name| name.as_str().map(str::to_owned)).collect(),

@@ -1,4 +1,4 @@
-//! The state of network interfaces, and its changes.
+//! The state of network interfaces, and changes of interfaces and addresses.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ pub(crate) fn is_up(name: &str) -> bool {
 /// `IFF_UP`.
 const UP: u32 = 1;
 
-/// Link change events from the kernel.
+/// Events from the kernel: something has changed.
 pub(crate) struct LinkEvents {
     /// `None` if netlink is not available.
     socket: Option<rt::Async<OwnedFd>>,
@@ -32,31 +32,51 @@ pub(crate) struct LinkEvents {
 
 /// `RTMGRP_LINK`.
 const LINKS: u32 = 1;
+/// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE`: the address of the default
+/// route changes with each of them.
+const ADDRESSES: u32 = 0x10 | 0x40 | 0x100 | 0x400;
 /// Polling interval without netlink.
 const LOOK: Duration = Duration::from_secs(10);
 
 impl LinkEvents {
-    pub(crate) fn new() -> Self {
-        let socket = listen().inspect_err(|error| log!(debug, "failed to watch network interfaces", error = error));
+    /// Changes of interfaces.
+    pub(crate) fn of_links() -> Self {
+        let socket =
+            listen(LINKS).inspect_err(|error| log!(debug, "failed to watch network interfaces", error = error));
         Self { socket: socket.ok() }
     }
 
-    /// Returns when an interface may have changed.
+    /// Changes of addresses and routes; `None` if netlink is not available.
+    pub(crate) fn of_addresses() -> Option<Self> {
+        let socket = listen(ADDRESSES).inspect_err(|error| log!(debug, "failed to watch addresses", error = error));
+        Some(Self { socket: Some(socket.ok()?) })
+    }
+
+    /// Returns when something may have changed.
     pub(crate) async fn next(&self) {
         let Some(socket) = &self.socket else { return rt::sleep(LOOK).await };
         if socket.readable().await.is_err() {
             return rt::sleep(LOOK).await;
         }
-        // The state is read from sysfs, so the content of the messages, even of lost ones, does not matter.
+        self.discard();
+    }
+
+    /// Drops the queued messages. The state is read elsewhere, so their content, even of lost ones, does not matter.
+    pub(crate) fn discard(&self) {
+        let Some(socket) = &self.socket else { return };
         let mut buffer = [0; 4096];
         while recv(std::os::fd::AsRawFd::as_raw_fd(socket.get_ref()), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok() {}
     }
 }
 
-fn listen() -> io::Result<rt::Async<OwnedFd>> {
+fn listen(groups: u32) -> io::Result<rt::Async<OwnedFd>> {
+    #[cfg(test)]
+    if rt::world().is_some() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
-    bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &NetlinkAddr::new(0, LINKS))?;
+    bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &NetlinkAddr::new(0, groups))?;
     rt::Async::new(socket)
 }
 
@@ -73,7 +93,7 @@ mod tests {
     #[test]
     fn waiting_for_link_events_does_not_fail() {
         rt::block_on(async {
-            let news = LinkEvents::new();
+            let news = LinkEvents::of_links();
             assert!(news.socket.is_some());
             // Another test may change an interface meanwhile; the wait only must not fail.
             let _ = rt::deadline(Duration::from_millis(20), news.next()).await;

@@ -19,6 +19,7 @@ pub(crate) mod process;
 pub(crate) mod procfs;
 pub(crate) mod program;
 pub(crate) mod remove_tree;
+pub(crate) mod selinux;
 pub(crate) mod signals;
 pub(crate) mod thread_state;
 pub(crate) mod wall_timer;

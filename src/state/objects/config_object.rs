@@ -21,6 +21,8 @@ pub(crate) struct ObjectKey {
 #[derive(PartialEq, Eq)]
 pub(crate) struct ConfigObject {
     pub(crate) key: ObjectKey,
+    /// Empty for objects from manifests.
+    pub(crate) uid: String,
     /// Data for environment variables and files.
     data: Map<Vec<u8>>,
     /// `binaryData` of a ConfigMap: for files only.
@@ -54,6 +56,7 @@ impl From<ConfigMap> for ConfigObject {
     fn from(from: ConfigMap) -> Self {
         let key = |kind| ObjectKey { kind, namespace: from.metadata.namespace, name: from.metadata.name };
         Self {
+            uid: from.metadata.uid.to_string(),
             key: key(ObjectKind::ConfigMap),
             data: from.data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect(),
             binary: from.binary_data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
@@ -68,6 +71,7 @@ impl From<Secret> for ConfigObject {
     fn from(from: Secret) -> Self {
         let key = |kind| ObjectKey { kind, namespace: from.metadata.namespace, name: from.metadata.name };
         Self {
+            uid: from.metadata.uid.to_string(),
             key: key(ObjectKind::Secret),
             data: from.data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
             binary: Map::new(),

@@ -7,6 +7,7 @@ mod event_ring;
 mod event_spam_filter;
 #[cfg(test)]
 mod golden_events;
+mod host_ips;
 mod observed;
 mod observed_cache;
 mod oom_kill;
@@ -25,6 +26,7 @@ pub(crate) use cpu_placements::{Assigned, MemoryBlock, PlacedMemory, Placements}
 pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 pub(crate) use event_object::EventObject;
 pub(crate) use event_ring::{EventRing, NewEvent, Sent, Unsent, UnsentChange};
+pub(crate) use host_ips::HostIps;
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
 };

@@ -31,6 +31,8 @@ pub(crate) struct PressureObservation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodEviction {
     pub(crate) uid: PodUid,
+    /// The eviction signal, for the metrics.
+    pub(crate) signal: &'static str,
     /// Message for the pod's status and event.
     pub(crate) message: String,
     /// Upper limit of the grace period.

@@ -26,6 +26,8 @@ pub(crate) enum SyncEvent {
     Happened(PodEvent),
     /// An event to record for the node. Dropped when the inbox is full.
     NodeHappened(NodeEvent),
+    /// The node's addresses have changed.
+    AddressesChanged,
     /// The Node object has changed in the cluster.
     NodeHeard(NodeTerms),
     /// The kernel has OOM-killed a process.

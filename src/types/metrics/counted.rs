@@ -6,6 +6,7 @@ pub(crate) enum Count {
     AdmissionRejections,
     CpuPinnings,
     CpuPinningErrors,
+    CredentialPluginErrors,
     DevicePluginRegistrations,
     Evictions,
     ImagesCollected,
@@ -18,21 +19,25 @@ pub(crate) enum Count {
     PodResourcesGet,
     PodResourcesGetErrors,
     PodResourcesList,
+    Preemptions,
     RestRequests,
     RuntimeErrors,
     RuntimeOperations,
+    SandboxErrors,
     StartedContainers,
     StartedContainersErrors,
     StartedPods,
     StartedPodsErrors,
     TopologyAdmissions,
     TopologyErrors,
+    HealthChecks,
     Probes,
 }
 
 /// A histogram of durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timed {
+    CredentialPlugins,
     DeviceAllocations,
     DraGrpcOperations,
     DraOperations,
@@ -67,11 +72,12 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 }
 
 impl Count {
-    /// In the order of the page. Probes have a page of their own.
-    pub(super) const ALL: [Self; 24] = [
+    /// In the order of the page. Probes and health checks have pages of their own.
+    pub(super) const ALL: [Self; 27] = [
         Self::AdmissionRejections,
         Self::CpuPinnings,
         Self::CpuPinningErrors,
+        Self::CredentialPluginErrors,
         Self::DevicePluginRegistrations,
         Self::Evictions,
         Self::ImagesCollected,
@@ -84,9 +90,11 @@ impl Count {
         Self::PodResourcesGet,
         Self::PodResourcesGetErrors,
         Self::PodResourcesList,
+        Self::Preemptions,
         Self::RestRequests,
         Self::RuntimeErrors,
         Self::RuntimeOperations,
+        Self::SandboxErrors,
         Self::StartedContainers,
         Self::StartedContainersErrors,
         Self::StartedPods,
@@ -111,6 +119,11 @@ impl Count {
                 "kubelet_cpu_manager_pinning_errors_total",
                 "[ALPHA] The number of cpu core allocations which required pinning failed.",
                 &[],
+            ),
+            Self::CredentialPluginErrors => described(
+                "kubelet_credential_provider_plugin_errors_total",
+                "[ALPHA] Number of errors from credential provider plugin",
+                &["plugin_name"],
             ),
             Self::DevicePluginRegistrations => described(
                 "kubelet_device_plugin_registration_total",
@@ -176,6 +189,11 @@ impl Count {
                 "[ALPHA] Number of requests to the PodResource List endpoint. Broken down by server api version.",
                 &["server_api_version"],
             ),
+            Self::Preemptions => described(
+                "kubelet_preemptions",
+                "[ALPHA] Cumulative number of pod preemptions by preemption resource",
+                &["preemption_signal"],
+            ),
             Self::RestRequests => described(
                 "rest_client_requests_total",
                 "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
@@ -190,6 +208,11 @@ impl Count {
                 "kubelet_runtime_operations_total",
                 "[ALPHA] Cumulative number of runtime operations by operation type.",
                 &["operation_type"],
+            ),
+            Self::SandboxErrors => described(
+                "kubelet_run_podsandbox_errors_total",
+                "[ALPHA] Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+                &["runtime_handler"],
             ),
             Self::StartedContainers => described(
                 "kubelet_started_containers_total",
@@ -219,6 +242,11 @@ impl Count {
                 "[ALPHA] The number of admission request failures where resources could not be aligned.",
                 &[],
             ),
+            Self::HealthChecks => described(
+                "kubernetes_healthchecks_total",
+                "[STABLE] This metric records the results of all healthcheck.",
+                &["name", "status", "type"],
+            ),
             Self::Probes => described(
                 "prober_probe_total",
                 "[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.",
@@ -230,9 +258,10 @@ impl Count {
 
 impl Timed {
     /// As [`Count::ALL`].
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::DraGrpcOperations,
         Self::DraOperations,
+        Self::CredentialPlugins,
         Self::DeviceAllocations,
         Self::ImagePulls,
         Self::PlegIntervals,
@@ -249,6 +278,11 @@ impl Timed {
 
     pub(super) const fn described(self) -> Described {
         match self {
+            Self::CredentialPlugins => described(
+                "kubelet_credential_provider_plugin_duration",
+                "[ALPHA] Duration of execution in seconds for credential provider plugin",
+                &["plugin_name"],
+            ),
             Self::DeviceAllocations => described(
                 "kubelet_device_plugin_alloc_duration_seconds",
                 "[ALPHA] Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.",
@@ -342,7 +376,8 @@ impl Timed {
             Self::RuntimeOperations => &OPERATIONS,
             Self::StatusSyncs => &STATUS,
             Self::TopologyAdmissions => &ADMISSIONS,
-            Self::DeviceAllocations
+            Self::CredentialPlugins
+            | Self::DeviceAllocations
             | Self::PlegIntervals
             | Self::PlegRelists
             | Self::PodWorkerStarts

@@ -132,6 +132,10 @@ pub(crate) fn write(page: &mut Exposition) {
     });
 }
 
+pub(crate) fn write_health_checks(page: &mut Exposition) {
+    with(|registry| write_count(page, registry, Count::HealthChecks));
+}
+
 pub(crate) fn write_probes(page: &mut Exposition) {
     with(|registry| {
         write_times(page, registry, Timed::Probes);

@@ -26,15 +26,16 @@ impl Attributes {
             |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let find =
             |table: &[(&str, &'static str)]| table.iter().find(|(folder, _)| under(folder)).map(|(_, part)| *part);
-        let fine = find(&[
-            ("/pods", "pods"),
-            ("/healthz", "healthz"),
-            ("/configz", "configz"),
+        let fine =
+            find(&[("/pods", "pods"), ("/healthz", "healthz"), ("/configz", "configz"), ("/runningpods", "pods")]);
+        let coarse = find(&[
+            ("/stats", "stats"),
+            ("/metrics", "metrics"),
+            ("/logs", "log"),
+            ("/checkpoint", "checkpoint"),
             ("/statusz", "statusz"),
-            ("/runningpods", "pods"),
+            ("/flagz", "configz"),
         ]);
-        let coarse =
-            find(&[("/stats", "stats"), ("/metrics", "metrics"), ("/logs", "log"), ("/checkpoint", "checkpoint")]);
         let fine = fine.filter(|_| !is_of_pod(path));
         Self { verb, parts: fine.into_iter().chain([coarse.unwrap_or("proxy")]).collect() }
     }
@@ -68,7 +69,10 @@ mod tests {
             ("/healthz", &["healthz", "proxy"]),
             ("/healthz/syncloop", &["healthz", "proxy"]),
             ("/configz", &["configz", "proxy"]),
-            ("/statusz", &["statusz", "proxy"]),
+            ("/statusz", &["statusz"]),
+            ("/flagz", &["configz"]),
+            ("/metrics/slis", &["metrics"]),
+            ("/debug/pprof/heap", &["proxy"]),
             ("/stats/summary", &["stats"]),
             ("/metrics", &["metrics"]),
             ("/metrics/cadvisor", &["metrics"]),

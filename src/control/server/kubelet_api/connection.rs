@@ -11,11 +11,14 @@ use super::bearer_token::tokens;
 use super::client_ca::Verified;
 use super::delegated_auth::{Lifetimes, Unasked};
 use super::error::CertificateError;
+use super::health_metrics;
 use super::healthz::{checks, respond};
 use super::pod_lists;
+use super::profiles::profiles;
 use super::run_and_checkpoint::{checkpoint, run};
 use super::system_logs::system_logs;
 use super::user::User;
+use super::zpages;
 use crate::control::server::connections::{Answering, Answers, Reply, Standing};
 use crate::control::server::container_logs::container_logs;
 use crate::control::server::http::{Response, Status};
@@ -23,9 +26,10 @@ use crate::control::server::local_server::{page_of, reply_to_change};
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::pod_changes;
 use crate::control::server::streaming::stream;
-use crate::platform::config::Authorization;
+use crate::platform::config::{Authorization, Gate};
 use crate::platform::rt;
 use crate::protocol::http1::Request;
+use crate::types::api::KUBERNETES_VERSION;
 use crate::types::error::ErrorChain;
 
 pub(super) struct Visit {
@@ -90,7 +94,7 @@ impl Visit {
             let closed = || Reply::Whole(Response::text(Status::MethodNotAllowed, "logs endpoint is disabled.\n"));
             Some(if door.settings.system_logs { reply } else { closed() })
         };
-        let checkpoint = || match door.settings.debugging {
+        let checkpoint = || match door.settings.debugging && door.gates.is_on(Gate::ContainerCheckpoint) {
             true => checkpoint(request, api, cri, &door.checkpoints),
             false => None,
         };
@@ -175,10 +179,23 @@ impl Visit {
     fn answer_to(&self, request: &Request) -> Response {
         let door = &self.door;
         let stalled = door.health.stalled(rt::now()).is_some();
-        if let Some(response) = respond(request, &checks(stalled)) {
+        let checks = checks(stalled);
+        if let Some(response) = respond(request, &checks) {
+            health_metrics::count(&checks);
+            return response;
+        }
+        if let Some(response) = profiles(&request.path, door.settings.profiling) {
             return response;
         }
         match &*request.path {
+            "/metrics/slis" => health_metrics::page(&checks),
+            "/statusz" if door.gates.is_on(Gate::ComponentStatusz) => {
+                let (started, since) = door.started;
+                let uptime_seconds = rt::elapsed(since).as_secs();
+                let version = KUBERNETES_VERSION.trim_start_matches('v');
+                zpages::statusz(request, &zpages::Process { started, uptime_seconds, version })
+            }
+            "/flagz" if door.gates.is_on(Gate::ComponentFlagz) => zpages::flagz(request, &door.flags),
             "/pods" | "/pods/" => pod_lists::pods(&*door.api),
             "/runningpods" | "/runningpods/" => pod_lists::running(&*door.api),
             _ => Response::not_found(),

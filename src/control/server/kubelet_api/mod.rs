@@ -7,7 +7,8 @@
 //!   authorization                                                   attributes.rs, delegated_auth.rs
 //!   exec, attach, port-forward                                      ../streaming.rs, ../relay.rs
 //!   commands, checkpoints, files of the node                        run_and_checkpoint.rs, system_logs.rs
-//!   responses                                                       connection.rs, healthz.rs, ../container_logs.rs
+//!   responses                              connection.rs, healthz.rs, health_metrics.rs, zpages.rs, profiles.rs,
+//!                                          ../container_logs.rs
 //! ```
 //!
 //! Pods do not depend on it: a port in use is retried, and without a certificate no client can connect.
@@ -19,14 +20,17 @@ mod client_ca;
 mod connection;
 mod delegated_auth;
 mod error;
+mod health_metrics;
 mod healthz;
 mod pod_lists;
+mod profiles;
 mod read_only;
 mod reviews;
 mod run_and_checkpoint;
 mod system_logs;
 mod tls;
 mod user;
+mod zpages;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -45,9 +49,11 @@ use super::local_api::LocalApi;
 use super::streaming::Streaming;
 use crate::kubelet::certificates::ServingCertificateCell;
 use crate::platform::apiserver::Client;
-use crate::platform::config::{Config, ServerSettings};
+use crate::platform::config::{Config, FeatureGates, ServerSettings};
+use crate::platform::host::clock;
 use crate::platform::net::TlsSocket;
 use crate::platform::rt::{self, TcpStream};
+use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
 use client_ca::Authorities;
@@ -59,6 +65,10 @@ use run_and_checkpoint::Checkpoints;
 /// The kubelet API server.
 pub(crate) struct KubeletApiServer {
     settings: ServerSettings,
+    gates: FeatureGates,
+    /// The flags of the command line, for `/flagz`.
+    flags: Vec<(String, String)>,
+    started: (Time, Instant),
     client_ca_file: Option<PathBuf>,
     shown: ServingCertificateCell,
     health: SyncHealth,
@@ -91,6 +101,9 @@ impl KubeletApiServer {
     ) -> Self {
         Self {
             settings: config.identity.server.clone(),
+            gates: config.gates.clone(),
+            flags: config.given.flags().to_vec(),
+            started: (clock::now(), rt::now()),
             client_ca_file: config.identity.client_ca_file.clone(),
             shown,
             health,

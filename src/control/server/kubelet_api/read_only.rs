@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use super::healthz::{checks, respond};
-use super::{pod_lists, watch_for_its_end};
+use super::{health_metrics, pod_lists, watch_for_its_end};
 use crate::control::server::SyncHealth;
 use crate::control::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
 use crate::control::server::http::Response;
@@ -47,8 +47,13 @@ impl ReadOnlyServer {
         if let Some(page) = page {
             return page_of(page, &*self.api);
         }
-        let health = respond(request, &checks(self.health.stalled(rt::now()).is_some()));
+        let checks = checks(self.health.stalled(rt::now()).is_some());
+        let health = respond(request, &checks);
+        if health.is_some() {
+            health_metrics::count(&checks);
+        }
         Reply::Whole(health.unwrap_or_else(|| match &*request.path {
+            "/metrics/slis" => health_metrics::page(&checks),
             "/pods" | "/pods/" => pod_lists::pods(&*self.api),
             _ => Response::not_found(),
         }))

@@ -158,9 +158,9 @@ fn events_have_the_api_list_format() {
 #[test]
 fn unknown_requests_are_refused() {
     for (request, line) in [
-        (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "404 Not AnswerFuture"),
-        (b"GET /containerLogs/d/p/none HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not AnswerFuture"),
-        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not AnswerFuture"),
+        (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "404 Not Found"),
+        (b"GET /containerLogs/d/p/none HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
+        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
         (b"GET /containerLogs/d/p/c?follow=x HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
         (b"POST /pods HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"),
         (b"hello\r\n\r\n", "400 Bad Request"),

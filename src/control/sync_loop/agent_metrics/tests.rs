@@ -33,7 +33,7 @@ const NOT_ON_THE_PAGE: [(&str, &str); 47] = [
     ("rest_client_request_size_bytes", "coracle_api_server_sent_bytes_total has all of them"),
     ("rest_client_response_size_bytes", "coracle_api_server_received_bytes_total has all of them"),
     ("rest_client_transport_", "there is one connection: coracle_api_server_connections_total"),
-    ("kubernetes_feature_enabled", "there are no feature gates"),
+    ("kubernetes_feature_enabled", "most gates turn nothing here; /configz shows those that are set"),
     ("process_network_", "of the whole machine; /metrics/cadvisor has it"),
     ("process_virtual_memory_max_bytes", "no board sets it"),
     ("kubelet_container_log_filesystem_used_bytes", "/stats/summary has it"),

@@ -26,6 +26,7 @@ use crate::platform::rt;
 use crate::state::pods::{PodEvent, PodEviction, PressureObservation, SyncEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count};
 
 pub(super) use observation::{AT_ONCE, measure, observe};
 
@@ -181,7 +182,8 @@ impl EvictionManager {
     /// Ends the chosen pods that are still running. No check ends others until these have ended.
     pub(super) fn on_evictions(&mut self, evictions: Vec<PodEviction>, pods: &PodTable, now: Instant) -> Vec<Effect> {
         let runs = |eviction: &PodEviction| pods.syncing(&eviction.uid).is_some_and(|worker| worker.wanted);
-        let ends: Vec<EndPod> = evictions.into_iter().filter(runs).map(evict).collect();
+        let counted = |eviction: &PodEviction| metrics::count(Count::Evictions, &[eviction.signal]);
+        let ends: Vec<EndPod> = evictions.into_iter().filter(runs).inspect(counted).map(evict).collect();
         if !ends.is_empty() {
             self.due = Some(now + CLEANUP);
             self.leaving = Some((ends.iter().map(|end| end.uid.clone()).collect(), now + CLEANUP));
@@ -198,7 +200,7 @@ impl EvictionManager {
     }
 }
 
-fn evict(PodEviction { uid, message, grace, is_disruption }: PodEviction) -> EndPod {
+fn evict(PodEviction { uid, message, grace, is_disruption, .. }: PodEviction) -> EndPod {
     let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::EVICTED, message.as_str());
     let disruption = is_disruption.then(|| message.clone().into());
     let failed = Failed { reason: Reason::EVICTED, message: message.into(), disruption };
@@ -233,7 +235,7 @@ mod tests {
 
     fn eviction(uid: &str) -> PodEviction {
         let (uid, message) = (uid.into(), "The node was low on resource: memory.".to_owned());
-        PodEviction { uid, message, grace: AT_ONCE, is_disruption: true }
+        PodEviction { uid, signal: "memory.available", message, grace: AT_ONCE, is_disruption: true }
     }
 
     #[test]
@@ -242,8 +244,10 @@ mod tests {
             let now = rt::now();
             node.pods.apply([Effect::Update(pod("a"))], now);
             let mut manager = EvictionManager::new(&Eviction::default(), node.inbox.clone());
-            let effects = manager.on_evictions(vec![eviction("a"), eviction("gone")], &node.pods, now);
+            let gone = PodEviction { signal: "pid.available", ..eviction("gone") };
+            let effects = manager.on_evictions(vec![eviction("a"), gone], &node.pods, now);
             assert_eq!(effects, [Effect::End(evict(eviction("a")))]);
+            assert_eq!(metrics::labels_of(Count::Evictions), ["memory.available"]);
             assert_eq!(manager.next_due(), Some(now + CLEANUP));
             node.pods.apply(effects, now);
             manager.round(&node.pods, now);

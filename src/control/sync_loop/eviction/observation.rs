@@ -15,7 +15,6 @@ use crate::platform::config::{Eviction, Threshold};
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, PodEviction, PressureObservation};
 use crate::types::api::{EventKind, Pod, Reason};
-use crate::types::metrics::{self, Count};
 
 /// The grace period of immediate evictions.
 pub(in crate::control::sync_loop) const AT_ONCE: Duration = Duration::from_secs(1);
@@ -120,9 +119,9 @@ impl PressureCheck {
             measured.map(|(candidate, usage)| Measured { pod: &candidate.pod, usage: usage.as_ref() }).collect();
         rank(&mut pods, resource, parts);
         let gone = pods.first()?;
-        metrics::count(Count::Evictions, &[first.signal.as_str()]);
         Some(PodEviction {
             uid: gone.pod.metadata.uid.clone(),
+            signal: first.signal.as_str(),
             message: node_was_low(resource, starved, seen, gone),
             grace: if first.is_hard() { AT_ONCE } else { self.settings.max_pod_grace },
             is_disruption: true,

@@ -47,6 +47,12 @@ impl PodTable {
         }
     }
 
+    pub(in crate::control::sync_loop) fn mark_all_statuses(&mut self) {
+        for worker in self.workers.iter() {
+            self.dirty.insert(worker.identity.uid.clone());
+        }
+    }
+
     pub(in crate::control::sync_loop) fn mark_status(&mut self, uid: PodUid) {
         self.dirty.insert(uid);
     }

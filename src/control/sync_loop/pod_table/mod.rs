@@ -25,7 +25,7 @@ use crate::kubelet::logs::{LogLimits, LogManager};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::probes::Probes;
 use crate::kubelet::status::Failed;
-use crate::platform::config::Config;
+use crate::platform::config::{Config, Gate};
 use crate::state::pods::{ObservedCache, SyncEvent};
 use crate::types::api::{Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -50,6 +50,8 @@ pub(super) struct PodTable {
     admitted: SortedSet<PodUid>,
     /// Pods whose status is recomputed in this round.
     dirty: SortedSet<PodUid>,
+    /// Statuses have the health of devices.
+    shows_device_health: bool,
     /// A relist has completed: a pod that the runtime did not list does not run.
     relisted: bool,
     /// The pods must be reconciled with their sources.
@@ -74,7 +76,7 @@ impl PodTable {
             node_state,
             observed: runtime.seen(),
             workers,
-            probes: Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), inbox.clone()),
+            probes: Probes::new(runtime.cri(), runtime.dialer(), runtime.node.node_ips.clone(), inbox.clone()),
             pleg: Pleg::new(Rc::clone(&runtime), config.pods.sync_frequency, inbox),
             logs: LogManager::start(runtime.cri(), limits),
             runtime,
@@ -82,6 +84,7 @@ impl PodTable {
             failed: SortedMap::new(),
             admitted: SortedSet::new(),
             dirty: SortedSet::new(),
+            shows_device_health: config.gates.is_on(Gate::ResourceHealthStatus),
             relisted: false,
             reconcile: false,
         }

@@ -43,13 +43,14 @@ impl PodTable {
             waiting: &worker.waiting,
             backing_off: self.workers.backing_off(uid),
             probed: self.probes.probed(uid),
-            host_ips: &self.runtime.node.node_ips,
+            host_ips: &self.runtime.node.node_ips.current(),
+            recursive_read_only: self.runtime.mounts_read_only_recursively(pod),
             runtime_name: &node_state.runtime.name,
             now: clock::now(),
             ended: worker.state != State::Sync,
             failed: self.failed.get(uid),
             resize,
-            devices,
+            devices: if self.shows_device_health { devices } else { &[] },
             replaced: self.workers.replaced(uid),
         });
         let status = self.last_status(worker, pod, status);

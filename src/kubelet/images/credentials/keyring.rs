@@ -28,8 +28,8 @@ pub(crate) struct Credential {
 pub(crate) enum Owner {
     /// Available to every pod of the node.
     Node,
-    /// Available to pods that refer to this Secret.
-    Secret { namespace: String, name: String },
+    /// Available to pods that refer to this Secret. A Secret that is deleted and created again has another uid.
+    Secret { namespace: String, name: String, uid: String },
 }
 
 #[derive(Clone, Debug, Default, Hash)]

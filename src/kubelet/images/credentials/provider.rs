@@ -13,6 +13,7 @@ use crate::platform::config::CredentialProvider;
 use crate::platform::host::program::{self, ProgramError};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count, Timed};
 
 #[derive(Debug)]
 pub(super) struct Provider {
@@ -90,6 +91,7 @@ impl Provider {
                 }
             }
             Err(error) => {
+                metrics::count(Count::CredentialPluginErrors, &[&self.config.name]);
                 log!(
                     warn,
                     "failed to get credentials from provider",
@@ -110,7 +112,9 @@ impl Provider {
         let CredentialProvider { api_version, args, env, default_cache_duration, .. } = &self.config;
         let mut command = Command::new(&self.program);
         command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
+        let begun = rt::now();
         let ended = program::run(command, question(api_version, repository), LIMIT).await;
+        metrics::took(Timed::CredentialPlugins, &[&self.config.name], rt::elapsed(begun));
         let ended = ended.map_err(ProviderError::Run)?;
         if !ended.status.success() {
             let said: String = String::from_utf8_lossy(&ended.stderr).trim().chars().take(SHOWN).collect();

@@ -49,7 +49,8 @@ impl PullSecrets {
         };
         let Some(text) = secret.file(key).filter(|text| !text.is_empty()) else { return };
         let name = &secret.key.name;
-        let owner = Owner::Secret { namespace: secret.key.namespace.clone(), name: name.clone() };
+        let (namespace, uid) = (secret.key.namespace.clone(), secret.uid.clone());
+        let owner = Owner::Secret { namespace, name: name.clone(), uid };
         match parse(text, shape) {
             Ok(registries) => {
                 for registry in self.keyring.add(registries, &owner) {
@@ -74,7 +75,7 @@ mod tests {
         let secrets: Vec<SourceObject> = secrets
             .iter()
             .map(|(name, secret_type, key, text)| {
-                let metadata = json!({"namespace": "ns", "name": name});
+                let metadata = json!({"namespace": "ns", "name": name, "uid": format!("uid-{name}")});
                 let secret = json!({"metadata": metadata, "type": secret_type, "stringData": {*key: text}});
                 let mut secret = decode::<Secret>(secret).unwrap().value;
                 secret.merge_string_data();
@@ -104,7 +105,11 @@ mod tests {
         ]);
         let secrets = PullSecrets::of(&pod(&["new", "old", "other", ""]), &objects);
         let owners: Vec<_> = secrets.find("r.io/a/b").iter().map(|found| found.owner.clone()).collect();
-        let owner = |name: &str| Owner::Secret { namespace: "ns".to_owned(), name: name.to_owned() };
+        let owner = |name: &str| Owner::Secret {
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+        };
         assert_eq!(owners, [owner("old"), owner("new")]);
         assert!(secrets.failed.is_empty());
         assert!(PullSecrets::of(&pod(&[]), &objects).find("r.io/a").is_empty());

@@ -1,5 +1,6 @@
 use super::super::golden;
 use super::*;
+use crate::state::pods::HostIps;
 use crate::types::api::PodDnsConfigOption;
 
 fn pod(policy: DnsPolicy) -> Pod {
@@ -58,7 +59,7 @@ fn node_without_resolver_file_uses_localhost() {
     let node = NodeSettings { resolv_conf: None, ..golden::node() };
     check(&pod(DnsPolicy::Default), &node, &["127.0.0.1"], &["."], &[]);
     let ips = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
-    let dual = NodeSettings { node_ips: ips, ..node.clone() };
+    let dual = NodeSettings { node_ips: HostIps::new(&ips, &[]), ..node.clone() };
     check(&pod(DnsPolicy::Default), &dual, &["127.0.0.1", "::1"], &["."], &[]);
     assert!(!needs_host_dns(&pod(DnsPolicy::Default), &node));
     assert!(!needs_host_dns(&pod(DnsPolicy::None), &golden::node()));

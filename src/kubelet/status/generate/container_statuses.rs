@@ -9,7 +9,7 @@ use crate::state::pods::{self, AllocatedDevice, ObservedContainer, ObservedUser,
 use crate::types::api::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     ContainerUser, LinuxContainerUser, ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time,
-    VolumeMountStatus,
+    VolumeMount, VolumeMountStatus,
 };
 
 use super::phase::restarts;
@@ -309,14 +309,29 @@ impl Of<'_> {
     }
 
     fn volume_mounts(&self) -> Vec<VolumeMountStatus> {
-        let of = |mount: &crate::types::api::VolumeMount| VolumeMountStatus {
+        let of = |mount: &VolumeMount| VolumeMountStatus {
             name: mount.name.clone(),
             mount_path: mount.mount_path.clone(),
             read_only: mount.read_only,
-            // The runtime's capability is unknown here, so only the guaranteed mode is reported.
-            recursive_read_only: mount.read_only.then_some(RecursiveReadOnlyMode::Disabled),
+            recursive_read_only: mount.read_only.then(|| self.recursive_read_only(mount)),
         };
         self.container.volume_mounts.iter().map(of).collect()
+    }
+
+    /// The mode that the runtime was asked for: a required mode that it cannot provide starts no container.
+    fn recursive_read_only(&self, mount: &VolumeMount) -> RecursiveReadOnlyMode {
+        if matches!(mount.recursive_read_only, None | Some(RecursiveReadOnlyMode::Disabled)) {
+            return RecursiveReadOnlyMode::Disabled;
+        }
+        let before = || {
+            let before = self.before?.volume_mounts.iter().find(|before| before.mount_path == mount.mount_path)?;
+            before.recursive_read_only
+        };
+        match self.input.recursive_read_only {
+            Some(true) => RecursiveReadOnlyMode::Enabled,
+            Some(false) => RecursiveReadOnlyMode::Disabled,
+            None => before().unwrap_or(RecursiveReadOnlyMode::Disabled),
+        }
     }
 
     fn is_deleted(&self) -> bool {

@@ -122,6 +122,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
             ended: last && recording.ended,
             failed: failed.as_ref().filter(|_| last),
             resize: Resize::default(),
+            recursive_read_only: Some(false),
         });
         previous = Some(status);
     }

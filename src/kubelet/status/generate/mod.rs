@@ -47,6 +47,8 @@ pub(crate) struct StatusInput<'a> {
     /// Why the pod has failed, whatever its containers do: evicted, or past its deadline.
     pub(crate) failed: Option<&'a Failed>,
     pub(crate) resize: Resize<'a>,
+    /// The runtime mounts read-only volumes recursively; `None` while that is not known.
+    pub(crate) recursive_read_only: Option<bool>,
     /// Devices of all its containers.
     pub(crate) devices: &'a [AllocatedDevices],
     /// Ids of the instances that the running work replaces.

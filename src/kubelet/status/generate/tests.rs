@@ -6,8 +6,8 @@ use super::*;
 use crate::state::pods::{self, Exit, ObservedContainer, ObservedSandbox, ObservedUser, SandboxState};
 use crate::types::api::{
     ConditionStatus, Container, ContainerRestartRule, ContainerState, ContainerStateTerminated, ContainerStatus,
-    ExitCodesOperator, PodCondition, PodReadinessGate, RestartPolicy, RestartRuleAction, RestartRuleOnExitCodes,
-    annotations, conditions,
+    ExitCodesOperator, PodCondition, PodReadinessGate, RecursiveReadOnlyMode, RestartPolicy, RestartRuleAction,
+    RestartRuleOnExitCodes, VolumeMount, annotations, conditions,
 };
 
 /// The observed state of a container.
@@ -32,6 +32,7 @@ struct Life {
     sandbox: Option<ObservedSandbox>,
     second: i64,
     ended: bool,
+    recursive_read_only: Option<bool>,
     replaced: Vec<String>,
 }
 
@@ -60,6 +61,7 @@ impl Life {
             sandbox: Some(sandbox),
             second: 0,
             ended: false,
+            recursive_read_only: None,
             replaced: Vec::new(),
         }
     }
@@ -93,6 +95,7 @@ impl Life {
             ended: self.ended,
             failed,
             resize: Resize::default(),
+            recursive_read_only: self.recursive_read_only,
         });
         self.status = Some(status.clone());
         status
@@ -458,6 +461,7 @@ fn termination_messages_share_their_size_and_split_no_character() {
         ended: false,
         failed: None,
         resize: Resize::default(),
+        recursive_read_only: None,
     });
     assert_eq!(terminated(status.container_statuses[0].state.as_ref()).message, "\u{e4}".repeat(2048));
 }
@@ -626,6 +630,35 @@ fn no_sequence_of_states_reverts_a_final_state() {
 }
 
 #[test]
+fn read_only_mounts_show_whether_they_are_recursive() {
+    let mut life = Life::main(RestartPolicy::Always);
+    let mount = |path: &str, mode| VolumeMount {
+        name: "v".to_owned(),
+        mount_path: path.to_owned(),
+        read_only: path != "/rw",
+        recursive_read_only: mode,
+        ..VolumeMount::default()
+    };
+    life.pod.spec.containers[0].volume_mounts = vec![
+        mount("/rw", None),
+        mount("/ro", None),
+        mount("/off", Some(RecursiveReadOnlyMode::Disabled)),
+        mount("/on", Some(RecursiveReadOnlyMode::Enabled)),
+        mount("/if", Some(RecursiveReadOnlyMode::IfPossible)),
+    ];
+    let mut modes = |able, seen| {
+        life.recursive_read_only = able;
+        let status = life.see(&[("main", seen)]);
+        let modes = status.container_statuses[0].volume_mounts.iter().map(|mount| mount.recursive_read_only);
+        modes.map(|mode| mode.map_or("-", RecursiveReadOnlyMode::as_str)).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(modes(None, Seen::Nothing), "- Disabled Disabled Disabled Disabled");
+    assert_eq!(modes(Some(true), Seen::Running), "- Disabled Disabled Enabled Enabled");
+    assert_eq!(modes(None, Seen::Running), "- Disabled Disabled Enabled Enabled", "the runtime is away");
+    assert_eq!(modes(Some(false), Seen::Running), "- Disabled Disabled Disabled Disabled");
+}
+
+#[test]
 fn resize_conditions_last_until_the_resize_is_done() {
     let pod = Pod::default();
     let observed = ObservedPod::new("u".into(), "default", "web");
@@ -645,6 +678,7 @@ fn resize_conditions_last_until_the_resize_is_done() {
             ended: false,
             failed: None,
             resize,
+            recursive_read_only: None,
         });
         let told = status.conditions.into_iter().filter(|condition| condition.kind.starts_with("PodResize"));
         told.map(|one| format!("{} {} {} {}", one.kind, one.status, one.reason, one.message)).collect::<Vec<_>>()

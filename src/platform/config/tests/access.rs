@@ -72,7 +72,7 @@ fn identity_settings_are_read() {
 fn server_settings_are_read() {
     let (config, _) = file_loaded(
         r#""address":"::1","port":10350,"enableDebuggingHandlers":false,"readOnlyPort":10255,
-           "enableSystemLogHandler":false,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
+           "enableSystemLogHandler":false,"enableProfilingHandler":false,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
            "tlsCipherSuites":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
            "authentication":{"anonymous":{"enabled":true},"webhook":{"cacheTTL":"7s"}},
            "authorization":{"webhook":{"cacheAuthorizedTTL":"8s","cacheUnauthorizedTTL":"9s"}}"#,
@@ -91,6 +91,7 @@ fn server_settings_are_read() {
         authorization: Authorization::Webhook { allowed_ttl: seconds(8), refused_ttl: seconds(9) },
         read_only: Some("[::1]:10255".parse().unwrap()),
         system_logs: false,
+        profiling: false,
         debugging: false,
     };
     assert_eq!(config.identity.server, expected);

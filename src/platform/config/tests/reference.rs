@@ -104,7 +104,8 @@ fn configuration_page_lists_every_flag_and_no_other() {
 
 #[test]
 fn configuration_page_shows_the_defaults_of_configz() {
-    let page: Value = serde_json::from_slice(&ConfiguredFields::new(&Map::new()).page(CgroupDriver::Cgroupfs)).unwrap();
+    let page: Value =
+        serde_json::from_slice(&ConfiguredFields::new(&Map::new(), Vec::new()).page(CgroupDriver::Cgroupfs)).unwrap();
     let mut standings = BTreeMap::new();
     leaves("", KUBELET_CONFIGURATION, &mut standings);
     let rows = rows_of("KubeletConfiguration");

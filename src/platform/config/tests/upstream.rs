@@ -50,7 +50,7 @@ fn flags_of_kubeadm_and_node_e2e_are_accepted() {
         "--v",
         "4",
         "--feature-gates",
-        "A=true,B=false",
+        "EventedPLEG=false,ContainerCheckpoint=true",
         "--image-service-endpoint",
         "unix:///run/images.sock",
         "--runtime-cgroups",
@@ -74,7 +74,7 @@ fn flags_of_kubeadm_and_node_e2e_are_accepted() {
     assert_eq!(
         warnings,
         [
-            "not supported yet, without effect: --feature-gates, --runtime-cgroups",
+            "not supported yet, without effect: --runtime-cgroups",
             "--pod-infra-container-image has no effect: the runtime chooses the sandbox's image",
         ]
     );

@@ -146,6 +146,12 @@ impl Process {
         Some(ProcessCgroups::parse(&self.bytes("cgroup")?))
     }
 
+    /// The label of its security module.
+    pub(crate) fn label(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.bytes("attr/current")?).into_owned();
+        Some(text.trim_end_matches(['\0', '\n']).to_owned())
+    }
+
     /// Bytes that the process has caused to be written to disks.
     pub(crate) fn written_bytes(&self) -> Option<u64> {
         process::written_bytes(&self.bytes("io")?)

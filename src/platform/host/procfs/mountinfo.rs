@@ -16,6 +16,9 @@ pub(crate) struct Mount {
     pub(crate) file_system: String,
     /// As `/dev/vda1`.
     pub(crate) source: String,
+    pub(crate) read_only: bool,
+    /// Each file has a security label.
+    pub(crate) labels_files: bool,
 }
 
 /// In the kernel's order: a mount that lies on another follows it.
@@ -28,10 +31,16 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
     let point = PathBuf::from(OsString::from_vec(unescaped(fields.nth(1)?)));
+    let has = |options: &[u8], wanted: &[u8]| options.split(|byte| *byte == b',').any(|option| option == wanted);
+    let read_only = has(fields.next()?, b"ro");
     let mut after_dash = fields.skip_while(|field| *field != b"-").skip(1);
-    let mut text = || after_dash.next().map(|field| String::from_utf8_lossy(&unescaped(field)).into_owned());
-    let (file_system, source) = (text().unwrap_or_default(), text().unwrap_or_default());
-    Some(Mount { device: (major.parse().ok()?, minor.parse().ok()?), point, file_system, source })
+    let text = |field: Option<&[u8]>| {
+        field.map(|field| String::from_utf8_lossy(&unescaped(field)).into_owned()).unwrap_or_default()
+    };
+    let (file_system, source) = (text(after_dash.next()), text(after_dash.next()));
+    let labels_files = has(after_dash.next().unwrap_or_default(), b"seclabel");
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    Some(Mount { device, point, file_system, source, read_only, labels_files })
 }
 
 /// The kernel writes space, tab, newline and backslash as three octal digits.
@@ -65,13 +74,15 @@ mod tests {
     #[test]
     fn mounts_are_found_in_order_and_unescaped() {
         let table = b"22 1 254:0 / / rw - ext4 /dev/vda rw\nbroken\n\
-            33 22 0:23 / /var/a\\040b/\\134\\012x rw shared:1 master:2 - nfs4 server:/x rw\n\
+            33 22 0:23 / /var/a\\040b/\\134\\012x ro,nosuid shared:1 master:2 - nfs4 server:/x rw,seclabel\n\
             34 22 0:24 / /var/\xff rw -\n";
         let mount = |device, point: &[u8], file_system: &str, source: &str| Mount {
             device,
             point: OsString::from_vec(point.to_vec()).into(),
             file_system: file_system.to_owned(),
             source: source.to_owned(),
+            read_only: file_system == "nfs4",
+            labels_files: file_system == "nfs4",
         };
         let expected = [
             mount((254, 0), b"/", "ext4", "/dev/vda"),

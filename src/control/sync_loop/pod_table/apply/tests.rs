@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::testing::{Node, pod, with_node};
-use crate::kubelet::status::Failed;
+use crate::kubelet::status::{Failed, Resize};
 use crate::platform::rt;
 use crate::state::pods::PodEvent;
 use crate::types::api::{EventKind, Reason};
@@ -73,6 +73,26 @@ fn pod_keeps_its_place_unless_preempted_or_rejected() {
             node.pods.apply([end(&uid, cause, Reason::EVICTED)], rt::now());
             let keeps = !matches!(cause, EndCause::Preempted | EndCause::Rejected);
             assert_eq!(node.pods.is_admitted(&uid), keeps, "{cause:?}");
+        }
+    });
+}
+
+#[test]
+fn changed_node_addresses_appear_in_every_status() {
+    with_node(|mut node| {
+        let uids = ["a", "b"].map(|uid| admitted(&mut node, uid));
+        node.pods.take_dirty();
+        let shown = |node: &Node, uid: &PodUid| {
+            node.pods.refresh_status(uid, Resize::default(), &[]);
+            node.pods.node_state().statuses.status(uid).map(|status| status.host_ip.clone())
+        };
+        assert_eq!(shown(&node, &uids[0]).as_deref(), Some("10.77.0.1"));
+        assert!(node.pods.runtime().node.node_ips.see(&["10.0.0.9".parse().unwrap()]));
+        node.pods.mark_all_statuses();
+        let dirty = node.pods.take_dirty();
+        for uid in &uids {
+            assert!(dirty.contains(uid));
+            assert_eq!(shown(&node, uid).as_deref(), Some("10.0.0.9"));
         }
     });
 }
