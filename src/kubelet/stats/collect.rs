@@ -13,7 +13,7 @@ use crate::platform::host::process;
 use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
 use crate::platform::rt;
 
-/// Time limit for the log directories of all pods, which have few files.
+/// Time limit for the log directories and the open files of all pods, which are few.
 const WALKING: Duration = Duration::from_secs(2);
 
 /// What to collect.
@@ -187,7 +187,11 @@ impl Pass<'_> {
             return;
         }
         let pids = self.reader.processes(&figures.group);
-        let open_files = |pid: &u32| self.procfs.process(*pid).open_files().unwrap_or(0);
+        // A container may have thousands of processes with as many files each.
+        let open_files = |pid: &u32| match rt::now() < self.end {
+            true => self.procfs.process(*pid).open_files().unwrap_or(0),
+            false => 0,
+        };
         let mut processes = Processes { count: u64::try_from(pids.len()).unwrap_or(0), ..Processes::default() };
         if self.asked.depth == Depth::Whole {
             processes.files = pids.iter().map(open_files).fold(0, u64::saturating_add);
