@@ -333,6 +333,13 @@ fn set_up_files(files: &Files, volume: &str) -> Result<Option<Error>, Error> {
     Ok(None)
 }
 
+/// Looks up a variable in an environment file, for the fuzz targets: a value is part of the text.
+pub fn check_env_file(text: &str, key: &str) {
+    if let Ok(Some(value)) = env_file::value(text, key) {
+        assert!(value.len() <= text.len() + 1, "a value is longer than its file");
+    }
+}
+
 /// Size limit of an environment file, which a container may write.
 const LARGEST_ENV_FILE: usize = 1 << 20;
 /// Size limit of all values from files of one container. Linux passes at most 2 MiB with the usual stack limit.
