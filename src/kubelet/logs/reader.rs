@@ -177,8 +177,10 @@ fn readable(log: &Path) -> io::Result<Vec<LogFile>> {
     Ok(files)
 }
 
-/// The start position, and the inode and size of the last file.
-fn begin(log: &Path, request: &LogRequest) -> io::Result<(Position, Option<(u64, u64)>)> {
+/// A start position, and the inode and size of the last file.
+type Start = (Position, Option<(u64, u64)>);
+
+fn begin(log: &Path, request: &LogRequest) -> io::Result<Start> {
     for _ in 0..LOOKS {
         if let Some(begun) = begin_in_list(log, request)? {
             return Ok(begun);
@@ -188,7 +190,7 @@ fn begin(log: &Path, request: &LogRequest) -> io::Result<(Position, Option<(u64,
 }
 
 /// `None`: a file was replaced after it was listed.
-fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<(Position, Option<(u64, u64)>)>> {
+fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<Start>> {
     let mut files = readable(log)?;
     let end = files.last().map(|file| (file.inode, file.size));
     if let Some(since) = request.since {
