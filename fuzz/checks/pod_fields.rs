@@ -15,7 +15,7 @@ pub(crate) fn check(data: &[u8]) {
     }
     let Ok(decoded) = decode::<Pod>(pod) else { return };
     let pod = decoded.value;
-    drop(qos_class(&pod));
+    let _ = qos_class(&pod);
     drop((encode(&pod).to_string(), pod_requests(&pod.spec), pod_limits(&pod.spec)));
     coracle::control::pod_sources::static_pod::check_manifest(encode(&pod).to_string().as_bytes());
 }

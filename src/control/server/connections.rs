@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::http::{After, Response, chunk, stream_head};
 use super::relay::relay;
-use super::stream_slots::{StreamSlot, TooManyStreams};
+use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 
@@ -460,8 +460,6 @@ const IDLE: Duration = Duration::from_secs(90);
 const LINGER: Duration = Duration::from_millis(500);
 /// A client that reads nothing for this long is taken for dead.
 const SLOWEST: Duration = Duration::from_secs(30);
-/// A stream whose reader takes nothing for this long ends.
-pub(super) const UNREAD: Duration = Duration::from_secs(3600);
 const READ: usize = 1024;
 const WRITE: usize = 16 * 1024;
 const MOST_BODY: u64 = 64 * 1024;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::connections::UNREAD;
+use super::stream_slots::UNREAD;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 
 /// Returns when `to` has closed, or the client has. After the client closes, data in flight from `to` is still

@@ -5,6 +5,10 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// A stream whose reader takes nothing for this long ends.
+pub(super) const UNREAD: Duration = Duration::from_secs(3600);
 
 /// The streams that are open on one server.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::time::Instant;
 use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
-use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone};
+use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone, WorkResult};
+use crate::types::api::PodUid;
 
 impl SyncLoop {
     pub(super) fn handle(&mut self, event: SyncEvent, now: Instant) {
@@ -81,9 +82,21 @@ impl SyncLoop {
             self.observe(observation.pod, &observation.look, now);
         }
         let resizing = self.pods.work_done(&uid, is_observed, &result, now);
+        if matches!(result, WorkResult::Stopped) {
+            self.static_pod_ended(&uid, now);
+        }
         let event = pending_resizes::on_work_done(&uid, &resizing, self.pods.workers().resizing(&uid));
         self.pods.apply(event, now);
         self.parts.devices.release(&self.pods);
+    }
+
+    /// The mirror pod of a former static pod goes when that has ended.
+    fn static_pod_ended(&mut self, uid: &PodUid, now: Instant) {
+        let is_former = self.pods.node_state().ending.get(uid).is_some_and(|pod| pod.is_static());
+        if is_former {
+            let effects = self.parts.reporting.on_sources_changed(&self.pods);
+            self.pods.apply(effects, now);
+        }
     }
 
     /// A cancelled shutdown restarts the static pods that it ended.

@@ -54,9 +54,15 @@ impl SyncLoop {
                 return;
             }
             for (uid, successor) in ended {
+                let was_static = self.pods.node_state().ending.get(&uid).is_some_and(|pod| pod.is_static());
                 self.forget(&uid);
                 if let Some(pod) = successor {
                     self.add(&pod, now);
+                }
+                if was_static {
+                    // A successor of the same uid has the same mirror pod.
+                    let effects = self.parts.reporting.on_sources_changed(&self.pods);
+                    self.pods.apply(effects, now);
                 }
             }
             self.health.begin(Activity::PendingResizes);
