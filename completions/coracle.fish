@@ -80,6 +80,7 @@ complete -c coracle -n $agent -l manifest-url -x -d 'a manifest at an HTTP or HT
 complete -c coracle -n $agent -l manifest-url-header -x -d 'headers of requests for --manifest-url'
 complete -c coracle -n $agent -l manifest-url-ca-file -r -F -d 'CA certificates for --manifest-url'
 complete -c coracle -n $agent -l manifest-public-key -r -F -d 'Ed25519 key that has to have signed the manifest of --manifest-url'
+complete -c coracle -n $agent -l manifest-plain-signatures -d 'take signatures without audience and serial number, which can be replayed'
 complete -c coracle -n $agent -l http-check-frequency -x -d 'interval of requests for --manifest-url'
 complete -c coracle -n $agent -l max-pods -x -d 'highest number of pods'
 complete -c coracle -n $agent -l node-labels -x -d 'labels of the node, for node selectors and affinity'

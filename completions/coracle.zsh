@@ -210,6 +210,7 @@ _coracle() {
         '*--manifest-url-header[headers of requests for --manifest-url]:name\:value,...:'
         '--manifest-url-ca-file[CA certificates for --manifest-url]:file:_files'
         '--manifest-public-key[Ed25519 key that has to have signed the manifest of --manifest-url]:file:_files'
+        '--manifest-plain-signatures[take signatures without audience and serial number, which can be replayed]'
         '--http-check-frequency[interval of requests for --manifest-url]:duration:'
         '--max-pods[highest number of pods]:n:'
         '--node-labels[labels of the node, for node selectors and affinity]:key=value,...:'

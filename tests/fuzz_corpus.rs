@@ -10,6 +10,8 @@
 
 #[path = "../fuzz/checks/archive.rs"]
 mod archive;
+#[path = "../fuzz/checks/container_files.rs"]
+mod container_files;
 #[path = "../fuzz/checks/grpc_framing.rs"]
 mod grpc_framing;
 #[path = "../fuzz/checks/hpack.rs"]
@@ -24,6 +26,10 @@ mod http2;
 mod manifest;
 #[path = "../fuzz/checks/offline_record.rs"]
 mod offline_record;
+#[path = "../fuzz/checks/plugin_answers.rs"]
+mod plugin_answers;
+#[path = "../fuzz/checks/pod_fields.rs"]
+mod pod_fields;
 #[path = "../fuzz/checks/protobuf.rs"]
 mod protobuf;
 #[path = "../fuzz/checks/spdy.rs"]
@@ -98,6 +104,11 @@ fn archive_inputs_break_nothing() {
 }
 
 #[test]
+fn container_files_inputs_break_nothing() {
+    run("container_files", container_files::check);
+}
+
+#[test]
 fn grpc_framing_inputs_break_nothing() {
     run("grpc_framing", grpc_framing::check);
 }
@@ -130,6 +141,16 @@ fn manifest_inputs_break_nothing() {
 #[test]
 fn offline_record_inputs_break_nothing() {
     run("offline_record", offline_record::check);
+}
+
+#[test]
+fn plugin_answers_inputs_break_nothing() {
+    run("plugin_answers", plugin_answers::check);
+}
+
+#[test]
+fn pod_fields_inputs_break_nothing() {
+    run("pod_fields", pod_fields::check);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::kubelet::node::NodeSettings;
 use crate::platform::config::Config;
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::rpc;
+use crate::protocol::grpc;
 use crate::state::pods::{Placements, SyncEvent};
 
 pub(super) struct Runtime {
@@ -67,10 +68,10 @@ impl Runtime {
 impl Services {
     fn of(config: &Config) -> Self {
         let (endpoint, image_endpoint) = (&config.runtime.endpoint, &config.runtime.image_endpoint);
-        let client = rpc::Client::new(&endpoint.to_string_lossy());
+        let client = rpc::Client::with_limit(&endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT);
         let image_client = match image_endpoint == endpoint {
             true => client.clone(),
-            false => rpc::Client::new(&image_endpoint.to_string_lossy()),
+            false => rpc::Client::with_limit(&image_endpoint.to_string_lossy(), grpc::MESSAGE_LIMIT),
         };
         let timeout = config.runtime.request_timeout;
         Self { runtime: RuntimeService::new(client, timeout), images: ImageService::new(image_client, timeout) }

@@ -6,12 +6,13 @@ use super::StartError;
 use super::handles::Handles;
 use crate::control::pod_sources::local_pods::{self, LocalPodRequest, LocalPods};
 use crate::control::pod_sources::static_file;
-use crate::control::pod_sources::url_pods::{self, PublicKey, UrlPods};
+use crate::control::pod_sources::url_pods::{self, PublicKey, Trust, UrlPods};
 use crate::platform::config::Config;
 use crate::platform::host::file;
 use crate::platform::net::{Dialer, Url};
 use crate::platform::rt;
 use crate::state::pods::{SourceName, SyncEvent};
+use crate::types::text::without_credentials;
 
 pub(super) struct PodSources {
     url: Option<UrlPods>,
@@ -56,7 +57,8 @@ fn file_source(config: &Config, inbox: Sender<SyncEvent>) -> Option<rt::Task<()>
 /// The URL source, if one is configured. The error is one line that names the invalid setting.
 fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
     let Some(source) = &config.static_pods.url else { return Ok(None) };
-    let url = Url::parse(&source.url).ok_or_else(|| format!("staticPodURL: {:?} is no URL", source.url))?;
+    let url = Url::parse(&source.url)
+        .ok_or_else(|| format!("staticPodURL: {:?} is no URL", without_credentials(&source.url)))?;
     let key = match &source.public_key {
         Some(path) => {
             let text = file::read_all(path, 1 << 16);
@@ -66,16 +68,28 @@ fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
         }
         None => None,
     };
-    log!(info, "pods from a URL", url = source.url, signed = key.is_some());
+    let shown = without_credentials(&source.url);
+    log!(info, "pods from a URL", url = shown, signed = key.is_some());
+    let trust = |key| Trust {
+        key,
+        audiences: vec![audience(&source.url).to_owned(), format!("node/{}", config.node.name)],
+        takes_plain: source.plain_signatures,
+    };
     Ok(Some(UrlPods {
         url,
-        shown: source.url.clone(),
+        configured: source.url.clone(),
         headers: source.headers.clone(),
         every: source.every,
         limit: url_pods::LIMIT,
         authorities: source.authorities.clone(),
-        key,
+        trust: key.map(trust),
         kept: config.root_dir.join("coracle/pods-from-url"),
+        serial: config.root_dir.join("coracle/pods-from-url.serial"),
         node_name: config.node.name.clone(),
     }))
+}
+
+/// The URL without its query, which may contain credentials.
+fn audience(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or(url)
 }

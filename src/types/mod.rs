@@ -9,4 +9,5 @@ pub(crate) mod error;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub mod sorted;
+pub(crate) mod text;
 pub(crate) mod time;

@@ -30,6 +30,7 @@ mod golden;
 #[path = "../grpc_plugin/mod.rs"]
 mod grpc_plugin;
 mod hooks;
+mod hostile;
 mod image_archives;
 mod images;
 mod local_pods;

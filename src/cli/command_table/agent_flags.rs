@@ -36,8 +36,12 @@ const PODS: &[Flag] = &[
     ),
     flag("manifest-public-key", FILE, "Ed25519 key that has to have signed the manifest of --manifest-url").manual(
         "An Ed25519 public key, in PEM or base64.\nA manifest of --manifest-url is taken only with its signature, which is \
-         at the same URL with\n.Pa .sig\nat the end of its path: 64 bytes, raw or in base64.\n\
+         at the same URL with\n.Pa .sig\nat the end of its path, and covers an audience and a serial number.\n\
          A stored manifest is checked against the key at each start.\n",
+    ),
+    switch("manifest-plain-signatures", "take signatures without audience and serial number, which can be replayed").manual(
+        "Take signatures of the manifest alone, too: 64 bytes, raw or in base64.\nThey can be replayed, and are good on \
+         every node with the same key.\n",
     ),
     flag("http-check-frequency", DURATION, "interval of requests for --manifest-url").default("20s").manual(
         "Interval of requests for --manifest-url; by default 20s, and up to five minutes while they fail.\n",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::kubelet::certificates::discovery::{
-    BootstrapToken, ClusterInfoError, Pin, check_authority, verified_kubeconfig,
+    BootstrapToken, ClusterInfoError, Pin, pinned_authority, verified_kubeconfig,
 };
 use crate::platform::apiserver::{Access, ApiError, Client, Kubeconfig, Pem, Request, Source, Token};
 use crate::platform::net::Dialer;
@@ -63,11 +63,12 @@ async fn meet(question: &Question, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Ve
     let unknown = Kubeconfig::of_server(&question.server);
     let anybody = client(&Kubeconfig { insecure: true, ..unknown.clone() })?;
     let text = patiently(question, say, &anybody).await?;
-    let kubeconfig = Kubeconfig::of_only_cluster(text.as_bytes()).map_err(|error| format!("cluster-info: {error}"))?;
-    let Some(Pem::Data(authority)) = kubeconfig.authority.clone() else {
+    let told = Kubeconfig::of_only_cluster(text.as_bytes()).map_err(|error| format!("cluster-info: {error}"))?;
+    let Some(Pem::Data(bundle)) = told.authority.clone() else {
         return Err("cluster-info: expected certificate-authority-data, found nothing".to_owned());
     };
-    check_authority(&authority, &question.pins).map_err(|error| error.to_string())?;
+    let authority = pinned_authority(&bundle, &question.pins).map_err(|error| error.to_string())?;
+    let kubeconfig = Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..told };
     if !question.pins.is_empty() {
         // The first connection was not verified and may have relayed another cluster's signed answer.
         let known = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;

@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::future::{Future, ready};
 use std::io::{self, Read as _};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::http::{After, Response, chunk, stream_head};
 use super::relay::relay;
+use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 
@@ -20,11 +22,14 @@ use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 pub(super) struct Connections {
     most: usize,
     most_strangers: usize,
+    most_of_one: usize,
     open: VecDeque<Open>,
 }
 
 #[derive(Debug)]
 struct Open {
+    /// `None`: a client on this machine.
+    peer: Option<IpAddr>,
     standing: Rc<Cell<Standing>>,
     begun: Instant,
     task: Task<()>,
@@ -42,7 +47,7 @@ pub(super) enum Standing {
 
 impl Connections {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, most_strangers: most, open: VecDeque::new() }
+        Self { most, most_strangers: most, most_of_one: most, open: VecDeque::new() }
     }
 
     /// Limits the number of unauthenticated connections further.
@@ -50,20 +55,38 @@ impl Connections {
         Self { most_strangers, ..self }
     }
 
-    /// `connection` updates its standing in its argument. Returns false, without starting it, if all others are busy.
+    /// Limits the number of connections of each peer.
+    pub(super) fn with_most_of_one(self, most_of_one: usize) -> Self {
+        Self { most_of_one, ..self }
+    }
+
+    /// As [`Connections::add_of`], for a client on this machine.
     pub(super) fn add<F: Future<Output = ()> + 'static>(
         &mut self,
         connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
     ) -> bool {
+        self.add_of(None, connection)
+    }
+
+    /// `connection` updates its standing in its argument. Returns false, without starting it, if all others are busy.
+    pub(super) fn add_of<F: Future<Output = ()> + 'static>(
+        &mut self,
+        peer: Option<IpAddr>,
+        connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
+    ) -> bool {
         self.open.retain(|open| !open.task.is_finished());
-        if self.open.len() >= self.most || self.strangers().count() >= self.most_strangers {
-            let oldest = |standing| self.open.iter().position(|open| open.standing.get() == standing);
+        let is_of_peer = |open: &Open| peer.is_some() && open.peer == peer;
+        let has_too_many = self.open.iter().filter(|open| is_of_peer(open)).count() >= self.most_of_one;
+        if has_too_many || self.open.len() >= self.most || self.strangers().count() >= self.most_strangers {
+            // A peer with too many connections displaces its own.
+            let may_go = |open: &Open| !has_too_many || is_of_peer(open);
+            let oldest = |standing| self.open.iter().position(|open| open.standing.get() == standing && may_go(open));
             let Some(displaced) = oldest(Standing::Stranger).or_else(|| oldest(Standing::Idle)) else { return false };
             self.open.remove(displaced);
         }
         let standing = Rc::default();
         let task = rt::spawn(connection(Rc::clone(&standing)));
-        self.open.push_back(Open { standing, begun: rt::now(), task });
+        self.open.push_back(Open { peer, standing, begun: rt::now(), task });
         true
     }
 
@@ -102,6 +125,16 @@ pub(super) enum Reply {
     Text(Box<dyn Text>),
 }
 
+impl Reply {
+    /// It may take as long as the client wants.
+    const fn is_stream(&self) -> bool {
+        match self {
+            Self::File(_) | Self::HandOn(_) | Self::Slow(_) | Self::Text(_) => true,
+            Self::Last(_) | Self::Later(_) | Self::Whole(_) => false,
+        }
+    }
+}
+
 /// The server that takes over a connection, and the first data to send to it.
 pub(super) struct HandedOn {
     pub(super) to: TcpStream,
@@ -133,7 +166,7 @@ pub(super) trait Text {
 
     /// Time limit for a reader to take a part. A user paging through a log takes long.
     fn slowest(&self) -> Duration {
-        Duration::MAX
+        UNREAD
     }
 }
 
@@ -150,6 +183,11 @@ pub(super) trait Answers {
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a>;
+
+    /// Claims a stream, for a response that takes as long as its reader. `None`: they are not limited.
+    fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
+        Ok(None)
+    }
 
     /// All requests so far are answered, and the next one is awaited.
     fn rest(&self) {}
@@ -204,7 +242,12 @@ where
         };
         let after = if request.keeps && answers.keeps() { After::Keep } else { After::Close };
         let head_only = request.method == "HEAD";
-        let (response, after) = match answers.answer(&request).await {
+        let reply = answers.answer(&request).await;
+        let (reply, _slot) = match if reply.is_stream() { answers.stream() } else { Ok(None) } {
+            Ok(slot) => (reply, slot),
+            Err(full) => (Reply::Whole(Response::too_many_streams(full)), None),
+        };
+        let (response, after) = match reply {
             Reply::Whole(response) => (response, after),
             Reply::Last(response) => (response, After::Close),
             Reply::Later(response) => match rt::deadline(PATIENCE, response).await {
@@ -383,7 +426,7 @@ async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io:
         if buffer.is_empty() {
             return Ok(());
         }
-        stream.write_all(&buffer).await?;
+        write(stream, &buffer).await?;
         left = left.saturating_sub(u64::try_from(buffer.len()).unwrap_or(u64::MAX));
     }
     Ok(())

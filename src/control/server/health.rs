@@ -62,7 +62,7 @@ pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
 }
 
 const fn door(address: SocketAddr) -> Listener {
-    Listener { name: "health", address, most: FEW, most_strangers: FEW }
+    Listener { name: "health", address, most: FEW, most_strangers: FEW, most_of_one: FEW }
 }
 
 fn meet(tcp: TcpStream, health: &SyncHealth) -> HandlerFuture {

@@ -1,5 +1,6 @@
 //! HTTP/1.1 responses. Pure.
 
+use super::stream_slots::TooManyStreams;
 use crate::protocol::http1::Refusal;
 
 /// A response.
@@ -92,6 +93,15 @@ impl Response {
 
     pub(super) fn too_large() -> Self {
         Self::text(Status::ContentTooLarge, "the body is too large\n")
+    }
+
+    pub(super) fn too_many_streams(full: TooManyStreams) -> Self {
+        let whose = match full {
+            TooManyStreams::OfAll => "this node",
+            TooManyStreams::OfClient => "this client",
+        };
+        let text = format!("too many streams of {whose}: end a followed log, exec, attach or port-forward\n");
+        Self::text(Status::TooManyRequests, text)
     }
 
     pub(super) fn only_get() -> Self {

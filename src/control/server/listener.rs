@@ -21,6 +21,8 @@ pub(super) struct Listener {
     pub(super) most: usize,
     /// Maximum number of unauthenticated connections among them.
     pub(super) most_strangers: usize,
+    /// Maximum number of connections of one peer address.
+    pub(super) most_of_one: usize,
 }
 
 /// Serves a connection, and updates its standing.
@@ -59,12 +61,14 @@ impl Listener {
 
     /// Accepts connections until the listener fails.
     pub(super) async fn accept(&self, listener: &TcpListener, meet: ConnectionHandler<'_>) {
-        let mut connections = Connections::new(self.most).with_strangers(self.most_strangers);
+        let mut connections =
+            Connections::new(self.most).with_strangers(self.most_strangers).with_most_of_one(self.most_of_one);
         loop {
             connections.room().await;
             match listener.accept().await {
                 Ok((tcp, peer)) => {
-                    if !connections.add(|standing| meet(tcp, peer, standing)) {
+                    let address = Some(peer.ip().to_canonical());
+                    if !connections.add_of(address, |standing| meet(tcp, peer, standing)) {
                         log!(debug, "too many connections", listener = self.name, peer = peer);
                     }
                 }

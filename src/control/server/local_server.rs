@@ -39,6 +39,7 @@ use super::local_api::LocalApi;
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::metrics_pages::Page;
 use super::pod_changes;
+use super::stream_slots::{StreamSlot, StreamSlots, TooManyStreams};
 use super::streaming::{Streaming, stream};
 use super::sync_requests::sync;
 use crate::platform::rt;
@@ -53,11 +54,16 @@ use crate::types::time::Backoff;
 pub(crate) struct LocalServer {
     socket: LocalSocket,
     streaming: Option<Streaming>,
+    slots: Rc<StreamSlots>,
 }
 
 impl LocalServer {
     pub(crate) fn bind(path: &Path) -> Result<Self, LocalError> {
-        LocalSocket::bind(path).map(|socket| Self { socket, streaming: None })
+        LocalSocket::bind(path).map(|socket| Self {
+            socket,
+            streaming: None,
+            slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS),
+        })
     }
 
     /// Enables exec, attach and port-forward.
@@ -76,8 +82,8 @@ impl LocalServer {
                 Ok((stream, _)) => {
                     backoff.reset();
                     if is_trusted(&stream) {
-                        let (api, streaming) = (Rc::clone(&api), self.streaming.clone());
-                        connections.add(|standing| answer(stream, Visit { api, streaming, standing }));
+                        let (api, streaming, slots) = (Rc::clone(&api), self.streaming.clone(), Rc::clone(&self.slots));
+                        connections.add(|standing| answer(stream, Visit { api, streaming, slots, standing }));
                     }
                 }
                 Err(error) => {
@@ -93,6 +99,7 @@ impl LocalServer {
 struct Visit {
     api: Rc<dyn LocalApi>,
     streaming: Option<Streaming>,
+    slots: Rc<StreamSlots>,
     standing: Rc<Cell<Standing>>,
 }
 
@@ -103,6 +110,10 @@ impl Answers for Visit {
 
     fn takes(&self, request: &Request) -> Option<u64> {
         pod_changes::takes(request)
+    }
+
+    fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
+        self.slots.take("root").map(Some)
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
@@ -129,6 +140,8 @@ impl Visit {
 
 /// Maximum number of connections; at most [`FEW`] of them may not have sent a request yet.
 const MOST: usize = 128;
+/// Maximum number of streams; the other connections are for requests that end soon.
+const MOST_STREAMS: usize = 96;
 
 /// Carries out a request about one pod, for any server.
 pub(super) fn reply_to_change(asked: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {

@@ -19,6 +19,7 @@ mod pod_changes;
 mod pulse;
 mod relay;
 mod status_page;
+mod stream_slots;
 mod streaming;
 mod sync_requests;
 mod sync_status;

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::stream_slots::UNREAD;
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 
 /// Returns when `to` has closed, or the client has. After the client closes, data in flight from `to` is still
@@ -31,7 +32,8 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
         if read == 0 {
             return to.close().await;
         }
-        to.write_all(buffer.get(..read).unwrap_or_default()).await?;
+        let part = to.write_all(buffer.get(..read).unwrap_or_default());
+        rt::deadline(UNREAD, part).await.map_err(io::Error::other)??;
         // A side that always has more data must not block other tasks.
         rt::yield_now().await;
     }

@@ -11,7 +11,7 @@ mod expansion;
 mod node_object;
 mod paths;
 mod usage;
-mod v1;
+pub mod v1;
 mod vol_data;
 mod volume;
 

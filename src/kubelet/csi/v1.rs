@@ -1,6 +1,6 @@
 //! The messages of `csi.v1.Node` in use. Pure.
 
-use crate::protocol::protobuf::message;
+use crate::protocol::protobuf::{decode, message};
 use crate::types::sorted::SortedMap;
 
 /// Driver capabilities (`NodeServiceCapability.RPC.Type`).
@@ -109,4 +109,12 @@ message! {
         3 => used: i64,
         4 => unit: i32,
     }
+}
+
+/// Decodes a driver's answer as each message, for the fuzz targets.
+pub fn check_answer(bytes: &[u8]) {
+    let _ = decode::<NodeGetInfoResponse>(bytes);
+    let _ = decode::<NodeGetCapabilitiesResponse>(bytes);
+    let _ = decode::<NodeExpandVolumeResponse>(bytes);
+    let _ = decode::<NodeGetVolumeStatsResponse>(bytes);
 }

@@ -218,12 +218,12 @@ impl Csi {
         let found = found.await.map_err(|error| failed(pod, error))?;
         let mut outcome = Ok(());
         for (data, path) in found {
+            let uid = pod.file_name().unwrap_or_default().to_string_lossy();
             let done = match &data {
-                Some(data) => self.take_away(data, &path).await,
+                Some(data) => self.take_away(data, &path, &uid).await,
                 // The data file is missing, so the mount is removed with the rest of the pod.
                 None => {
                     let place = path.clone();
-                    let uid = pod.file_name().unwrap_or_default().to_string_lossy();
                     rt::slow_for(&uid, move || remove_unwritten(&place)).await
                 }
             };
@@ -234,7 +234,7 @@ impl Csi {
         outcome
     }
 
-    async fn take_away(&self, data: &VolData, place: &Path) -> Result<(), CsiError> {
+    async fn take_away(&self, data: &VolData, place: &Path, uid: &str) -> Result<(), CsiError> {
         let turn = self.turn(&data.driver, &data.handle);
         let _turn = turn.acquire().await;
         let driver = self.driver(&data.driver)?;
@@ -252,7 +252,8 @@ impl Csi {
             self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
         }
         let own = place.to_owned();
-        rt::blocking(move || {
+        // It may have another file system that hangs.
+        rt::slow_for(uid, move || {
             if is_last {
                 remove_staged(&own, &staged)?;
             }

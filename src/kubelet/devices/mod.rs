@@ -16,7 +16,7 @@ mod error;
 mod numa_allocation;
 mod plugins;
 mod pod_resources;
-mod v1beta1;
+pub mod v1beta1;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The messages of deviceplugin v1beta1. Pure.
 
-use crate::protocol::protobuf::message;
+use crate::protocol::protobuf::{decode, message};
 use crate::types::sorted::SortedMap;
 
 /// The only version of the API.
@@ -102,4 +102,13 @@ message! {
     pub(super) struct CdiDevice {
         1 => name: String,
     }
+}
+
+/// Decodes a plugin's answer as each message, for the fuzz targets.
+pub fn check_answer(bytes: &[u8]) {
+    let _ = decode::<DevicePluginOptions>(bytes);
+    let _ = decode::<ListAndWatchResponse>(bytes);
+    let _ = decode::<PreferredAllocationResponse>(bytes);
+    let _ = decode::<AllocateResponse>(bytes);
+    let _ = decode::<RegisterRequest>(bytes);
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::local_storage::has_storage_limit;
 use super::usage::{ContainerUsage, Disk, PodUsage, VolumeUsage};
@@ -14,6 +15,9 @@ use crate::platform::rt;
 use crate::state::pods::volume_paths::{CONFIG_MAP, EMPTY_DIR};
 use crate::state::pods::{ObservedPod, PodDirs, VolumePlace, volume_places};
 use crate::types::api::{Pod, qos_class};
+
+/// Time limit for measuring one pod against its own limits.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// A pod that may be evicted.
 #[derive(Clone, Debug)]
@@ -56,27 +60,27 @@ impl Measure {
         Some(PodUsage { memory, containers, ..PodUsage::default() })
     }
 
-    /// Disk usage. Writable layers are requested only if they count.
-    pub(crate) async fn disk(&self, candidate: &Candidate, layers: bool) -> PodUsage {
+    /// Disk usage, or the sum of what was found until `end`. Writable layers are requested only if they count.
+    pub(crate) async fn disk(&self, candidate: &Candidate, layers: bool, end: Instant) -> PodUsage {
         let Candidate { pod, observed } = candidate;
         let (dirs, shown, uid) = (self.dirs.clone(), Arc::clone(pod), pod.metadata.uid.clone());
         let names: Vec<String> = running(observed).map(|container| container.name.clone()).collect();
         let owner = uid.clone();
-        let mut usage = rt::slow_for(owner.as_str(), move || {
+        let mut usage = rt::walk_for(owner.as_str(), move || {
             let logs = dirs.logs(&shown.metadata.namespace, &shown.metadata.name, &uid);
             let logs_of = |name: String| {
-                let logs = Some(measured(&logs.join(&name)));
+                let logs = Some(measured(&logs.join(&name), end));
                 ContainerUsage { name, logs, ..ContainerUsage::default() }
             };
             let volume = |place: VolumePlace| VolumeUsage {
                 name: place.name,
-                disk: measured(&place.path),
+                disk: measured(&place.path, end),
                 in_memory: place.in_memory,
             };
             PodUsage {
                 containers: names.into_iter().map(logs_of).collect(),
                 volumes: volumes(&shown, &dirs).map(volume).collect(),
-                own: measured(&dirs.etc_hosts(&uid)),
+                own: measured(&dirs.etc_hosts(&uid), end),
                 ..PodUsage::default()
             }
         })
@@ -92,7 +96,7 @@ impl Measure {
 
     /// The usage that counts towards the pod's own limits.
     pub(crate) async fn limited(&self, candidate: &Candidate) -> PodUsage {
-        self.disk(candidate, has_storage_limit(&candidate.pod)).await
+        self.disk(candidate, has_storage_limit(&candidate.pod), rt::now() + LONGEST).await
     }
 }
 
@@ -115,8 +119,8 @@ fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::state::pods::
 }
 
 /// An unreadable directory counts as empty: no pod is evicted for usage that was not measured.
-fn measured(path: &Path) -> Disk {
-    let found = disk_usage(path).unwrap_or_default();
+fn measured(path: &Path, end: Instant) -> Disk {
+    let found = disk_usage(path, end).unwrap_or_default();
     Disk { bytes: found.bytes, inodes: found.inodes }
 }
 

@@ -38,6 +38,7 @@ use crate::types::time::TokenBucket;
 
 pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
 pub(crate) use credentials::PullSecrets;
+pub use credentials::check_credentials;
 pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;

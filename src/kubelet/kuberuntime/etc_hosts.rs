@@ -1,7 +1,7 @@
 //! Files mounted into each container: `/etc/hosts` and the termination log.
 
 use std::fmt;
-use std::fs::{self, File, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -11,7 +11,7 @@ use super::dns::parse_resolv_conf;
 use super::hosts::hosts_file;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{DnsConfig, Mount};
-use crate::platform::host::directories;
+use crate::platform::host::{directories, file};
 use crate::platform::rt;
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, Pod};
@@ -119,17 +119,18 @@ fn make_directory(path: &Path) -> Result<(), FileError> {
     make().map_err(FileError::new("make", path))
 }
 
-/// The file is mounted in running containers, so it is written in place, and only if it differs.
+/// The file is mounted in running containers, so it is written in place, and only if it differs. A container may have
+/// made it very long.
 fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+    if file::read_head(path, text.len() + 1).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
     }
     if path.is_dir() {
         directories::set_aside(path)?;
     }
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o644).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(Permissions::from_mode(0o644))
+    let mut made = File::options().write(true).create(true).truncate(true).mode(0o644).open(path)?;
+    made.write_all(text.as_bytes())?;
+    made.set_permissions(Permissions::from_mode(0o644))
 }
 
 /// The container must be able to write it whatever its user.
@@ -152,6 +153,8 @@ const LARGEST_HOST_FILE: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::golden;
     use super::*;
     use crate::platform::rt::block_on;
@@ -228,6 +231,10 @@ mod tests {
         fs::write(&path, "").unwrap();
         write_if_other(&path, "one\n").unwrap();
         assert_eq!((mode(&path), fs::read_to_string(&path).unwrap().as_str()), (0o644, "one\n"));
+        // A sparse file that would not fit into memory.
+        File::options().write(true).open(&path).unwrap().set_len(1 << 36).unwrap();
+        write_if_other(&path, "one\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         write_if_other(&path, "one\n").unwrap();

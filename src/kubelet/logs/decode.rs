@@ -198,6 +198,19 @@ fn word<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
     word.strip_suffix(b" ")
 }
 
+/// Decodes a log at once and in pieces, for the fuzz targets: the text must be the same, and within `limit`.
+pub fn check_log(log: &[u8], piece: usize, limit: u64) {
+    let decoded = |piece: usize| {
+        let mut decoder = Decoder::new(None, true, Some(limit));
+        let mut text = Vec::new();
+        log.chunks(piece.max(1)).for_each(|piece| decoder.take(piece, &mut text));
+        text
+    };
+    let whole = decoded(log.len());
+    assert!(u64::try_from(whole.len()).is_ok_and(|length| length <= limit), "more than the limit");
+    assert_eq!(decoded(piece), whole, "depends on the pieces");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

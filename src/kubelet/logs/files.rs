@@ -1,9 +1,12 @@
 //! Lists and removes the log files of one container run: the current file and the rotated ones.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use rustix::io::Errno;
 
 use super::rotated_names::stamp_in;
 
@@ -50,10 +53,69 @@ pub(super) fn list(log: &Path) -> io::Result<Vec<LogFile>> {
     Ok(files)
 }
 
+/// A listed file that is opened later.
+#[derive(Debug)]
+pub(super) enum Opened {
+    File(File),
+    Gone,
+    /// Its path has another file by now, after a rotation or because somebody has put one there.
+    Replaced,
+}
+
+impl LogFile {
+    /// Opens the file without following a link or waiting for the other end of a pipe.
+    pub(super) fn open(&self) -> io::Result<Opened> {
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Opened::Gone),
+            // A link.
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(Opened::Replaced),
+            Err(error) => return Err(error),
+        };
+        let found = file.metadata()?;
+        Ok(if found.is_file() && found.ino() == self.inode { Opened::File(file) } else { Opened::Replaced })
+    }
+}
+
 /// Removes a log and its rotated files.
 pub(crate) fn remove_log(log: &Path) {
     // A file that cannot be removed now is removed with its pod.
     for file in list(log).unwrap_or_default() {
         let _ = fs::remove_file(file.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaced_file_is_not_opened() {
+        let folder = std::env::temp_dir().join(format!("coracle-log-files-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let log = folder.join("0.log");
+        let listed = || {
+            let _ = fs::remove_file(&log);
+            fs::write(&log, "x").unwrap();
+            list(&log).unwrap().pop().unwrap()
+        };
+        let replaced = |by: &dyn Fn()| {
+            let file = listed();
+            // The old file keeps its inode until it is closed.
+            let _held = File::open(&log).unwrap();
+            fs::remove_file(&log).unwrap();
+            by();
+            matches!(file.open().unwrap(), Opened::Replaced)
+        };
+        assert!(matches!(listed().open().unwrap(), Opened::File(_)));
+        assert!(replaced(&|| fs::write(&log, "y").unwrap()));
+        assert!(replaced(&|| std::os::unix::fs::symlink("/etc/shadow", &log).unwrap()));
+        assert!(replaced(&|| nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap()));
+        let gone = listed();
+        fs::remove_file(&log).unwrap();
+        assert!(matches!(gone.open().unwrap(), Opened::Gone));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -14,6 +14,7 @@ mod rotated_names;
 mod tail;
 mod watch;
 
+pub use decode::check_log;
 pub(crate) use files::remove_log;
 pub(crate) use limits::LogLimits;
 pub(crate) use links::{link_name, remove_dead_links};

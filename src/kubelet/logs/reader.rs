@@ -11,7 +11,7 @@ use async_channel::Receiver;
 use jiff::Timestamp;
 
 use super::decode::Decoder;
-use super::files::{self, LogFile};
+use super::files::{self, LogFile, Opened};
 use super::rotated_names::is_compressed;
 use super::tail::start_of_tail;
 use super::watch::Watch;
@@ -177,8 +177,20 @@ fn readable(log: &Path) -> io::Result<Vec<LogFile>> {
     Ok(files)
 }
 
-/// The start position, and the inode and size of the last file.
-fn begin(log: &Path, request: &LogRequest) -> io::Result<(Position, Option<(u64, u64)>)> {
+/// A start position, and the inode and size of the last file.
+type Start = (Position, Option<(u64, u64)>);
+
+fn begin(log: &Path, request: &LogRequest) -> io::Result<Start> {
+    for _ in 0..LOOKS {
+        if let Some(begun) = begin_in_list(log, request)? {
+            return Ok(begun);
+        }
+    }
+    Err(io::Error::other("the log is replaced again and again"))
+}
+
+/// `None`: a file was replaced after it was listed.
+fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<Start>> {
     let mut files = readable(log)?;
     let end = files.last().map(|file| (file.inode, file.size));
     if let Some(since) = request.since {
@@ -190,27 +202,38 @@ fn begin(log: &Path, request: &LogRequest) -> io::Result<(Position, Option<(u64,
         None => (0, 0),
     };
     for file in files.iter().skip(place) {
-        if let Some(position) = open(file, offset)? {
-            return Ok((position, end));
+        match file.open()? {
+            Opened::File(opened) => return Ok(Some((Position::new(file, opened, offset), end))),
+            Opened::Replaced => return Ok(None),
+            Opened::Gone => offset = 0,
         }
-        offset = 0;
     }
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// `None`: the file is gone.
-fn open(log: &LogFile, offset: u64) -> io::Result<Option<Position>> {
-    let file = match File::open(&log.path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    // The path may have another file by now.
-    let inode = file.metadata()?.ino();
-    Ok(Some(Position { file: Arc::new(file), inode, stamp: log.stamp.clone(), offset }))
+impl Position {
+    fn new(log: &LogFile, file: File, offset: u64) -> Self {
+        Self { file: Arc::new(file), inode: log.inode, stamp: log.stamp.clone(), offset }
+    }
 }
 
 /// The file after this position.
 fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
+    for _ in 0..LOOKS {
+        if let Next::Known(next) = next_in_list(log, at)? {
+            return Ok(next);
+        }
+    }
+    Ok(None)
+}
+
+enum Next {
+    Known(Option<Position>),
+    /// A file was replaced after it was listed.
+    Replaced,
+}
+
+fn next_in_list(log: &Path, at: Option<&Position>) -> io::Result<Next> {
     let look = || -> io::Result<(Vec<LogFile>, Option<usize>)> {
         let files = readable(log)?;
         let place = at.and_then(|at| files.iter().position(|file| file.inode == at.inode));
@@ -232,11 +255,13 @@ fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
         _ => true,
     };
     for file in files.iter().skip(place.map_or(0, |place| place + 1)).filter(is_later) {
-        if let Some(position) = open(file, 0)? {
-            return Ok(Some(position));
+        match file.open()? {
+            Opened::File(opened) => return Ok(Next::Known(Some(Position::new(file, opened, 0)))),
+            Opened::Replaced => return Ok(Next::Replaced),
+            Opened::Gone => {}
         }
     }
-    Ok(None)
+    Ok(Next::Known(None))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::decode::{DecodedLine, Head, LONGEST_HEAD};
-use super::files::LogFile;
+use super::files::{LogFile, Opened};
 
 /// Block size in bytes.
 const BLOCK: u64 = 64 << 10;
@@ -15,11 +15,8 @@ pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize,
     let mut tail = Tail { wanted: lines, found: 0, open_end: true };
     let mut start = (files.len().saturating_sub(1), files.last().map_or(0, |file| file.size));
     for (place, log) in files.iter().enumerate().rev() {
-        let file = match File::open(&log.path) {
-            // Removed meanwhile, and everything older with it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(start),
-            file => file?,
-        };
+        // If it was removed meanwhile, so was everything older.
+        let Opened::File(file) = log.open()? else { return Ok(start) };
         let mut end = log.size;
         while end > 0 {
             let begin = end.saturating_sub(BLOCK);

@@ -31,6 +31,9 @@ open_enum! {
 /// Delay between connection attempts (gRPC's initial back-off).
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Longest response. The status takes two bytes; the rest is for fields of later versions.
+const ANSWER: u32 = 4096;
+
 /// Only the status SERVING passes.
 pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str, limit: Duration) -> Outcome {
     let end = rt::now() + limit;
@@ -43,7 +46,7 @@ pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str,
     };
     let request = encode(&HealthCheckRequest { service: service.to_owned() });
     let agent = format!("kube-probe/{KUBERNETES}");
-    let call = call_once(stream, agent, authority, "/grpc.health.v1.Health/Check", request);
+    let call = call_once(stream, agent, authority, "/grpc.health.v1.Health/Check", request, ANSWER);
     match rt::deadline(end.saturating_duration_since(rt::now()), call).await {
         Ok(answer) => outcome(answer, &within),
         Err(rt::Elapsed) => Outcome::Failed(format!("timeout: health rpc did not complete within {within}")),

@@ -14,6 +14,7 @@ use crate::protocol::grpc::Code;
 use crate::state::pods::SyncEvent;
 use crate::types::api::{Container, ExecAction, IntOrString, Probe, ProbeHandler, expand};
 use crate::types::error::ErrorChain;
+use crate::types::text;
 
 pub(super) struct Prober {
     cri: RuntimeService,
@@ -59,7 +60,10 @@ impl Prober {
                 let mut output = answer.stdout;
                 output.extend_from_slice(&answer.stderr);
                 output.truncate(OUTPUT);
-                Outcome::Failed(String::from_utf8_lossy(&output).into_owned())
+                let mut output = String::from_utf8_lossy(&output).into_owned();
+                // Each invalid byte has become three.
+                text::cut(&mut output, OUTPUT);
+                Outcome::Failed(output)
             }
             Err(error) if error.status().is_some_and(|status| status.code == Code::DeadlineExceeded) => {
                 let command = command.join(" ");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::snapshot::{ContainerSnapshot, Figures, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot};
 use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
@@ -10,6 +11,10 @@ use crate::platform::host::disk_usage::{DiskUsage, disk_usage};
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::process;
 use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
+use crate::platform::rt;
+
+/// Time limit for the log directories and the open files of all pods, which are few.
+const WALKING: Duration = Duration::from_secs(2);
 
 /// What to collect.
 #[derive(Clone, Debug)]
@@ -33,6 +38,7 @@ pub(super) fn pass(look: &mut Snapshot, asked: &CollectInputs) {
         procfs: Procfs::host(),
         reader: UsageReader::new(Path::new(HIERARCHY)),
         at: look.at,
+        end: rt::now() + WALKING,
         asked,
         swap_free: None,
     };
@@ -46,6 +52,8 @@ struct Pass<'a> {
     procfs: Procfs,
     reader: UsageReader,
     at: i64,
+    /// When directories are no longer walked.
+    end: Instant,
     asked: &'a CollectInputs,
     swap_free: Option<u64>,
 }
@@ -156,10 +164,10 @@ impl Pass<'_> {
             return is_whole;
         }
         for container in &mut pod.containers {
-            container.logs = disk_usage(&container.logs_directory).ok();
+            container.logs = disk_usage(&container.logs_directory, self.end).ok();
             self.processes(container);
         }
-        pod.own = disk_usage(&pod.etc_hosts).unwrap_or_default();
+        pod.own = disk_usage(&pod.etc_hosts, self.end).unwrap_or_default();
         let counts = pod.containers.iter().filter_map(|container| container.processes);
         pod.processes = counts.map(|processes| processes.count).reduce(u64::saturating_add);
         if let Some(pid) = pod.network_pid {
@@ -183,7 +191,11 @@ impl Pass<'_> {
         } else {
             self.reader.processes(&figures.group)
         };
-        let open_files = |pid: &u32| self.procfs.process(*pid).open_files().unwrap_or(0);
+        // A container may have thousands of processes with as many files each.
+        let open_files = |pid: &u32| match rt::now() < self.end {
+            true => self.procfs.process(*pid).open_files().unwrap_or(0),
+            false => 0,
+        };
         let mut processes = Processes { count: u64::try_from(pids.len()).unwrap_or(0), ..Processes::default() };
         if self.asked.depth == Depth::Whole {
             processes.files = pids.iter().map(open_files).fold(0, u64::saturating_add);

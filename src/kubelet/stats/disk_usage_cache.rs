@@ -8,7 +8,7 @@ use async_channel::Receiver;
 
 use super::snapshot::VolumeSnapshot;
 use crate::platform::host::clock;
-use crate::platform::host::disk_usage::disk_usage_until;
+use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::host::file_system::file_system;
 use crate::platform::rt;
 use crate::state::pods::VolumePlace;
@@ -47,7 +47,7 @@ impl DiskUsageCache {
             let (places, found) = (places(), Rc::clone(&self.found));
             let (held, ended) = async_channel::bounded(1);
             let task = rt::spawn(async move {
-                let walked = rt::blocking(move || walk(places)).await;
+                let walked = rt::walk(move || walk(places)).await;
                 found.replace(walked);
                 drop(held);
             });
@@ -70,7 +70,7 @@ fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSnapshot>> {
     let end = rt::now() + LONGEST;
     let volume = |place: VolumePlace| {
         let disk = file_system(&place.path).ok()?;
-        let used = disk_usage_until(&place.path, Some(end)).ok()?;
+        let used = disk_usage(&place.path, end).ok()?;
         let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
         Some(VolumeSnapshot { at, name: place.name, claim: None, is_elsewhere: place.in_memory, disk, used })
     };

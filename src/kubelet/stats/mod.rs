@@ -3,7 +3,7 @@
 //! ```text
 //!   request
 //!   mod.rs                  the runtime's part: file systems, writable layers, everything without cgroup v2
-//!   collect.rs              one pass over cgroups and procfs, on the blocking pool
+//!   collect.rs              one pass over cgroups and procfs, on the slow pool
 //!   cri_stats.rs            CRI statistics                                                     pure
 //!   rates.rs                changes since the last request                                     pure
 //!   disk_usage_cache.rs     disk usage of volumes, at most once a minute
@@ -193,7 +193,8 @@ impl Stats {
             self.walks.ask(|| subjects.iter().map(places).collect()).await;
         }
         let (containers, sandboxes) = self.by_runtime(with_rest, groups.is_none(), &mut look).await;
-        let mut look = rt::blocking(move || {
+        // A container may make this slow, and many clients may ask for it.
+        let mut look = rt::slow_for("statistics", move || {
             look.at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
             collect::pass(&mut look, &asked);
             look

@@ -94,7 +94,7 @@ fn holds(directory: &Path, payload: &Payload, group: Option<u32>) -> io::Result<
             && usize::try_from(found.size()).is_ok_and(|size| size == file.content.len())
             && found.mode() & 0o7777 == mode(file, group)
             && file.user.is_none_or(|user| found.uid() == user);
-        if !fits || fs::read(&there)? != file.content {
+        if !fits || fs::read(&there)? != *file.content {
             return Ok(false);
         }
     }

@@ -129,6 +129,10 @@ pub(crate) enum FilesProblem {
         why: String,
     },
     Several(Vec<FilesProblem>),
+    /// The files of the pod's volumes have more bytes.
+    TooLarge {
+        most: usize,
+    },
     TrustBundleUnknown {
         why: String,
     },
@@ -268,6 +272,7 @@ impl fmt::Display for FilesProblem {
                 }
                 f.write_str("]")
             }
+            Self::TooLarge { most } => write!(f, "the files of the pod's volumes have more than {most} bytes"),
         }
     }
 }
@@ -283,6 +288,10 @@ pub(crate) enum EnvFileError {
         volume: String,
     },
     Read(io::Error),
+    /// All values of the container have more bytes.
+    TooLarge {
+        most: usize,
+    },
 }
 
 impl fmt::Display for EnvFileError {
@@ -291,6 +300,7 @@ impl fmt::Display for EnvFileError {
             Self::Line(number, problem) => write!(f, "line {number}: {problem}"),
             Self::NoVolume { volume } => write!(f, "cannot find the volume {volume:?} referenced by FileKeyRef"),
             Self::Read(error) => error.fmt(f),
+            Self::TooLarge { most } => write!(f, "the values from files have more than {most} bytes"),
         }
     }
 }
@@ -298,7 +308,7 @@ impl fmt::Display for EnvFileError {
 impl std::error::Error for EnvFileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Line(..) | Self::NoVolume { .. } => None,
+            Self::Line(..) | Self::NoVolume { .. } | Self::TooLarge { .. } => None,
             Self::Read(error) => error.source(),
         }
     }

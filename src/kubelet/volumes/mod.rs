@@ -242,7 +242,7 @@ impl PodVolumes {
             if keys.is_empty() {
                 return Vec::new();
             }
-            rt::blocking(move || keys.into_iter().map(|(root, key)| file_value(root, &key)).collect()).await
+            rt::blocking(move || file_values(keys)).await
         }
     }
 }
@@ -288,6 +288,21 @@ async fn label_mounts(plan: &Plan, places: &mut [Place]) {
         }
         place.relabel = rt::blocking(move || selinux::has_labels(&path)).await.unwrap_or(false);
     }
+}
+
+fn file_values(keys: Vec<(Option<PathBuf>, FileKeySelector)>) -> Vec<FileValue> {
+    let mut room = MOST_ENV_VALUES;
+    let read = |(root, key): (Option<PathBuf>, FileKeySelector)| {
+        let mut read = file_value(root, &key);
+        if let Ok(Some(value)) = &read.value {
+            match room.checked_sub(value.len()) {
+                Some(left) => room = left,
+                None => read.value = Err(EnvFileError::TooLarge { most: MOST_ENV_VALUES }),
+            }
+        }
+        read
+    };
+    keys.into_iter().map(read).collect()
 }
 
 fn file_value(root: Option<PathBuf>, key: &FileKeySelector) -> FileValue {
@@ -345,5 +360,14 @@ fn set_up_files(files: &Files, volume: &str) -> Result<Option<Error>, Error> {
     Ok(None)
 }
 
-/// Size limit of an environment file.
+/// Looks up a variable in an environment file, for the fuzz targets: a value is part of the text.
+pub fn check_env_file(text: &str, key: &str) {
+    if let Ok(Some(value)) = env_file::value(text, key) {
+        assert!(value.len() <= text.len() + 1, "a value is longer than its file");
+    }
+}
+
+/// Size limit of an environment file, which a container may write.
 const LARGEST_ENV_FILE: usize = 1 << 20;
+/// Size limit of all values from files of one container. Linux passes at most 2 MiB with the usual stack limit.
+const MOST_ENV_VALUES: usize = 2 << 20;

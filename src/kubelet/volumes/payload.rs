@@ -1,10 +1,11 @@
 //! File contents of volumes from ConfigMaps, Secrets and the pod itself. Pure.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use super::SetUp;
 use super::error::FilesProblem;
-use crate::state::objects::{ConfigObject, Lookup, ObjectKind, TokenKey};
+use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, TokenKey};
 use crate::types::api::{
     ClusterTrustBundleProjection, DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource,
     ProjectionSource, ServiceAccountTokenProjection, VolumeSource, metadata_field, resource_field,
@@ -16,7 +17,7 @@ pub(super) type Payload = SortedMap<PathBuf, PayloadFile>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PayloadFile {
-    pub(super) content: Vec<u8>,
+    pub(super) content: FileContent,
     pub(super) mode: u32,
     /// The owner, if not root.
     pub(super) user: Option<u32>,
@@ -107,11 +108,13 @@ impl Files<'_> {
             Lookup::Unknown(why) => return Err(FilesProblem::ObjectUnknown { kind, why }),
         };
         if items.is_empty() {
-            return object.files().try_for_each(|(key, content)| self.add(key, content.to_owned(), None, default_mode));
+            return object
+                .files()
+                .try_for_each(|(key, content)| self.add(key, Arc::clone(content), None, default_mode));
         }
         for item in items {
             match content(object, item) {
-                Ok(content) => self.add(&item.path, content.to_owned(), item.mode, default_mode)?,
+                Ok(content) => self.add(&item.path, Arc::clone(content), item.mode, default_mode)?,
                 Err(_) if optional => {}
                 Err(problem) => return Err(problem),
             }
@@ -157,7 +160,7 @@ impl Files<'_> {
         let user = single_user(self.pod);
         let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
         let mode = if user.is_some() || has_group { Some(OWN_MODE) } else { None };
-        self.add(path, content, mode, default_mode)?;
+        self.add(path, Arc::new(content), mode, default_mode)?;
         if let Some(file) = place(path).and_then(|place| self.payload.get_mut(&place)) {
             file.user = user;
         }
@@ -172,7 +175,7 @@ impl Files<'_> {
                 // Rejected by validation.
                 (None, None) => continue,
             };
-            self.add(&item.path, text.map_err(FilesProblem::Field)?.into_bytes(), item.mode, default_mode)?;
+            self.add(&item.path, Arc::new(text.map_err(FilesProblem::Field)?.into_bytes()), item.mode, default_mode)?;
         }
         Ok(())
     }
@@ -180,7 +183,7 @@ impl Files<'_> {
     fn add(
         &mut self,
         path: &str,
-        content: Vec<u8>,
+        content: FileContent,
         mode: Option<i32>,
         default: Option<i32>,
     ) -> Result<(), FilesProblem> {
@@ -191,7 +194,7 @@ impl Files<'_> {
     }
 }
 
-fn content<'a>(object: &'a ConfigObject, item: &KeyToPath) -> Result<&'a [u8], FilesProblem> {
+fn content<'a>(object: &'a ConfigObject, item: &KeyToPath) -> Result<&'a FileContent, FilesProblem> {
     object.file(&item.key).ok_or_else(|| FilesProblem::NoSuchKey { kind: object.key.kind, key: item.key.clone() })
 }
 

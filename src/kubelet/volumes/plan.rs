@@ -14,6 +14,7 @@ use crate::types::api::{
     Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource, Pod, PodSpec, Quantity,
     StorageMedium, Volume, VolumeSource, pod_limits,
 };
+use crate::types::sorted::SortedMap;
 
 /// The directories of a pod and its volumes, in the order of their creation.
 #[derive(Debug)]
@@ -155,8 +156,9 @@ impl Plan {
         let (meta, dirs) = (&pod.metadata, with.dirs);
         let logs = dirs.logs(&meta.namespace, &meta.name, &meta.uid);
         let used = pod.spec.volumes.iter().filter(|volume| is_used(&pod.spec, &volume.name));
+        let mut room = MOST_FILES;
         let volumes = used.map(|volume| match source(pod, volume, with) {
-            Ok(source) => Ok(Planned { name: volume.name.clone(), source }),
+            Ok(source) => Ok(Planned { name: volume.name.clone(), source: within(source, &mut room) }),
             Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
         });
         Ok(Self {
@@ -171,6 +173,21 @@ impl Plan {
         })
     }
 }
+
+/// Takes the size of its files from `room`, and fails without room: one key may be in many files, which take memory.
+fn within(mut source: Source, room: &mut usize) -> Source {
+    if let Source::Files(Files { payload, .. }) = &mut source {
+        let size = payload.iter().flat_map(SortedMap::values).map(|file| file.content.len());
+        match room.checked_sub(size.fold(0, usize::saturating_add)) {
+            Some(left) => *room = left,
+            None => *payload = Err(FilesProblem::TooLarge { most: MOST_FILES }),
+        }
+    }
+    source
+}
+
+/// Bytes of all files that a pod's volumes have from ConfigMaps, Secrets and the pod itself.
+const MOST_FILES: usize = 64 << 20;
 
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
 /// may be large.

@@ -17,11 +17,7 @@ pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result
     let pod = dirs.pod(uid);
     give_back(&pod, uid.as_str(), csi).await?;
     let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.volume_devices(uid), dirs.plugins(uid)];
-    rt::slow_for(uid.as_str(), move || {
-        unmount_below(&pod).map_err(Error::io("unmount everything below", &pod))?;
-        gone.iter().try_for_each(|path| remove_path(path))
-    })
-    .await
+    rt::remove_for(uid.as_str(), move || gone.iter().try_for_each(|path| remove_path(path))).await
 }
 
 /// Removes everything of a pod: mounts, directories, logs.
@@ -29,19 +25,22 @@ pub(crate) async fn remove(dirs: &PodDirs, observed: &ObservedPod, csi: &Csi) ->
     let uid = &observed.uid;
     let (pod, logs) = (dirs.pod(uid), dirs.logs(&observed.namespace, &observed.name, uid));
     give_back(&pod, uid.as_str(), csi).await?;
-    rt::slow_for(uid.as_str(), move || {
-        remove_pod(&pod)?;
+    rt::remove_for(uid.as_str(), move || {
+        remove_path(&pod)?;
         remove_path(&logs)
     })
     .await
 }
 
-/// Unmounts subpaths first, and then lets the CSI drivers unpublish their volumes.
+/// Unmounts subpaths first, then lets the CSI drivers unpublish their volumes, and unmounts the rest. Unmounting may
+/// hang, so it does not take a thread of the removals.
 async fn give_back(pod: &Path, uid: &str, csi: &Csi) -> Result<(), Error> {
-    let subpaths = pod.join("volume-subpaths");
-    let unmount = move || unmount_below(&subpaths).map_err(Error::io("unmount everything below", &subpaths));
-    rt::slow_for(uid, unmount).await?;
-    csi.tear_down(pod).await.map_err(Error::Unmount)
+    let unmount = |path: PathBuf| {
+        rt::slow_for(uid, move || unmount_below(&path).map_err(Error::io("unmount everything below", &path)))
+    };
+    unmount(pod.join("volume-subpaths")).await?;
+    csi.tear_down(pod).await.map_err(Error::Unmount)?;
+    unmount(pod.to_owned()).await
 }
 
 /// Directories and log directories of pods found at one time.
@@ -73,8 +72,8 @@ impl PodDirectories {
                 Err(error) => outcome = Err(error),
             }
         }
-        let removed = rt::slow(move || {
-            let pods = given_back.iter().map(|pod| remove_pod(pod)).collect::<Vec<_>>();
+        let removed = rt::remove(move || {
+            let pods = given_back.iter().map(|pod| remove_path(pod)).collect::<Vec<_>>();
             pods.into_iter().chain(logs.iter().map(|logs| remove_path(logs))).fold(Ok(()), Result::and)
         });
         removed.await.and(outcome)
@@ -82,11 +81,6 @@ impl PodDirectories {
 }
 
 /// Never removes a directory in which something is mounted.
-fn remove_pod(pod: &Path) -> Result<(), Error> {
-    unmount_below(pod).map_err(Error::io("unmount everything below", pod))?;
-    remove_path(pod)
-}
-
 fn remove_path(path: &Path) -> Result<(), Error> {
     remove_tree(path).map_err(Error::io("remove", path))
 }

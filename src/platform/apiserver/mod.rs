@@ -33,4 +33,4 @@ pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
 pub(crate) use reflector::reflect;
 pub(crate) use reflector_state::{Change, Collection};
 pub(crate) use request::{Patch, Request};
-pub(crate) use verifier::{believable, believing, known_past};
+pub(crate) use verifier::{believing, known_past};

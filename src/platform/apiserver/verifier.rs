@@ -56,7 +56,7 @@ fn made(certificate: &CertificateDer<'_>) -> Option<u64> {
 
 /// The time at which to verify certificates. If the clock is certainly behind, it cannot tell that a certificate is not
 /// valid yet: then this is the issue time of the newest one shown, or `floor`. Expiry before `floor` still counts.
-pub(crate) fn believable<'a>(clock: u64, floor: u64, shown: impl Iterator<Item = &'a CertificateDer<'a>>) -> u64 {
+fn believable<'a>(clock: u64, floor: u64, shown: impl Iterator<Item = &'a CertificateDer<'a>>) -> u64 {
     moment(clock, floor, shown.filter_map(|certificate| made(certificate)).max())
 }
 

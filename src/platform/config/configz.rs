@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::cgroups::CgroupDriver;
 use super::duration;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
+use crate::types::text::without_credentials;
 
 /// The fields given in files and by flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +39,9 @@ impl ConfiguredFields {
         lay_over(&mut shown, given, KUBELET_CONFIGURATION);
         if let Some(Value::Object(headers)) = shown.get_mut("staticPodURLHeader") {
             headers.values_mut().for_each(|values| *values = json!(["<masked>"]));
+        }
+        if let Some(Value::String(url)) = shown.get_mut("staticPodURL") {
+            *url = without_credentials(url);
         }
         let driver = match cgroup_driver {
             CgroupDriver::Cgroupfs => "cgroupfs",

@@ -36,6 +36,7 @@ pub(super) enum Own {
     LeaveKernelParameters,
     LocalSocket,
     LockFile,
+    ManifestPlainSignatures,
     ManifestPublicKey,
     ManifestUrlCaFile,
     ManifestUrlHeader,
@@ -60,6 +61,7 @@ impl Own {
             Self::EvictStaticPods
             | Self::Help
             | Self::LeaveKernelParameters
+            | Self::ManifestPlainSignatures
             | Self::OfflinePlainSecrets
             | Self::RegisterSchedulable
             | Self::StrictImagePullPolicy
@@ -180,6 +182,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("log-text-split-stream", Meaning::Field("logging.options.text.splitStream")),
     ("logging-format", Meaning::Field("logging.format")),
     ("make-iptables-util-chains", Meaning::Field("makeIPTablesUtilChains")),
+    ("manifest-plain-signatures", Meaning::Own(Own::ManifestPlainSignatures)),
     ("manifest-public-key", Meaning::Own(Own::ManifestPublicKey)),
     ("manifest-url", Meaning::Field("staticPodURL")),
     ("manifest-url-ca-file", Meaning::Own(Own::ManifestUrlCaFile)),

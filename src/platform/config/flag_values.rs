@@ -32,6 +32,7 @@ pub(super) struct FlagValues {
     pub(super) credential_provider_bin_dir: Option<PathBuf>,
     pub(super) credential_provider_config: Option<PathBuf>,
     pub(super) image_archives: Option<PathBuf>,
+    pub(super) manifest_plain_signatures: bool,
     pub(super) manifest_public_key: Option<PathBuf>,
     pub(super) manifest_url_ca_file: Option<PathBuf>,
     pub(super) strict_image_pull_policy: bool,

@@ -141,6 +141,7 @@ impl FlagValues {
             Own::LeaveKernelParameters => self.leave_kernel_parameters = *value == Value::Bool(true),
             Own::LocalSocket => self.local_socket = path(),
             Own::LockFile => self.lock_file = path(),
+            Own::ManifestPlainSignatures => self.manifest_plain_signatures = *value == Value::Bool(true),
             Own::ManifestPublicKey => self.manifest_public_key = path(),
             Own::ManifestUrlCaFile => self.manifest_url_ca_file = path(),
             Own::ManifestUrlHeader => static_pod_url::add_headers(&mut self.fields, text)

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::check::{Problem, conflict};
 use super::fields::Fields;
 use super::flag_values::FlagValues;
+use crate::types::text::without_credentials;
 
 /// A URL with manifests, and how to authenticate them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct PodUrl {
     pub(crate) authorities: Option<PathBuf>,
     /// The key that must have signed every manifest; `None`: no signature needed.
     pub(crate) public_key: Option<PathBuf>,
+    /// Signatures without audience and serial number are accepted, too.
+    pub(crate) plain_signatures: bool,
 }
 
 const URL: &str = "staticPodURL";
@@ -45,7 +48,8 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<Pod
     let rest = lower.strip_prefix("https://").or(lower.strip_prefix("http://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
     if host.is_empty() || host.contains('@') {
-        let fault = format!("expected http://HOST/PATH or https://HOST/PATH, without a user, found {url:?}");
+        let shown = without_credentials(url);
+        let fault = format!("expected http://HOST/PATH or https://HOST/PATH, without a user, found {shown:?}");
         return Err(conflict(URL, fault));
     }
     let mut headers = Vec::new();
@@ -64,6 +68,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<Pod
         every: every.max(LEAST),
         authorities: given.manifest_url_ca_file.clone(),
         public_key: given.manifest_public_key.clone(),
+        plain_signatures: given.manifest_plain_signatures,
     }))
 }
 

@@ -8,6 +8,21 @@ use crate::platform::rt;
 use crate::protocol::protobuf::{DecodeError, Message, decode_into};
 use crate::types::metrics::{self, Count, Timed};
 
+/// As [`call`], but keeps only the first `most` bytes of each string in the response.
+pub(super) async fn call_cut<M: Message + Default>(
+    client: &rpc::Client,
+    path: &'static str,
+    subject: &str,
+    request: Vec<u8>,
+    timeout: Duration,
+    most: usize,
+) -> Result<M, Error> {
+    let begun = rt::now();
+    let answer = client.unary_cut(path, request, timeout, most).await;
+    note(path, begun, answer.is_ok());
+    decoded(answer, path, subject)
+}
+
 /// Calls the method `path`. Errors name `subject`.
 pub(super) async fn call<M: Message + Default>(
     client: &rpc::Client,
@@ -19,6 +34,14 @@ pub(super) async fn call<M: Message + Default>(
     let begun = rt::now();
     let answer = client.unary(path, request, timeout).await;
     note(path, begun, answer.is_ok());
+    decoded(answer, path, subject)
+}
+
+fn decoded<M: Message + Default>(
+    answer: Result<Vec<u8>, rpc::Error>,
+    path: &'static str,
+    subject: &str,
+) -> Result<M, Error> {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) => return Err(Error::rpc(path, subject, error)),

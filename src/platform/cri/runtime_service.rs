@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Error;
-use super::call::{call, id as require, read, whole_seconds};
+use super::call::{call, call_cut, id as require, read, whole_seconds};
 use super::v1::*;
 use crate::platform::rpc;
 use crate::protocol::protobuf::{Message, encode, put_message, put_str};
@@ -15,6 +15,9 @@ pub struct RuntimeService {
     /// The timeout of calls that do not wait for something themselves.
     timeout: Duration,
 }
+
+/// Bytes kept of each output of a command. Upstream keeps as much of a probe's output.
+const OUTPUT: usize = 10 * 1024;
 
 /// Expands to a method's path.
 macro_rules! path {
@@ -273,7 +276,7 @@ impl RuntimeService {
 
 /// Commands in containers, and the addresses to stream them from.
 impl RuntimeService {
-    /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`.
+    /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`. The output is cut to [`OUTPUT`] bytes.
     pub async fn exec_sync(&self, id: &str, cmd: &[String], limit: Duration) -> Result<ExecSyncResponse, Error> {
         // 0 would mean no timeout.
         self.exec_for(id, cmd, whole_seconds(limit).max(1), limit).await
@@ -293,7 +296,7 @@ impl RuntimeService {
     ) -> Result<ExecSyncResponse, Error> {
         let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
         let longest = self.timeout.saturating_add(longest);
-        call(&self.client, path!("ExecSync"), id, encode(&request), longest).await
+        call_cut(&self.client, path!("ExecSync"), id, encode(&request), longest, OUTPUT).await
     }
 
     /// The URL to stream from.

@@ -1,13 +1,18 @@
-//! The disk usage of a directory.
+//! The disk usage of a directory tree whose content may be hostile.
+//!
+//! A walk goes down one path at a time and holds open descriptors of it: memory and descriptors are bounded for trees of
+//! any width and depth.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fstat, openat, seek, statat, tell};
+use rustix::io::Errno;
 
 use crate::platform::rt;
-use crate::types::sorted::SortedSet;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// The usage of a directory tree, including its root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,80 +22,333 @@ pub(crate) struct DiskUsage {
     pub(crate) inodes: u64,
 }
 
-/// Most entries counted in one tree. A larger tree is underestimated, so that counting takes a bounded time.
+/// Most entries counted in one tree, hard links included. A larger tree is underestimated.
 const MOST: u64 = 500_000;
 const BLOCK: u64 = 512;
+/// Open descriptors of the path that a walk is at.
+const OPEN_LEVELS: usize = 32;
+/// Bytes of names of directories that were read and not yet entered, on all levels.
+const MOST_NAMES: usize = 1 << 20;
+/// Inodes with several names that are told apart. Of further ones, each name counts for its share of the file.
+const MOST_LINKED: usize = 1 << 16;
+/// Entries between two looks at the clock.
+const LOOK: u64 = 256;
 
-/// Sums up everything below `path` on the same file system. Links are not followed, and a file with several names counts
-/// once. Files removed meanwhile are not counted; a missing directory is empty.
-pub(crate) fn disk_usage(path: &Path) -> io::Result<DiskUsage> {
-    disk_usage_until(path, None)
-}
-
-/// As [`disk_usage`], but stops at `end` and returns the sum so far.
-pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<DiskUsage> {
-    let root = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DiskUsage::default()),
+/// Sums up everything below `path` on the same file system until `end`, and returns the sum so far then. Links are not
+/// followed, and a file with several names counts once. Files removed meanwhile are not counted; a missing directory is
+/// empty.
+pub(crate) fn disk_usage(path: &Path, end: Instant) -> io::Result<DiskUsage> {
+    let root = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(DiskUsage::default()),
         root => root?,
     };
-    let mut found = DiskUsage { bytes: root.blocks().saturating_mul(BLOCK), inodes: 1 };
-    let mut linked = SortedSet::new();
-    let mut directories: Vec<PathBuf> = if root.is_dir() { vec![path.to_owned()] } else { Vec::new() };
-    while let Some(directory) = directories.pop() {
-        if end.is_some_and(|end| rt::now() >= end) {
-            return Ok(found);
-        }
+    let mut walk = Walk::new(id(&root).0, &root, end);
+    if is_directory(&root) {
         // The directory's owner may have replaced it by a link.
-        let Ok(opened) = open_directory(&directory) else { continue };
-        if opened.metadata()?.dev() != root.dev() {
-            continue;
+        match openat(CWD, path, OPEN, Mode::empty()) {
+            Ok(opened) => walk.tree(opened)?,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(error) => return Err(error.into()),
         }
-        for entry in fs::read_dir(format!("/proc/self/fd/{}", opened.as_raw_fd()))?.flatten() {
-            let Ok(metadata) = entry.metadata() else { continue };
-            if metadata.dev() != root.dev()
-                || metadata.nlink() > 1 && !metadata.is_dir() && !linked.insert(metadata.ino())
-            {
+    }
+    Ok(walk.sum())
+}
+
+struct Walk {
+    device: u64,
+    end: Instant,
+    /// Entries seen, those that count once included.
+    seen: u64,
+    found: DiskUsage,
+    /// Inode and bytes of each name of a file that has several.
+    linked: Vec<(u64, u64)>,
+    /// `linked` has no room: it is sorted, and takes no more.
+    is_full: bool,
+    /// Length of the names on all levels.
+    names: usize,
+}
+
+/// A directory on the path that the walk is at.
+struct Level {
+    /// `None`: closed, because the path is long.
+    opened: Option<OwnedFd>,
+    /// Device and inode, to recognize the directory when it is opened again.
+    id: (u64, u64),
+    /// Where to read on once it is opened again.
+    position: u64,
+    /// Names of subdirectories that were read, each ending in NUL.
+    names: Vec<u8>,
+}
+
+/// A bound was reached.
+struct Full;
+
+impl Walk {
+    fn new(device: u64, root: &Stat, end: Instant) -> Self {
+        let found = DiskUsage { bytes: size(root), inodes: 1 };
+        Self { device, end, seen: 1, found, linked: Vec::new(), is_full: false, names: 0 }
+    }
+
+    fn tree(&mut self, root: OwnedFd) -> io::Result<()> {
+        let mut path = vec![Level::new(root)?];
+        // One buffer for all levels: a level is read up to the end of the buffer before its subdirectories are entered.
+        let mut buffer = Vec::with_capacity(8 * 1024);
+        while let Some(level) = path.last_mut() {
+            let name = level.next_name();
+            let Some(opened) = &level.opened else { return Ok(()) };
+            if let Some(name) = name {
+                self.names = self.names.saturating_sub(name.len());
+                if let Some(child) = CStr::from_bytes_with_nul(&name).ok().and_then(|name| self.enter(opened, name)) {
+                    path.push(child);
+                    close_one(&mut path);
+                }
                 continue;
             }
-            found.bytes = found.bytes.saturating_add(metadata.blocks().saturating_mul(BLOCK));
-            found.inodes += 1;
-            if found.inodes >= MOST {
-                return Ok(found);
+            match self.read(opened.as_fd(), &mut buffer) {
+                Ok(Some(names)) => {
+                    self.names = self.names.saturating_add(names.len());
+                    level.names = names;
+                    if self.names > MOST_NAMES {
+                        return Ok(());
+                    }
+                }
+                Ok(None) => leave(&mut path),
+                Err(Full) => return Ok(()),
             }
-            if metadata.is_dir() {
-                directories.push(directory.join(entry.file_name()));
+        }
+        Ok(())
+    }
+
+    fn enter(&self, parent: &OwnedFd, name: &CStr) -> Option<Level> {
+        let level = Level::new(openat(parent, name, OPEN, Mode::empty()).ok()?).ok()?;
+        (level.id.0 == self.device).then_some(level)
+    }
+
+    /// Counts the next entries of a directory. Returns the names of its subdirectories among them; `None` at the end.
+    fn read(&mut self, directory: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Full> {
+        let mut names = Vec::new();
+        let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
+        loop {
+            // A directory that cannot be read further counts as far as it was read.
+            let Some(Ok(entry)) = entries.next() else { return Ok((!names.is_empty()).then_some(names)) };
+            let name = entry.file_name();
+            if name.to_bytes() != b"." && name.to_bytes() != b".." {
+                self.seen += 1;
+                if self.seen >= MOST || self.seen % LOOK == 0 && rt::now() >= self.end {
+                    return Err(Full);
+                }
+                if let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    if id(&found).0 == self.device {
+                        self.count(&found);
+                        if is_directory(&found) {
+                            names.extend_from_slice(name.to_bytes_with_nul());
+                        }
+                    }
+                }
+            }
+            if entries.is_buffer_empty() && !names.is_empty() {
+                return Ok(Some(names));
             }
         }
     }
-    Ok(found)
+
+    fn count(&mut self, found: &Stat) {
+        let (links, inode, bytes) = (wide(found.st_nlink), wide(found.st_ino), size(found));
+        if links < 2 || is_directory(found) {
+            self.found.bytes = self.found.bytes.saturating_add(bytes);
+            self.found.inodes += 1;
+        } else if !self.is_full {
+            self.linked.push((inode, bytes));
+            if self.linked.len() == MOST_LINKED {
+                self.each_once();
+                self.is_full = self.linked.len() > MOST_LINKED / 2;
+            }
+        } else if self.linked.binary_search_by_key(&inode, |(known, _)| *known).is_err() {
+            self.found.bytes = self.found.bytes.saturating_add(bytes / links);
+        }
+    }
+
+    fn each_once(&mut self) {
+        self.linked.sort_unstable();
+        self.linked.dedup_by_key(|(inode, _)| *inode);
+    }
+
+    fn sum(mut self) -> DiskUsage {
+        self.each_once();
+        let linked = self.linked.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
+        DiskUsage {
+            bytes: self.found.bytes.saturating_add(linked),
+            inodes: self.found.inodes.saturating_add(wide(self.linked.len())),
+        }
+    }
 }
 
-fn open_directory(path: &Path) -> io::Result<File> {
-    let flags = nix::fcntl::OFlag::O_DIRECTORY | nix::fcntl::OFlag::O_NOFOLLOW;
-    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
+impl Level {
+    fn new(opened: OwnedFd) -> io::Result<Self> {
+        let found = fstat(&opened)?;
+        Ok(Self { opened: Some(opened), id: id(&found), position: 0, names: Vec::new() })
+    }
+
+    fn next_name(&mut self) -> Option<Vec<u8>> {
+        let end = self.names.iter().position(|byte| *byte == 0)?;
+        let rest = self.names.split_off(end + 1);
+        Some(std::mem::replace(&mut self.names, rest))
+    }
+
+    /// Opens the directory again from one below it, unless that was moved elsewhere.
+    fn reopen(&mut self, below: &OwnedFd) -> io::Result<()> {
+        let opened = openat(below, "..", OPEN, Mode::empty())?;
+        if id(&fstat(&opened)?) == self.id {
+            seek(&opened, SeekFrom::Start(self.position))?;
+            self.opened = Some(opened);
+        }
+        Ok(())
+    }
 }
+
+/// Closes the directory that is [`OPEN_LEVELS`] above the last one.
+fn close_one(path: &mut [Level]) {
+    let above = path.len().checked_sub(OPEN_LEVELS + 1);
+    let Some(level) = above.and_then(|place| path.get_mut(place)) else { return };
+    let Some(position) = level.opened.as_ref().and_then(|opened| tell(opened).ok()) else { return };
+    level.position = position;
+    level.opened = None;
+}
+
+/// Goes back to the directory above. It stays closed if it cannot be found again.
+fn leave(path: &mut Vec<Level>) {
+    let left = path.pop().and_then(|level| level.opened);
+    if let Some((above, left)) = path.last_mut().zip(left) {
+        if above.opened.is_none() {
+            let _ = above.reopen(&left);
+        }
+    }
+}
+
+fn id(found: &Stat) -> (u64, u64) {
+    (wide(found.st_dev), wide(found.st_ino))
+}
+
+fn size(found: &Stat) -> u64 {
+    wide(found.st_blocks).saturating_mul(BLOCK)
+}
+
+fn is_directory(found: &Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode) == FileType::Directory
+}
+
+/// The integers of `Stat` differ between machines.
+fn wide(number: impl TryInto<u64>) -> u64 {
+    number.try_into().unwrap_or(u64::MAX)
+}
+
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+    use std::time::Duration;
 
     use super::*;
+    use crate::platform::host::remove_tree::remove_tree;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("coracle-disk-usage-{name}-{}", std::process::id()));
+            let _ = remove_tree(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = remove_tree(&self.0);
+        }
+    }
+
+    fn usage(path: &Path) -> DiskUsage {
+        disk_usage(path, rt::now() + Duration::from_secs(600)).unwrap()
+    }
 
     #[test]
     fn hard_links_count_once_and_symlinks_are_not_followed() {
-        let root = std::env::temp_dir().join(format!("coracle-disk-usage-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&root);
-        fs::create_dir_all(root.join("a/b")).unwrap();
-        let empty = disk_usage(&root).unwrap();
+        let root = Scratch::new("links");
+        let path = &root.0;
+        fs::create_dir_all(path.join("a/b")).unwrap();
+        let empty = usage(path);
         assert_eq!(empty.inodes, 3);
-        fs::write(root.join("a/b/file"), vec![1; 100_000]).unwrap();
-        fs::hard_link(root.join("a/b/file"), root.join("again")).unwrap();
-        symlink("/", root.join("link")).unwrap();
-        let full = disk_usage(&root).unwrap();
-        fs::remove_dir_all(&root).unwrap();
+        fs::write(path.join("a/b/file"), vec![1; 100_000]).unwrap();
+        fs::hard_link(path.join("a/b/file"), path.join("again")).unwrap();
+        symlink("/", path.join("link")).unwrap();
+        let full = usage(path);
         assert_eq!(full.inodes, 5, "the file and the link");
         let more = full.bytes - empty.bytes;
         assert!((100_000..200_000).contains(&more), "{more}");
-        assert_eq!(disk_usage(&root).unwrap(), DiskUsage::default());
+        assert_eq!(usage(&path.join("missing")), DiskUsage::default());
+        assert_eq!(usage(&path.join("again")).inodes, 1);
+    }
+
+    /// A chain of `depth` directories, each with two empty ones beside the next.
+    fn deep(path: &Path, depth: usize) {
+        let mut here = openat(CWD, path, OPEN, Mode::empty()).unwrap();
+        for _ in 0..depth {
+            for name in ["a", "next", "z"] {
+                rustix::fs::mkdirat(&here, name, Mode::RWXU).unwrap();
+            }
+            here = openat(&here, "next", OPEN, Mode::empty()).unwrap();
+        }
+    }
+
+    #[test]
+    fn tree_deeper_than_the_open_descriptors_is_counted_whole() {
+        let root = Scratch::new("deep");
+        deep(&root.0, 500);
+        assert_eq!(usage(&root.0).inodes, 1 + 500 * 3);
+    }
+
+    #[test]
+    fn wide_directory_below_a_long_path_takes_no_memory_for_its_path() {
+        const SIBLINGS: u64 = 10_000;
+        let root = Scratch::new("wide");
+        let mut here = openat(CWD, &root.0, OPEN, Mode::empty()).unwrap();
+        let name = "n".repeat(250);
+        for _ in 0..14 {
+            rustix::fs::mkdirat(&here, name.as_str(), Mode::RWXU).unwrap();
+            here = openat(&here, name.as_str(), OPEN, Mode::empty()).unwrap();
+        }
+        for number in 0..SIBLINGS {
+            rustix::fs::mkdirat(&here, format!("{number}"), Mode::RWXU).unwrap();
+        }
+        // A walk ends when it holds more than a megabyte of names.
+        const { assert!(MOST_NAMES <= 1 << 20) };
+        assert_eq!(usage(&root.0).inodes, 1 + 14 + SIBLINGS);
+    }
+
+    #[test]
+    fn walk_ends_at_its_deadline_with_the_sum_so_far() {
+        let root = Scratch::new("late");
+        (0..2000).for_each(|number| fs::write(root.0.join(format!("{number}")), "").unwrap());
+        let found = disk_usage(&root.0, rt::now()).unwrap();
+        assert!((2..=LOOK).contains(&found.inodes), "{found:?}");
+    }
+
+    #[test]
+    fn names_of_linked_files_count_as_entries_and_their_table_is_bounded() {
+        let mut file = statat(CWD, "/dev/null", AtFlags::empty()).unwrap();
+        let mut walk = Walk::new(0, &file, rt::now());
+        (file.st_nlink, file.st_blocks) = (2, 8);
+        for number in 0..3 * wide(MOST_LINKED) {
+            file.st_ino = number % 98_304;
+            walk.count(&file);
+        }
+        assert!(walk.linked.len() <= MOST_LINKED);
+        let sum = walk.sum();
+        let exact = 98_304 * 8 * BLOCK;
+        assert!((exact * 9 / 10..=exact * 11 / 10).contains(&sum.bytes), "{sum:?}");
     }
 }

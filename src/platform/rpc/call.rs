@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
+use super::cut_answer::CutAnswer;
 use super::link::{Exchange, Link, Ongoing};
 use crate::protocol::grpc::{self, Status};
 use crate::protocol::hpack::Field;
@@ -19,14 +20,21 @@ pub(super) struct Caller {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answers {
-    One,
+    /// One, of whose strings only the first `most` bytes are kept.
+    Cut {
+        most: usize,
+    },
     Many,
+    One,
 }
 
 /// What has arrived for one call.
 #[derive(Debug)]
 pub(super) struct Call {
     answers: Answers,
+    /// Longest message.
+    limit: u32,
+    cut: Option<CutAnswer>,
     /// Content that was not taken yet.
     buf: Vec<u8>,
     /// Received bytes that were not returned to the peer's window.
@@ -52,12 +60,18 @@ impl Exchange for Call {
 
     fn data(&mut self, data: Vec<u8>, end: bool) -> Option<Result<(), Error>> {
         self.held += data.len();
+        if let Some(cut) = &mut self.cut {
+            if let Err(why) = cut.take(&data, self.limit) {
+                return Some(Err(Error::Protocol(why)));
+            }
+            return end.then_some(Err(Error::Protocol("response has no status")));
+        }
         if self.buf.is_empty() {
             self.buf = data;
         } else {
             self.buf.extend_from_slice(&data);
         }
-        match grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT) {
+        match grpc::take_message(&self.buf, self.limit) {
             Err(grpc::FramingError::Compressed) => return Some(Err(Error::Protocol("response is compressed"))),
             Err(grpc::FramingError::TooLong { .. }) => return Some(Err(Error::Protocol("response is too long"))),
             Ok(Some((_, used))) if self.answers == Answers::One && used < self.buf.len() => {
@@ -80,7 +94,7 @@ impl Exchange for Call {
     /// Returns the window for everything received, unless a stream has a complete message that is not taken yet: so a
     /// slow reader buffers at most a window.
     fn give_back(&mut self) -> usize {
-        let whole = matches!(grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT), Ok(Some(_)));
+        let whole = matches!(grpc::take_message(&self.buf, self.limit), Ok(Some(_)));
         if whole && self.answers == Answers::Many { 0 } else { std::mem::take(&mut self.held) }
     }
 
@@ -102,13 +116,21 @@ impl Exchange for Call {
 }
 
 impl Call {
-    pub(super) fn new(answers: Answers) -> Self {
-        Self { answers, buf: Vec::new(), held: 0 }
+    /// `limit`: the longest message.
+    pub(super) fn new(answers: Answers, limit: u32) -> Self {
+        let cut = match answers {
+            Answers::Cut { most } => Some(CutAnswer::new(most)),
+            Answers::Many | Answers::One => None,
+        };
+        Self { answers, limit, cut, buf: Vec::new(), held: 0 }
     }
 
     /// Takes the next complete message from the buffer.
     fn take(&mut self) -> Option<Vec<u8>> {
-        let (message, used) = grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT).ok().flatten()?;
+        if let Some(cut) = self.cut.take_if(|cut| cut.is_whole()) {
+            self.buf = cut.whole()?;
+        }
+        let (message, used) = grpc::take_message(&self.buf, self.limit).ok().flatten()?;
         if used == self.buf.len() {
             let head = used - message.len();
             let mut whole = std::mem::take(&mut self.buf);
@@ -128,10 +150,10 @@ impl Link<Call> {
         method: &'static str,
         request: Vec<u8>,
         timeout: Option<Duration>,
-        answers: Answers,
+        call: Call,
     ) -> Result<Ongoing<Call>, Error> {
         let head = self.caller.head(method, timeout);
-        self.begin(head, request, Call::new(answers))
+        self.begin(head, request, call)
     }
 }
 

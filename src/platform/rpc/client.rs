@@ -26,18 +26,26 @@ pub struct Client {
 struct Inner {
     path: PathBuf,
     endpoint: Arc<str>,
+    /// Longest message of a response.
+    limit: u32,
     connector: Rc<Connector<Call>>,
     /// The socket at the last attempt to connect.
     tried: Rc<Cell<Option<Identity>>>,
 }
 
 impl Client {
-    /// `endpoint` is `unix:///path` or a path. Connects on the first call.
+    /// `endpoint` is `unix:///path` or a path. Connects on the first call. Responses have gRPC's usual limit.
     pub fn new(endpoint: &str) -> Self {
+        Self::with_limit(endpoint, grpc::USUAL_LIMIT)
+    }
+
+    /// As [`Client::new`], with responses of up to `limit` bytes.
+    pub fn with_limit(endpoint: &str, limit: u32) -> Self {
         let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
         let inner = Inner {
             path: PathBuf::from(path),
             endpoint: Arc::from(endpoint),
+            limit,
             connector: Rc::new(Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), 0.0)),
             tried: Rc::default(),
         };
@@ -47,23 +55,53 @@ impl Client {
     /// A unary call. `method` is the path, such as `/runtime.v1.RuntimeService/Version`. The call ends within
     /// `timeout`; dropping the future cancels it.
     pub async fn unary(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
+        self.unary_call(method, request, timeout, Answers::One).await
+    }
+
+    /// As [`Client::unary`], but keeps only the first `most` bytes of each string in the response. The rest is dropped
+    /// as it arrives.
+    pub async fn unary_cut(
+        &self,
+        method: &'static str,
+        request: Vec<u8>,
+        timeout: Duration,
+        most: usize,
+    ) -> Result<Vec<u8>, Error> {
+        self.unary_call(method, request, timeout, Answers::Cut { most }).await
+    }
+
+    async fn unary_call(
+        &self,
+        method: &'static str,
+        request: Vec<u8>,
+        timeout: Duration,
+        answers: Answers,
+    ) -> Result<Vec<u8>, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let begun = rt::now();
-        match self.unary_once(method, request.clone(), timeout).await {
+        match self.unary_once(method, request.clone(), timeout, answers).await {
             // The peer was closing the connection when the call began: try the next connection once.
-            Err(Error::NeverSent) => self.unary_once(method, request, timeout.saturating_sub(rt::elapsed(begun))).await,
+            Err(Error::NeverSent) => {
+                self.unary_once(method, request, timeout.saturating_sub(rt::elapsed(begun)), answers).await
+            }
             outcome => outcome,
         }
     }
 
-    async fn unary_once(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
+    async fn unary_once(
+        &self,
+        method: &'static str,
+        request: Vec<u8>,
+        timeout: Duration,
+        answers: Answers,
+    ) -> Result<Vec<u8>, Error> {
         let begun = rt::now();
         let Ok(link) = rt::deadline(timeout, self.inner.link()).await else {
             let timed_out = || connect_error(&self.inner.endpoint, io::ErrorKind::TimedOut.into());
             return Err(self.inner.connector.failure().unwrap_or_else(timed_out));
         };
         let left = timeout.saturating_sub(rt::elapsed(begun));
-        let mut ongoing = link?.call(method, request, Some(left), Answers::One)?;
+        let mut ongoing = link?.call(method, request, Some(left), Call::new(answers, self.inner.limit))?;
         match rt::deadline(left, ongoing.only()).await {
             Ok(answer) => answer,
             Err(rt::Elapsed) => Err(ongoing.give_up()),
@@ -74,7 +112,7 @@ impl Client {
     pub async fn server_streaming(&self, method: &'static str, request: Vec<u8>) -> Result<Streaming, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let link = self.inner.link().await?;
-        let ongoing = link.call(method, request, None, Answers::Many)?;
+        let ongoing = link.call(method, request, None, Call::new(Answers::Many, self.inner.limit))?;
         Ok(Streaming { ongoing, _client: self.clone() })
     }
 

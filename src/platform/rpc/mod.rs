@@ -9,6 +9,7 @@
 mod call;
 mod client;
 mod connector;
+mod cut_answer;
 mod drive;
 mod error;
 mod handler;

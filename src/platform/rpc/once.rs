@@ -12,19 +12,20 @@ use super::link::{Exchange as _, Link};
 use crate::platform::rt::{self, TcpStream};
 use crate::protocol::grpc;
 
-/// A unary call without a timeout: the deadline is up to the caller.
+/// A unary call without a timeout: the deadline is up to the caller. `limit`: the longest response.
 pub(crate) async fn call_once(
     stream: TcpStream,
     agent: String,
     authority: String,
     method: &'static str,
     request: Vec<u8>,
+    limit: u32,
 ) -> Result<Vec<u8>, Error> {
     let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
     let link = Rc::new(Link::<Call>::new(Caller::new(agent, authority), rt::now()));
     let call = async {
         link.ready().await;
-        Rc::clone(&link).call(method, request, None, Answers::One)?.only().await
+        Rc::clone(&link).call(method, request, None, Call::new(Answers::One, limit))?.only().await
     };
     let (mut reader, mut writer) = (stream.clone(), stream);
     let lost = async {

@@ -1,5 +1,6 @@
 //! Thread pools for blocking work: [`blocking`] for local work, [`slow`] and [`slow_for`] for what may hang, such as
-//! file servers, disks, name servers and other daemons. Idle threads exit after a while.
+//! file servers, disks, name servers and other daemons, [`walk`] and [`walk_for`] for trees of files that are counted,
+//! and [`remove`] and [`remove_for`] for those that are removed. Idle threads exit after a while.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -18,23 +19,34 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
     Quick,
+    Removal,
     Slow,
+    Walk,
 }
 
 impl Pace {
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 4] = [Self::Quick, Self::Removal, Self::Slow, Self::Walk];
+
+    /// The slow pool has room for the hanging jobs of 31 pods. Trees are read from disks that many threads make slower.
     pub(super) const fn threads(self) -> usize {
         match self {
             Self::Quick => 8,
-            Self::Slow => 4,
+            Self::Removal | Self::Walk => 3,
+            Self::Slow => 64,
         }
     }
 
     fn pool(self) -> &'static Pool {
         static QUICK: Pool = Pool::new("blocking", Pace::Quick.threads());
+        static REMOVAL: Pool = Pool::new("removal", Pace::Removal.threads());
         static SLOW: Pool = Pool::new("slow", Pace::Slow.threads());
+        static WALK: Pool = Pool::new("walk", Pace::Walk.threads());
         match self {
             Self::Quick => &QUICK,
+            Self::Removal => &REMOVAL,
             Self::Slow => &SLOW,
+            Self::Walk => &WALK,
         }
     }
 }
@@ -72,6 +84,34 @@ where
     W: FnOnce() -> T + Send + 'static,
 {
     run(Pace::Slow, Some(owner.into()), work)
+}
+
+/// Counts the files of a tree.
+pub fn walk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
+    run(Pace::Walk, None, work)
+}
+
+/// As [`walk`], for the pod with uid `owner`.
+pub fn walk_for<T, W>(owner: &str, work: W) -> impl Future<Output = T> + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    run(Pace::Walk, Some(owner.into()), work)
+}
+
+/// Removes a tree of files.
+pub fn remove<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
+    run(Pace::Removal, None, work)
+}
+
+/// As [`remove`], for the pod with uid `owner`.
+pub fn remove_for<T, W>(owner: &str, work: W) -> impl Future<Output = T> + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    run(Pace::Removal, Some(owner.into()), work)
 }
 
 fn run<T: Send + 'static>(
@@ -236,6 +276,26 @@ mod tests {
                 one.await;
             }
         });
+    }
+
+    #[test]
+    fn hanging_jobs_of_many_owners_block_neither_others_nor_walks_and_removals() {
+        let (release, hangs) = async_channel::bounded::<()>(1);
+        let hung: Vec<_> = (0..16)
+            .map(|number: u32| {
+                let hangs = hangs.clone();
+                slow_for(&(number / 2).to_string(), move || hangs.recv_blocking().is_err())
+            })
+            .collect();
+        let others = async { (slow_for("x", || 1).await, walk_for("x", || 2).await, remove_for("x", || 3).await) };
+        let done = block_on(crate::platform::rt::deadline(Duration::from_secs(20), others));
+        drop(release);
+        block_on(async {
+            for one in hung {
+                one.await;
+            }
+        });
+        assert_eq!(done.ok(), Some((1, 2, 3)));
     }
 
     #[test]

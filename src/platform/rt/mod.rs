@@ -1,7 +1,7 @@
 //! The executor, tasks, timers, the bounded blocking pool: the only module that names smol.
 //!
-//! One thread runs all futures. Blocking work goes to [`blocking`], work that may hang to [`slow`], and a wait without
-//! end gets a [`thread`].
+//! One thread runs all futures. Blocking work goes to [`blocking`], work that may hang to [`slow`], trees of files to
+//! [`walk`] and [`remove`], and a wait without end gets a [`thread`].
 
 mod blocking;
 mod job_queue;
@@ -21,7 +21,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-pub use blocking::{blocking, slow, slow_for};
+pub use blocking::{blocking, remove, remove_for, slow, slow_for, walk, walk_for};
 #[cfg(not(test))]
 pub use smol::Async;
 pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};

@@ -40,8 +40,7 @@ pub(crate) struct World {
     pub(crate) turn: Cell<Duration>,
     /// Longest duration of a pool job.
     pub(crate) disk: Cell<Duration>,
-    quick: RefCell<Pool>,
-    slow: RefCell<Pool>,
+    pools: [RefCell<Pool>; Pace::ALL.len()],
     pub(crate) network: Network,
     pub(crate) files: Disk,
 }
@@ -143,8 +142,7 @@ impl World {
             shuffle: Cell::new(100),
             turn: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
-            quick: RefCell::new(Pool::new(Pace::Quick)),
-            slow: RefCell::new(Pool::new(Pace::Slow)),
+            pools: Pace::ALL.map(|pace| RefCell::new(Pool::new(pace))),
             network: Network::default(),
             files: Disk::default(),
         }
@@ -190,27 +188,24 @@ impl World {
     /// Ends the program under test and drops its pool jobs.
     pub(crate) fn end_life(&self) {
         self.life.set(self.life.get() + 1);
-        for pace in [Pace::Quick, Pace::Slow] {
+        for pace in Pace::ALL {
             self.pool(pace).replace(Pool::new(pace));
         }
     }
 
     fn pool(&self, pace: Pace) -> &RefCell<Pool> {
-        match pace {
-            Pace::Quick => &self.quick,
-            Pace::Slow => &self.slow,
-        }
+        &self.pools[pace as usize]
     }
 
     /// Number of jobs that run on the slow pool or wait for it.
     pub(crate) fn slow_jobs(&self) -> usize {
-        let pool = self.slow.borrow();
+        let pool = self.pool(Pace::Slow).borrow();
         pool.running + pool.waiting.len()
     }
 
     /// Number of jobs that the slow pool has started since the program's start.
     pub(crate) fn slow_jobs_begun(&self) -> usize {
-        self.slow.borrow().begun
+        self.pool(Pace::Slow).borrow().begun
     }
 
     /// A random number (SplitMix64).
@@ -411,7 +406,7 @@ mod tests {
 
     #[test]
     fn simulated_pools_have_the_real_number_of_threads() {
-        for pace in [Pace::Quick, Pace::Slow] {
+        for pace in Pace::ALL {
             assert_eq!(ends(pace), [vec![10; pace.threads()], vec![20]].concat(), "{pace:?}");
         }
     }

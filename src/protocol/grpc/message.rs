@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-/// The default limit of a message, which is the kubelet's for CRI responses.
+/// The limit of a response that most gRPC clients have.
+pub const USUAL_LIMIT: u32 = 4 * 1024 * 1024;
+
+/// The kubelet's limit of CRI responses.
 pub const MESSAGE_LIMIT: u32 = 16 * 1024 * 1024;
 
 /// Takes one whole message off the front of `buf`. Returns its payload and the number of bytes to drop.

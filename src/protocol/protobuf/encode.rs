@@ -84,7 +84,7 @@ fn put_key(number: u32, wire_type: u8, out: &mut Vec<u8>) {
     put_varint(u64::from(number) << 3 | u64::from(wire_type), out);
 }
 
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     loop {
         out.push(next_varint_byte(&mut value));
         if value == 0 {

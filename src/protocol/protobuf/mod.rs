@@ -14,6 +14,7 @@
 //! | `repeated` | `Vec`, of messages, strings, `i32` or `i64` |
 //! | `map<string, string>` | `SortedMap<String, String>` |
 
+mod cut;
 mod decode;
 mod encode;
 mod field;
@@ -23,6 +24,7 @@ pub(crate) mod random;
 #[cfg(test)]
 mod tests;
 
+pub use cut::Cutter;
 pub use decode::{DecodeError, decode, decode_into};
 pub use encode::{encode, put_message, put_str};
 pub use field::{Field, Slot};

@@ -1,6 +1,7 @@
 //! A ConfigMap or Secret as named bytes. Pure.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::types::api::{ConfigMap, Map, Secret};
 use crate::types::sorted::SortedMap;
@@ -18,15 +19,18 @@ pub(crate) struct ObjectKey {
     pub(crate) name: String,
 }
 
+/// The value of a key, shared by all files that have it.
+pub(crate) type Content = Arc<Vec<u8>>;
+
 #[derive(PartialEq, Eq)]
 pub(crate) struct ConfigObject {
     pub(crate) key: ObjectKey,
     /// Empty for objects from manifests.
     pub(crate) uid: String,
     /// Data for environment variables and files.
-    data: Map<Vec<u8>>,
+    data: Map<Content>,
     /// `binaryData` of a ConfigMap: for files only.
-    binary: Map<Vec<u8>>,
+    binary: Map<Content>,
     pub(crate) immutable: bool,
     /// Empty for ConfigMaps.
     pub(crate) secret_type: String,
@@ -39,16 +43,16 @@ impl ConfigObject {
     }
 
     pub(crate) fn variable(&self, key: &str) -> Option<&[u8]> {
-        self.data.get(key).map(Vec::as_slice)
+        self.data.get(key).map(|value| value.as_slice())
     }
 
     /// Keys and contents for files.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.data.iter().chain(self.binary.iter()).map(|(key, value)| (key, value.as_slice()))
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &Content)> {
+        self.data.iter().chain(self.binary.iter())
     }
 
-    pub(crate) fn file(&self, key: &str) -> Option<&[u8]> {
-        self.data.get(key).or_else(|| self.binary.get(key)).map(Vec::as_slice)
+    pub(crate) fn file(&self, key: &str) -> Option<&Content> {
+        self.data.get(key).or_else(|| self.binary.get(key))
     }
 }
 
@@ -58,8 +62,8 @@ impl From<ConfigMap> for ConfigObject {
         Self {
             uid: from.metadata.uid.to_string(),
             key: key(ObjectKind::ConfigMap),
-            data: from.data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect(),
-            binary: from.binary_data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
+            data: from.data.into_iter().map(|(key, text)| (key, Arc::new(text.into_bytes()))).collect(),
+            binary: from.binary_data.into_iter().map(|(key, bytes)| (key, Arc::new(bytes.0))).collect(),
             immutable: from.immutable,
             secret_type: String::new(),
         }
@@ -73,7 +77,7 @@ impl From<Secret> for ConfigObject {
         Self {
             uid: from.metadata.uid.to_string(),
             key: key(ObjectKind::Secret),
-            data: from.data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
+            data: from.data.into_iter().map(|(key, bytes)| (key, Arc::new(bytes.0))).collect(),
             binary: Map::new(),
             immutable: from.immutable,
             secret_type: from.secret_type,

@@ -16,6 +16,10 @@ use crate::state::pods::{EventObject, NodeEvent, PodEvent};
 use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
+use crate::types::text;
+
+/// Longest message, which is that of a probe's output.
+const MOST_MESSAGE: usize = 10 * 1024;
 
 /// The recent events.
 #[derive(Debug, Default)]
@@ -113,7 +117,8 @@ impl EventRing {
     }
 
     /// Adds an occurrence of an event.
-    pub(crate) fn note(&mut self, told: NewEvent, now: Time, moment: Instant) {
+    pub(crate) fn note(&mut self, mut told: NewEvent, now: Time, moment: Instant) {
+        text::cut(&mut told.message, MOST_MESSAGE);
         let is_told = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&told.object, told.kind, moment));
         let mut record = match self.take(|record| !record.combined && record.told.is_same(&told)) {
             Some(record) => record,

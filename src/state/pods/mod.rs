@@ -41,4 +41,4 @@ pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdat
 pub(crate) use status_report::{MirrorDone, ReportDone, ReportOutcome};
 pub(crate) use sync_event::{NodeTerms, Observation, Placed, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
 pub(crate) use volume_paths::{VolumePlace, volume_places};
-pub(crate) use waiting_reason::Waiting;
+pub(crate) use waiting_reason::{MOST_MESSAGE, Waiting};

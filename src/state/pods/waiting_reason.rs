@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::types::api::Reason;
+use crate::types::text;
 
 /// `state.waiting` of a container status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +14,25 @@ pub(crate) struct Waiting {
     pub(crate) until: Option<Instant>,
 }
 
+/// Longest message, the same as of a termination message. A hook's output and a runtime's error may be longer.
+pub(crate) const MOST_MESSAGE: usize = 4096;
+
 impl Waiting {
+    /// Cuts a long message.
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), until: None }
+        let mut message = message.into();
+        text::cut(&mut message, MOST_MESSAGE);
+        Self { reason, message, until: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_message_is_cut() {
+        let waiting = Waiting::new(Reason::POST_START_HOOK_ERROR, "x".repeat(5 << 20));
+        assert_eq!((waiting.message.len(), waiting.message.capacity()), (MOST_MESSAGE, MOST_MESSAGE));
     }
 }

@@ -222,7 +222,7 @@ fn config_maps_and_secrets_are_read_and_validated() {
         })
         .collect();
     let files = |config: &ConfigObject| -> Vec<(String, Vec<u8>)> {
-        config.files().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        config.files().map(|(key, value)| (key.to_owned(), value.to_vec())).collect()
     };
     assert_eq!(files(&configs[0]), [("a".to_owned(), b"x".to_vec()), ("b".to_owned(), vec![0, 1, 2])]);
     assert_eq!((configs[0].variables().count(), configs[0].immutable), (1, false));

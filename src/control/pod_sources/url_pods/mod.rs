@@ -13,13 +13,13 @@ mod error;
 mod signature;
 mod url_state;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_channel::Sender;
 
 use self::error::FetchError;
-pub(crate) use self::signature::{EXPECTED, PublicKey};
+pub(crate) use self::signature::{EXPECTED, PublicKey, Trust};
 use self::url_state::{SignedManifest, Taken, UrlState, decode, encode};
 use crate::platform::apiserver::believing;
 use crate::platform::host::durable::{self, StoredFile};
@@ -30,13 +30,14 @@ use crate::protocol::pem;
 use crate::state::pods::SyncEvent;
 use crate::types::api::{HttpHeader, UriScheme};
 use crate::types::error::ErrorChain;
+use crate::types::text::without_credentials;
 use crate::types::time::{Backoff, jitter};
 
 /// The URL of the manifests, and how it is requested and verified.
 pub(crate) struct UrlPods {
     pub(crate) url: Url,
-    /// The URL as configured, which is part of the pods' identity.
-    pub(crate) shown: String,
+    /// The URL as configured, which is part of the pods' identity. It may contain credentials.
+    pub(crate) configured: String,
     /// Names and values.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) every: Duration,
@@ -44,15 +45,17 @@ pub(crate) struct UrlPods {
     pub(crate) limit: Duration,
     /// CA bundle for the server's certificate; `None`: the system's.
     pub(crate) authorities: Option<PathBuf>,
-    pub(crate) key: Option<PublicKey>,
+    pub(crate) trust: Option<Trust>,
     /// File with the last accepted response.
     pub(crate) kept: PathBuf,
+    /// File with the highest serial number of an accepted signature.
+    pub(crate) serial: PathBuf,
     pub(crate) node_name: String,
 }
 
 /// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
 pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
-    let book = UrlState::new(&source.shown, source.node_name.clone(), source.key.clone());
+    let book = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
     let longest = LONGEST.max(source.every);
     let backoff = Backoff::new(source.every, longest);
     let validators = Validators::default();
@@ -72,10 +75,11 @@ pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// Longest manifest, the same as for an API object.
 const MOST: usize = 1 << 20;
-/// Longest signature in base64, including whitespace around it.
-const MOST_OF_SIGNATURE: usize = 256;
+/// Longest signature with its audience.
+const MOST_OF_SIGNATURE: usize = 4 << 10;
 /// Longest header of the stored file.
 const KEPT_HEAD: u64 = 16 << 10;
+const MOST_OF_SERIAL: u64 = 1 << 10;
 /// Longest wait between polls of an unreachable server.
 const LONGEST: Duration = Duration::from_secs(300);
 /// The usual path of the system's CA bundle.
@@ -111,6 +115,7 @@ struct Closed;
 impl UrlSource {
     /// Uses the stored response until the server sends another one.
     async fn load(&mut self) {
+        self.load_serial().await;
         let path = self.source.kept.clone();
         let limit = KEPT_HEAD + u64::try_from(MOST).unwrap_or(u64::MAX);
         let kept = match rt::blocking(move || durable::read(&path, limit)).await {
@@ -120,10 +125,30 @@ impl UrlSource {
             Err(error) => return self.not_kept(&ErrorChain(&error).to_string()),
         };
         // Ignores the stored pods of another URL.
-        let Some(given) = decode(&self.source.shown, &kept) else { return };
+        let Some(given) = decode(&self.source.configured, &kept) else { return };
         if let Err(why) = self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
             self.not_kept(&why);
         }
+    }
+
+    async fn load_serial(&mut self) {
+        let path = self.source.serial.clone();
+        match rt::blocking(move || durable::read(&path, MOST_OF_SERIAL)).await {
+            Ok(StoredFile::Nothing) => {}
+            Ok(StoredFile::Whole(stored)) => self.book.remember(&stored),
+            Ok(StoredFile::Damaged) => self.serial_not_read("it is damaged"),
+            Err(error) => self.serial_not_read(&ErrorChain(&error).to_string()),
+        }
+    }
+
+    fn serial_not_read(&self, why: &str) {
+        let path = self.source.serial.display();
+        log!(
+            warn,
+            "highest serial number of manifests unknown, starting with that of the next one",
+            file = path,
+            error = why
+        );
     }
 
     fn not_kept(&mut self, why: &str) {
@@ -170,16 +195,23 @@ impl UrlSource {
     fn fail(&mut self, why: String) -> bool {
         let is_news = self.book.fail(why.clone(), clock::now());
         if is_news {
-            log!(warn, "manifest problem", file = self.source.shown, problem = why);
+            log!(warn, "manifest problem", file = without_credentials(&self.source.configured), problem = why);
         }
         is_news
     }
 
-    /// Stores the accepted response if it is not on disk.
+    /// Stores the accepted response and its serial number if they are not on disk.
     async fn keep(&self, given: &SignedManifest) -> Result<(), FetchError> {
-        let (path, bytes) = (self.source.kept.clone(), encode(&self.source.shown, given));
-        let written = rt::blocking(move || durable::write_changed(&path, &bytes)).await;
-        written.map(drop).map_err(|source| FetchError::Keep { path: self.source.kept.clone(), source })
+        if let Some(serial) = self.book.highest() {
+            self.write(&self.source.serial, serial).await?;
+        }
+        self.write(&self.source.kept, encode(&self.source.configured, given)).await
+    }
+
+    async fn write(&self, path: &Path, bytes: Vec<u8>) -> Result<(), FetchError> {
+        let place = path.to_owned();
+        let written = rt::blocking(move || durable::write_changed(&place, &bytes)).await;
+        written.map(drop).map_err(|source| FetchError::Keep { path: path.to_owned(), source })
     }
 
     async fn tell(&self) -> Result<(), Closed> {
@@ -200,12 +232,15 @@ impl UrlSource {
         {
             return Err(FetchError::Html);
         }
-        let signature = match self.source.key {
+        let signature = match self.source.trust {
             None => None,
             Some(_) => {
                 let url = with_suffix(url);
                 let answer = dialer.fetch(&url, &self.headers(false), self.source.limit, MOST_OF_SIGNATURE + 1).await;
-                let failed = |error| FetchError::Signature { url: url.to_string(), source: Box::new(error) };
+                let failed = |error| FetchError::Signature {
+                    url: without_credentials(&url.to_string()),
+                    source: Box::new(error),
+                };
                 let answer = answer.map_err(FetchError::Get).map_err(failed)?;
                 Some(whole(&answer, MOST_OF_SIGNATURE).map_err(failed)?.to_vec())
             }

@@ -108,12 +108,13 @@ impl Disk {
         let shown = format!("http://127.0.0.1:{port}/board.yaml");
         UrlPods {
             url: Url::parse(&shown).unwrap(),
-            shown,
+            configured: shown,
             headers: vec![("X-Board".to_owned(), "7".to_owned())],
             every: Duration::from_millis(20),
             limit: Duration::from_millis(200),
             authorities: None,
-            key: None,
+            trust: None,
+            serial: self.0.join("serial"),
             kept: self.kept(),
             node_name: "node1".to_owned(),
         }
@@ -264,7 +265,7 @@ fn start_without_the_server_uses_the_stored_pods() {
     });
     // Another URL must not use the stored response.
     let mut other = disk.source(server.port);
-    other.shown.push('2');
+    other.configured.push('2');
     with_source(other, async |told| assert!(!told.next().await.complete));
     let whole = fs::read(disk.kept()).unwrap();
     fs::write(disk.kept(), &whole[..whole.len() - 4]).unwrap();
@@ -280,27 +281,45 @@ fn with_a_key_only_signed_manifests_count() {
     let disk = Disk::new();
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
     let key = PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes());
-    let signed = |text: &str| Bytes(pair.sign(text.as_bytes()).as_ref().to_vec()).to_base64();
+    let trust = key.map(|key| Trust { key, audiences: vec!["node/node1".to_owned()], takes_plain: false });
+    let serial = std::cell::Cell::new(5);
+    let signed = |text: &str| {
+        let head = format!("coracle-manifest-v1\naudience: node/node1\nserial: {}\n", serial.get());
+        let signature = Bytes(pair.sign([&head, text].concat().as_bytes()).as_ref().to_vec()).to_base64();
+        [head, signature].concat()
+    };
     let other = WEB.replace("busybox", "nginx");
     let pages = |manifest: &str, signature: String| {
         let manifest = manifest.to_owned();
         move |head: &str| ok(if head.starts_with("GET /board.yaml.sig ") { &signature } else { &manifest }, "")
     };
     let server = Server::new(pages(WEB, signed(WEB)));
-    let source = || UrlPods { key: key.clone(), ..disk.source(server.port) };
+    let source = || UrlPods { trust: trust.clone(), ..disk.source(server.port) };
     with_source(source(), async |told| {
         let good = told.until(|update| update.complete).await;
         server.says(pages(&other, signed(WEB)));
         let update = told.next().await;
         assert_eq!(problem(&update), "the signature is not that of this manifest by this key");
         assert!(Arc::ptr_eq(&update.pods[0].pod, &good.pods[0].pod));
+        serial.set(6);
         server.says(pages(&other, signed(&other)));
         assert_eq!(told.next().await.pods[0].pod.spec.containers[0].image, "nginx");
+    });
+    // A replay, at a node that has lost the response, too.
+    fs::remove_file(disk.kept()).unwrap();
+    serial.set(5);
+    server.says(pages(WEB, signed(WEB)));
+    with_source(source(), async |told| {
+        let update = told.until(|update| !update.problems.is_empty()).await;
+        assert_eq!(problem(&update), "the serial number 5 is lower than 6 of an earlier manifest");
+        serial.set(6);
+        server.says(pages(&other, signed(&other)));
+        told.until(|update| update.complete).await;
     });
     // The stored response is verified against the key again.
     server.says(|_| Says::Bytes(Vec::new()));
     with_source(source(), async |told| assert!(told.next().await.complete));
-    let forged = encode(&source().shown, &SignedManifest { manifest: WEB.as_bytes().to_vec(), signature: None });
+    let forged = encode(&source().configured, &SignedManifest { manifest: WEB.as_bytes().to_vec(), signature: None });
     durable::write(&disk.kept(), &forged).unwrap();
     with_source(source(), async |told| {
         let update = told.next().await;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use super::signature::{self, PublicKey};
+use super::signature::{HighestSerial, Trust};
 use crate::control::pod_sources::static_pod::Origin;
 use crate::control::pod_sources::whole_manifest::WholeManifest;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::{Bytes, Pod, Time};
+use crate::types::text::without_credentials;
 
 /// A manifest as received, with its signature if one is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +22,14 @@ pub(super) struct SignedManifest {
 /// The last accepted response.
 #[derive(Debug)]
 pub(super) struct UrlState {
-    /// The URL as shown to users and hashed into pod uids.
-    url: Arc<str>,
+    /// The URL as hashed into pod uids.
+    url: String,
+    /// The URL as shown to users, without credentials.
+    shown: Arc<str>,
     node_name: String,
-    key: Option<PublicKey>,
+    trust: Option<Trust>,
+    /// The highest serial number of an accepted signature.
+    highest: Option<HighestSerial>,
     manifest: WholeManifest,
     /// The digest of the accepted manifest; `None` before the first.
     known: Option<[u8; 32]>,
@@ -40,8 +45,27 @@ pub(super) enum Taken {
 }
 
 impl UrlState {
-    pub(super) fn new(url: &str, node_name: String, key: Option<PublicKey>) -> Self {
-        Self { url: Arc::from(url), node_name, key, manifest: WholeManifest::default(), known: None, problem: None }
+    pub(super) fn new(url: &str, node_name: String, trust: Option<Trust>) -> Self {
+        Self {
+            url: url.to_owned(),
+            shown: Arc::from(without_credentials(url)),
+            node_name,
+            trust,
+            highest: None,
+            manifest: WholeManifest::default(),
+            known: None,
+            problem: None,
+        }
+    }
+
+    /// Takes over the stored serial number.
+    pub(super) fn remember(&mut self, stored: &[u8]) {
+        self.highest = self.trust.as_ref().and_then(|trust| HighestSerial::decode(stored, &trust.key));
+    }
+
+    /// The serial number to store.
+    pub(super) fn highest(&self) -> Option<Vec<u8>> {
+        Some(self.highest?.encode(&self.trust.as_ref()?.key))
     }
 
     /// A manifest has been accepted.
@@ -51,23 +75,25 @@ impl UrlState {
 
     /// Accepts or rejects a response as a whole. The error is one line.
     pub(super) fn take(&mut self, given: &SignedManifest, seen: &str, now: Time) -> Result<Taken, String> {
-        if let Some(key) = &self.key {
-            let signature = given.signature.as_deref().and_then(signature::read);
-            let signature = signature.ok_or("the signature is none: expected 64 bytes, as they are or in base64")?;
-            if !key.has_signed(&given.manifest, &signature) {
-                return Err("the signature is not that of this manifest by this key".to_owned());
-            }
+        let digest = mark(&given.manifest);
+        let found = Some(digest);
+        let mut highest = self.highest;
+        if let Some(trust) = &self.trust {
+            let serial = trust.verify(&given.manifest, given.signature.as_deref())?;
+            highest.map_or(Ok(()), |highest| highest.allows(serial, digest))?;
+            highest = serial.map(|serial| HighestSerial { serial, digest });
         }
-        let found = Some(mark(&given.manifest));
         if self.known == found {
+            self.highest = highest;
             return Ok(Taken::Same);
         }
         if given.manifest.iter().all(u8::is_ascii_whitespace) {
             return Err("there is nothing in it; to remove its pods, give a PodList without items".to_owned());
         }
         let origin = Origin { source: SourceName::Http, path: &self.url, node_name: &self.node_name, seen };
-        let manifest = WholeManifest::read(&given.manifest, &origin, &self.url, now)?;
+        let manifest = WholeManifest::read(&given.manifest, &origin, &self.shown, now)?;
         self.manifest = manifest.keeping(&self.manifest);
+        self.highest = highest;
         self.known = found;
         Ok(Taken::New)
     }
@@ -78,7 +104,7 @@ impl UrlState {
         if is_new {
             let since = self.problem.as_ref().map_or(now, |old| old.since);
             let keeps_last_good = self.is_known();
-            self.problem = Some(SourceProblem { origin: Arc::clone(&self.url), what, keeps_last_good, since });
+            self.problem = Some(SourceProblem { origin: Arc::clone(&self.shown), what, keeps_last_good, since });
         }
         is_new
     }
@@ -94,7 +120,7 @@ impl UrlState {
     }
 
     pub(super) fn update(&self) -> SourceUpdate {
-        let origin = &self.url;
+        let origin = &self.shown;
         let pod = |pod: &Arc<Pod>| SourcePod { pod: Arc::clone(pod), origin: Arc::clone(origin) };
         let warning = |line: &String| SourceProblem {
             origin: Arc::clone(origin),
@@ -146,9 +172,12 @@ pub(super) fn decode(url: &str, kept: &[u8]) -> Option<SignedManifest> {
 mod tests {
     use ring::signature::{Ed25519KeyPair, KeyPair};
 
+    use super::super::signature::PublicKey;
     use super::*;
 
     const URL: &str = "https://fleet.example/board.yaml";
+    const NONE: &str = "the signature is none: expected 64 bytes, as they are or in base64";
+    const NOT_THIS: &str = "the signature is not that of this manifest by this key";
     const WEB: &str =
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: busybox}]}\n";
 
@@ -161,7 +190,8 @@ mod tests {
     }
 
     fn book(key: Option<PublicKey>) -> UrlState {
-        UrlState::new(URL, "node1".to_owned(), key)
+        let trust = |key| Trust { key, audiences: vec!["node/node1".to_owned()], takes_plain: true };
+        UrlState::new(URL, "node1".to_owned(), key.map(trust))
     }
 
     fn take(book: &mut UrlState, given: &SignedManifest) -> Result<Taken, String> {
@@ -235,20 +265,64 @@ mod tests {
             signature: Some(pair.sign(text.as_bytes()).as_ref().to_vec()),
         };
         let other = WEB.replace("busybox", "nginx");
-        let none = "the signature is none: expected 64 bytes, as they are or in base64";
-        assert_eq!(take(&mut book, &given(WEB)), Err(none.to_owned()));
+        assert_eq!(take(&mut book, &given(WEB)), Err(NONE.to_owned()));
         let wrong = SignedManifest { signature: signed(&other).signature, ..given(WEB) };
-        let not_this = "the signature is not that of this manifest by this key";
-        assert_eq!(take(&mut book, &wrong), Err(not_this.to_owned()));
+        assert_eq!(take(&mut book, &wrong), Err(NOT_THIS.to_owned()));
         assert!(!book.is_known());
         assert_eq!(take(&mut book, &signed(WEB)), Ok(Taken::New));
         // The same text with a wrong signature is still refused.
-        assert_eq!(take(&mut book, &wrong), Err(not_this.to_owned()));
+        assert_eq!(take(&mut book, &wrong), Err(NOT_THIS.to_owned()));
         let kept = decode(URL, &encode(URL, &signed(WEB))).unwrap();
         assert_eq!(kept, signed(WEB));
         let mut forged = encode(URL, &signed(WEB));
         *forged.last_mut().unwrap() ^= 1;
-        assert_eq!(take(&mut book, &decode(URL, &forged).unwrap()), Err(not_this.to_owned()));
+        assert_eq!(take(&mut book, &decode(URL, &forged).unwrap()), Err(NOT_THIS.to_owned()));
+    }
+
+    #[test]
+    fn older_manifest_is_refused_also_after_a_restart() {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let key = PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes());
+        let signed = |serial: u32, text: &str| {
+            let head = format!("coracle-manifest-v1\naudience: node/node1\nserial: {serial}\n");
+            let signature = Bytes(pair.sign([&head, text].concat().as_bytes()).as_ref().to_vec()).to_base64();
+            let signature = Some([head, signature].concat().into_bytes());
+            SignedManifest { manifest: text.as_bytes().to_vec(), signature }
+        };
+        let (old, new) = (WEB.replace("busybox", "vulnerable"), WEB);
+        let mut before = book(key.clone());
+        assert_eq!(take(&mut before, &signed(4, &old)), Ok(Taken::New));
+        assert_eq!(take(&mut before, &signed(5, new)), Ok(Taken::New));
+        assert_eq!(take(&mut before, &signed(5, new)), Ok(Taken::Same));
+        // The same manifest may get a new number.
+        assert_eq!(take(&mut before, &signed(6, new)), Ok(Taken::Same));
+        let mut restarted = book(key);
+        restarted.remember(&before.highest().unwrap());
+        for mut book in [before, restarted] {
+            let refused = take(&mut book, &signed(4, &old)).unwrap_err();
+            assert_eq!(refused, "the serial number 4 is lower than 6 of an earlier manifest");
+            assert!(take(&mut book, &signed(6, &old)).unwrap_err().contains("different manifest"));
+            let plain = Some(pair.sign(old.as_bytes()).as_ref().to_vec());
+            let plain = SignedManifest { manifest: old.as_bytes().to_vec(), signature: plain };
+            assert!(take(&mut book, &plain).unwrap_err().contains("no serial number"));
+            assert!(take(&mut book, &signed(7, &old)).is_ok());
+        }
+    }
+
+    #[test]
+    fn credentials_in_the_url_are_not_shown_and_count_for_the_uid() {
+        let url = "https://fleet.example/board.yaml?token=secret";
+        let mut book = UrlState::new(url, "node1".to_owned(), None);
+        take(&mut book, &given(WEB)).unwrap();
+        book.fail("x".to_owned(), now());
+        let (update, other) = (book.update(), {
+            let mut other = UrlState::new("https://fleet.example/board.yaml?token=2", "node1".to_owned(), None);
+            take(&mut other, &given(WEB)).unwrap();
+            other.update()
+        });
+        assert_eq!(&*update.pods[0].origin, "https://fleet.example/board.yaml?...");
+        assert_eq!(&*update.problems[0].origin, "https://fleet.example/board.yaml?...");
+        assert_ne!(update.pods[0].pod.metadata.uid, other.pods[0].pod.metadata.uid);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use super::*;
 use crate::control::server::http::Status;
+use crate::control::server::stream_slots::StreamSlots;
 use crate::platform::rt::{Async, block_on, blocking, either};
 
 struct Echo;
@@ -191,4 +192,83 @@ fn client_that_sends_without_pause_does_not_outlive_a_deadline() {
     let mut client = Endless { text, read: 0, most: 100 * READ };
     let conversation = rt::deadline(Duration::ZERO, converse(&mut client, &Echo));
     assert_eq!(block_on(conversation).unwrap_err(), rt::Elapsed);
+}
+
+/// A text that never ends.
+struct Followed;
+
+impl Text for Followed {
+    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Streams(Rc<StreamSlots>);
+
+impl Answers for Streams {
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        let reply = match &*request.path {
+            "/follow" => Reply::Text(Box::new(Followed)),
+            _ => Reply::Whole(Response::text(Status::Ok, "short")),
+        };
+        Box::pin(ready(reply))
+    }
+
+    fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
+        self.0.take("client").map(Some)
+    }
+}
+
+#[test]
+fn streams_leave_connections_to_short_requests() {
+    block_on(async {
+        let slots = StreamSlots::new(2, 2);
+        let ask = |path: &'static str| {
+            let (ours, theirs) = StdStream::pair().unwrap();
+            let mut client = Async::new(ours).unwrap();
+            let served = rt::spawn(answer(Async::new(theirs).unwrap(), Streams(Rc::clone(&slots))));
+            async move {
+                client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+                let mut line = [0; 12];
+                client.read_exact(&mut line).await.unwrap();
+                (String::from_utf8_lossy(&line).into_owned(), client, served)
+            }
+        };
+        let first = ask("/follow").await;
+        let second = ask("/follow").await;
+        assert_eq!((first.0.as_str(), second.0.as_str()), ("HTTP/1.1 200", "HTTP/1.1 200"));
+        assert_eq!(ask("/follow").await.0, "HTTP/1.1 429");
+        assert_eq!(ask("/pods").await.0, "HTTP/1.1 200");
+        // The reader of a stream goes away.
+        let (_, client, served) = first;
+        drop(client);
+        rt::deadline(Duration::from_secs(20), served).await.unwrap();
+        assert_eq!(ask("/follow").await.0, "HTTP/1.1 200");
+    });
+}
+
+#[test]
+fn peer_with_too_many_connections_displaces_its_own() {
+    block_on(async {
+        let mut connections = Connections::new(4).with_most_of_one(2);
+        let mut add = |peer: u8| {
+            let peer = IpAddr::from([10, 0, 0, peer]);
+            connections.add_of(Some(peer), |standing| async move {
+                standing.set(Standing::Idle);
+                std::future::pending().await
+            });
+            connections.open.iter().map(|open| open.peer.unwrap().to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!([add(1), add(2)], ["10.0.0.1", "10.0.0.1 10.0.0.2"]);
+        add(2);
+        assert_eq!(add(2), "10.0.0.1 10.0.0.2 10.0.0.2");
+    });
 }

@@ -12,9 +12,14 @@ pub(super) struct Attributes {
 
 impl Attributes {
     /// As upstream (`GetRequestAttributes` in pkg/kubelet/server/auth.go). `path` is unescaped. Putting a pod on the
-    /// node, which upstream does not have, requires the same right as running a command in a pod.
+    /// node, which upstream does not have, requires the same right as running a command in a pod. So does opening a
+    /// stream with GET, as WebSocket clients do; upstream asks for `get`.
     pub(super) fn of(method: &str, path: &str) -> Self {
+        let under =
+            |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_stream = ["/exec", "/attach", "/portForward"].into_iter().any(under);
         let verb = match method {
+            "GET" if is_stream => "create",
             "POST" => "create",
             "GET" => "get",
             "PUT" => "update",
@@ -22,8 +27,6 @@ impl Attributes {
             "DELETE" => "delete",
             _ => "",
         };
-        let under =
-            |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let find =
             |table: &[(&str, &'static str)]| table.iter().find(|(folder, _)| under(folder)).map(|(_, part)| *part);
         let fine =
@@ -98,6 +101,16 @@ mod tests {
             ("HEAD", ""),
         ] {
             assert_eq!(Attributes::of(method, "/").verb, verb);
+        }
+    }
+
+    #[test]
+    fn stream_opened_with_get_takes_the_right_to_create() {
+        for path in ["/exec/a/b/c", "/attach/a/b/c", "/portForward/a/b", "/exec"] {
+            assert_eq!(Attributes::of("GET", path).verb, "create", "{path}");
+        }
+        for path in ["/executable", "/containerLogs/a/b/c", "/pods"] {
+            assert_eq!(Attributes::of("GET", path).verb, "get", "{path}");
         }
     }
 

@@ -12,8 +12,9 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 
 use super::error::{AuthoritiesError, CertificateError};
+use super::time_mark::TimeMark;
 use super::user::User;
-use crate::platform::apiserver::{believable, known_past};
+use crate::platform::apiserver::known_past;
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::{clock, file};
 use crate::platform::rpc::Signal;
@@ -28,8 +29,10 @@ const LIMIT: u64 = 1 << 20;
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// The current CA certificates.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Authorities {
+    /// The latest time that this node has seen.
+    pub(super) latest: TimeMark,
     known: RefCell<Option<LoadedCa>>,
     /// Number of changes so far.
     generation: Cell<u64>,
@@ -42,6 +45,8 @@ struct LoadedCa {
     verifier: Arc<dyn ClientCertVerifier>,
     /// The latest time known to be past, as a Unix time in seconds.
     floor: u64,
+    /// When the last of them expires. A later time cannot be right.
+    until: u64,
 }
 
 /// The result of verifying a client. Valid until the CA bundle changes or the certificate expires.
@@ -60,6 +65,10 @@ impl Verified {
 }
 
 impl Authorities {
+    pub(super) fn new(latest: TimeMark) -> Self {
+        Self { latest, known: RefCell::default(), generation: Cell::default(), looked: Signal::default() }
+    }
+
     /// Loads the CA bundle, and reloads it when it changes. Calls `changed` each time. An unreadable file changes
     /// nothing.
     pub(super) async fn follow(&self, path: &Path, mut changed: impl FnMut(Option<Vec<DistinguishedName>>)) {
@@ -106,12 +115,22 @@ impl Authorities {
         let known = self.known.borrow();
         let known = known.as_ref().ok_or(CertificateError::NoAuthorities)?;
         let (first, between) = shown.split_first().ok_or(CertificateError::NoCertificate)?;
-        let now = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(believable(now, known.floor, shown.iter())));
+        let clock = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
+        let now = known.moment(clock, self.latest.get());
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         known.verifier.verify_client_cert(first, between, now).map_err(CertificateError::Refused)?;
         let read = Certificate::read(first).map_err(CertificateError::Malformed)?;
         let user = User::of_certificate(&read, first).ok_or(CertificateError::NoName)?;
         Ok((user, read.not_after))
+    }
+}
+
+impl LoadedCa {
+    /// The time at which to verify a client. No leniency if the clock is behind, unlike for servers that this node
+    /// connects to: a client with an expired certificate, or one that is not valid yet, waits until the clock is right.
+    fn moment(&self, clock: u64, latest: u64) -> u64 {
+        let latest = if latest > self.until { 0 } else { latest };
+        clock.max(self.floor).max(latest)
     }
 }
 
@@ -121,11 +140,31 @@ fn read(path: &Path) -> Result<LoadedCa, AuthoritiesError> {
     let text = file::read_all(path, LIMIT).map_err(|error| of_file(error.into()))?;
     let list = pem::certificates(&text).map_err(|error| of_file(error.into()))?;
     let floor = known_past(list.iter());
+    let ends = list.iter().filter_map(|der| u64::try_from(Certificate::read(der).ok()?.not_after).ok());
+    let until = ends.max().unwrap_or(u64::MAX);
     let mut roots = RootCertStore::empty();
     for certificate in list {
         roots.add(certificate).map_err(|error| of_file(error.into()))?;
     }
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    Ok(LoadedCa { verifier: verifier.map_err(|error| of_file(error.into()))?, floor })
+    Ok(LoadedCa { verifier: verifier.map_err(|error| of_file(error.into()))?, floor, until })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_is_verified_at_the_latest_time_known() {
+        let loaded = read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/certificates/ca.crt"))).unwrap();
+        let (floor, until) = (loaded.floor, loaded.until);
+        assert!(until > floor);
+        assert_eq!(loaded.moment(floor + 100, 0), floor + 100);
+        // The clock is behind.
+        assert_eq!(loaded.moment(0, 0), floor);
+        assert_eq!(loaded.moment(floor, floor + 50), floor + 50);
+        // A mark that the clock has set by mistake keeps nobody out.
+        assert_eq!(loaded.moment(floor + 100, until + 1), floor + 100);
+    }
 }

@@ -1,6 +1,7 @@
 //! One connection: authenticates, authorizes and answers requests.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use rustls::pki_types::CertificateDer;
@@ -25,6 +26,7 @@ use crate::control::server::http::{Response, Status};
 use crate::control::server::local_server::{page_of, reply_to_change};
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::pod_changes;
+use crate::control::server::stream_slots::{StreamSlot, TooManyStreams};
 use crate::control::server::streaming::stream;
 use crate::platform::config::{Authorization, Gate};
 use crate::platform::rt;
@@ -34,6 +36,9 @@ use crate::types::error::ErrorChain;
 
 pub(super) struct Visit {
     door: Rc<KubeletApiServer>,
+    peer: IpAddr,
+    /// The user of the last request.
+    client: RefCell<String>,
     /// The certificates that the client presented in the handshake.
     shown: Vec<CertificateDer<'static>>,
     verified: RefCell<Option<Verified>>,
@@ -43,10 +48,11 @@ pub(super) struct Visit {
 impl Visit {
     pub(super) fn new(
         door: Rc<KubeletApiServer>,
+        peer: IpAddr,
         shown: Vec<CertificateDer<'static>>,
         standing: Rc<Cell<Standing>>,
     ) -> Self {
-        Self { door, shown, verified: RefCell::default(), standing }
+        Self { door, peer, client: RefCell::default(), shown, verified: RefCell::default(), standing }
     }
 
     async fn reply(&self, request: &Request) -> Reply {
@@ -55,6 +61,7 @@ impl Visit {
             Err(refused) => return Reply::Last(refused),
         };
         self.standing.set(Standing::Busy);
+        self.client.replace(format!("{} {}", user.name, self.peer));
         let change = pod_changes::change(request, false);
         if change.is_some() && !self.is_by_certificate() {
             return Reply::Whole(Response::text(Status::Forbidden, NO_CERTIFICATE));
@@ -121,7 +128,7 @@ impl Visit {
                 Vec::new()
             });
             for token in tokens {
-                match self.door.word.user_of(&token, good).await {
+                match self.door.word.user_of(&token, self.peer, good).await {
                     Ok(Some(user)) => return Ok(user),
                     Ok(None) => {}
                     Err(Unasked::TooMany) => {
@@ -215,6 +222,10 @@ impl Answers for Visit {
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
         Box::pin(self.reply(request))
+    }
+
+    fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
+        self.door.slots.take(&self.client.borrow()).map(Some)
     }
 
     /// A client that was authenticated stays so between requests.

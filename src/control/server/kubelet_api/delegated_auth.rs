@@ -1,6 +1,7 @@
 //! Delegates authentication and authorization to the API server, and caches the results.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -9,11 +10,11 @@ use serde_json::Value;
 use super::auth_cache::{AuthCache, Key, key};
 use super::error::ReviewError;
 use super::reviews::{ACCESS_REVIEWS, TOKEN_REVIEWS, access_review, is_allowed, token_review, user_of};
+use super::stranger_buckets::StrangerBuckets;
 use super::user::User;
 use crate::platform::apiserver::{Client, Request};
 use crate::platform::rt::{self, Semaphore};
 use crate::types::error::ErrorChain;
-use crate::types::time::TokenBucket;
 
 /// The API server's token and access reviews.
 pub(super) struct DelegatedAuth {
@@ -24,7 +25,7 @@ pub(super) struct DelegatedAuth {
     tokens: RefCell<AuthCache<Option<User>>>,
     /// Recently valid tokens.
     regulars: RefCell<AuthCache<()>>,
-    strangers: RefCell<TokenBucket>,
+    strangers: RefCell<StrangerBuckets>,
     /// When the last warning about too many unknown tokens was logged.
     told: Cell<Option<Instant>>,
     accesses: RefCell<AuthCache<bool>>,
@@ -52,10 +53,6 @@ const MOST: usize = 256;
 const AT_ONCE: usize = 4;
 /// Time limit of a review, for which a client is waiting.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Limit on the traffic for reviews of unknown tokens, in KiB: the burst, and the period for one more. Anyone who can
-/// reach the port causes these reviews, and traffic may be billed: this is at most 11 MB a day.
-const STRANGERS_BURST: u32 = 24;
-const STRANGERS_PERIOD: Duration = Duration::from_secs(8);
 /// How long a valid token is exempt from that limit.
 const REGULAR: Duration = Duration::from_secs(3600);
 const TELL_AGAIN: Duration = Duration::from_secs(60);
@@ -73,7 +70,7 @@ impl DelegatedAuth {
             salt,
             tokens: RefCell::new(AuthCache::new(MOST)),
             regulars: RefCell::new(AuthCache::new(MOST)),
-            strangers: RefCell::new(TokenBucket::each(STRANGERS_PERIOD, STRANGERS_BURST, rt::now())),
+            strangers: RefCell::new(StrangerBuckets::new(rt::now())),
             told: Cell::new(None),
             accesses: RefCell::new(AuthCache::new(MOST)),
             asking: Semaphore::new(AT_ONCE),
@@ -81,7 +78,7 @@ impl DelegatedAuth {
     }
 
     /// The user of a token; `Ok(None)`: the token is invalid. Fails if the review failed.
-    pub(super) async fn user_of(&self, token: &str, good: Duration) -> Result<Option<User>, Unasked> {
+    pub(super) async fn user_of(&self, token: &str, peer: IpAddr, good: Duration) -> Result<Option<User>, Unasked> {
         let key = key(&self.salt, token.as_bytes());
         let known = || self.tokens.borrow().get(&key, rt::now());
         if let Some(user) = known() {
@@ -93,8 +90,8 @@ impl DelegatedAuth {
         }
         let now = rt::now();
         let is_regular = self.regulars.borrow().get(&key, now).is_some();
-        if !is_regular && !self.strangers.borrow_mut().take_some(kibibytes(token), now) {
-            self.tell_of_strangers(now);
+        if !is_regular && !self.strangers.borrow_mut().take(peer, kibibytes(token), now) {
+            self.tell_of_strangers(peer, now);
             return Err(Unasked::TooMany);
         }
         let answer = self.ask(TOKEN_REVIEWS, &token_review(token)).await.map_err(Unasked::Failed)?;
@@ -112,10 +109,10 @@ impl DelegatedAuth {
         Ok(user)
     }
 
-    fn tell_of_strangers(&self, now: Instant) {
+    fn tell_of_strangers(&self, peer: IpAddr, now: Instant) {
         if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
             self.told.set(Some(now));
-            log!(warn, "too many unknown tokens, limiting token reviews");
+            log!(warn, "too many unknown tokens, limiting token reviews", peer = peer);
         }
     }
 

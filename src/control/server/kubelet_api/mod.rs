@@ -27,7 +27,9 @@ mod profiles;
 mod read_only;
 mod reviews;
 mod run_and_checkpoint;
+mod stranger_buckets;
 mod system_logs;
+mod time_mark;
 mod tls;
 mod user;
 mod zpages;
@@ -46,6 +48,7 @@ use super::SyncHealth;
 use super::connections::{PATIENCE, Standing, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
+use super::stream_slots::StreamSlots;
 use super::streaming::Streaming;
 use crate::kubelet::certificates::ServingCertificateCell;
 use crate::platform::apiserver::Client;
@@ -61,6 +64,7 @@ use connection::Visit;
 use delegated_auth::DelegatedAuth;
 pub(crate) use read_only::ReadOnlyServer;
 use run_and_checkpoint::Checkpoints;
+use time_mark::TimeMark;
 
 /// The kubelet API server.
 pub(crate) struct KubeletApiServer {
@@ -76,6 +80,7 @@ pub(crate) struct KubeletApiServer {
     authorities: Authorities,
     word: DelegatedAuth,
     streaming: Streaming,
+    slots: Rc<StreamSlots>,
     checkpoints: Checkpoints,
     tls: RefCell<Option<Arc<ServerConfig>>>,
     /// When the missing certificate was last logged.
@@ -85,6 +90,12 @@ pub(crate) struct KubeletApiServer {
 /// Maximum number of connections; fewer of unauthenticated clients.
 const MOST: usize = 128;
 const MOST_STRANGERS: usize = 32;
+/// Maximum number of connections of one peer address, which may be the API server's.
+const MOST_OF_ONE: usize = 112;
+/// Maximum number of streams, and of those of one user at one address. The other connections are for requests that end
+/// soon.
+const MOST_STREAMS: usize = 96;
+const MOST_STREAMS_OF_ONE: usize = 64;
 /// A client that does not acknowledge data for this long is taken for dead.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// Shortest time between two warnings about the missing certificate.
@@ -108,9 +119,10 @@ impl KubeletApiServer {
             shown,
             health,
             api,
-            authorities: Authorities::default(),
+            authorities: Authorities::new(TimeMark::new(config.root_dir.join("coracle/latest-time"))),
             word: DelegatedAuth::new(client, &config.node.name),
             streaming,
+            slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS_OF_ONE),
             checkpoints: Checkpoints {
                 folder: config.root_dir.join("checkpoints"),
                 limit: config.runtime.request_timeout,
@@ -124,6 +136,13 @@ impl KubeletApiServer {
     pub(crate) async fn serve(self) {
         let door = Rc::new(self);
         door.configure(None);
+        if door.client_ca_file.is_some() {
+            door.authorities.latest.load().await;
+        }
+        let _latest_time = door.client_ca_file.is_some().then(|| {
+            let door = Rc::clone(&door);
+            rt::spawn(async move { door.authorities.latest.keep().await })
+        });
         let _authorities = door.client_ca_file.clone().map(|path| {
             let door = Rc::clone(&door);
             rt::spawn(async move { door.authorities.follow(&path, |hints| door.configure(hints)).await })
@@ -137,6 +156,7 @@ impl KubeletApiServer {
             address: door.settings.address,
             most: MOST,
             most_strangers: MOST_STRANGERS,
+            most_of_one: MOST_OF_ONE,
         };
         tcp_door.serve(&|tcp, peer, standing| Box::pin(Rc::clone(&door).meet(tcp, peer, standing))).await;
     }
@@ -155,7 +175,7 @@ impl KubeletApiServer {
         let is_ready = self.shown.is_there();
         match rt::deadline(PATIENCE, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
-                let visit = Visit::new(self, tls.peer_certificates(), standing);
+                let visit = Visit::new(self, peer.ip(), tls.peer_certificates(), standing);
                 answer(tls, visit).await;
             }
             Ok(Err(_)) if !is_ready => self.tell_of_no_certificate(peer),

@@ -26,11 +26,19 @@ pub(crate) struct ReadOnlyServer {
 
 /// Maximum number of connections that have not sent a request yet.
 const MOST_SILENT: usize = FEW / 2;
+/// Maximum number of connections of one peer.
+const MOST_OF_ONE: usize = FEW * 3 / 4;
 
 impl ReadOnlyServer {
     /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
-        let tcp_door = Listener { name: "readOnlyPort", address: self.address, most: FEW, most_strangers: MOST_SILENT };
+        let tcp_door = Listener {
+            name: "readOnlyPort",
+            address: self.address,
+            most: FEW,
+            most_strangers: MOST_SILENT,
+            most_of_one: MOST_OF_ONE,
+        };
         let door = Rc::new(self);
         let meet = |tcp, standing| {
             watch_for_its_end(&tcp);

@@ -82,7 +82,13 @@ impl StatusPage {
     }
 
     const fn door(&self) -> Listener {
-        Listener { name: "the page", address: self.address, most: FEW, most_strangers: MOST_STRANGERS }
+        Listener {
+            name: "the page",
+            address: self.address,
+            most: FEW,
+            most_strangers: MOST_STRANGERS,
+            most_of_one: FEW,
+        }
     }
 
     fn meet(&self, stream: TcpStream, standing: Rc<Cell<Standing>>) -> impl Future<Output = ()> + use<> {

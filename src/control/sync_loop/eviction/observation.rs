@@ -20,6 +20,8 @@ use crate::types::api::{EventKind, Pod, Reason};
 pub(in crate::control::sync_loop) const AT_ONCE: Duration = Duration::from_secs(1);
 /// Time limit for measuring all pods when a disk is full.
 const MEASURING: Duration = Duration::from_secs(10);
+/// How long a walk may take to notice the end of its time.
+const GRACE: Duration = Duration::from_millis(200);
 /// Shortest time between two searches for unused images.
 const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
 
@@ -103,12 +105,14 @@ impl PressureCheck {
         let end = rt::now() + MEASURING;
         let resource = Starved::of(first.signal);
         let mut usages: Vec<Option<PodUsage>> = Vec::new();
-        for candidate in &self.candidates {
+        for (place, candidate) in self.candidates.iter().enumerate() {
             usages.push(match resource {
                 Starved::Memory | Starved::Pids => measure.memory(candidate).await,
                 Starved::Storage | Starved::Inodes => {
                     let left = end.saturating_duration_since(rt::now());
-                    rt::deadline(left, measure.disk(candidate, parts.layers)).await.ok()
+                    let share = share(left, self.candidates.len().saturating_sub(place));
+                    let measured = measure.disk(candidate, parts.layers, rt::now() + share);
+                    rt::deadline(share + GRACE, measured).await.ok()
                 }
             });
         }
@@ -127,6 +131,12 @@ impl PressureCheck {
             is_disruption: true,
         })
     }
+}
+
+/// The next pod's share of the time `left` for `pods`. A pod with a huge tree leaves time to the others, and is ranked by what was
+/// found of it.
+fn share(left: Duration, pods: usize) -> Duration {
+    left / u32::try_from(pods).unwrap_or(u32::MAX).max(1)
 }
 
 /// The node's free resources, and the layout of its disks.

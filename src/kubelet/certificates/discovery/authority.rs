@@ -70,16 +70,20 @@ impl fmt::Display for Unpinned {
     }
 }
 
-/// Checks that a certificate in `pem` has a pinned key. Without pins every CA is accepted.
-pub(crate) fn check_authority(pem: &[u8], pins: &[Pin]) -> Result<(), Unpinned> {
+/// The certificates in `pem` that have a pinned key, in PEM. Without pins every CA is accepted.
+///
+/// kubeadm trusts the whole bundle if one certificate is pinned, so that whoever can change the bundle adds a CA.
+pub(crate) fn pinned_authority(pem: &[u8], pins: &[Pin]) -> Result<Vec<u8>, Unpinned> {
     let certificates = pem::certificates(pem).map_err(|_| Unpinned::Nothing)?;
     let found: Result<Vec<Pin>, _> =
         certificates.iter().map(|der| Certificate::read(der).map(|read| Pin::of(&read))).collect();
     let found = found.map_err(|_| Unpinned::Nothing)?;
-    if pins.is_empty() || found.iter().any(|pin| pins.contains(pin)) {
-        return Ok(());
+    if pins.is_empty() {
+        return Ok(pem.to_vec());
     }
-    Err(Unpinned::Other { expected: pins.to_vec(), found })
+    let pinned = certificates.iter().zip(&found).filter(|(_, pin)| pins.contains(pin));
+    let pinned: String = pinned.map(|(der, _)| pem::encode(pem::CERTIFICATE, der)).collect();
+    if pinned.is_empty() { Err(Unpinned::Other { expected: pins.to_vec(), found }) } else { Ok(pinned.into_bytes()) }
 }
 
 #[cfg(test)]
@@ -98,19 +102,26 @@ mod tests {
 
     #[test]
     fn pin_equals_the_digest_from_openssl() {
-        assert_eq!(check_authority(CA, &pins(&[PIN])), Ok(()));
-        assert_eq!(check_authority(CA, &pins(&[&PIN.to_uppercase()])), Ok(()));
-        assert_eq!(check_authority(CA, &pins(&[OTHER, PIN])), Ok(()));
-        assert_eq!(check_authority(&[LEAF, CA].concat(), &pins(&[PIN])), Ok(()));
-        assert_eq!(check_authority(LEAF, &[]), Ok(()));
+        for pins in [pins(&[PIN]), pins(&[&PIN.to_uppercase()]), pins(&[OTHER, PIN])] {
+            assert!(pinned_authority(CA, &pins).is_ok(), "{pins:?}");
+        }
+        assert_eq!(pinned_authority(LEAF, &[]), Ok(LEAF.to_vec()));
+    }
+
+    #[test]
+    fn only_the_pinned_certificates_of_a_bundle_are_kept() {
+        let kept = pinned_authority(&[LEAF, CA].concat(), &pins(&[PIN])).unwrap();
+        assert_eq!(pem::certificates(&kept), pem::certificates(CA));
+        let both = pinned_authority(&[LEAF, CA].concat(), &[]).unwrap();
+        assert_eq!(pem::certificates(&both).unwrap().len(), 2);
     }
 
     #[test]
     fn other_authority_is_refused_with_both_digests() {
-        let error = check_authority(CA, &pins(&[OTHER])).unwrap_err().to_string();
+        let error = pinned_authority(CA, &pins(&[OTHER])).unwrap_err().to_string();
         assert_eq!(error, format!("the cluster's CA does not match: expected {OTHER}, found {PIN}"));
-        assert_eq!(check_authority(b"", &pins(&[PIN])), Err(Unpinned::Nothing));
-        assert_eq!(check_authority(b"", &[]), Err(Unpinned::Nothing));
+        assert_eq!(pinned_authority(b"", &pins(&[PIN])), Err(Unpinned::Nothing));
+        assert_eq!(pinned_authority(b"", &[]), Err(Unpinned::Nothing));
     }
 
     #[test]

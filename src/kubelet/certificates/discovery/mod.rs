@@ -4,6 +4,6 @@ mod authority;
 mod cluster_info;
 mod token;
 
-pub(crate) use authority::{Pin, check_authority};
+pub(crate) use authority::{Pin, pinned_authority};
 pub(crate) use cluster_info::{ClusterInfoError, verified_kubeconfig};
 pub(crate) use token::BootstrapToken;

@@ -21,6 +21,15 @@ pub(crate) use pull_secrets::PullSecrets;
 use node_files::NodeFiles;
 use provider::Provider;
 
+/// Parses a credential provider's answer and a Docker configuration, for the fuzz targets.
+pub fn check_credentials(text: &[u8]) {
+    for version in ["credentialprovider.kubelet.k8s.io/v1", ""] {
+        drop(provider_answer::answer(text, version));
+    }
+    drop(docker_config::parse(text, docker_config::Shape::ConfigJson));
+    drop(docker_config::parse(text, docker_config::Shape::Dockercfg));
+}
+
 /// Credentials available to every pod of the node.
 #[derive(Debug)]
 pub(crate) struct NodeCredentials {

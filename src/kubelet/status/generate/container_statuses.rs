@@ -11,6 +11,7 @@ use crate::types::api::{
     ContainerUser, LinuxContainerUser, ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time,
     VolumeMount, VolumeMountStatus,
 };
+use crate::types::text;
 
 use super::phase::restarts;
 use super::{ResizeProgress, StatusInput};
@@ -182,7 +183,7 @@ impl Of<'_> {
             }
             pods::ContainerState::Exited(exit) => {
                 let mut message = exit.message.clone();
-                cut(&mut message, self.message_limit());
+                text::cut(&mut message, self.message_limit());
                 ContainerState::Terminated(Box::new(ContainerStateTerminated {
                     exit_code: exit.code,
                     started_at: Some(Time::from_unix_nanos(exit.started_at)),
@@ -351,11 +352,3 @@ impl Of<'_> {
 }
 
 const POD_MESSAGE_BYTES: usize = 12 * 1024;
-
-/// Truncates `text` to `limit` bytes, rounded up to a character boundary.
-fn cut(text: &mut String, limit: usize) {
-    if text.len() > limit {
-        let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-    }
-}

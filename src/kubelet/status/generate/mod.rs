@@ -15,9 +15,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::kubelet::probes::Probed;
-use crate::state::pods::{AllocatedDevices, ObservedPod, Waiting};
+use crate::state::pods::{AllocatedDevices, MOST_MESSAGE, ObservedPod, Waiting};
 use crate::types::api::{self, AfterExit, Pod, PodPhase, PodStatus, Reason, Time};
 use crate::types::sorted::SortedMap;
+use crate::types::text;
 
 use conditions::Facts;
 pub(super) use conditions::is_own;
@@ -97,7 +98,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         restarting_all: restarts_all(pod, input.observed),
     };
     let seen = phase::phase(pod, progress);
-    let (phase, reason, message) = settle(input, previous, seen);
+    let (phase, reason, mut message) = settle(input, previous, seen);
     let facts = Facts {
         pod,
         observed: input.observed,
@@ -109,7 +110,9 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         resize: input.resize,
         failed: input.failed,
     };
-    let conditions = conditions::conditions(&facts);
+    let mut conditions = conditions::conditions(&facts);
+    let messages = conditions.iter_mut().map(|condition| &mut condition.message);
+    messages.chain([&mut message]).for_each(|message| text::cut(message, MOST_MESSAGE));
     let host_ips = addresses::host_ips(input.host_ips);
     let pod_ips = addresses::pod_ips(input, previous);
     let first = |ips: &[api::Ip]| ips.first().map_or_else(String::new, |first| first.ip.clone());

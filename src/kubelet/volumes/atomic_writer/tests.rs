@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::platform::host::mounts::unmount_below;
 use crate::types::sorted::SortedMap;
@@ -19,7 +21,7 @@ impl Drop for Scratch {
 }
 
 fn payload(files: &[(&str, &str)]) -> Payload {
-    let file = |text: &str| PayloadFile { content: text.as_bytes().to_vec(), mode: 0o644, user: None };
+    let file = |text: &str| PayloadFile { content: Arc::new(text.as_bytes().to_vec()), mode: 0o644, user: None };
     files.iter().map(|(path, text)| (PathBuf::from(path), file(text))).collect()
 }
 

@@ -141,7 +141,7 @@ fn invalid_urls_are_refused() {
         ),
         (
             &["--manifest-url=http://user:secret@h/x"],
-            "staticPodURL: expected http://HOST/PATH or https://HOST/PATH, without a user, found \"http://user:secret@h/x\"",
+            "staticPodURL: expected http://HOST/PATH or https://HOST/PATH, without a user, found \"http://h/x\"",
         ),
         (&["--manifest-public-key=/k"], "--manifest-public-key: requires staticPodURL or --manifest-url"),
         (&["--manifest-url-header=x"], "--manifest-url-header: expected NAME:VALUE,..., found \"x\""),

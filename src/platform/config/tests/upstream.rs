@@ -163,9 +163,10 @@ fn configz_equals_upstreams() {
     assert_eq!(shown(&["--config", file, "--v=2"]), recorded);
     // Flags are included, durations have Go's format, and secrets are masked.
     let dir = TempDir::new();
-    let given = r#""syncFrequency":"90s","staticPodURLHeader":{"Authorization":["Bearer secret"]}"#;
+    let given = r#""syncFrequency":"90s","staticPodURL":"https://h/a?token=secret","staticPodURLHeader":{"Authorization":["Bearer secret"]}"#;
     let shown = shown(&["--config", &dir.write("a.yaml", &document(given)), "--max-pods=7"]);
     assert_eq!((&shown["syncFrequency"], &shown["maxPods"]), (&json!("1m30s"), &json!(7)));
+    assert_eq!(shown["staticPodURL"], "https://h/a?...");
     assert_eq!(shown["staticPodURLHeader"], json!({"Authorization": ["<masked>"]}));
     recorded.as_object_mut().unwrap().retain(|field, _| shown.get(field).is_none());
     let only_set: Vec<&String> = recorded.as_object().unwrap().keys().collect();

@@ -194,10 +194,17 @@ impl Process {
         &self.directory
     }
 
+    /// A container may make some of the files long, such as that of its network interfaces.
     fn bytes(&self, file: &str) -> Option<Vec<u8>> {
-        fs::read(self.directory.join(file)).ok()
+        let mut bytes = Vec::new();
+        let opened = fs::File::open(self.directory.join(file)).ok()?;
+        io::Read::read_to_end(&mut io::Read::take(opened, MOST_BYTES), &mut bytes).ok()?;
+        Some(bytes)
     }
 }
+
+/// Bytes read of one file of a process.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// Each line of a table on its own, behind the head lines that the crate skips. It passes over a line that it cannot
 /// parse.

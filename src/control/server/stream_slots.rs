@@ -1,0 +1,80 @@
+//! The streams of a server: how many may be open, of all clients and of each. Pure.
+//!
+//! A stream lasts as long as its client wants. Without a limit of their own, streams take every connection of the
+//! server, and nobody else can ask anything.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A stream whose reader takes nothing for this long ends.
+pub(super) const UNREAD: Duration = Duration::from_secs(3600);
+
+/// The streams that are open on one server.
+#[derive(Debug)]
+pub(super) struct StreamSlots {
+    most: usize,
+    most_of_one: usize,
+    /// The client of each open stream.
+    open: RefCell<Vec<Rc<str>>>,
+}
+
+/// An open stream. Dropping it ends the stream's claim.
+#[derive(Debug)]
+pub(super) struct StreamSlot {
+    slots: Rc<StreamSlots>,
+    client: Rc<str>,
+}
+
+/// Which limit is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TooManyStreams {
+    OfAll,
+    OfClient,
+}
+
+impl StreamSlots {
+    pub(super) fn new(most: usize, most_of_one: usize) -> Rc<Self> {
+        Rc::new(Self { most, most_of_one, open: RefCell::default() })
+    }
+
+    pub(super) fn take(self: &Rc<Self>, client: &str) -> Result<StreamSlot, TooManyStreams> {
+        let mut open = self.open.borrow_mut();
+        if open.len() >= self.most {
+            return Err(TooManyStreams::OfAll);
+        }
+        if open.iter().filter(|other| &***other == client).count() >= self.most_of_one {
+            return Err(TooManyStreams::OfClient);
+        }
+        let client: Rc<str> = client.into();
+        open.push(Rc::clone(&client));
+        Ok(StreamSlot { slots: Rc::clone(self), client })
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        let mut open = self.slots.open.borrow_mut();
+        let place = open.iter().position(|client| *client == self.client);
+        place.map(|place| open.swap_remove(place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_and_server_have_limits_and_ended_streams_make_room() {
+        let slots = StreamSlots::new(3, 2);
+        let first = slots.take("a").unwrap();
+        let second = slots.take("a").unwrap();
+        assert_eq!(slots.take("a").unwrap_err(), TooManyStreams::OfClient);
+        let third = slots.take("b").unwrap();
+        assert_eq!(slots.take("c").unwrap_err(), TooManyStreams::OfAll);
+        drop(first);
+        let fourth = slots.take("a").unwrap();
+        drop((second, third, fourth));
+        assert_eq!(slots.open.borrow().len(), 0);
+    }
+}

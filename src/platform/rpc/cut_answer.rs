@@ -1,0 +1,58 @@
+//! The response to a unary call of which only the start of each string is kept. Pure.
+
+use crate::protocol::grpc;
+use crate::protocol::protobuf::Cutter;
+
+/// The framed message so far.
+#[derive(Debug)]
+pub(super) struct CutAnswer {
+    /// The start of the frame, until it is complete.
+    head: Vec<u8>,
+    /// Bytes of the message that are still missing; `None` before the frame's head.
+    left: Option<usize>,
+    cutter: Cutter,
+}
+
+/// The bytes of all kept strings, with keys and numbers.
+const ROOM: usize = 64 * 1024;
+const HEAD: usize = 5;
+
+impl CutAnswer {
+    pub(super) fn new(most: usize) -> Self {
+        Self { head: Vec::new(), left: None, cutter: Cutter::new(most, ROOM) }
+    }
+
+    pub(super) fn take(&mut self, mut data: &[u8], limit: u32) -> Result<(), &'static str> {
+        let missing = HEAD.saturating_sub(self.head.len());
+        if missing > 0 {
+            let (head, rest) = data.split_at_checked(missing).unwrap_or((data, &[]));
+            self.head.extend_from_slice(head);
+            data = rest;
+        }
+        let Some((&flag, length)) = self.head.split_first() else { return Ok(()) };
+        if flag != 0 {
+            return Err("response is compressed");
+        }
+        if self.left.is_none() {
+            let Ok(length) = <[u8; 4]>::try_from(length) else { return Ok(()) };
+            let length = u32::from_be_bytes(length);
+            let length = usize::try_from(length).ok().filter(|_| length <= limit);
+            self.left = Some(length.ok_or("response is too long")?);
+        }
+        let left = self.left.unwrap_or(0).checked_sub(data.len()).ok_or("more than one response")?;
+        self.left = Some(left);
+        self.cutter.take(data).map_err(|_| "response is not a message")
+    }
+
+    /// The framed message, once it is complete.
+    pub(super) fn whole(self) -> Option<Vec<u8>> {
+        if self.left != Some(0) {
+            return None;
+        }
+        grpc::frame_message(self.cutter.finish().ok()?).ok()
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.left == Some(0)
+    }
+}
