@@ -6,6 +6,7 @@
 //! `SIMULATION_FIRST=1` stops at the first seed with a violation, `SIMULATION_TRACE=1` prints its complete log, and
 //! `SIMULATION_REDUCE=0` skips the search for a shorter plan.
 
+mod agent;
 mod api_server;
 mod checks;
 mod container_runtime;
@@ -18,11 +19,13 @@ mod fake_api;
 #[path = "../../tests/fake_cri/mod.rs"]
 #[expect(dead_code, reason = "the rest is for tests over real sockets")]
 mod fake_cri;
+mod faults;
 mod life;
 mod machine;
 mod plan;
 mod plugin;
 mod record;
+mod steps;
 mod wanted;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,123 @@
+//! The agent as a process of the simulated machine: its configuration, starts, kills and power cuts.
+
+use std::future;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::api_server::NODE;
+use super::container_runtime::SOCKET;
+use super::life::{API_NAME, Node};
+use super::plan::HeldCall;
+use super::record::Rule;
+use crate::node_agent;
+use crate::platform::config;
+use crate::platform::rt;
+
+/// Within this time the agent makes every call that a step leads to.
+const LATEST_CALL: Duration = Duration::from_secs(120);
+
+impl Node {
+    pub(super) fn configure(&mut self) {
+        let path = |name: &str| self.machine.path(name);
+        let configuration = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\npodLogsDir: {}\n\
+             resolvConf: {}\nfailSwapOn: false\ncgroupsPerQOS: false\nhealthzPort: 0\nenableServer: false\n\
+             imageGCHighThresholdPercent: 100\nevictionHard: {{}}\n\
+             crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\nnodeLeaseDurationSeconds: {}\n",
+            path("manifests"),
+            path("logs"),
+            path("resolv.conf"),
+            self.lease.as_secs(),
+        );
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{API_NAME}:6443")}}],
+            "users": [{"name": "u", "user": {"token": "known"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        });
+        std::fs::write(self.machine.disk.join("config.yaml"), configuration).unwrap();
+        std::fs::write(self.machine.disk.join("kubeconfig"), kubeconfig.to_string()).unwrap();
+    }
+
+    pub(super) fn start_agent(&mut self) {
+        let path = |name: &str| self.machine.path(name);
+        let arguments = [
+            ("--config", path("config.yaml")),
+            ("--root-dir", path("pods")),
+            ("--hostname-override", NODE.to_owned()),
+            ("--local-socket", path("coracle.sock")),
+            ("--container-runtime-endpoint", format!("unix://{SOCKET}")),
+            ("--kubeconfig", path("kubeconfig")),
+            ("--cert-dir", path("pods/pki")),
+            ("--image-archives", path("archives")),
+        ];
+        let arguments = arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+        let arguments: Vec<String> = std::iter::once("--leave-kernel-parameters".to_owned()).chain(arguments).collect();
+        let Ok(config::Request::Run(config, _)) = config::load(&arguments) else {
+            panic!("{:?}", config::load(&arguments));
+        };
+        self.record.line("the agent starts");
+        let record = Rc::clone(&self.record);
+        self.agent = Some(rt::spawn(async move {
+            let end = node_agent::serve(Rc::new(*config), future::pending()).await;
+            record.violated(
+                Rule::AgentRuns,
+                format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }),
+            );
+        }));
+        self.starts = None;
+    }
+
+    /// Kills the agent like `kill -9`.
+    pub(super) async fn kill_agent(&mut self) {
+        self.agent.take();
+        self.world.end_life();
+        // Its tasks are dropped at their next turn.
+        rt::sleep(Duration::from_millis(1)).await;
+        self.record.line("the agent is gone");
+    }
+
+    pub(super) async fn kill_agent_in_call(&mut self, held: HeldCall) {
+        if self.agent.is_none() {
+            self.start_agent();
+        }
+        let call = rt::deadline(LATEST_CALL, self.runtime.until_held());
+        if call.await.is_err() {
+            return self.record.violated(Rule::Recovers, "the call to be held was never made".into());
+        }
+        self.record.count("agents killed in a call");
+        self.kill_agent().await;
+        if held == HeldCall::DoneUnseen {
+            self.runtime.release().await;
+        }
+        self.start_agent();
+        if held == HeldCall::DoneLate {
+            self.runtime.until_listed().await;
+            self.runtime.release().await;
+        }
+    }
+
+    /// Cuts the power for this time. The agent does not start yet.
+    pub(super) async fn cut_power(&mut self, down: Duration) {
+        self.record.count("power cuts");
+        self.kill_agent().await;
+        self.runtime.stop();
+        self.runtime.change(|runtime| runtime.end_pods());
+        self.csi.stop();
+        self.cameras.stop();
+        self.machine.power_cut(&self.world);
+        self.csi.service.forget_mounts();
+        self.starts = None;
+        rt::sleep(down).await;
+        self.world.reboot();
+        self.runtime.start();
+        let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+        self.later(self.world.duration_below(Duration::from_secs(20)), move || {
+            csi.start();
+            cameras.start();
+        });
+    }
+}

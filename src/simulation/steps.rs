@@ -1,0 +1,123 @@
+//! The steps of a plan that are no faults: pods come and go, containers exit, agents end.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::life::Node;
+use super::plan::What;
+use super::wanted::{Pod, Source, Traits};
+use crate::platform::cri::v1;
+
+/// Maximum number of pods.
+const PODS: usize = 12;
+
+impl Node {
+    pub(super) async fn take(&mut self, what: &What) {
+        match what {
+            What::CreatePod(traits) => self.create_pod(*traits),
+            What::DeletePod { which, forced } => self.delete_pod(*which, *forced),
+            What::WriteManifest(traits) => self.write_manifest(*traits),
+            What::ChangeManifest(which) => {
+                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.wanted.borrow_mut().pods.remove(&old);
+                let revision = self.wanted.borrow_mut().add(pod.clone());
+                self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
+            }
+            What::RemoveManifest(which) => {
+                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.wanted.borrow_mut().pods.remove(&old);
+                self.machine.remove_manifest(&pod.name);
+            }
+            What::Exit { which, code } => {
+                if let Some(id) = self.running(*which) {
+                    self.record.count("containers ended");
+                    self.runtime.change(|runtime| runtime.exit(&id, *code));
+                }
+            }
+            What::SandboxDies(which) => self.sandbox_dies(*which),
+            What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
+            What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
+            What::IgnoreSigterm(which) => {
+                if let Some(id) = self.running(*which) {
+                    self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
+                }
+            }
+            What::ChangeConfigMap => {
+                self.names += 1;
+                let patch = json!({"data": {"version": self.names.to_string()}});
+                self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
+            }
+            What::KillAgent { down } | What::EndAgent { down } => {
+                self.record.count("agents killed");
+                self.kill_agent().await;
+                self.starts = Some(self.world.passed() + *down);
+            }
+            What::Reboot { down } => {
+                self.cut_power(*down).await;
+                self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
+            }
+            _ => self.take_fault(what),
+        }
+    }
+
+    fn create_pod(&mut self, traits: Traits) {
+        if self.wanted.borrow().count(Source::Api) >= PODS {
+            return;
+        }
+        self.names += 1;
+        // Names are reused, like those of a StatefulSet.
+        let name = format!("web-{}", self.names % 20);
+        let pod = Pod { name, source: Source::Api, traits };
+        if self.api.look(|server| server.get(&pod.path())).is_some() {
+            return;
+        }
+        let revision = self.wanted.borrow_mut().add(pod.clone());
+        self.record.line(&format!("pod     {} revision {revision}", pod.name));
+        self.api.change(|server| server.create(&pod.object(&revision)));
+    }
+
+    fn delete_pod(&mut self, which: u64, forced: bool) {
+        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
+        self.wanted.borrow_mut().pods.remove(&revision);
+        self.record.line(&format!("pod     {} revision {revision} is deleted", pod.name));
+        self.api.change(|server| server.delete(&pod.path(), forced.then_some(0)));
+    }
+
+    fn write_manifest(&mut self, traits: Traits) {
+        if self.wanted.borrow().count(Source::Manifest) >= PODS / 2 {
+            return;
+        }
+        self.names += 1;
+        let pod = Pod { name: format!("static-{}", self.names), source: Source::Manifest, traits };
+        let revision = self.wanted.borrow_mut().add(pod.clone());
+        self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
+    }
+
+    fn running(&self, which: u64) -> Option<String> {
+        self.runtime.look(|runtime| {
+            let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
+            let running: Vec<_> = running.map(|one| one.id.clone()).collect();
+            let place = usize::try_from(which).ok()?.checked_rem(running.len())?;
+            running.get(place).cloned()
+        })
+    }
+
+    /// Ends the process that holds a pod's namespaces, and its containers with it.
+    fn sandbox_dies(&mut self, which: u64) {
+        let found = self.runtime.look(|runtime| {
+            let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
+            let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
+            let place = usize::try_from(which).ok()?.checked_rem(ready.len())?;
+            ready.get(place).cloned()
+        });
+        let Some(id) = found else { return };
+        self.record.count("sandboxes that died");
+        self.runtime.change(|runtime| {
+            let request = crate::protocol::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });
+            // The sandbox exists.
+            let _ = runtime.answer("StopPodSandbox", &request);
+        });
+    }
+}
