@@ -18,6 +18,10 @@ use crate::platform::rt;
 
 /// Within this time the agent makes every call that a step leads to.
 const LATEST_CALL: Duration = Duration::from_secs(120);
+/// Longest job on a healthy disk.
+pub(super) const QUICK_DISK: Duration = Duration::from_millis(3);
+/// After this time the signal thread ends the process.
+const ORDERLY_END: Duration = Duration::from_secs(4);
 
 impl Node {
     pub(super) fn configure(&mut self) {
@@ -61,8 +65,19 @@ impl Node {
         };
         self.record.line("the agent starts");
         let record = Rc::clone(&self.record);
+        let (signal, signalled) = async_channel::bounded::<()>(1);
+        self.signal = Some(signal);
         self.agent = Some(rt::spawn(async move {
-            let end = node_agent::serve(Rc::new(*config), future::pending()).await;
+            let ended = async {
+                if signalled.recv().await.is_err() {
+                    future::pending::<()>().await;
+                }
+            };
+            let end = node_agent::serve(Rc::new(*config), ended).await;
+            // The sender is gone once the signal was sent.
+            if signalled.is_closed() {
+                return;
+            }
             record.violated(
                 Rule::AgentRuns,
                 format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }),
@@ -74,10 +89,33 @@ impl Node {
     /// Kills the agent like `kill -9`.
     pub(super) async fn kill_agent(&mut self) {
         self.agent.take();
+        self.signal.take();
         self.world.end_life();
         // Its tasks are dropped at their next turn.
         rt::sleep(Duration::from_millis(1)).await;
         self.record.line("the agent is gone");
+    }
+
+    /// Whether the disk or the machine is slow or fails.
+    fn is_slow(&self) -> bool {
+        let world = &self.world;
+        world.disk.get() > QUICK_DISK || !world.turn.get().is_zero() || world.files.failing.get() > 0
+    }
+
+    /// Ends the agent with SIGTERM. Its signal thread ends it by force if it does not do so itself.
+    pub(super) async fn end_agent(&mut self) {
+        let (Some(agent), Some(signal)) = (self.agent.take(), self.signal.take()) else { return };
+        self.record.line("the agent is asked to end");
+        // It has room for the one signal.
+        let _ = signal.try_send(());
+        drop(signal);
+        let is_slow = self.is_slow();
+        match rt::deadline(ORDERLY_END, agent).await {
+            Err(rt::Elapsed) if is_slow => self.record.count("agents ended by force"),
+            Err(rt::Elapsed) => self.record.violated(Rule::Ends, format!("SIGTERM did not end it in {ORDERLY_END:?}")),
+            Ok(()) => {}
+        }
+        self.kill_agent().await;
     }
 
     pub(super) async fn kill_agent_in_call(&mut self, held: HeldCall) {

@@ -195,9 +195,6 @@ fn wrong(report: &Report) -> Option<String> {
     if count("calls that went wrong by name") != 1 {
         return Some("the call was never made".into());
     }
-    if count("calls repeated without a list") > 0 {
-        return Some("a call was repeated before the containers were listed".into());
-    }
     let most = report.most.get("changing CRI calls in an episode").copied().unwrap_or_default();
     (most > MOST_CHANGES).then(|| format!("{most} calls that change something"))
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::agent::QUICK_DISK;
 use super::fake_api::store::Store;
 use super::life::Node;
 use super::machine::Machine;
@@ -61,8 +62,8 @@ impl Node {
                 self.later(*lasts, move || runtime.set_line(Line::Up));
             }
             What::RuntimeFails { faults, lasts } => {
-                runtime.faults.set(*faults);
-                self.later(*lasts, move || runtime.faults.set(container_runtime::Faults::default()));
+                runtime.set_faults(*faults);
+                self.later(*lasts, move || runtime.set_faults(container_runtime::Faults::default()));
             }
             What::ClockSteps(seconds) => {
                 self.record.count("steps of the wall clock");
@@ -71,7 +72,7 @@ impl Node {
             What::SlowDisk { longest, lasts } => {
                 self.world.disk.set(*longest);
                 let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.disk.set(Duration::from_millis(3)));
+                self.later(*lasts, move || world.disk.set(QUICK_DISK));
             }
             What::SlowMachine { longest, lasts } => {
                 self.record.count("slow machines");

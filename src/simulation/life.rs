@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::agent::QUICK_DISK;
 use super::api_server::{self, ADDRESS, ApiServer};
 use super::container_runtime::{self, ContainerRuntime};
 use super::csi_driver::CsiDriver;
@@ -77,6 +78,8 @@ pub(super) struct Node {
     /// Duration of the node's lease, after which the cluster takes the node for dead.
     pub(super) lease: Duration,
     pub(super) agent: Option<rt::Task<()>>,
+    /// Sends SIGTERM to the agent.
+    pub(super) signal: Option<async_channel::Sender<()>>,
     /// Faults and pauses that end later.
     pub(super) pending: Vec<rt::Task<()>>,
     /// When the agent starts again.
@@ -125,6 +128,7 @@ impl Node {
             cameras,
             lease: plan.lease,
             agent: None,
+            signal: None,
             pending: Vec::new(),
             starts: None,
             names: 0,
@@ -216,14 +220,14 @@ impl Node {
         self.api.set_delay(Duration::from_micros(200));
         self.api.set_line(Line::Up);
         self.api.start();
-        self.runtime.faults.set(container_runtime::Faults::default());
+        self.runtime.set_faults(container_runtime::Faults::default());
         self.runtime.set_line(Line::Up);
         self.runtime.start();
         for plugin in [PluginKind::Csi, PluginKind::Device] {
             self.set_plugin_faults(plugin, plugin::Faults::default());
             self.start_plugin(plugin);
         }
-        self.world.disk.set(Duration::from_millis(3));
+        self.world.disk.set(QUICK_DISK);
         self.world.turn.set(Duration::ZERO);
         self.world.files.failing.set(0);
         self.world.network.resolver.set(Resolver::default());

@@ -25,6 +25,7 @@ mod machine;
 mod plan;
 mod plugin;
 mod record;
+mod runtime_checks;
 mod steps;
 mod wanted;
 
@@ -218,7 +219,7 @@ fn tokens_are_stored_when_the_key_was_unreadable_at_first() {
 #[test]
 fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
     let volume = wanted::Traits { volume: true, ..wanted::Traits::default() };
-    let delete = What::DeletePod { which: 0, forced: true };
+    let delete = What::DeletePod { which: 0, grace: Some(0) };
     live_through(&[
         (vec![create(volume)], Start::None),
         (vec![fail_disk(), after(30, delete), after(60, What::EndWatches)], Start::None),

@@ -27,12 +27,16 @@ pub(super) enum Rule {
     StaysSo,
     /// The agent runs until the simulation ends it.
     AgentRuns,
+    /// SIGTERM ends the agent in order while the machine is not slow.
+    Ends,
     /// Virtual time keeps passing, and the sync loop does not stall.
     Alive,
     /// A second stop of a container does not lengthen the grace period.
     GraceShrinks,
-    /// A job runs only once.
+    /// The containers of a job start only once, and in one sandbox.
     RunsOnce,
+    /// A failed call is repeated only after the pod's containers were listed: it may have had an effect.
+    Relists,
     /// No storm of requests or log lines.
     Modest,
     /// Secrets are visible only to their pods.

@@ -1,13 +1,12 @@
 //! The steps of a plan that are no faults: pods come and go, containers exit, agents end.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::life::Node;
 use super::plan::What;
-use super::wanted::{Pod, Source, Traits};
+use super::wanted::{Pod, Source, Traits, app};
 use crate::platform::cri::v1;
 
 /// Maximum number of pods.
@@ -17,12 +16,13 @@ impl Node {
     pub(super) async fn take(&mut self, what: &What) {
         match what {
             What::CreatePod(traits) => self.create_pod(*traits),
-            What::DeletePod { which, forced } => self.delete_pod(*which, *forced),
+            What::DeletePod { which, grace } => self.delete_pod(*which, *grace),
+            What::DeleteAgain { which, grace } => self.delete_again(*which, *grace),
             What::WriteManifest(traits) => self.write_manifest(*traits),
             What::ChangeManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
                 self.wanted.borrow_mut().pods.remove(&old);
-                let revision = self.wanted.borrow_mut().add(pod.clone());
+                let revision = self.want(&pod);
                 self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
             }
             What::RemoveManifest(which) => {
@@ -49,9 +49,14 @@ impl Node {
                 let patch = json!({"data": {"version": self.names.to_string()}});
                 self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
             }
-            What::KillAgent { down } | What::EndAgent { down } => {
+            What::KillAgent { down } => {
                 self.record.count("agents killed");
                 self.kill_agent().await;
+                self.starts = Some(self.world.passed() + *down);
+            }
+            What::EndAgent { down } => {
+                self.record.count("agents ended by a signal");
+                self.end_agent().await;
                 self.starts = Some(self.world.passed() + *down);
             }
             What::Reboot { down } => {
@@ -73,16 +78,42 @@ impl Node {
         if self.api.look(|server| server.get(&pod.path())).is_some() {
             return;
         }
-        let revision = self.wanted.borrow_mut().add(pod.clone());
+        let revision = self.want(&pod);
         self.record.line(&format!("pod     {} revision {revision}", pod.name));
         self.api.change(|server| server.create(&pod.object(&revision)));
     }
 
-    fn delete_pod(&mut self, which: u64, forced: bool) {
+    /// Adds a wanted pod, whose image the registry has from now on. Returns its revision.
+    fn want(&self, pod: &Pod) -> String {
+        let revision = self.wanted.borrow_mut().add(pod.clone());
+        if pod.traits.pull {
+            self.runtime.change(|runtime| runtime.publish_image(&app(&revision)));
+        }
+        revision
+    }
+
+    fn delete_pod(&mut self, which: u64, grace: Option<i64>) {
         let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
         self.wanted.borrow_mut().pods.remove(&revision);
         self.record.line(&format!("pod     {} revision {revision} is deleted", pod.name));
-        self.api.change(|server| server.delete(&pod.path(), forced.then_some(0)));
+        self.api.change(|server| server.delete(&pod.path(), grace));
+    }
+
+    /// Deletes a pod that is being deleted with another grace period. With none the object disappears, and only the
+    /// agent knows the grace period that the pod was given.
+    fn delete_again(&mut self, which: u64, grace: i64) {
+        let pods = self.api.look(|server| server.list("/api/v1/pods"));
+        let ending: Vec<&str> = pods
+            .iter()
+            .filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+            .filter_map(|pod| pod["metadata"]["name"].as_str())
+            .collect();
+        let place = usize::try_from(which).unwrap_or_default().checked_rem(ending.len());
+        let Some(name) = place.and_then(|place| ending.get(place)) else { return };
+        self.record.count("pods deleted again");
+        self.record.line(&format!("pod     {name} is deleted again with {grace} s"));
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        self.api.change(|server| server.delete(&path, Some(grace)));
     }
 
     fn write_manifest(&mut self, traits: Traits) {
@@ -91,7 +122,7 @@ impl Node {
         }
         self.names += 1;
         let pod = Pod { name: format!("static-{}", self.names), source: Source::Manifest, traits };
-        let revision = self.wanted.borrow_mut().add(pod.clone());
+        let revision = self.want(&pod);
         self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
     }
 
