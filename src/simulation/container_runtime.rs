@@ -81,6 +81,8 @@ pub(super) struct ContainerRuntime {
     pub(super) since_list: RefCell<BTreeSet<(String, String, Vec<u8>)>>,
     /// Number of times that the containers were listed.
     lists: Cell<u64>,
+    /// Number of calls of each method.
+    pub(super) calls: RefCell<BTreeMap<String, u64>>,
     /// Calls in the current minute, and when it started.
     pub(super) rate: Cell<(Duration, u32)>,
     /// The last grace period in seconds of each stopped container.
@@ -135,6 +137,7 @@ impl ContainerRuntime {
             changes: Cell::default(),
             since_list: RefCell::default(),
             lists: Cell::default(),
+            calls: RefCell::default(),
             rate: Cell::default(),
             graces: RefCell::default(),
             starts: RefCell::default(),
@@ -191,6 +194,7 @@ impl ContainerRuntime {
         let method = request.method.rsplit('/').next().unwrap_or_default().to_owned();
         let (world, faults) = (&self.world, self.faults.get());
         self.record.count("CRI calls");
+        *self.calls.borrow_mut().entry(method.clone()).or_default() += 1;
         self.count_call();
         if CHANGES.contains(&&*method) {
             self.changes.set(self.changes.get() + 1);

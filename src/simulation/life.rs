@@ -66,6 +66,31 @@ pub(super) fn live(plan: &Plan) -> Report {
     report
 }
 
+/// What the agent has used.
+struct Figures {
+    /// To and from the API server.
+    bytes: u64,
+    syncs: u64,
+    wakes: u64,
+    /// CRI calls by method.
+    calls: BTreeMap<String, u64>,
+}
+
+impl Figures {
+    fn since(&self, before: &Self) -> Self {
+        let calls = self
+            .calls
+            .iter()
+            .map(|(method, count)| (method.clone(), count - before.calls.get(method).copied().unwrap_or_default()));
+        Self {
+            bytes: self.bytes - before.bytes,
+            syncs: self.syncs - before.syncs,
+            wakes: self.wakes - before.wakes,
+            calls: calls.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
 pub(super) struct Node {
     pub(super) world: Rc<World>,
     pub(super) record: Rc<Record>,
@@ -196,19 +221,34 @@ impl Node {
             return self.pass(time).await;
         };
         self.pass(SETTLES).await;
-        let figures = |node: &Self| (node.world.network.bytes(ADDRESS), node.world.files.syncs.get());
-        let (bytes, syncs) = figures(self);
+        let before = self.figures();
         self.pass(measured).await;
-        let (bytes, syncs) = (figures(self).0 - bytes, figures(self).1 - syncs);
+        let passed = self.figures().since(&before);
         let an_hour = |count: u64| count * 3600 / measured.as_secs();
+        let Figures { bytes, syncs, wakes, ref calls } = passed;
+        let pods = u64::try_from(self.wanted.borrow().pods.len()).unwrap_or_default();
+        self.record.line(&format!(
+            "rest    {wakes} wake-ups, {bytes} bytes, calls {calls:?} in {measured:?} with {pods} pods"
+        ));
         self.record.see("bytes to and from the API server in an hour of rest", an_hour(bytes));
         self.record.see("files synced in an hour of rest", an_hour(syncs));
+        self.record.see("wake-ups in an hour of rest", an_hour(wakes));
+        self.record.see("CRI calls in an hour of rest", an_hour(calls.values().sum()));
         if an_hour(bytes) > BYTES_AT_REST {
             self.record
                 .violated(Rule::Rests, format!("{bytes} bytes to and from the API server in {measured:?} of rest"));
         }
         if an_hour(syncs) > SYNCS_AT_REST {
             self.record.violated(Rule::Rests, format!("{syncs} files synced in {measured:?} of rest"));
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            bytes: self.world.network.bytes(ADDRESS),
+            syncs: self.world.files.syncs.get(),
+            wakes: self.world.wakes.get(),
+            calls: self.runtime.calls.borrow().clone(),
         }
     }
 

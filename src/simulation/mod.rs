@@ -28,6 +28,7 @@ mod record;
 mod runtime_checks;
 mod steps;
 mod wanted;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -224,6 +225,24 @@ fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
         (vec![create(volume)], Start::None),
         (vec![fail_disk(), after(30, delete), after(60, What::EndWatches)], Start::None),
     ]);
+}
+
+/// A day in which nothing happens, with six pods of all kinds but probes.
+#[test]
+fn quiet_day_costs_little() {
+    if !is_root() {
+        return;
+    }
+    let kinds =
+        wanted::Traits { secret: true, token: true, volume: true, device: true, side: true, ..Default::default() };
+    let pods = (0..6).map(|number| create(if number < 3 { kinds } else { wanted::Traits::default() }));
+    let day = Duration::from_secs(86_400);
+    let episode = Episode { steps: pods.collect(), quiet: day, offline: false };
+    let begun = Instant::now();
+    let report = live(&Plan { seed: 1, lease: Duration::from_secs(40), episodes: vec![episode] });
+    assert_eq!(report.violation, None, "{}", report.lines.join("\n"));
+    let rest = report.lines.iter().find(|line| line.contains(" rest ")).map_or("", String::as_str);
+    println!("a quiet day in {:?}: {rest}", begun.elapsed());
 }
 
 #[test]
