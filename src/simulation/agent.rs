@@ -17,7 +17,7 @@ use crate::platform::config;
 use crate::platform::rt;
 
 /// Within this time the agent makes every call that a step leads to.
-const LATEST_CALL: Duration = Duration::from_secs(120);
+pub(super) const LATEST_CALL: Duration = Duration::from_secs(120);
 /// Longest job on a healthy disk.
 pub(super) const QUICK_DISK: Duration = Duration::from_millis(3);
 /// After this time the signal thread ends the process.

@@ -60,7 +60,7 @@ impl Node {
         driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, and no pod has it")))
     }
 
-    fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
+    pub(super) fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
         let object = self.api.look(|server| server.get(&pod.path()));
         let status = object.as_ref().map(|object| object["status"].clone()).unwrap_or_default();
         let running = self.running_of(revision);

@@ -47,8 +47,10 @@ pub(super) enum CallFault {
     IsCutBeforeItsEffect,
     IsCutAfterItsEffect,
     IsCutInItsAnswer,
-    /// The call waits until [`ContainerRuntime::release`].
+    /// The call waits until [`ContainerRuntime::release`], and its caller is gone then.
     IsHeld,
+    /// The call waits until [`ContainerRuntime::release`], and is answered then.
+    IsSlow,
 }
 
 /// The call that will fail.
@@ -72,7 +74,9 @@ pub(super) struct ContainerRuntime {
     held: RefCell<Option<rt::Task<()>>>,
     /// A call was held or released, or the containers were listed.
     changed: Signal,
-    /// The held call may take effect.
+    /// The armed call is slow, and has begun.
+    is_waited_for: Cell<bool>,
+    /// The held or slow call may take effect.
     released: Cell<bool>,
     /// Number of mutating calls since [`ContainerRuntime::begin_episode`].
     changes: Cell<u64>,
@@ -133,6 +137,7 @@ impl ContainerRuntime {
             armed: RefCell::default(),
             held: RefCell::default(),
             changed: Signal::default(),
+            is_waited_for: Cell::default(),
             released: Cell::default(),
             changes: Cell::default(),
             since_list: RefCell::default(),
@@ -249,6 +254,7 @@ impl ContainerRuntime {
     pub(super) fn arm(&self, method: &'static str, skip: u32, fault: CallFault) {
         self.armed.replace(Some(Armed { method, skip, fault }));
         self.held.take();
+        self.is_waited_for.set(false);
         self.released.set(false);
     }
 
@@ -303,6 +309,12 @@ impl ContainerRuntime {
                 })));
                 self.changed.notify();
             }
+            CallFault::IsSlow => {
+                self.is_waited_for.set(true);
+                self.changed.notify();
+                self.until(|runtime| runtime.released.get()).await;
+                return self.act(method, message).await;
+            }
         }
         std::future::pending().await
     }
@@ -319,6 +331,11 @@ impl ContainerRuntime {
     /// Waits until the armed call is held.
     pub(super) async fn until_held(&self) {
         self.until(|runtime| runtime.held.borrow().is_some()).await;
+    }
+
+    /// Waits until the armed slow call has begun.
+    pub(super) async fn until_slow(&self) {
+        self.until(|runtime| runtime.is_waited_for.get()).await;
     }
 
     /// Waits until the containers are listed once more.

@@ -63,6 +63,9 @@ pub(super) enum What {
     },
     /// Waits until the armed call is held, then kills the agent.
     KillAgentInCall(HeldCall),
+    /// While the armed call waits, the first pod's container exits and another pod is wanted. Both must run before the
+    /// call is answered.
+    OthersGoOn,
     IgnoreSigterm(u64),
     ChangeConfigMap,
     KillAgent {

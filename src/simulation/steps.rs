@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::agent::LATEST_CALL;
 use super::life::Node;
 use super::plan::What;
+use super::record::Rule;
 use super::wanted::{Pod, Source, Traits, app};
 use crate::platform::cri::v1;
+use crate::platform::rt;
 
+/// Within this time other pods run while a call is slow.
+const OTHERS: Duration = Duration::from_secs(60);
 /// Maximum number of pods.
 const PODS: usize = 12;
 
@@ -39,6 +44,7 @@ impl Node {
             What::SandboxDies(which) => self.sandbox_dies(*which),
             What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
             What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
+            What::OthersGoOn => self.others_go_on().await,
             What::IgnoreSigterm(which) => {
                 if let Some(id) = self.running(*which) {
                     self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
@@ -65,6 +71,35 @@ impl Node {
             }
             _ => self.take_fault(what),
         }
+    }
+
+    async fn others_go_on(&mut self) {
+        if self.agent.is_none() {
+            self.start_agent();
+        }
+        if rt::deadline(LATEST_CALL, self.runtime.until_slow()).await.is_err() {
+            return self.record.violated(Rule::Recovers, "the slow call was never made".into());
+        }
+        if let Some((revision, _)) = self.wanted.borrow().pick(Source::Manifest, 0) {
+            let running = self.running_of(&revision);
+            running.into_iter().for_each(|(id, _)| self.runtime.change(|runtime| runtime.exit(&id, 1)));
+        }
+        self.write_manifest(Traits::default());
+        let begun = self.world.passed();
+        while let Err(what) = self.others_run() {
+            if self.world.passed().saturating_sub(begun) > OTHERS {
+                return self.record.violated(Rule::Recovers, format!("while a call of another pod is slow: {what}"));
+            }
+            rt::sleep(Duration::from_millis(100)).await;
+        }
+        self.runtime.release().await;
+    }
+
+    /// Whether the first and the last of the wanted static pods run, and the API server shows it.
+    fn others_run(&self) -> Result<(), String> {
+        let pods = self.wanted.borrow().of(Source::Manifest);
+        let [first, last] = [pods.iter().next(), pods.iter().next_back()];
+        first.into_iter().chain(last).try_for_each(|(revision, pod)| self.runs(revision, pod))
     }
 
     fn create_pod(&mut self, traits: Traits) {

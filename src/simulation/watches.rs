@@ -51,7 +51,9 @@ fn no_change_is_lost_when_the_gate_is_shut() {
             api.change(|server| {
                 server.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
                     "metadata": {"name": "default", "namespace": "default"}}));
-                pods.iter().for_each(|pod| server.create(&pod.object("1")));
+                for pod in &pods {
+                    server.create(&pod.object("1"));
+                }
             });
             let gate = Gate::new(Opening::Open(Rank::Event), None);
             let client = Client::behind(Rc::clone(&gate), Source::Kubeconfig(path), Dialer::of_api_server());

@@ -27,7 +27,6 @@ mod life;
 mod log;
 mod logs;
 mod manifests;
-mod meanwhile;
 mod network;
 mod node;
 mod probes;
