@@ -42,10 +42,11 @@ pub(super) enum What {
         /// In seconds, instead of the pod's own.
         grace: Option<i64>,
     },
-    /// Deletes a pod again that is being deleted.
-    DeleteAgain {
+    /// Deletes a pod whose processes ignore SIGTERM, and deletes it again while it ends.
+    DeleteTwice {
         which: u64,
-        grace: i64,
+        first: i64,
+        second: i64,
     },
     WriteManifest(Traits),
     ChangeManifest(u64),
@@ -63,9 +64,12 @@ pub(super) enum What {
     },
     /// Waits until the armed call is held, then kills the agent.
     KillAgentInCall(HeldCall),
-    /// While the armed call waits, the first pod's container exits and another pod is wanted. Both must run before the
+    /// While the armed call waits, another pod is wanted. The first and the last pod must run before the
     /// call is answered.
-    OthersGoOn,
+    OthersGoOn {
+        /// The first pod's container exits.
+        restart: bool,
+    },
     IgnoreSigterm(u64),
     ChangeConfigMap,
     KillAgent {
@@ -231,7 +235,9 @@ impl Habits {
     fn traits(&self, numbers: &mut Numbers) -> Traits {
         let [secret, token, probe, job, volume, device, side, pull, stubborn] =
             self.traits.map(|percent| numbers.chance(percent));
-        Traits { secret, token, probe, job, volume, device, side, pull, stubborn }
+        // A job whose containers start at different times is interrupted between them.
+        let slow = job && numbers.chance(40);
+        Traits { secret, token, probe, job, volume, device, side: side || slow, pull: pull || slow, stubborn }
     }
 }
 
@@ -319,7 +325,8 @@ impl Episode {
             // All of it happens during one fault.
             let faults: Vec<Kind> =
                 habits.kinds.iter().filter(|(kind, _)| kind.lasts()).map(|(kind, _)| *kind).collect();
-            let what = What::new(*numbers.one_of(&faults), habits, numbers);
+            let kind = if numbers.chance(25) { Kind::DiskFails } else { *numbers.one_of(&faults) };
+            let what = What::new(kind, habits, numbers);
             steps.insert(0, Step { after: Duration::from_secs(1), what });
         }
         let quiet = if numbers.chance(30) { numbers.time(240 * MINUTE) } else { numbers.time(20 * MINUTE) };
@@ -332,7 +339,7 @@ impl Episode {
 enum Kind {
     CreatePod,
     DeletePod,
-    DeleteAgain,
+    DeleteTwice,
     WriteManifest,
     ChangeManifest,
     RemoveManifest,
@@ -368,7 +375,7 @@ enum Kind {
 const KINDS: &[(Kind, u64)] = &[
     (Kind::CreatePod, 15),
     (Kind::DeletePod, 8),
-    (Kind::DeleteAgain, 4),
+    (Kind::DeleteTwice, 4),
     (Kind::WriteManifest, 5),
     (Kind::ChangeManifest, 3),
     (Kind::RemoveManifest, 3),
@@ -433,7 +440,14 @@ impl What {
                 let grace = numbers.chance(40).then(|| *numbers.one_of(&[0, 2, 5, 40]));
                 Self::DeletePod { which, grace }
             }
-            Kind::DeleteAgain => Self::DeleteAgain { which: numbers.next(), grace: *numbers.one_of(&[0, 0, 1, 60]) },
+            Kind::DeleteTwice => {
+                let which = numbers.next();
+                Self::DeleteTwice {
+                    which,
+                    first: *numbers.one_of(&[3, 5, 40]),
+                    second: *numbers.one_of(&[0, 0, 1, 60]),
+                }
+            }
             Kind::WriteManifest => {
                 let Traits { probe, job, side, pull, stubborn, .. } = habits.traits(numbers);
                 Self::WriteManifest(Traits { probe, job, side, pull, stubborn, ..Traits::default() })
@@ -510,6 +524,7 @@ fn runtime_faults(numbers: &mut Numbers) -> container_runtime::Faults {
         _ => faults.slow = numbers.time(MINUTE),
     }
     faults.mute = numbers.chance(40);
+    faults.changes_only = numbers.chance(50);
     faults
 }
 

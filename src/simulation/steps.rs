@@ -12,8 +12,8 @@ use super::wanted::{Pod, Source, Traits, app};
 use crate::platform::cri::v1;
 use crate::platform::rt;
 
-/// Within this time other pods run while a call is slow.
-const OTHERS: Duration = Duration::from_secs(60);
+/// Within this time other pods run while a call is slow: after a relist, and before the call's deadline.
+const OTHERS: Duration = Duration::from_secs(110);
 /// Maximum number of pods.
 const PODS: usize = 12;
 
@@ -22,7 +22,7 @@ impl Node {
         match what {
             What::CreatePod(traits) => self.create_pod(*traits),
             What::DeletePod { which, grace } => self.delete_pod(*which, *grace),
-            What::DeleteAgain { which, grace } => self.delete_again(*which, *grace),
+            What::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
             What::WriteManifest(traits) => self.write_manifest(*traits),
             What::ChangeManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
@@ -44,7 +44,7 @@ impl Node {
             What::SandboxDies(which) => self.sandbox_dies(*which),
             What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
             What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
-            What::OthersGoOn => self.others_go_on().await,
+            What::OthersGoOn { restart } => self.others_go_on(*restart).await,
             What::IgnoreSigterm(which) => {
                 if let Some(id) = self.running(*which) {
                     self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
@@ -73,14 +73,15 @@ impl Node {
         }
     }
 
-    async fn others_go_on(&mut self) {
+    async fn others_go_on(&mut self, restart: bool) {
         if self.agent.is_none() {
             self.start_agent();
         }
         if rt::deadline(LATEST_CALL, self.runtime.until_slow()).await.is_err() {
             return self.record.violated(Rule::Recovers, "the slow call was never made".into());
         }
-        if let Some((revision, _)) = self.wanted.borrow().pick(Source::Manifest, 0) {
+        let other = self.wanted.borrow().pick(Source::Manifest, 0).filter(|_| restart);
+        if let Some((revision, _)) = other {
             let running = self.running_of(&revision);
             running.into_iter().for_each(|(id, _)| self.runtime.change(|runtime| runtime.exit(&id, 1)));
         }
@@ -134,21 +135,20 @@ impl Node {
         self.api.change(|server| server.delete(&pod.path(), grace));
     }
 
-    /// Deletes a pod that is being deleted with another grace period. With none the object disappears, and only the
-    /// agent knows the grace period that the pod was given.
-    fn delete_again(&mut self, which: u64, grace: i64) {
-        let pods = self.api.look(|server| server.list("/api/v1/pods"));
-        let ending: Vec<&str> = pods
-            .iter()
-            .filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
-            .filter_map(|pod| pod["metadata"]["name"].as_str())
-            .collect();
-        let place = usize::try_from(which).unwrap_or_default().checked_rem(ending.len());
-        let Some(name) = place.and_then(|place| ending.get(place)) else { return };
-        self.record.count("pods deleted again");
-        self.record.line(&format!("pod     {name} is deleted again with {grace} s"));
-        let path = format!("/api/v1/namespaces/default/pods/{name}");
-        self.api.change(|server| server.delete(&path, Some(grace)));
+    /// Deletes a pod whose processes ignore SIGTERM, and a second later again. With no grace period the object
+    /// disappears, and only the agent knows how long the pod may take to end.
+    async fn delete_twice(&mut self, which: u64, first: i64, second: i64) {
+        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
+        if let Some((id, _)) = self.running_of(&revision) {
+            self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
+        }
+        self.delete_pod(which, Some(first));
+        rt::sleep(Duration::from_secs(1)).await;
+        if self.api.look(|server| server.get(&pod.path())).is_some() {
+            self.record.count("pods deleted twice");
+            self.record.line(&format!("pod     {} is deleted again", pod.name));
+            self.api.change(|server| server.delete(&pod.path(), Some(second)));
+        }
     }
 
     fn write_manifest(&mut self, traits: Traits) {
