@@ -27,6 +27,7 @@ mod life;
 mod log;
 mod logs;
 mod manifests;
+mod meanwhile;
 mod network;
 mod node;
 mod probes;
