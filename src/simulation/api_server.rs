@@ -75,7 +75,11 @@ impl ApiServer {
         })
     }
 
+    /// Starts the server, unless it runs: connections and requests under way stay.
     pub(super) fn start(self: &Rc<Self>) {
+        if self.serving.borrow().is_some() {
+            return;
+        }
         let connections = self.world.network.host(ADDRESS).listen();
         let server = Rc::clone(self);
         let task = rt::spawn(async move {

@@ -60,7 +60,7 @@ impl Node {
         driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, and no pod has it")))
     }
 
-    fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
+    pub(super) fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
         let object = self.api.look(|server| server.get(&pod.path()));
         let status = object.as_ref().map(|object| object["status"].clone()).unwrap_or_default();
         let running = self.running_of(revision);
@@ -68,7 +68,10 @@ impl Node {
         let Some((id, attempt)) = running else {
             let may_be_done = pod.traits.job || self.wanted.borrow().back.contains(revision);
             let is_done = may_be_done && ["Succeeded", "Failed"].contains(&phase);
-            let was_refused = pod.traits.device && self.runtime.starts(revision) == 0 && phase == "Failed";
+            let is_half_done =
+                pod.traits.job && phase == "Running" && self.running_container(revision, "side").is_some();
+            let is_done = is_done || is_half_done;
+            let was_refused = pod.traits.device && self.runtime.starts(revision, "main") == 0 && phase == "Failed";
             return if is_done || was_refused {
                 Ok(())
             } else {
@@ -83,8 +86,9 @@ impl Node {
                 container_runtime::short(&id)
             ));
         }
-        let (starts, restarts) = (self.runtime.starts(revision), shown["restartCount"].as_u64().unwrap_or_default());
-        if pod.traits.side && self.running_container(revision, "side").is_none() {
+        let (starts, restarts) =
+            (self.runtime.starts(revision, "main"), shown["restartCount"].as_u64().unwrap_or_default());
+        if pod.traits.side && !pod.traits.job && self.running_container(revision, "side").is_none() {
             return Err("its second container does not run".into());
         }
         // A failed start may have used up an attempt.

@@ -4,18 +4,19 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::device_plugin;
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
-use super::record::{Record, Rule};
-use super::wanted::{APP, REVISION, Wanted};
+use super::record::Record;
+use super::wanted::{REVISION, Wanted};
 use crate::platform::cri::v1;
 use crate::platform::host::clock;
 use crate::platform::rpc::{Reply, Request, ServerLimits, Signal, handler, serve_connection};
 use crate::platform::rt::{self, AsyncWriteExt as _, Line, UnixStream, World};
 use crate::protocol::grpc::{Code, Status};
-use crate::protocol::protobuf::encode;
+use crate::protocol::protobuf::{decode, encode};
 
 pub(super) const SOCKET: &str = "/run/simulated/cri.sock";
 
@@ -30,6 +31,10 @@ pub(super) struct Faults {
     pub(super) hung: u32,
     /// Longest additional latency.
     pub(super) slow: Duration,
+    /// Only calls that start or stop something fail.
+    pub(super) changes_only: bool,
+    /// The event streams stay open, and no event arrives.
+    pub(super) mute: bool,
 }
 
 /// How one call fails.
@@ -44,8 +49,10 @@ pub(super) enum CallFault {
     IsCutBeforeItsEffect,
     IsCutAfterItsEffect,
     IsCutInItsAnswer,
-    /// The call waits until [`ContainerRuntime::release`].
+    /// The call waits until [`ContainerRuntime::release`], and its caller is gone then.
     IsHeld,
+    /// The call waits until [`ContainerRuntime::release`], and is answered then.
+    IsSlow,
 }
 
 /// The call that will fail.
@@ -56,31 +63,40 @@ struct Armed {
 }
 
 pub(super) struct ContainerRuntime {
-    world: Rc<World>,
-    record: Rc<Record>,
-    wanted: Rc<RefCell<Wanted>>,
+    pub(super) world: Rc<World>,
+    pub(super) record: Rc<Record>,
+    pub(super) wanted: Rc<RefCell<Wanted>>,
     runtime: RefCell<Runtime>,
-    pub(super) faults: Cell<Faults>,
+    faults: Cell<Faults>,
+    /// [`Faults::mute`], for the listeners.
+    mute: Arc<AtomicBool>,
     serving: RefCell<Option<rt::Task<()>>>,
     armed: RefCell<Option<Armed>>,
     /// A held call. It takes effect later, whatever happens to the caller.
     held: RefCell<Option<rt::Task<()>>>,
     /// A call was held or released, or the containers were listed.
     changed: Signal,
-    /// The held call may take effect.
+    /// The armed call is slow, and has begun.
+    is_waited_for: Cell<bool>,
+    /// The held or slow call may take effect.
     released: Cell<bool>,
     /// Number of mutating calls since [`ContainerRuntime::begin_episode`].
     changes: Cell<u64>,
-    /// Calls that start or stop something, since the containers were last listed.
-    since_list: RefCell<BTreeSet<(String, Vec<u8>)>>,
+    /// Calls that start or stop something since the containers of their pod were last listed: the pod's UID, the method
+    /// and the request.
+    pub(super) since_list: RefCell<BTreeSet<(String, String, Vec<u8>)>>,
     /// Number of times that the containers were listed.
     lists: Cell<u64>,
+    /// Number of calls of each method.
+    pub(super) calls: RefCell<BTreeMap<String, u64>>,
     /// Calls in the current minute, and when it started.
-    rate: Cell<(Duration, u32)>,
+    pub(super) rate: Cell<(Duration, u32)>,
     /// The last grace period in seconds of each stopped container.
-    graces: RefCell<BTreeMap<String, i64>>,
-    /// Number of container starts of each revision.
-    starts: RefCell<BTreeMap<String, u64>>,
+    pub(super) graces: RefCell<BTreeMap<String, i64>>,
+    /// Number of starts of each revision's containers, by name.
+    pub(super) starts: RefCell<BTreeMap<(String, String), u64>>,
+    /// The sandbox of each job's first container.
+    pub(super) job_sandboxes: RefCell<BTreeMap<String, String>>,
 }
 
 const CHANGES: &[&str] = &[
@@ -94,9 +110,9 @@ const CHANGES: &[&str] = &[
     "PullImage",
 ];
 
-const MINUTE: Duration = Duration::from_secs(60);
-/// Calls per minute that count as a storm. Some twenty failing pods need half of it.
-const STORM: u32 = 6000;
+/// The label of a container's pod.
+pub(super) const POD_UID: &str = "io.kubernetes.pod.uid";
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Unix time in nanoseconds.
 fn now() -> i64 {
@@ -109,7 +125,6 @@ impl ContainerRuntime {
         for image in ["registry.k8s.io/pause:3.10", "busybox"] {
             runtime.add_image(image);
         }
-        runtime.publish_image(APP);
         if world.chance(700) {
             runtime.enable_events();
         }
@@ -119,21 +134,29 @@ impl ContainerRuntime {
             wanted: Rc::clone(wanted),
             runtime: RefCell::new(runtime),
             faults: Cell::default(),
+            mute: Arc::default(),
             serving: RefCell::default(),
             armed: RefCell::default(),
             held: RefCell::default(),
             changed: Signal::default(),
+            is_waited_for: Cell::default(),
             released: Cell::default(),
             changes: Cell::default(),
             since_list: RefCell::default(),
             lists: Cell::default(),
+            calls: RefCell::default(),
             rate: Cell::default(),
             graces: RefCell::default(),
             starts: RefCell::default(),
+            job_sandboxes: RefCell::default(),
         })
     }
 
+    /// Starts the server, unless it runs: connections and calls under way stay.
     pub(super) fn start(self: &Rc<Self>) {
+        if self.serving.borrow().is_some() {
+            return;
+        }
         let connections = self.world.network.host(SOCKET).listen();
         let runtime = Rc::clone(self);
         let task = rt::spawn(async move {
@@ -157,6 +180,11 @@ impl ContainerRuntime {
         self.serving.take();
     }
 
+    pub(super) fn set_faults(&self, faults: Faults) {
+        self.faults.set(faults);
+        self.mute.store(faults.mute, Ordering::Relaxed);
+    }
+
     pub(super) fn set_line(&self, line: Line) {
         self.world.network.host(SOCKET).set_line(line);
     }
@@ -171,18 +199,21 @@ impl ContainerRuntime {
 
     async fn answer(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
         let method = request.method.rsplit('/').next().unwrap_or_default().to_owned();
-        let (world, faults) = (&self.world, self.faults.get());
+        let (world, mut faults) = (&self.world, self.faults.get());
+        if faults.changes_only && !CHANGES.contains(&&*method) {
+            faults = Faults::default();
+        }
         self.record.count("CRI calls");
+        *self.calls.borrow_mut().entry(method.clone()).or_default() += 1;
         self.count_call();
         if CHANGES.contains(&&*method) {
             self.changes.set(self.changes.get() + 1);
-            let is_new = self.since_list.borrow_mut().insert((method.clone(), request.message.clone()));
-            if !is_new && !method.starts_with("Remove") && method != "PullImage" {
-                self.record.count("calls repeated without a list");
-            }
+            self.check_repeated(&method, &request.message);
         }
         let begun = rt::now();
-        rt::sleep(world.duration_below(usual(&method)) + world.duration_below(faults.slow)).await;
+        // The registry may be far away.
+        let pull = if method == "PullImage" && world.chance(200) { MINUTE } else { Duration::ZERO };
+        rt::sleep(world.duration_below(usual(&method) + pull) + world.duration_below(faults.slow)).await;
         let line =
             |text: &str| self.record.line(&format!("cri     {method}{} {text}", self.about(&method, &request.message)));
         if world.chance(faults.failed) {
@@ -192,7 +223,9 @@ impl ContainerRuntime {
         }
         if method == "ListContainers" {
             self.lists.set(self.lists.get() + 1);
-            self.since_list.borrow_mut().clear();
+            let listed: v1::ListContainersRequest = decode(&request.message).unwrap_or_default();
+            let uid = listed.filter.and_then(|filter| filter.label_selector.get(POD_UID).cloned());
+            self.since_list.borrow_mut().retain(|(other, ..)| uid.as_ref().is_some_and(|uid| uid != other));
             self.changed.notify();
         }
         if let Some(fault) = self.armed_fault(&method) {
@@ -226,6 +259,7 @@ impl ContainerRuntime {
     pub(super) fn arm(&self, method: &'static str, skip: u32, fault: CallFault) {
         self.armed.replace(Some(Armed { method, skip, fault }));
         self.held.take();
+        self.is_waited_for.set(false);
         self.released.set(false);
     }
 
@@ -280,6 +314,12 @@ impl ContainerRuntime {
                 })));
                 self.changed.notify();
             }
+            CallFault::IsSlow => {
+                self.is_waited_for.set(true);
+                self.changed.notify();
+                self.until(|runtime| runtime.released.get()).await;
+                return self.act(method, message).await;
+            }
         }
         std::future::pending().await
     }
@@ -296,6 +336,11 @@ impl ContainerRuntime {
     /// Waits until the armed call is held.
     pub(super) async fn until_held(&self) {
         self.until(|runtime| runtime.held.borrow().is_some()).await;
+    }
+
+    /// Waits until the armed slow call has begun.
+    pub(super) async fn until_slow(&self) {
+        self.until(|runtime| runtime.is_waited_for.get()).await;
     }
 
     /// Waits until the containers are listed once more.
@@ -328,8 +373,11 @@ impl ContainerRuntime {
         match method {
             "GetContainerEvents" => {
                 let (sender, receiver) = async_channel::bounded(1000);
+                let mute = Arc::clone(&self.mute);
                 let listens = self.change(|runtime| {
-                    runtime.listen(Box::new(move |event| sender.try_send(Ok(event.to_vec())).is_ok()))
+                    runtime.listen(Box::new(move |event| {
+                        mute.load(Ordering::Relaxed) || sender.try_send(Ok(event.to_vec())).is_ok()
+                    }))
                 });
                 if listens {
                     return Ok(Reply::Stream(receiver));
@@ -347,7 +395,7 @@ impl ContainerRuntime {
                 return Ok(Reply::Message(encode(&v1::StopContainerResponse {})));
             }
             "StopPodSandbox" | "RemovePodSandbox" => {
-                let request: v1::StopPodSandboxRequest = crate::protocol::protobuf::decode(message).unwrap_or_default();
+                let request: v1::StopPodSandboxRequest = decode(message).unwrap_or_default();
                 let inside: Vec<String> = self.look(|runtime| {
                     let containers = runtime.world.containers.iter();
                     let inside = containers.filter(|one| one.sandbox_id == request.pod_sandbox_id);
@@ -364,37 +412,13 @@ impl ContainerRuntime {
         answer
     }
 
-    /// Number of container starts of a revision.
-    pub(super) fn starts(&self, revision: &str) -> u64 {
-        self.starts.borrow().get(revision).copied().unwrap_or_default()
-    }
-
-    /// A container was started: jobs must start only once.
-    fn on_started(&self, message: &[u8]) {
-        let request: v1::StartContainerRequest = crate::protocol::protobuf::decode(message).unwrap_or_default();
-        let started = self.look(|runtime| {
-            let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
-            let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
-            let device = device_plugin::device_of(&container.config);
-            Some((revision(&container.config.labels, pod), pod.name().to_owned(), device))
-        });
-        let Some((revision, name, device)) = started else { return };
-        let traits = self.wanted.borrow().pods.get(&revision).map(|pod| pod.traits).unwrap_or_default();
-        let is_job = traits.job;
-        if traits.device && device.is_none() {
-            self.record.violated(Rule::HasDevice, format!("{name} (revision {revision}) starts without its device"));
-        }
-        let starts = self.starts(&revision) + 1;
-        self.starts.borrow_mut().insert(revision.clone(), starts);
-        if is_job && starts > 1 {
-            self.record
-                .violated(Rule::RunsOnce, format!("{name} (revision {revision}) is to run once, and starts again"));
-        }
+    /// Number of starts of a revision's container.
+    pub(super) fn starts(&self, revision: &str, container: &str) -> u64 {
+        self.starts.borrow().get(&(revision.to_owned(), container.to_owned())).copied().unwrap_or_default()
     }
 
     /// The container or pod of a call.
-    fn about(&self, method: &str, message: &[u8]) -> String {
-        use crate::protocol::protobuf::decode;
+    pub(super) fn about(&self, method: &str, message: &[u8]) -> String {
         let container = |id: &str| {
             self.look(|runtime| {
                 let container = runtime.world.containers.iter().find(|one| one.id == id)?;
@@ -424,91 +448,6 @@ impl ContainerRuntime {
             _ => None,
         };
         found.unwrap_or_default()
-    }
-
-    /// A container is being stopped: if it runs, it must not be wanted.
-    fn on_stop(&self, id: &str) {
-        let asked = self.look(|runtime| {
-            let runs = |one: &&super::fake_cri::Container| one.state == v1::ContainerState::Running && one.id == id;
-            let container = runtime.world.containers.iter().find(runs)?;
-            let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
-            // The containers of a dead sandbox are useless.
-            let revision = pod.is_ready().then(|| revision(&container.config.labels, pod))?;
-            Some((revision, format!("{}/{}", pod.name(), container.name())))
-        });
-        let Some((revision, name)) = asked else { return };
-        let wanted = self.wanted.borrow();
-        if wanted.is_wanted(&revision) && !wanted.back.contains(&revision) {
-            self.record.violated(
-                Rule::WantedRuns,
-                format!("the agent stops {name} (revision {revision}), which is wanted and runs"),
-            );
-        }
-    }
-
-    /// A second stop of a container must not lengthen the grace period.
-    fn on_grace(&self, id: &str, grace: i64) {
-        let before = self.graces.borrow_mut().insert(id.to_owned(), grace);
-        if before.is_some_and(|before| before < grace) {
-            let what =
-                format!("container {} is to end within {grace} s, and was to end within {before:?} s", short(id));
-            self.record.violated(Rule::GraceShrinks, what);
-        }
-    }
-
-    fn count_call(&self) {
-        let (now, (since, count)) = (self.world.passed(), self.rate.get());
-        let (since, count) = if now.saturating_sub(since) < MINUTE { (since, count + 1) } else { (now, 1) };
-        self.rate.set((since, count));
-        if count == STORM {
-            self.record.violated(Rule::Modest, format!("{STORM} calls of the runtime within a minute"));
-        }
-    }
-
-    /// Checks that must hold after every call.
-    fn check(&self) {
-        let twice = self.look(|runtime| {
-            let world = &runtime.world;
-            let running: Vec<_> =
-                world.containers.iter().filter(|one| one.state == v1::ContainerState::Running).collect();
-            for (place, one) in running.iter().enumerate() {
-                let key = |one: &super::fake_cri::Container| {
-                    let label = |name: &str| one.config.labels.get(name).cloned().unwrap_or_default();
-                    (label("io.kubernetes.pod.uid"), one.name().to_owned())
-                };
-                if running.iter().take(place).any(|other| key(other) == key(one)) {
-                    return Some(format!("container {:?} runs twice", key(one)));
-                }
-            }
-            let ready: Vec<_> = world.sandboxes.iter().filter(|one| one.is_ready()).collect();
-            for (place, one) in ready.iter().enumerate() {
-                let uid = |one: &super::fake_cri::Sandbox| {
-                    one.config.metadata.as_ref().map_or(String::new(), |metadata| metadata.uid.clone())
-                };
-                if ready.iter().take(place).any(|other| uid(other) == uid(one)) {
-                    return Some(format!("pod {} has two sandboxes that are ready", one.name()));
-                }
-            }
-            None
-        });
-        if let Some(twice) = twice {
-            self.record.violated(Rule::Once, twice);
-        }
-        device_plugin::check(self, &self.record);
-        self.check_mounts();
-    }
-
-    /// The mount sources of running containers exist.
-    fn check_mounts(&self) {
-        let missing = self.look(|runtime| {
-            let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
-            let mut mounts = running.flat_map(|one| one.config.mounts.iter().map(move |mount| (one, mount)));
-            let (container, mount) = mounts.find(|(_, mount)| !std::path::Path::new(&mount.host_path).exists())?;
-            Some(format!("{} is gone, and container {} runs with it", mount.host_path, short(&container.id)))
-        });
-        if let Some(missing) = missing {
-            self.record.violated(Rule::VolumeStays, missing);
-        }
     }
 }
 

@@ -2,27 +2,23 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future;
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::api_server::{self, ADDRESS, ApiServer, NODE};
-use super::container_runtime::{self, ContainerRuntime, SOCKET};
+use super::agent::QUICK_DISK;
+use super::api_server::{self, ADDRESS, ApiServer};
+use super::container_runtime::{self, ContainerRuntime};
 use super::csi_driver::CsiDriver;
 use super::device_plugin::Cameras;
 use super::fake_api::store::Store;
 use super::machine::Machine;
-use super::plan::{HeldCall, Plan, PluginKind, What};
+use super::plan::{Plan, PluginKind};
 use super::plugin::{self, Plugin};
 use super::record::{Lines, Record, Rule, Violation};
-use super::wanted::{Pod, SECRET_DATA, Source, Traits, Wanted, tells_secret};
-use crate::node_agent;
-use crate::platform::config;
-use crate::platform::cri::v1;
+use super::wanted::{Pod, SECRET_DATA, Source, Wanted, tells_secret};
 use crate::platform::rt::{self, Line, Resolver, World, simulate};
 use crate::types::log::{self, Level};
 
@@ -49,14 +45,8 @@ const SETTLES: Duration = Duration::from_secs(15 * 60);
 const BYTES_AT_REST: u64 = 420_000;
 /// Maximum number of synced files in an idle hour: renewed tokens are stored.
 const SYNCS_AT_REST: u64 = 30;
-/// Minimum number of resource versions that a restore takes back.
-const LEAST_HISTORY: u64 = 30;
 /// The API server's name in the kubeconfig.
-const API_NAME: &str = "api.cluster.test";
-/// Within this time the agent makes every call that a step leads to.
-const LATEST_CALL: Duration = Duration::from_secs(120);
-/// Maximum number of pods.
-const PODS: usize = 12;
+pub(super) const API_NAME: &str = "api.cluster.test";
 /// Maximum number of log lines per minute.
 const LOG_LINES: u32 = 600;
 
@@ -76,6 +66,31 @@ pub(super) fn live(plan: &Plan) -> Report {
     report
 }
 
+/// What the agent has used.
+struct Figures {
+    /// To and from the API server.
+    bytes: u64,
+    syncs: u64,
+    wakes: u64,
+    /// CRI calls by method.
+    calls: BTreeMap<String, u64>,
+}
+
+impl Figures {
+    fn since(&self, before: &Self) -> Self {
+        let calls = self
+            .calls
+            .iter()
+            .map(|(method, count)| (method.clone(), count - before.calls.get(method).copied().unwrap_or_default()));
+        Self {
+            bytes: self.bytes - before.bytes,
+            syncs: self.syncs - before.syncs,
+            wakes: self.wakes - before.wakes,
+            calls: calls.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}
+
 pub(super) struct Node {
     pub(super) world: Rc<World>,
     pub(super) record: Rc<Record>,
@@ -84,18 +99,20 @@ pub(super) struct Node {
     pub(super) api: Rc<ApiServer>,
     pub(super) runtime: Rc<ContainerRuntime>,
     pub(super) csi: Rc<Plugin<CsiDriver>>,
-    cameras: Rc<Plugin<Cameras>>,
+    pub(super) cameras: Rc<Plugin<Cameras>>,
     /// Duration of the node's lease, after which the cluster takes the node for dead.
     pub(super) lease: Duration,
-    agent: Option<rt::Task<()>>,
+    pub(super) agent: Option<rt::Task<()>>,
+    /// Sends SIGTERM to the agent.
+    pub(super) signal: Option<async_channel::Sender<()>>,
     /// Faults and pauses that end later.
-    pending: Vec<rt::Task<()>>,
+    pub(super) pending: Vec<rt::Task<()>>,
     /// When the agent starts again.
-    starts: Option<Duration>,
-    names: u64,
+    pub(super) starts: Option<Duration>,
+    pub(super) names: u64,
     longest_recovery: Duration,
     /// The store of the API server, and the pods that were wanted of it at that time.
-    backup: Option<(Store, BTreeMap<String, Pod>)>,
+    pub(super) backup: Option<(Store, BTreeMap<String, Pod>)>,
 }
 
 impl Node {
@@ -136,6 +153,7 @@ impl Node {
             cameras,
             lease: plan.lease,
             agent: None,
+            signal: None,
             pending: Vec::new(),
             starts: None,
             names: 0,
@@ -151,66 +169,6 @@ impl Node {
         node.cameras.start();
         node.start_agent();
         node
-    }
-
-    fn configure(&mut self) {
-        let path = |name: &str| self.machine.path(name);
-        let configuration = format!(
-            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\npodLogsDir: {}\n\
-             resolvConf: {}\nfailSwapOn: false\ncgroupsPerQOS: false\nhealthzPort: 0\nenableServer: false\n\
-             imageGCHighThresholdPercent: 100\nevictionHard: {{}}\n\
-             crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\nnodeLeaseDurationSeconds: {}\n",
-            path("manifests"),
-            path("logs"),
-            path("resolv.conf"),
-            self.lease.as_secs(),
-        );
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": format!("http://{API_NAME}:6443")}}],
-            "users": [{"name": "u", "user": {"token": "known"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        });
-        std::fs::write(self.machine.disk.join("config.yaml"), configuration).unwrap();
-        std::fs::write(self.machine.disk.join("kubeconfig"), kubeconfig.to_string()).unwrap();
-    }
-
-    fn start_agent(&mut self) {
-        let path = |name: &str| self.machine.path(name);
-        let arguments = [
-            ("--config", path("config.yaml")),
-            ("--root-dir", path("pods")),
-            ("--hostname-override", NODE.to_owned()),
-            ("--local-socket", path("coracle.sock")),
-            ("--container-runtime-endpoint", format!("unix://{SOCKET}")),
-            ("--kubeconfig", path("kubeconfig")),
-            ("--cert-dir", path("pods/pki")),
-            ("--image-archives", path("archives")),
-        ];
-        let arguments = arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
-        let arguments: Vec<String> = std::iter::once("--leave-kernel-parameters".to_owned()).chain(arguments).collect();
-        let Ok(config::Request::Run(config, _)) = config::load(&arguments) else {
-            panic!("{:?}", config::load(&arguments));
-        };
-        self.record.line("the agent starts");
-        let record = Rc::clone(&self.record);
-        self.agent = Some(rt::spawn(async move {
-            let end = node_agent::serve(Rc::new(*config), future::pending()).await;
-            record.violated(
-                Rule::AgentRuns,
-                format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }),
-            );
-        }));
-        self.starts = None;
-    }
-
-    /// Kills the agent like `kill -9`.
-    async fn kill_agent(&mut self) {
-        self.agent.take();
-        self.world.end_life();
-        // Its tasks are dropped at their next turn.
-        rt::sleep(Duration::from_millis(1)).await;
-        self.record.line("the agent is gone");
     }
 
     async fn live(&mut self, plan: &Plan) {
@@ -263,13 +221,19 @@ impl Node {
             return self.pass(time).await;
         };
         self.pass(SETTLES).await;
-        let figures = |node: &Self| (node.world.network.bytes(ADDRESS), node.world.files.syncs.get());
-        let (bytes, syncs) = figures(self);
+        let before = self.figures();
         self.pass(measured).await;
-        let (bytes, syncs) = (figures(self).0 - bytes, figures(self).1 - syncs);
+        let passed = self.figures().since(&before);
         let an_hour = |count: u64| count * 3600 / measured.as_secs();
+        let Figures { bytes, syncs, wakes, ref calls } = passed;
+        let pods = u64::try_from(self.wanted.borrow().pods.len()).unwrap_or_default();
+        self.record.line(&format!(
+            "rest    {wakes} wake-ups, {bytes} bytes, calls {calls:?} in {measured:?} with {pods} pods"
+        ));
         self.record.see("bytes to and from the API server in an hour of rest", an_hour(bytes));
         self.record.see("files synced in an hour of rest", an_hour(syncs));
+        self.record.see("wake-ups in an hour of rest", an_hour(wakes));
+        self.record.see("CRI calls in an hour of rest", an_hour(calls.values().sum()));
         if an_hour(bytes) > BYTES_AT_REST {
             self.record
                 .violated(Rule::Rests, format!("{bytes} bytes to and from the API server in {measured:?} of rest"));
@@ -279,22 +243,31 @@ impl Node {
         }
     }
 
+    fn figures(&self) -> Figures {
+        Figures {
+            bytes: self.world.network.bytes(ADDRESS),
+            syncs: self.world.files.syncs.get(),
+            wakes: self.world.wakes.get(),
+            calls: self.runtime.calls.borrow().clone(),
+        }
+    }
+
     /// Ends all faults.
-    fn heal(&mut self) {
+    pub(super) fn heal(&mut self) {
         self.record.line("STEP    all is well");
         self.pending.clear();
         self.api.faults.set(api_server::Faults::default());
         self.api.set_delay(Duration::from_micros(200));
         self.api.set_line(Line::Up);
         self.api.start();
-        self.runtime.faults.set(container_runtime::Faults::default());
+        self.runtime.set_faults(container_runtime::Faults::default());
         self.runtime.set_line(Line::Up);
         self.runtime.start();
         for plugin in [PluginKind::Csi, PluginKind::Device] {
             self.set_plugin_faults(plugin, plugin::Faults::default());
             self.start_plugin(plugin);
         }
-        self.world.disk.set(Duration::from_millis(3));
+        self.world.disk.set(QUICK_DISK);
         self.world.turn.set(Duration::ZERO);
         self.world.files.failing.set(0);
         self.world.network.resolver.set(Resolver::default());
@@ -306,7 +279,7 @@ impl Node {
 
     /// Waits until the node has converged, and stays so for a while: an agent that has just started may not have
     /// relisted yet.
-    async fn recover(&mut self) {
+    pub(super) async fn recover(&mut self) {
         let begun = self.world.passed();
         let mut since = None;
         while self.record.violation().is_none() {
@@ -344,109 +317,6 @@ impl Node {
         }
     }
 
-    async fn take(&mut self, what: &What) {
-        match what {
-            What::CreatePod(traits) => self.create_pod(*traits),
-            What::DeletePod { which, forced } => self.delete_pod(*which, *forced),
-            What::WriteManifest(traits) => self.write_manifest(*traits),
-            What::ChangeManifest(which) => {
-                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
-                self.wanted.borrow_mut().pods.remove(&old);
-                let revision = self.wanted.borrow_mut().add(pod.clone());
-                self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
-            }
-            What::RemoveManifest(which) => {
-                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
-                self.wanted.borrow_mut().pods.remove(&old);
-                self.machine.remove_manifest(&pod.name);
-            }
-            What::Exit { which, code } => {
-                if let Some(id) = self.running(*which) {
-                    self.record.count("containers ended");
-                    self.runtime.change(|runtime| runtime.exit(&id, *code));
-                }
-            }
-            What::SandboxDies(which) => self.sandbox_dies(*which),
-            What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
-            What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
-            What::IgnoreSigterm(which) => {
-                if let Some(id) = self.running(*which) {
-                    self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
-                }
-            }
-            What::ChangeConfigMap => {
-                self.names += 1;
-                let patch = json!({"data": {"version": self.names.to_string()}});
-                self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
-            }
-            What::KillAgent { down } | What::EndAgent { down } => {
-                self.record.count("agents killed");
-                self.kill_agent().await;
-                self.starts = Some(self.world.passed() + *down);
-            }
-            What::Reboot { down } => {
-                self.cut_power(*down).await;
-                self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
-            }
-            _ => self.take_fault(what),
-        }
-    }
-
-    async fn kill_agent_in_call(&mut self, held: HeldCall) {
-        if self.agent.is_none() {
-            self.start_agent();
-        }
-        let call = rt::deadline(LATEST_CALL, self.runtime.until_held());
-        if call.await.is_err() {
-            return self.record.violated(Rule::Recovers, "the call to be held was never made".into());
-        }
-        self.record.count("agents killed in a call");
-        self.kill_agent().await;
-        if held == HeldCall::DoneUnseen {
-            self.runtime.release().await;
-        }
-        self.start_agent();
-        if held == HeldCall::DoneLate {
-            self.runtime.until_listed().await;
-            self.runtime.release().await;
-        }
-    }
-
-    /// Cuts the power for this time. The agent does not start yet.
-    async fn cut_power(&mut self, down: Duration) {
-        self.record.count("power cuts");
-        self.kill_agent().await;
-        self.runtime.stop();
-        self.runtime.change(|runtime| runtime.end_pods());
-        self.csi.stop();
-        self.cameras.stop();
-        self.machine.power_cut(&self.world);
-        self.csi.service.forget_mounts();
-        self.starts = None;
-        rt::sleep(down).await;
-        self.world.reboot();
-        self.runtime.start();
-        let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
-        self.later(self.world.duration_below(Duration::from_secs(20)), move || {
-            csi.start();
-            cameras.start();
-        });
-    }
-
-    fn start_plugin(&self, plugin: PluginKind) {
-        match plugin {
-            PluginKind::Csi => self.csi.start(),
-            PluginKind::Device => self.cameras.start(),
-        }
-    }
-
-    fn set_plugin_faults(&self, plugin: PluginKind, faults: plugin::Faults) {
-        match plugin {
-            PluginKind::Csi => self.csi.faults.set(faults),
-            PluginKind::Device => self.cameras.faults.set(faults),
-        }
-    }
-
     /// After convergence, cuts the power while the API server is unreachable: running pods must start again without it.
     async fn start_alone(&mut self) {
         self.record.line("STEP    the power goes, and the API server is away");
@@ -466,203 +336,6 @@ impl Node {
         }
         self.heal();
         self.recover().await;
-    }
-
-    fn take_fault(&mut self, what: &What) {
-        let api = Rc::clone(&self.api);
-        let runtime = Rc::clone(&self.runtime);
-        match what {
-            What::ApiGone { lasts } => {
-                self.record.count("API server gone");
-                api.stop();
-                self.later(*lasts, move || api.start());
-            }
-            What::ApiSilent { lasts } => {
-                self.record.count("API server behind a black hole");
-                api.set_line(Line::BlackHole);
-                self.later(*lasts, move || api.set_line(Line::Up));
-            }
-            What::ApiFails { faults, lasts } => {
-                api.faults.set(*faults);
-                self.later(*lasts, move || api.faults.set(api_server::Faults::default()));
-            }
-            What::ApiCut => api.cut(),
-            What::ApiDelay { delay, lasts } => {
-                api.set_delay(*delay);
-                self.later(*lasts, move || api.set_delay(Duration::from_micros(200)));
-            }
-            What::EndWatches => api.end_watches(),
-            What::Compact => {
-                api.change(|server| server.compact());
-                api.end_watches();
-            }
-            What::Restore => self.restore(),
-            What::FullDisk { lasts } => {
-                self.record.count("full disks");
-                self.machine.fill_disk();
-                let disk = self.machine.disk.clone();
-                self.later(*lasts, move || Machine::free_disk(&disk));
-            }
-            What::RuntimeGone { lasts } => {
-                self.record.count("runtime gone");
-                runtime.stop();
-                self.later(*lasts, move || runtime.start());
-            }
-            What::RuntimeSilent { lasts } => {
-                self.record.count("runtime silent");
-                runtime.set_line(Line::BlackHole);
-                self.later(*lasts, move || runtime.set_line(Line::Up));
-            }
-            What::RuntimeFails { faults, lasts } => {
-                runtime.faults.set(*faults);
-                self.later(*lasts, move || runtime.faults.set(container_runtime::Faults::default()));
-            }
-            What::ClockSteps(seconds) => {
-                self.record.count("steps of the wall clock");
-                self.world.step_wall_clock(*seconds);
-            }
-            What::SlowDisk { longest, lasts } => {
-                self.world.disk.set(*longest);
-                let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.disk.set(Duration::from_millis(3)));
-            }
-            What::SlowMachine { longest, lasts } => {
-                self.record.count("slow machines");
-                self.world.turn.set(*longest);
-                let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.turn.set(Duration::ZERO));
-            }
-            What::DiskFails { rate, lasts } => {
-                self.record.count("disks that failed");
-                self.world.files.failing.set(*rate);
-                let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.files.failing.set(0));
-            }
-            What::NamesFail { resolver, lasts } => {
-                self.record.count("name servers that failed");
-                self.world.network.resolver.set(*resolver);
-                let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.network.resolver.set(Resolver::default()));
-            }
-            What::PluginGone { which, lasts } => {
-                self.record.count("plugins that died");
-                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
-                match which {
-                    PluginKind::Csi => {
-                        csi.stop();
-                        self.later(*lasts, move || csi.start());
-                    }
-                    PluginKind::Device => {
-                        cameras.stop();
-                        self.later(*lasts, move || cameras.start());
-                    }
-                }
-            }
-            What::PluginFails { which, faults, lasts } => {
-                self.set_plugin_faults(*which, *faults);
-                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
-                let (none, which) = (plugin::Faults::default(), *which);
-                self.later(*lasts, move || match which {
-                    PluginKind::Csi => csi.faults.set(none),
-                    PluginKind::Device => cameras.faults.set(none),
-                });
-            }
-            _ => unreachable!("it is no fault: {what:?}"),
-        }
-    }
-
-    /// Restores the API server from the backup: pods deleted since come back, pods created since disappear.
-    fn restore(&mut self) {
-        // If the new history overtakes the old one before the agent asks again, no client can tell them apart.
-        let grown = |store: &Store| self.api.look(|server| server.version()) >= store.version() + LEAST_HISTORY;
-        if !self.backup.as_ref().is_some_and(|(store, _)| grown(store)) {
-            return;
-        }
-        let Some((store, pods)) = self.backup.take() else { return };
-        self.record.count("API servers restored from a backup");
-        self.api.stop();
-        self.api.change(|server| server.restore(&store));
-        let mut wanted = self.wanted.borrow_mut();
-        let back = pods.keys().filter(|revision| !wanted.pods.contains_key(*revision)).cloned().collect();
-        wanted.back = back;
-        wanted.pods.retain(|_, pod| pod.source != Source::Api);
-        for (revision, pod) in pods {
-            if pod.traits.job {
-                // Whether it ran is unknown.
-                self.api.change(|server| server.delete(&pod.path(), Some(0)));
-            } else {
-                wanted.pods.insert(revision, pod);
-            }
-        }
-        drop(wanted);
-        let api = Rc::clone(&self.api);
-        self.later(Duration::from_secs(10), move || api.start());
-    }
-
-    fn later(&mut self, after: Duration, end: impl FnOnce() + 'static) {
-        self.pending.push(rt::spawn(async move {
-            rt::sleep(after).await;
-            end();
-        }));
-    }
-
-    fn create_pod(&mut self, traits: Traits) {
-        if self.wanted.borrow().count(Source::Api) >= PODS {
-            return;
-        }
-        self.names += 1;
-        // Names are reused, like those of a StatefulSet.
-        let name = format!("web-{}", self.names % 20);
-        let pod = Pod { name, source: Source::Api, traits };
-        if self.api.look(|server| server.get(&pod.path())).is_some() {
-            return;
-        }
-        let revision = self.wanted.borrow_mut().add(pod.clone());
-        self.record.line(&format!("pod     {} revision {revision}", pod.name));
-        self.api.change(|server| server.create(&pod.object(&revision)));
-    }
-
-    fn delete_pod(&mut self, which: u64, forced: bool) {
-        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
-        self.wanted.borrow_mut().pods.remove(&revision);
-        self.record.line(&format!("pod     {} revision {revision} is deleted", pod.name));
-        self.api.change(|server| server.delete(&pod.path(), forced.then_some(0)));
-    }
-
-    fn write_manifest(&mut self, traits: Traits) {
-        if self.wanted.borrow().count(Source::Manifest) >= PODS / 2 {
-            return;
-        }
-        self.names += 1;
-        let pod = Pod { name: format!("static-{}", self.names), source: Source::Manifest, traits };
-        let revision = self.wanted.borrow_mut().add(pod.clone());
-        self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
-    }
-
-    fn running(&self, which: u64) -> Option<String> {
-        self.runtime.look(|runtime| {
-            let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
-            let running: Vec<_> = running.map(|one| one.id.clone()).collect();
-            let place = usize::try_from(which).ok()?.checked_rem(running.len())?;
-            running.get(place).cloned()
-        })
-    }
-
-    /// Ends the process that holds a pod's namespaces, and its containers with it.
-    fn sandbox_dies(&mut self, which: u64) {
-        let found = self.runtime.look(|runtime| {
-            let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
-            let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
-            let place = usize::try_from(which).ok()?.checked_rem(ready.len())?;
-            ready.get(place).cloned()
-        });
-        let Some(id) = found else { return };
-        self.record.count("sandboxes that died");
-        self.runtime.change(|runtime| {
-            let request = crate::protocol::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });
-            // The sandbox exists.
-            let _ = runtime.answer("StopPodSandbox", &request);
-        });
     }
 
     fn report(&self) -> Report {

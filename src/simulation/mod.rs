@@ -6,6 +6,7 @@
 //! `SIMULATION_FIRST=1` stops at the first seed with a violation, `SIMULATION_TRACE=1` prints its complete log, and
 //! `SIMULATION_REDUCE=0` skips the search for a shorter plan.
 
+mod agent;
 mod api_server;
 mod checks;
 mod container_runtime;
@@ -18,12 +19,16 @@ mod fake_api;
 #[path = "../../tests/fake_cri/mod.rs"]
 #[expect(dead_code, reason = "the rest is for tests over real sockets")]
 mod fake_cri;
+mod faults;
 mod life;
 mod machine;
 mod plan;
 mod plugin;
 mod record;
+mod runtime_checks;
+mod steps;
 mod wanted;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -215,11 +220,29 @@ fn tokens_are_stored_when_the_key_was_unreadable_at_first() {
 #[test]
 fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
     let volume = wanted::Traits { volume: true, ..wanted::Traits::default() };
-    let delete = What::DeletePod { which: 0, forced: true };
+    let delete = What::DeletePod { which: 0, grace: Some(0) };
     live_through(&[
         (vec![create(volume)], Start::None),
         (vec![fail_disk(), after(30, delete), after(60, What::EndWatches)], Start::None),
     ]);
+}
+
+/// A day in which nothing happens, with six pods of all kinds but probes.
+#[test]
+fn quiet_day_costs_little() {
+    if !is_root() {
+        return;
+    }
+    let kinds =
+        wanted::Traits { secret: true, token: true, volume: true, device: true, side: true, ..Default::default() };
+    let pods = (0..6).map(|number| create(if number < 3 { kinds } else { wanted::Traits::default() }));
+    let day = Duration::from_secs(86_400);
+    let episode = Episode { steps: pods.collect(), quiet: day, offline: false };
+    let begun = Instant::now();
+    let report = live(&Plan { seed: 1, lease: Duration::from_secs(40), episodes: vec![episode] });
+    assert_eq!(report.violation, None, "{}", report.lines.join("\n"));
+    let rest = report.lines.iter().find(|line| line.contains(" rest ")).map_or("", String::as_str);
+    println!("a quiet day in {:?}: {rest}", begun.elapsed());
 }
 
 #[test]

@@ -39,7 +39,14 @@ pub(super) enum What {
     CreatePod(Traits),
     DeletePod {
         which: u64,
-        forced: bool,
+        /// In seconds, instead of the pod's own.
+        grace: Option<i64>,
+    },
+    /// Deletes a pod whose processes ignore SIGTERM, and deletes it again while it ends.
+    DeleteTwice {
+        which: u64,
+        first: i64,
+        second: i64,
     },
     WriteManifest(Traits),
     ChangeManifest(u64),
@@ -57,6 +64,12 @@ pub(super) enum What {
     },
     /// Waits until the armed call is held, then kills the agent.
     KillAgentInCall(HeldCall),
+    /// While the armed call waits, another pod is wanted. The first and the last pod must run before the
+    /// call is answered.
+    OthersGoOn {
+        /// The first pod's container exits.
+        restart: bool,
+    },
     IgnoreSigterm(u64),
     ChangeConfigMap,
     KillAgent {
@@ -166,32 +179,81 @@ impl Numbers {
         self.below(100) < percent
     }
 
+    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        let place = self.below(u64::try_from(all.len()).unwrap_or_default());
+        &all[usize::try_from(place).unwrap_or_default()]
+    }
+
     fn rate(&mut self) -> u32 {
-        u32::try_from([20, 100, 300, 1000][usize::try_from(self.below(4)).unwrap_or_default()]).unwrap_or_default()
+        *self.one_of(&[20, 100, 300, 1000])
     }
 
     /// Usually short, sometimes about `longest`.
     fn time(&mut self, longest: Duration) -> Duration {
         let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-        let scale = [100, 10, 3, 1][usize::try_from(self.below(4)).unwrap_or_default()];
+        let scale = *self.one_of(&[100, 10, 3, 1]);
         Duration::from_millis(self.below(longest / scale + 1))
     }
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// How often things happen in one plan. In half of the plans some kinds of steps and pods are frequent and others never
+/// occur, so that a fault meets what it breaks.
+struct Habits {
+    kinds: Vec<(Kind, u64)>,
+    /// In percent, in the order of [`Habits::traits`].
+    traits: [u64; 9],
+}
+
+const USUAL_TRAITS: [u64; 9] = [50, 40, 30, 20, 25, 25, 25, 25, 15];
+
+impl Habits {
+    fn new(numbers: &mut Numbers) -> Self {
+        if numbers.chance(50) {
+            return Self { kinds: KINDS.to_vec(), traits: USUAL_TRAITS };
+        }
+        let kinds = KINDS.iter().map(|(kind, weight)| {
+            let factor = if *kind == Kind::CreatePod { 1 } else { *numbers.one_of(&[0, 1, 1, 6]) };
+            (*kind, weight * factor)
+        });
+        Self { kinds: kinds.collect(), traits: USUAL_TRAITS.map(|usual| *numbers.one_of(&[0, usual, 80])) }
+    }
+
+    fn kind(&self, numbers: &mut Numbers) -> Kind {
+        let all = self.kinds.iter().map(|(_, weight)| weight).sum();
+        let mut number = numbers.below(all);
+        for (kind, weight) in &self.kinds {
+            match number.checked_sub(*weight) {
+                Some(left) => number = left,
+                None => return *kind,
+            }
+        }
+        Kind::CreatePod
+    }
+
+    fn traits(&self, numbers: &mut Numbers) -> Traits {
+        let [secret, token, probe, job, volume, device, side, pull, stubborn] =
+            self.traits.map(|percent| numbers.chance(percent));
+        // A job whose containers start at different times is interrupted between them.
+        let slow = job && numbers.chance(40);
+        Traits { secret, token, probe, job, volume, device, side: side || slow, pull: pull || slow, stubborn }
+    }
+}
+
 impl Plan {
     /// A plan of at least `lasts`, with up to `rest` of additional quiet after each episode.
     pub(super) fn new(seed: u64, lasts: Duration, rest: Duration) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let lease = [40, 120, 600][usize::try_from(numbers.below(3)).unwrap_or_default()];
+        let lease = *numbers.one_of(&[40, 120, 600]);
+        let habits = Habits::new(&mut numbers);
         let (mut episodes, mut passed) = (Vec::new(), Duration::ZERO);
         while passed < lasts {
-            let mut episode = Episode::new(&mut numbers);
+            let mut episode = Episode::new(&habits, &mut numbers);
             episode.quiet += numbers.time(rest);
             if episodes.is_empty() {
                 // The node starts with some pods.
-                let first = (0..numbers.below(7)).map(|_| What::CreatePod(traits(&mut numbers)));
+                let first = (0..numbers.below(7)).map(|_| What::CreatePod(habits.traits(&mut numbers)));
                 let steps = first.map(|what| Step { after: Duration::from_millis(200), what });
                 episode.steps.splice(0..0, steps.collect::<Vec<_>>());
             }
@@ -253,112 +315,227 @@ impl Plan {
 }
 
 impl Episode {
-    fn new(numbers: &mut Numbers) -> Self {
-        let steps = (0..3 + numbers.below(20)).map(|_| {
-            let after = numbers.time(4 * MINUTE);
-            Step { after, what: What::new(numbers) }
-        });
-        let steps = steps.collect();
+    fn new(habits: &Habits, numbers: &mut Numbers) -> Self {
+        // Either much happens in a minute, or faults come and go.
+        let longest = if numbers.chance(40) { MINUTE / 3 } else { 4 * MINUTE };
+        let mut steps: Vec<Step> = (0..3 + numbers.below(20))
+            .map(|_| Step { after: numbers.time(longest), what: What::new(habits.kind(numbers), habits, numbers) })
+            .collect();
+        if numbers.chance(30) {
+            // All of it happens during one fault.
+            let faults: Vec<Kind> =
+                habits.kinds.iter().filter(|(kind, _)| kind.lasts()).map(|(kind, _)| *kind).collect();
+            let kind = if numbers.chance(25) { Kind::DiskFails } else { *numbers.one_of(&faults) };
+            let what = What::new(kind, habits, numbers);
+            steps.insert(0, Step { after: Duration::from_secs(1), what });
+        }
         let quiet = if numbers.chance(30) { numbers.time(240 * MINUTE) } else { numbers.time(20 * MINUTE) };
         Self { steps, quiet, offline: numbers.chance(25) }
     }
 }
 
-fn traits(numbers: &mut Numbers) -> Traits {
-    Traits {
-        secret: numbers.chance(50),
-        token: numbers.chance(40),
-        probe: numbers.chance(30),
-        job: numbers.chance(20),
-        volume: numbers.chance(25),
-        device: numbers.chance(25),
-        ..Traits::default()
+/// The kinds of [`What`] in random plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    CreatePod,
+    DeletePod,
+    DeleteTwice,
+    WriteManifest,
+    ChangeManifest,
+    RemoveManifest,
+    Exit,
+    SandboxDies,
+    IgnoreSigterm,
+    ChangeConfigMap,
+    KillAgent,
+    EndAgent,
+    Reboot,
+    ApiGone,
+    ApiSilent,
+    ApiFails,
+    ApiCut,
+    ApiDelay,
+    EndWatches,
+    Compact,
+    Restore,
+    RuntimeGone,
+    RuntimeSilent,
+    RuntimeFails,
+    ClockSteps,
+    FullDisk,
+    SlowDisk,
+    DiskFails,
+    NamesFail,
+    SlowMachine,
+    PluginGone,
+    PluginFails,
+}
+
+/// The kinds, and how often they occur, in parts of the whole.
+const KINDS: &[(Kind, u64)] = &[
+    (Kind::CreatePod, 15),
+    (Kind::DeletePod, 8),
+    (Kind::DeleteTwice, 4),
+    (Kind::WriteManifest, 5),
+    (Kind::ChangeManifest, 3),
+    (Kind::RemoveManifest, 3),
+    (Kind::Exit, 9),
+    (Kind::SandboxDies, 3),
+    (Kind::IgnoreSigterm, 2),
+    (Kind::ChangeConfigMap, 2),
+    (Kind::KillAgent, 7),
+    (Kind::EndAgent, 3),
+    (Kind::Reboot, 4),
+    (Kind::ApiGone, 5),
+    (Kind::ApiSilent, 4),
+    (Kind::ApiFails, 6),
+    (Kind::ApiCut, 2),
+    (Kind::ApiDelay, 2),
+    (Kind::EndWatches, 2),
+    (Kind::Compact, 1),
+    (Kind::Restore, 2),
+    (Kind::RuntimeGone, 3),
+    (Kind::RuntimeSilent, 2),
+    (Kind::RuntimeFails, 6),
+    (Kind::ClockSteps, 1),
+    (Kind::FullDisk, 1),
+    (Kind::SlowDisk, 1),
+    (Kind::DiskFails, 3),
+    (Kind::NamesFail, 2),
+    (Kind::SlowMachine, 2),
+    (Kind::PluginGone, 3),
+    (Kind::PluginFails, 3),
+];
+
+impl Kind {
+    /// Whether it is a fault that lasts for a while.
+    fn lasts(self) -> bool {
+        matches!(
+            self,
+            Self::ApiGone
+                | Self::ApiSilent
+                | Self::ApiFails
+                | Self::ApiDelay
+                | Self::RuntimeGone
+                | Self::RuntimeSilent
+                | Self::RuntimeFails
+                | Self::SlowDisk
+                | Self::DiskFails
+                | Self::FullDisk
+                | Self::NamesFail
+                | Self::SlowMachine
+                | Self::PluginGone
+                | Self::PluginFails
+        )
     }
 }
 
 impl What {
-    fn new(numbers: &mut Numbers) -> Self {
+    fn new(kind: Kind, habits: &Habits, numbers: &mut Numbers) -> Self {
         let outage = 40 * MINUTE;
-        match numbers.below(112) {
-            0..15 => Self::CreatePod(traits(numbers)),
-            15..23 => Self::DeletePod { which: numbers.next(), forced: numbers.chance(15) },
-            23..28 => {
-                let Traits { probe, job, .. } = traits(numbers);
-                Self::WriteManifest(Traits { probe, job, ..Traits::default() })
+        match kind {
+            Kind::CreatePod => Self::CreatePod(habits.traits(numbers)),
+            Kind::DeletePod => {
+                let which = numbers.next();
+                let grace = numbers.chance(40).then(|| *numbers.one_of(&[0, 2, 5, 40]));
+                Self::DeletePod { which, grace }
             }
-            28..31 => Self::ChangeManifest(numbers.next()),
-            31..34 => Self::RemoveManifest(numbers.next()),
-            34..43 => Self::Exit {
-                which: numbers.next(),
-                code: [0, 1, 137][usize::try_from(numbers.below(3)).unwrap_or_default()],
-            },
-            43..46 => Self::SandboxDies(numbers.next()),
-            46..48 => Self::IgnoreSigterm(numbers.next()),
-            48..50 => Self::ChangeConfigMap,
-            50..57 => Self::KillAgent { down: numbers.time(3 * MINUTE) },
-            57..59 => Self::EndAgent { down: numbers.time(3 * MINUTE) },
-            59..63 => Self::Reboot { down: numbers.time(10 * MINUTE) },
-            63..68 => Self::ApiGone { lasts: numbers.time(outage) },
-            68..72 => Self::ApiSilent { lasts: numbers.time(outage) },
-            72..78 => {
-                let rate = numbers.rate();
-                let mut faults = api_server::Faults::default();
-                match numbers.below(6) {
-                    0 => faults.refused = rate,
-                    1 => faults.lost = rate,
-                    2 => faults.hung = rate,
-                    3 => faults.halved = rate,
-                    4 => faults.short = rate,
-                    _ => faults.slow = numbers.time(MINUTE),
+            Kind::DeleteTwice => {
+                let which = numbers.next();
+                Self::DeleteTwice {
+                    which,
+                    first: *numbers.one_of(&[3, 5, 40]),
+                    second: *numbers.one_of(&[0, 0, 1, 60]),
                 }
-                Self::ApiFails { faults, lasts: numbers.time(outage) }
             }
-            78..80 => Self::ApiCut,
-            80..82 => Self::ApiDelay { delay: numbers.time(Duration::from_secs(8)), lasts: numbers.time(outage) },
-            82..84 => Self::EndWatches,
-            84 => Self::Compact,
-            85 => Self::Restore,
-            86..89 => Self::RuntimeGone { lasts: numbers.time(10 * MINUTE) },
-            89..91 => Self::RuntimeSilent { lasts: numbers.time(10 * MINUTE) },
-            91..96 => {
-                let rate = numbers.rate().min(500);
-                let mut faults = container_runtime::Faults::default();
-                match numbers.below(4) {
-                    0 => faults.failed = rate,
-                    1 => faults.lost = rate,
-                    2 => faults.hung = rate,
-                    _ => faults.slow = numbers.time(MINUTE),
-                }
-                Self::RuntimeFails { faults, lasts: numbers.time(10 * MINUTE) }
+            Kind::WriteManifest => {
+                let Traits { probe, job, side, pull, stubborn, .. } = habits.traits(numbers);
+                Self::WriteManifest(Traits { probe, job, side, pull, stubborn, ..Traits::default() })
             }
-            96 => {
+            Kind::ChangeManifest => Self::ChangeManifest(numbers.next()),
+            Kind::RemoveManifest => Self::RemoveManifest(numbers.next()),
+            Kind::Exit => Self::Exit { which: numbers.next(), code: *numbers.one_of(&[0, 1, 137]) },
+            Kind::SandboxDies => Self::SandboxDies(numbers.next()),
+            Kind::IgnoreSigterm => Self::IgnoreSigterm(numbers.next()),
+            Kind::ChangeConfigMap => Self::ChangeConfigMap,
+            Kind::KillAgent => Self::KillAgent { down: numbers.time(3 * MINUTE) },
+            Kind::EndAgent => Self::EndAgent { down: numbers.time(3 * MINUTE) },
+            Kind::Reboot => Self::Reboot { down: numbers.time(10 * MINUTE) },
+            Kind::ApiGone => Self::ApiGone { lasts: numbers.time(outage) },
+            Kind::ApiSilent => Self::ApiSilent { lasts: numbers.time(outage) },
+            Kind::ApiFails => Self::ApiFails { faults: api_faults(numbers), lasts: numbers.time(outage) },
+            Kind::ApiCut => Self::ApiCut,
+            Kind::ApiDelay => {
+                Self::ApiDelay { delay: numbers.time(Duration::from_secs(8)), lasts: numbers.time(outage) }
+            }
+            Kind::EndWatches => Self::EndWatches,
+            Kind::Compact => Self::Compact,
+            Kind::Restore => Self::Restore,
+            Kind::RuntimeGone => Self::RuntimeGone { lasts: numbers.time(10 * MINUTE) },
+            Kind::RuntimeSilent => Self::RuntimeSilent { lasts: numbers.time(10 * MINUTE) },
+            Kind::RuntimeFails => {
+                Self::RuntimeFails { faults: runtime_faults(numbers), lasts: numbers.time(10 * MINUTE) }
+            }
+            Kind::ClockSteps => {
                 let seconds = i64::try_from(numbers.below(7200)).unwrap_or_default();
                 Self::ClockSteps(if numbers.chance(50) { seconds } else { -seconds })
             }
-            97 => Self::FullDisk { lasts: numbers.time(10 * MINUTE) },
-            98 => Self::SlowDisk { longest: numbers.time(Duration::from_secs(5)), lasts: numbers.time(10 * MINUTE) },
-            99 => Self::Restore,
-            100..102 => Self::DiskFails { rate: numbers.rate(), lasts: numbers.time(10 * MINUTE) },
-            102..104 => {
+            Kind::FullDisk => Self::FullDisk { lasts: numbers.time(10 * MINUTE) },
+            Kind::SlowDisk => {
+                Self::SlowDisk { longest: numbers.time(Duration::from_secs(5)), lasts: numbers.time(10 * MINUTE) }
+            }
+            Kind::DiskFails => Self::DiskFails { rate: numbers.rate(), lasts: numbers.time(10 * MINUTE) },
+            Kind::NamesFail => {
                 let slow = numbers.time(MINUTE);
                 let resolver = Resolver { slow, failing: if numbers.chance(50) { numbers.rate() } else { 0 } };
                 Self::NamesFail { resolver, lasts: numbers.time(outage) }
             }
-            110.. => {
+            Kind::SlowMachine => {
                 Self::SlowMachine { longest: numbers.time(Duration::from_millis(100)), lasts: numbers.time(5 * MINUTE) }
             }
-            104..107 => Self::PluginGone { which: PluginKind::new(numbers), lasts: numbers.time(10 * MINUTE) },
-            _ => {
-                let (rate, mut faults) = (numbers.rate(), plugin::Faults::default());
-                match numbers.below(3) {
-                    0 => faults.failed = rate,
-                    1 => faults.hung = rate,
-                    _ => faults.slow = numbers.time(MINUTE),
-                }
+            Kind::PluginGone => Self::PluginGone { which: PluginKind::new(numbers), lasts: numbers.time(10 * MINUTE) },
+            Kind::PluginFails => {
+                let faults = plugin_faults(numbers);
                 Self::PluginFails { which: PluginKind::new(numbers), faults, lasts: numbers.time(10 * MINUTE) }
             }
         }
     }
+}
+
+fn api_faults(numbers: &mut Numbers) -> api_server::Faults {
+    let (rate, mut faults) = (numbers.rate(), api_server::Faults::default());
+    match numbers.below(6) {
+        0 => faults.refused = rate,
+        1 => faults.lost = rate,
+        2 => faults.hung = rate,
+        3 => faults.halved = rate,
+        4 => faults.short = rate,
+        _ => faults.slow = numbers.time(MINUTE),
+    }
+    faults
+}
+
+fn runtime_faults(numbers: &mut Numbers) -> container_runtime::Faults {
+    let (rate, mut faults) = (numbers.rate().min(500), container_runtime::Faults::default());
+    match numbers.below(4) {
+        0 => faults.failed = rate,
+        1 => faults.lost = rate,
+        2 => faults.hung = rate,
+        _ => faults.slow = numbers.time(MINUTE),
+    }
+    faults.mute = numbers.chance(40);
+    faults.changes_only = numbers.chance(50);
+    faults
+}
+
+fn plugin_faults(numbers: &mut Numbers) -> plugin::Faults {
+    let (rate, mut faults) = (numbers.rate(), plugin::Faults::default());
+    match numbers.below(3) {
+        0 => faults.failed = rate,
+        1 => faults.hung = rate,
+        _ => faults.slow = numbers.time(MINUTE),
+    }
+    faults
 }
 
 impl PluginKind {

@@ -27,12 +27,16 @@ pub(super) enum Rule {
     StaysSo,
     /// The agent runs until the simulation ends it.
     AgentRuns,
+    /// SIGTERM ends the agent in order while the machine is not slow.
+    Ends,
     /// Virtual time keeps passing, and the sync loop does not stall.
     Alive,
     /// A second stop of a container does not lengthen the grace period.
     GraceShrinks,
-    /// A job runs only once.
+    /// The containers of a job start only once, and in one sandbox.
     RunsOnce,
+    /// A failed call is repeated only after the pod's containers were listed: it may have had an effect.
+    Relists,
     /// No storm of requests or log lines.
     Modest,
     /// Secrets are visible only to their pods.
@@ -61,6 +65,8 @@ pub(super) type Lines = Arc<Mutex<VecDeque<String>>>;
 pub(super) struct Record {
     world: Rc<World>,
     lines: Lines,
+    /// Keeps every line.
+    is_traced: bool,
     violation: RefCell<Option<Violation>>,
     counts: RefCell<BTreeMap<&'static str, u64>>,
     /// The largest observed values.
@@ -74,6 +80,7 @@ impl Record {
         Rc::new(Self {
             world: Rc::clone(world),
             lines,
+            is_traced: std::env::var("SIMULATION_TRACE").is_ok(),
             violation: RefCell::default(),
             counts: RefCell::default(),
             most: RefCell::default(),
@@ -86,7 +93,7 @@ impl Record {
         let mixed = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         self.digest.set(text.bytes().fold(self.digest.get(), mixed));
         let mut lines = self.lines.lock().unwrap();
-        if lines.len() == LINES && std::env::var("SIMULATION_TRACE").is_err() {
+        if lines.len() == LINES && !self.is_traced {
             lines.pop_front();
         }
         lines.push_back(text);

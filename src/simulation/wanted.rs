@@ -15,8 +15,10 @@ pub(super) const SECRET: &str = "the-launch-code-is-00000000";
 /// [`SECRET`] in base64, as in API objects.
 pub(super) const SECRET_DATA: &str = "dGhlLWxhdW5jaC1jb2RlLWlzLTAwMDAwMDAw";
 
-/// An image that the registry has.
-pub(super) const APP: &str = "registry.example/app:1";
+/// The image of a revision that the registry has, and the node has not.
+pub(super) fn app(revision: &str) -> String {
+    format!("registry.example/app:{revision}")
+}
 
 pub(super) fn tells_secret(text: &str) -> bool {
     text.contains(SECRET) || text.contains(SECRET_DATA)
@@ -49,8 +51,10 @@ pub(super) struct Traits {
     pub(super) device: bool,
     /// The pod has a second container.
     pub(super) side: bool,
-    /// The pod's image must be pulled.
+    /// The image of the pod's last container must be pulled.
     pub(super) pull: bool,
+    /// The pod's containers ignore SIGTERM.
+    pub(super) stubborn: bool,
 }
 
 /// The wanted pods by revision.
@@ -96,9 +100,10 @@ impl Wanted {
 
 impl Pod {
     pub(super) fn object(&self, revision: &str) -> Value {
-        let Traits { secret, token, probe, job, volume, device, side, pull } = self.traits;
+        let Traits { secret, token, probe, job, volume, device, side, pull, stubborn: _ } = self.traits;
+        let image = |pulled: bool| if pulled { app(revision) } else { "busybox".to_owned() };
         let mut container = json!({
-            "name": "main", "image": if pull { APP } else { "busybox" }, "imagePullPolicy": "IfNotPresent",
+            "name": "main", "image": image(pull && !side), "imagePullPolicy": "IfNotPresent",
             "command": ["sleep", "infinity"],
         });
         let mut volumes = Vec::new();
@@ -124,7 +129,7 @@ impl Pod {
         }
         let mut containers = vec![container];
         if side {
-            containers.push(json!({ "name": "side", "image": "busybox", "imagePullPolicy": "IfNotPresent" }));
+            containers.push(json!({ "name": "side", "image": image(pull), "imagePullPolicy": "IfNotPresent" }));
         }
         let mut spec = json!({
             "containers": containers, "volumes": volumes, "terminationGracePeriodSeconds": 10,

@@ -33,71 +33,6 @@ pub(crate) struct Case {
     pub(crate) skip: u32,
 }
 
-/// Every call at every moment.
-pub(crate) fn cases() -> impl Iterator<Item = Case> {
-    CALLS.iter().flat_map(|(moment, calls)| calls.iter().map(|&(call, skip)| Case { moment: *moment, call, skip }))
-}
-
-const CALLS: &[(Moment, &[(&str, u32)])] = &[
-    (
-        Moment::Start,
-        &[
-            ("RunPodSandbox", 0),
-            ("PodSandboxStatus", 0),
-            ("PodSandboxStatus", 1),
-            ("ImageStatus", 0),
-            ("ImageStatus", 1),
-            ("PullImage", 0),
-            ("CreateContainer", 0),
-            ("CreateContainer", 1),
-            ("StartContainer", 0),
-            ("StartContainer", 1),
-            ("ListPodSandbox", 0),
-            ("ListContainers", 0),
-            ("ContainerStatus", 0),
-            ("ContainerStatus", 1),
-        ],
-    ),
-    (
-        Moment::Restart,
-        &[
-            ("ContainerStatus", 0),
-            ("ContainerStatus", 1),
-            ("ListPodSandbox", 0),
-            ("ListContainers", 0),
-            ("ImageStatus", 0),
-            ("CreateContainer", 0),
-            ("StartContainer", 0),
-        ],
-    ),
-    (Moment::SecondRestart, &[("RemoveContainer", 0)]),
-    (Moment::Reconnect, &[("Version", 0), ("Status", 0), ("ListPodSandbox", 0), ("ListContainers", 0)]),
-    (
-        Moment::Adoption,
-        &[
-            ("Version", 0),
-            ("Status", 0),
-            ("RuntimeConfig", 0),
-            ("ListPodSandbox", 0),
-            ("ListContainers", 0),
-            ("PodSandboxStatus", 0),
-            ("ContainerStatus", 0),
-        ],
-    ),
-    (
-        Moment::Removal,
-        &[
-            ("ListPodSandbox", 0),
-            ("ListContainers", 0),
-            ("StopContainer", 0),
-            ("StopPodSandbox", 0),
-            ("ContainerStatus", 0),
-            ("PodSandboxStatus", 0),
-            ("RemovePodSandbox", 0),
-        ],
-    ),
-];
-
 /// Runs each case on a node of its own. The cases mostly wait, so many run in parallel.
 #[track_caller]
 pub(crate) fn in_each(cases: impl Iterator<Item = Case> + Send, meet: impl Fn(Case) + Sync) {
@@ -195,16 +130,6 @@ fn write_web(node: &Node) {
 }
 
 impl Case {
-    /// Text that only calls about this pod contain, if the runtime knew the pod before.
-    pub(crate) fn about(self, node: &Node) -> String {
-        let web = node.seen("web");
-        match (self.moment, self.call) {
-            (Moment::Adoption, "PodSandboxStatus") => web.sandboxes[0].clone(),
-            (Moment::Adoption, "ContainerStatus") => web.containers[0].id.clone(),
-            _ => String::new(),
-        }
-    }
-
     /// Waits for the call of this case, after `before` earlier calls.
     #[track_caller]
     pub(crate) fn wait_for_call(self, node: &Node, before: usize) {

@@ -1,33 +1,23 @@
-//! A slow call about one pod does not delay the others.
+//! A slow call after a cut connection does not delay pods. The simulation has the slow calls of the other moments.
 
-use crate::life::{Case, Moment, cases, check_repeated, in_each};
+use crate::life::{Case, Moment, check_repeated, in_each};
 use crate::node::{Manifest, Node};
 
-#[test]
-fn a_hung_call_about_one_pod_does_not_delay_others() {
-    // The agent must know the runtime's state before it acts.
-    let known = |case: &Case| {
-        let lists = ["Version", "Status", "RuntimeConfig", "ListPodSandbox", "ListContainers"];
-        !(case.moment == Moment::Adoption && lists.contains(&case.call))
-    };
-    in_each(cases().filter(known), |case| meet(case, false));
-}
+const CALLS: [&str; 4] = ["Version", "Status", "ListPodSandbox", "ListContainers"];
 
 #[test]
-fn a_hung_call_does_not_delay_others_with_runtime_events() {
-    in_each(cases().filter(|case| case.moment == Moment::Restart), |case| meet(case, true));
+fn a_hung_call_after_a_cut_connection_does_not_delay_pods() {
+    let cases = CALLS.map(|call| Case { moment: Moment::Reconnect, call, skip: 0 });
+    in_each(cases.into_iter(), meet);
 }
 
-fn meet(case: Case, events: bool) {
+fn meet(case: Case) {
     let mut node = Node::new();
     // No call times out during this test.
     node.configure("runtimeRequestTimeout: 10m\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n");
-    if events {
-        node.fake.enable_events();
-    }
     case.moment.prepare(&mut node);
     let before = node.fake.look(|world| world.calls_of(case.call));
-    node.fake.on(case.call).about(&case.about(&node)).skip(case.skip).times(1).hold();
+    node.fake.on(case.call).times(1).hold();
     case.moment.happens(&mut node);
     case.wait_for_call(&node, before);
 

@@ -67,8 +67,11 @@ impl Devices {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::rc::Rc;
+    use std::time::Duration;
 
     use super::super::allocations::{DeviceAllocation, DeviceAllocations};
+    use super::super::v1beta1::{Device, DevicePluginOptions, HEALTHY};
     use super::*;
     use crate::types::api::PodUid;
 
@@ -102,5 +105,32 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(told, Ok((true, true, 1)));
         assert_eq!(left.given.len(), 1);
+    }
+
+    #[test]
+    fn checkpoint_that_was_not_written_is_written_later() {
+        let root = std::env::temp_dir().join(format!("coracle-unwritten-checkpoint-{}", std::process::id()));
+        let path = root.join("device-plugins").join(NAME);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let folder = root.clone();
+        let written = rt::simulate(2, |world| async move {
+            let devices = Devices::open(&folder, Vec::new(), async_channel::bounded(100).0).await;
+            let _running = rt::spawn(Rc::clone(&devices).run());
+            rt::sleep(Duration::from_secs(1)).await;
+            world.files.failing.set(1000);
+            let registration = devices.book.borrow_mut().register("example.com/cam", DevicePluginOptions::default());
+            let camera = Device { id: "a".to_owned(), health: HEALTHY.to_owned(), topology: None };
+            devices.book.borrow_mut().tell("example.com/cam", registration, vec![camera]);
+            devices.changed.notify();
+            rt::sleep(Duration::from_secs(60)).await;
+            let early = fs::read_to_string(&path).unwrap_or_default();
+            world.files.failing.set(0);
+            // Nothing else changes.
+            rt::sleep(Duration::from_secs(600)).await;
+            let late = fs::read_to_string(&path).unwrap_or_default();
+            [early, late].map(|text| text.contains("example.com/cam"))
+        });
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(written, Ok([false, true]));
     }
 }

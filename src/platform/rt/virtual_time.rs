@@ -31,6 +31,8 @@ pub(crate) struct World {
     /// Virtual time of the last boot, and the number of boots.
     booted: Cell<Duration>,
     boots: Cell<u32>,
+    /// Number of times that every task waited and the clock jumped: what a real machine counts as wake-ups.
+    pub(crate) wakes: Cell<u64>,
     random: Cell<u64>,
     /// Counts starts of the program under test: jobs that an earlier run left on a pool are lost.
     life: Cell<u32>,
@@ -117,7 +119,10 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             return Ok(value);
         }
         match timers::next() {
-            Some(moment) => world.passed.set(world.passed().max(moment.saturating_duration_since(world.base))),
+            Some(moment) => {
+                world.wakes.set(world.wakes.get() + 1);
+                world.passed.set(world.passed().max(moment.saturating_duration_since(world.base)));
+            }
             None => return Err(Stuck::Waits { at: world.passed() }),
         }
         timers::ring_due();
@@ -137,6 +142,7 @@ impl World {
             wall: Cell::new(WALL_CLOCK),
             booted: Cell::default(),
             boots: Cell::new(1),
+            wakes: Cell::default(),
             random: Cell::new(seed),
             life: Cell::default(),
             shuffle: Cell::new(100),

@@ -1,0 +1,160 @@
+//! Checks of each call of the container runtime: it must fit what is wanted, and what was called before.
+
+use super::container_runtime::{ContainerRuntime, MINUTE, POD_UID, revision, short};
+use super::record::Rule;
+use super::{device_plugin, fake_cri};
+use crate::platform::cri::v1;
+use crate::protocol::protobuf::decode;
+
+/// Calls per minute that count as a storm. Some twenty failing pods need half of it.
+const STORM: u32 = 6000;
+
+impl ContainerRuntime {
+    /// A call that may have had an effect is repeated only after the pod's containers were listed.
+    pub(super) fn check_repeated(&self, method: &str, message: &[u8]) {
+        let Some(uid) = self.uid_of(method, message) else { return };
+        let call = (uid, method.to_owned(), message.to_vec());
+        if !self.since_list.borrow_mut().insert(call) {
+            let about = self.about(method, message);
+            self.record.violated(Rule::Relists, format!("{method}{about} is repeated before the pod was listed"));
+        }
+    }
+
+    /// The UID of the pod that the call starts or stops something of.
+    fn uid_of(&self, method: &str, message: &[u8]) -> Option<String> {
+        match method {
+            "RunPodSandbox" => Some(decode::<v1::RunPodSandboxRequest>(message).ok()?.config?.metadata?.uid),
+            "CreateContainer" => {
+                Some(decode::<v1::CreateContainerRequest>(message).ok()?.sandbox_config?.metadata?.uid)
+            }
+            "StartContainer" | "StopContainer" => {
+                let id = decode::<v1::StartContainerRequest>(message).ok()?.container_id;
+                self.look(|runtime| {
+                    let container = runtime.world.containers.iter().find(|one| one.id == id)?;
+                    container.config.labels.get(POD_UID).cloned()
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// A container was started: jobs must start only once.
+    pub(super) fn on_started(&self, message: &[u8]) {
+        let request: v1::StartContainerRequest = decode(message).unwrap_or_default();
+        let started = self.look(|runtime| {
+            let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
+            let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
+            let device = device_plugin::device_of(&container.config);
+            let called = (pod.name().to_owned(), container.name().to_owned());
+            Some((revision(&container.config.labels, pod), called, pod.id.clone(), device))
+        });
+        let Some((revision, (name, container), sandbox, device)) = started else { return };
+        let traits = self.wanted.borrow().pods.get(&revision).map(|pod| pod.traits).unwrap_or_default();
+        let is_job = traits.job;
+        if traits.stubborn {
+            self.change(|runtime| runtime.ignore_sigterm(&request.container_id));
+        }
+        if traits.device && container == "main" && device.is_none() {
+            self.record.violated(Rule::HasDevice, format!("{name} (revision {revision}) starts without its device"));
+        }
+        let starts = self.starts(&revision, &container) + 1;
+        self.starts.borrow_mut().insert((revision.clone(), container.clone()), starts);
+        if !is_job {
+            return;
+        }
+        if starts > 1 {
+            let what = format!("{name}/{container} (revision {revision}) is to run once, and starts again");
+            self.record.violated(Rule::RunsOnce, what);
+        }
+        let first = self.job_sandboxes.borrow_mut().entry(revision.clone()).or_insert_with(|| sandbox.clone()).clone();
+        if first != sandbox {
+            let what = format!("{name}/{container} (revision {revision}) starts in another sandbox than the rest");
+            self.record.violated(Rule::RunsOnce, what);
+        }
+    }
+
+    /// A container is being stopped: if it runs, it must not be wanted.
+    pub(super) fn on_stop(&self, id: &str) {
+        let asked = self.look(|runtime| {
+            let runs = |one: &&fake_cri::Container| one.state == v1::ContainerState::Running && one.id == id;
+            let container = runtime.world.containers.iter().find(runs)?;
+            let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
+            // The containers of a dead sandbox are useless.
+            let revision = pod.is_ready().then(|| revision(&container.config.labels, pod))?;
+            Some((revision, format!("{}/{}", pod.name(), container.name())))
+        });
+        let Some((revision, name)) = asked else { return };
+        let wanted = self.wanted.borrow();
+        if wanted.is_wanted(&revision) && !wanted.back.contains(&revision) {
+            self.record.violated(
+                Rule::WantedRuns,
+                format!("the agent stops {name} (revision {revision}), which is wanted and runs"),
+            );
+        }
+    }
+
+    /// A second stop of a container must not lengthen the grace period.
+    pub(super) fn on_grace(&self, id: &str, grace: i64) {
+        let before = self.graces.borrow_mut().insert(id.to_owned(), grace);
+        if before.is_some_and(|before| before < grace) {
+            let what =
+                format!("container {} is to end within {grace} s, and was to end within {before:?} s", short(id));
+            self.record.violated(Rule::GraceShrinks, what);
+        }
+    }
+
+    pub(super) fn count_call(&self) {
+        let (now, (since, count)) = (self.world.passed(), self.rate.get());
+        let (since, count) = if now.saturating_sub(since) < MINUTE { (since, count + 1) } else { (now, 1) };
+        self.rate.set((since, count));
+        if count == STORM {
+            self.record.violated(Rule::Modest, format!("{STORM} calls of the runtime within a minute"));
+        }
+    }
+
+    /// Checks that must hold after every call.
+    pub(super) fn check(&self) {
+        let twice = self.look(|runtime| {
+            let world = &runtime.world;
+            let running: Vec<_> =
+                world.containers.iter().filter(|one| one.state == v1::ContainerState::Running).collect();
+            for (place, one) in running.iter().enumerate() {
+                let key = |one: &fake_cri::Container| {
+                    let label = |name: &str| one.config.labels.get(name).cloned().unwrap_or_default();
+                    (label("io.kubernetes.pod.uid"), one.name().to_owned())
+                };
+                if running.iter().take(place).any(|other| key(other) == key(one)) {
+                    return Some(format!("container {:?} runs twice", key(one)));
+                }
+            }
+            let ready: Vec<_> = world.sandboxes.iter().filter(|one| one.is_ready()).collect();
+            for (place, one) in ready.iter().enumerate() {
+                let uid = |one: &fake_cri::Sandbox| {
+                    one.config.metadata.as_ref().map_or(String::new(), |metadata| metadata.uid.clone())
+                };
+                if ready.iter().take(place).any(|other| uid(other) == uid(one)) {
+                    return Some(format!("pod {} has two sandboxes that are ready", one.name()));
+                }
+            }
+            None
+        });
+        if let Some(twice) = twice {
+            self.record.violated(Rule::Once, twice);
+        }
+        device_plugin::check(self, &self.record);
+        self.check_mounts();
+    }
+
+    /// The mount sources of running containers exist.
+    fn check_mounts(&self) {
+        let missing = self.look(|runtime| {
+            let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
+            let mut mounts = running.flat_map(|one| one.config.mounts.iter().map(move |mount| (one, mount)));
+            let (container, mount) = mounts.find(|(_, mount)| !std::path::Path::new(&mount.host_path).exists())?;
+            Some(format!("{} is gone, and container {} runs with it", mount.host_path, short(&container.id)))
+        });
+        if let Some(missing) = missing {
+            self.record.violated(Rule::VolumeStays, missing);
+        }
+    }
+}

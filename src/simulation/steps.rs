@@ -1,0 +1,189 @@
+//! The steps of a plan that are no faults: pods come and go, containers exit, agents end.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::agent::LATEST_CALL;
+use super::life::Node;
+use super::plan::What;
+use super::record::Rule;
+use super::wanted::{Pod, Source, Traits, app};
+use crate::platform::cri::v1;
+use crate::platform::rt;
+
+/// Within this time other pods run while a call is slow: after a relist, and before the call's deadline.
+const OTHERS: Duration = Duration::from_secs(110);
+/// Maximum number of pods.
+const PODS: usize = 12;
+
+impl Node {
+    pub(super) async fn take(&mut self, what: &What) {
+        match what {
+            What::CreatePod(traits) => self.create_pod(*traits),
+            What::DeletePod { which, grace } => self.delete_pod(*which, *grace),
+            What::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
+            What::WriteManifest(traits) => self.write_manifest(*traits),
+            What::ChangeManifest(which) => {
+                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.wanted.borrow_mut().pods.remove(&old);
+                let revision = self.want(&pod);
+                self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
+            }
+            What::RemoveManifest(which) => {
+                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.wanted.borrow_mut().pods.remove(&old);
+                self.machine.remove_manifest(&pod.name);
+            }
+            What::Exit { which, code } => {
+                if let Some(id) = self.running(*which) {
+                    self.record.count("containers ended");
+                    self.runtime.change(|runtime| runtime.exit(&id, *code));
+                }
+            }
+            What::SandboxDies(which) => self.sandbox_dies(*which),
+            What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
+            What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
+            What::OthersGoOn { restart } => self.others_go_on(*restart).await,
+            What::IgnoreSigterm(which) => {
+                if let Some(id) = self.running(*which) {
+                    self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
+                }
+            }
+            What::ChangeConfigMap => {
+                self.names += 1;
+                let patch = json!({"data": {"version": self.names.to_string()}});
+                self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
+            }
+            What::KillAgent { down } => {
+                self.record.count("agents killed");
+                self.kill_agent().await;
+                self.starts = Some(self.world.passed() + *down);
+            }
+            What::EndAgent { down } => {
+                self.record.count("agents ended by a signal");
+                self.end_agent().await;
+                self.starts = Some(self.world.passed() + *down);
+            }
+            What::Reboot { down } => {
+                self.cut_power(*down).await;
+                self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
+            }
+            _ => self.take_fault(what),
+        }
+    }
+
+    async fn others_go_on(&mut self, restart: bool) {
+        if self.agent.is_none() {
+            self.start_agent();
+        }
+        if rt::deadline(LATEST_CALL, self.runtime.until_slow()).await.is_err() {
+            return self.record.violated(Rule::Recovers, "the slow call was never made".into());
+        }
+        let other = self.wanted.borrow().pick(Source::Manifest, 0).filter(|_| restart);
+        if let Some((revision, _)) = other {
+            let running = self.running_of(&revision);
+            running.into_iter().for_each(|(id, _)| self.runtime.change(|runtime| runtime.exit(&id, 1)));
+        }
+        self.write_manifest(Traits::default());
+        let begun = self.world.passed();
+        while let Err(what) = self.others_run() {
+            if self.world.passed().saturating_sub(begun) > OTHERS {
+                return self.record.violated(Rule::Recovers, format!("while a call of another pod is slow: {what}"));
+            }
+            rt::sleep(Duration::from_millis(100)).await;
+        }
+        self.runtime.release().await;
+    }
+
+    /// Whether the first and the last of the wanted static pods run, and the API server shows it.
+    fn others_run(&self) -> Result<(), String> {
+        let pods = self.wanted.borrow().of(Source::Manifest);
+        let [first, last] = [pods.iter().next(), pods.iter().next_back()];
+        first.into_iter().chain(last).try_for_each(|(revision, pod)| self.runs(revision, pod))
+    }
+
+    fn create_pod(&mut self, traits: Traits) {
+        if self.wanted.borrow().count(Source::Api) >= PODS {
+            return;
+        }
+        self.names += 1;
+        // Names are reused, like those of a StatefulSet.
+        let name = format!("web-{}", self.names % 20);
+        let pod = Pod { name, source: Source::Api, traits };
+        if self.api.look(|server| server.get(&pod.path())).is_some() {
+            return;
+        }
+        let revision = self.want(&pod);
+        self.record.line(&format!("pod     {} revision {revision}", pod.name));
+        self.api.change(|server| server.create(&pod.object(&revision)));
+    }
+
+    /// Adds a wanted pod, whose image the registry has from now on. Returns its revision.
+    fn want(&self, pod: &Pod) -> String {
+        let revision = self.wanted.borrow_mut().add(pod.clone());
+        if pod.traits.pull {
+            self.runtime.change(|runtime| runtime.publish_image(&app(&revision)));
+        }
+        revision
+    }
+
+    fn delete_pod(&mut self, which: u64, grace: Option<i64>) {
+        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
+        self.wanted.borrow_mut().pods.remove(&revision);
+        self.record.line(&format!("pod     {} revision {revision} is deleted", pod.name));
+        self.api.change(|server| server.delete(&pod.path(), grace));
+    }
+
+    /// Deletes a pod whose processes ignore SIGTERM, and a second later again. With no grace period the object
+    /// disappears, and only the agent knows how long the pod may take to end.
+    async fn delete_twice(&mut self, which: u64, first: i64, second: i64) {
+        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
+        if let Some((id, _)) = self.running_of(&revision) {
+            self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
+        }
+        self.delete_pod(which, Some(first));
+        rt::sleep(Duration::from_secs(1)).await;
+        if self.api.look(|server| server.get(&pod.path())).is_some() {
+            self.record.count("pods deleted twice");
+            self.record.line(&format!("pod     {} is deleted again", pod.name));
+            self.api.change(|server| server.delete(&pod.path(), Some(second)));
+        }
+    }
+
+    fn write_manifest(&mut self, traits: Traits) {
+        if self.wanted.borrow().count(Source::Manifest) >= PODS / 2 {
+            return;
+        }
+        self.names += 1;
+        let pod = Pod { name: format!("static-{}", self.names), source: Source::Manifest, traits };
+        let revision = self.want(&pod);
+        self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
+    }
+
+    fn running(&self, which: u64) -> Option<String> {
+        self.runtime.look(|runtime| {
+            let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
+            let running: Vec<_> = running.map(|one| one.id.clone()).collect();
+            let place = usize::try_from(which).ok()?.checked_rem(running.len())?;
+            running.get(place).cloned()
+        })
+    }
+
+    /// Ends the process that holds a pod's namespaces, and its containers with it.
+    fn sandbox_dies(&mut self, which: u64) {
+        let found = self.runtime.look(|runtime| {
+            let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
+            let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
+            let place = usize::try_from(which).ok()?.checked_rem(ready.len())?;
+            ready.get(place).cloned()
+        });
+        let Some(id) = found else { return };
+        self.record.count("sandboxes that died");
+        self.runtime.change(|runtime| {
+            let request = crate::protocol::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });
+            // The sandbox exists.
+            let _ = runtime.answer("StopPodSandbox", &request);
+        });
+    }
+}
