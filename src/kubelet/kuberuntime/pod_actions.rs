@@ -19,6 +19,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) groupless: Option<&'a str>,
     /// Ids of running instances with a requested restart.
     pub(crate) asked: &'a [String],
+    /// The pod's own resources must be resized.
+    pub(crate) resizes_pod: bool,
     pub(crate) now: Instant,
 }
 
@@ -92,6 +94,8 @@ pub(crate) enum Action {
     RemoveContainer {
         id: String,
     },
+    /// Set the pod's own resources. Its cgroup is updated around every resize.
+    ResizePod,
     /// Update the resources of a running container.
     ResizeContainer {
         id: String,
@@ -149,6 +153,9 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
             }
             if !plan.completed {
                 plan_ephemeral_containers(pod, sandbox, &mut plan);
+                if pod.resizes_pod {
+                    plan.actions.push(Action::ResizePod);
+                }
             }
         }
         None => plan_new_sandbox(pod, &mut plan),
@@ -230,7 +237,10 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
                         plan_resize(pod, container, wanted, place, plan);
                         continue;
                     }
-                    Health::Started => return false,
+                    Health::Started => {
+                        plan_resize(pod, container, wanted, place, plan);
+                        return false;
+                    }
                     Health::Failed(probe) => {
                         plan_end_of_unhealthy(pod, container, place, probe, plan);
                         // A sidecar that has started does not block the following containers.
@@ -444,7 +454,12 @@ impl Plan {
     /// Whether a container is resized.
     pub(crate) fn resizes(&self) -> bool {
         self.actions.iter().any(|action| {
-            matches!(action, Action::ResizeContainer { .. } | Action::KillContainer { why: KillReason::Resized, .. })
+            matches!(
+                action,
+                Action::ResizePod
+                    | Action::ResizeContainer { .. }
+                    | Action::KillContainer { why: KillReason::Resized, .. }
+            )
         })
     }
 
@@ -454,10 +469,18 @@ impl Plan {
             Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::RemoveContainer { .. } => true,
             Action::KillPod
             | Action::KillContainers { .. }
+            | Action::ResizePod
             | Action::ResizeContainer { .. }
             | Action::StartContainer { .. }
             | Action::StartCreated { .. } => false,
         })
+    }
+
+    /// The plan without the updates of running containers, which would not fit in the pod's cgroup.
+    pub(crate) fn without_resizes(&self) -> Self {
+        let mut plan = self.clone();
+        plan.actions.retain(|action| !matches!(action, Action::ResizePod | Action::ResizeContainer { .. }));
+        plan
     }
 
     /// Whether this instance is killed for a requested restart.

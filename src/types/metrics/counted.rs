@@ -6,9 +6,11 @@ pub(crate) enum Count {
     AdmissionRejections,
     CpuPinnings,
     CpuPinningErrors,
+    DeferredAcceptedResizes,
     DevicePluginRegistrations,
     Evictions,
     ImagesCollected,
+    InfeasibleResizes,
     LoopStalls,
     MemoryPinnings,
     MemoryPinningErrors,
@@ -18,6 +20,7 @@ pub(crate) enum Count {
     PodResourcesGet,
     PodResourcesGetErrors,
     PodResourcesList,
+    RequestedResizes,
     RestRequests,
     RuntimeErrors,
     RuntimeOperations,
@@ -37,6 +40,8 @@ pub(crate) enum Timed {
     ImagePulls,
     PlegIntervals,
     PlegRelists,
+    /// Shown in milliseconds, as [`Self::TopologyAdmissions`].
+    PodResizes,
     PodStarts,
     PodWorkerStarts,
     PodWorkers,
@@ -66,13 +71,15 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page. Probes have a page of their own.
-    pub(super) const ALL: [Self; 24] = [
+    pub(super) const ALL: [Self; 27] = [
         Self::AdmissionRejections,
         Self::CpuPinnings,
         Self::CpuPinningErrors,
+        Self::DeferredAcceptedResizes,
         Self::DevicePluginRegistrations,
         Self::Evictions,
         Self::ImagesCollected,
+        Self::InfeasibleResizes,
         Self::LoopStalls,
         Self::MemoryPinnings,
         Self::MemoryPinningErrors,
@@ -82,6 +89,7 @@ impl Count {
         Self::PodResourcesGet,
         Self::PodResourcesGetErrors,
         Self::PodResourcesList,
+        Self::RequestedResizes,
         Self::RestRequests,
         Self::RuntimeErrors,
         Self::RuntimeOperations,
@@ -110,6 +118,11 @@ impl Count {
                 "[ALPHA] The number of cpu core allocations which required pinning failed.",
                 &[],
             ),
+            Self::DeferredAcceptedResizes => described(
+                "kubelet_pod_deferred_accepted_resizes_total",
+                "[ALPHA] Cumulative number of resizes that were accepted after being deferred.",
+                &["retry_trigger"],
+            ),
             Self::DevicePluginRegistrations => described(
                 "kubelet_device_plugin_registration_total",
                 "[ALPHA] Cumulative number of device plugin registrations. Broken down by resource name.",
@@ -124,6 +137,11 @@ impl Count {
                 "kubelet_image_garbage_collected_total",
                 "[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
                 &["reason"],
+            ),
+            Self::InfeasibleResizes => described(
+                "kubelet_pod_infeasible_resizes_total",
+                "[ALPHA] Number of infeasible resizes for pods.",
+                &["reason_detail"],
             ),
             Self::MemoryPinnings => described(
                 "kubelet_memory_manager_pinning_requests_total",
@@ -173,6 +191,13 @@ impl Count {
                 "kubelet_pod_resources_endpoint_requests_list",
                 "[ALPHA] Number of requests to the PodResource List endpoint. Broken down by server api version.",
                 &["server_api_version"],
+            ),
+            Self::RequestedResizes => described(
+                "kubelet_container_requested_resizes_total",
+                "[ALPHA] Number of requested resizes, counted at the container level. Different resources on the same \
+                 container are counted separately. The 'requirement' label refers to 'memory' or 'limits'; the \
+                 'operation' label can be one of 'add', 'remove', 'increase' or 'decrease'.",
+                &["operation", "requirement", "resource"],
             ),
             Self::RestRequests => described(
                 "rest_client_requests_total",
@@ -228,11 +253,12 @@ impl Count {
 
 impl Timed {
     /// As [`Count::ALL`].
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::DeviceAllocations,
         Self::ImagePulls,
         Self::PlegIntervals,
         Self::PlegRelists,
+        Self::PodResizes,
         Self::PodStarts,
         Self::PodWorkerStarts,
         Self::PodWorkers,
@@ -264,6 +290,11 @@ impl Timed {
                 "kubelet_pleg_relist_duration_seconds",
                 "[ALPHA] Duration in seconds for relisting pods in PLEG.",
                 &[],
+            ),
+            Self::PodResizes => described(
+                "kubelet_pod_resize_duration_milliseconds",
+                "[ALPHA] Duration in milliseconds to actuate a pod resize",
+                &["success"],
             ),
             Self::PodStarts => described(
                 "kubelet_pod_start_duration_seconds",
@@ -319,6 +350,7 @@ impl Timed {
     pub(super) const fn buckets(self) -> &'static [Bucket] {
         match self {
             Self::ImagePulls => &PULLS,
+            Self::PodResizes => &RESIZES,
             Self::PodStarts => &STARTS,
             Self::RestRequests => &REST,
             Self::RuntimeOperations => &OPERATIONS,
@@ -414,6 +446,23 @@ const ADMISSIONS: [Bucket; 15] = [
     ("204.8", 204_800 * MS),
     ("409.6", 409_600 * MS),
     ("819.2", 819_200 * MS),
+];
+
+const RESIZES: [Bucket; 14] = [
+    ("10", 10 * S),
+    ("50", 50 * S),
+    ("100", 100 * S),
+    ("500", 500 * S),
+    ("1000", 1000 * S),
+    ("2000", 2000 * S),
+    ("5000", 5000 * S),
+    ("10000", 10_000 * S),
+    ("20000", 20_000 * S),
+    ("30000", 30_000 * S),
+    ("60000", 60_000 * S),
+    ("120000", 120_000 * S),
+    ("300000", 300_000 * S),
+    ("600000", 600_000 * S),
 ];
 
 const STARTS: [Bucket; 25] = [

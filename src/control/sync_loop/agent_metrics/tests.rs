@@ -13,7 +13,7 @@ const METRICS: &str = include_str!("../../../../tests/data/upstream-1.36/figures
 const PROBES: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
 
 /// Prefixes of upstream's metrics that are missing on this node's page, and why.
-const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
+const NOT_ON_THE_PAGE: [(&str, &str); 47] = [
     ("aggregator_", "of an API server, linked into every program of upstream's"),
     ("apiserver_", "the same"),
     ("cardinality_enforcement_", "of upstream's metrics library"),
@@ -57,7 +57,6 @@ const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
     ("kubelet_node_startup_", "the log has the moments"),
     ("kubelet_pleg_discard_events", "nothing is ever discarded: who tells of it waits"),
     ("kubelet_pleg_pod_relist_duration_seconds", "pods are not looked at one by one"),
-    ("kubelet_pod_in_progress_resizes", "the pods' conditions tell of them"),
     ("kubelet_pod_watch_events_dropped_total", "nothing is ever dropped"),
     ("kubelet_restarted_pods_total", "another manifest is another pod"),
     ("kubelet_started_user_namespaced_pods", "kubelet_started_pods_total has them, too"),

@@ -49,6 +49,7 @@ impl PodTable {
             ended: worker.state != State::Sync,
             failed: self.failed.get(uid),
             resize,
+            actuated: self.allocations.actuated.get(uid).as_ref(),
             devices,
         });
         let status = self.last_status(worker, pod, status);

@@ -121,6 +121,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
             ended: last && recording.ended,
             failed: failed.as_ref().filter(|_| last),
             resize: Resize::default(),
+            actuated: None,
         });
         previous = Some(status);
     }

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::probes::Probed;
 use crate::state::pods::{AllocatedDevices, ObservedPod, Waiting};
 use crate::types::api::{self, Pod, PodPhase, PodStatus, Reason, Time};
@@ -47,6 +48,8 @@ pub(crate) struct StatusInput<'a> {
     /// Why the pod has failed, whatever its containers do: evicted, or past its deadline.
     pub(crate) failed: Option<&'a Failed>,
     pub(crate) resize: Resize<'a>,
+    /// The resources last given to the runtime, if known.
+    pub(crate) actuated: Option<&'a PodResourceInfo>,
     /// Devices of all its containers.
     pub(crate) devices: &'a [AllocatedDevices],
 }
@@ -54,8 +57,8 @@ pub(crate) struct StatusInput<'a> {
 /// A pending or running resize.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resize<'a> {
-    /// Why the resize is not possible now.
-    pub(crate) pending: Option<(&'a Reason, &'a str)>,
+    /// Why the resize is not possible now, and the pod's generation that asks for it.
+    pub(crate) pending: Option<(&'a Reason, &'a str, i64)>,
     pub(crate) progress: ResizeProgress<'a>,
 }
 
@@ -63,9 +66,10 @@ pub(crate) struct Resize<'a> {
 pub(crate) enum ResizeProgress<'a> {
     #[default]
     None,
-    Goes,
-    /// The resize is retried.
-    Failed(&'a str),
+    /// With the pod's generation that asked for it.
+    Goes(i64),
+    /// The resize is retried. As [`Self::Goes`].
+    Failed(&'a str, i64),
 }
 
 /// Why the node terminates or rejects a pod.
