@@ -36,6 +36,20 @@ impl PodResourceInfo {
         has_shown.then_some(info)
     }
 
+    /// The resources that the containers in the pod's status have; `None` if it shows none.
+    pub(crate) fn actual_of_status(pod: &Pod) -> Option<Self> {
+        let specs = Self::of(pod).containers;
+        let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+        let shown = statuses.filter_map(|status| {
+            let mut resources = specs.get(&status.name)?.clone();
+            let actual = status.resources.as_deref().filter(|_| !status.container_id.is_empty())?;
+            put_shown(&mut resources, &actual.requests, &actual.limits);
+            Some((status.name.clone(), resources))
+        });
+        let containers: SortedMap<String, ResourceRequirements> = shown.collect();
+        (!containers.is_empty()).then_some(Self { containers, pod_level: None })
+    }
+
     /// The pod with these resources in its spec.
     pub(crate) fn put_on(&self, pod: &Arc<Pod>) -> Arc<Pod> {
         let is_same = |container: &Container| {
@@ -75,17 +89,20 @@ impl PodResourceInfo {
 /// CPU and memory as the container's status shows them. A status without resources shows nothing.
 fn take_shown(resources: &mut ResourceRequirements, status: &ContainerStatus) -> bool {
     let Some(actual) = status.resources.as_deref().filter(|_| !status.container_id.is_empty()) else { return false };
+    put_shown(resources, &status.allocated_resources, &actual.limits);
+    true
+}
+
+/// Replaces CPU and memory; what is not shown has no amount.
+fn put_shown(resources: &mut ResourceRequirements, requests: &ResourceList, limits: &ResourceList) {
     for resource in [CPU, MEMORY] {
-        for (list, shown) in
-            [(&mut resources.requests, &status.allocated_resources), (&mut resources.limits, &actual.limits)]
-        {
+        for (list, shown) in [(&mut resources.requests, requests), (&mut resources.limits, limits)] {
             match shown.get(resource) {
-                Some(amount) => drop(list.insert(resource, *amount)),
-                None => drop(list.remove(resource)),
-            }
+                Some(amount) => list.insert(resource, *amount),
+                None => list.remove(resource),
+            };
         }
     }
-    true
 }
 
 fn raise(requests: &mut ResourceList, other: &ResourceList) {
@@ -139,7 +156,11 @@ mod tests {
         let main = info.containers.get("main").unwrap();
         assert_eq!(main.requests, list(&[(CPU, "500m"), ("example.com/cam", "1")]));
         assert_eq!(main.limits, list(&[(CPU, "1")]));
+        let actual = PodResourceInfo::actual_of_status(&wanted).unwrap();
+        let main = actual.containers.get("main").unwrap();
+        assert_eq!((&main.requests, &main.limits), (&list(&[("example.com/cam", "1")]), &list(&[(CPU, "1")])));
         wanted.status.container_statuses[0].resources = None;
+        assert_eq!(PodResourceInfo::actual_of_status(&wanted), None);
         assert_eq!(PodResourceInfo::of_status(&wanted), None, "written by a kubelet that does not resize");
     }
 

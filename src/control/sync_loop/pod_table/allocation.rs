@@ -12,14 +12,20 @@ impl PodTable {
         self.allocations.allocated.get(uid)
     }
 
-    /// A source added the pod. Without a checkpoint of it, its status at the API server tells what was allocated.
+    /// A source added the pod. Without a checkpoint of it, its status at the API server tells what was allocated and
+    /// actuated.
     pub(in crate::control::sync_loop) fn restore_allocation(&self, pod: &Pod) {
-        let uid = &pod.metadata.uid;
-        if pod.is_static() || self.allocations.allocated.contains(uid) {
+        if pod.is_static() {
             return;
         }
-        if let Some(allocated) = PodResourceInfo::of_status(pod) {
-            self.allocations.allocated.set(uid, allocated);
+        let (uid, allocations) = (&pod.metadata.uid, &self.allocations);
+        for (state, of_status) in [
+            (&allocations.allocated, PodResourceInfo::of_status(pod)),
+            (&allocations.actuated, PodResourceInfo::actual_of_status(pod)),
+        ] {
+            if let Some(shown) = of_status.filter(|_| !state.contains(uid)) {
+                state.set(uid, shown);
+            }
         }
     }
 
