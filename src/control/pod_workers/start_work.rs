@@ -169,6 +169,7 @@ impl PodWorkers {
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
             entry.restarts = sync_input::restarts(pod, plan, &observed);
             entry.hooked = sync_input::hooked(pod, plan);
+            entry.replaced = plan.replaced();
             entry.resizes = plan.resizes();
             if entry.resizes && entry.resizing == Resizing::No {
                 entry.resizing = Resizing::Goes { generation: pod.metadata.generation };

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::error::ResizeError;
+use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::resources::{container_resources, may_swap, overhead, sandbox_resources};
-use crate::kubelet::kuberuntime::{PodRuntime, Resize};
+use crate::kubelet::kuberuntime::{Action, Plan, PodRuntime, Resize};
 use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight_of};
 use crate::platform::cri;
 use crate::platform::cri::v1::LinuxContainerResources;
@@ -264,6 +265,27 @@ fn actuated_resources(pod: &Pod, container: &Container) -> ResourceRequirements 
         }
     }
     resources
+}
+
+impl Plan {
+    /// Whether a container is resized.
+    pub(crate) fn resizes(&self) -> bool {
+        self.actions.iter().any(|action| {
+            matches!(
+                action,
+                Action::ResizePod
+                    | Action::ResizeContainer { .. }
+                    | Action::KillContainer { why: KillReason::Resized, .. }
+            )
+        })
+    }
+
+    /// The plan without the updates of running containers, which would not fit in the pod's cgroup.
+    pub(crate) fn without_resizes(&self) -> Self {
+        let mut plan = self.clone();
+        plan.actions.retain(|action| !matches!(action, Action::ResizePod | Action::ResizeContainer { .. }));
+        plan
+    }
 }
 
 fn show(pid: u32) -> Option<ReportedResources> {

@@ -51,6 +51,7 @@ impl PodTable {
             resize,
             actuated: self.allocations.actuated.get(uid).as_ref(),
             devices,
+            replaced: self.workers.replaced(uid),
         });
         let status = self.last_status(worker, pod, status);
         node_state.statuses.set(uid, status);
