@@ -676,6 +676,7 @@ fn running_container_shows_what_the_runtime_has_until_it_is_resized() {
     let shown = |progress, actuated| {
         let status = pod_status(&StatusInput {
             devices: &[],
+            replaced: &[],
             pod: &pod,
             observed: &observed,
             previous: None,
