@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("grpc", "hpack"),
     ("host", "rt"),
     ("http2", "hpack"),
+    ("kuberuntime", "allocation"),
     ("kuberuntime", "images"),
     ("kuberuntime", "logs"),
     ("kuberuntime", "node"),
@@ -56,6 +57,7 @@ const ARROWS: &[(&str, &str)] = &[
     // A CSI driver knows the usage of its volumes.
     ("stats", "csi"),
     ("stats", "node"),
+    ("status", "allocation"),
     ("status", "probes"),
     ("sync_loop", "cluster"),
     ("sync_loop", "pleg"),

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::control::server::Streaming;
+use crate::kubelet::allocation::Allocations;
 use crate::kubelet::images::{FetchPlaces, Fetcher, ImageArchives, Images, Importer};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
@@ -57,7 +58,9 @@ impl Runtime {
         let images = Images::new(services.images.clone(), config, inbox.clone());
         let images = images.with_archives(archives).with_fetcher(fetcher);
         let pods = PodRuntime::new(services.runtime, images, settings, Rc::default(), inbox.clone());
-        Self { pods: Rc::new(pods.with_placements(placements)), image_service: services.images, importer }
+        let allocations = Rc::new(Allocations::open(&config.root_dir).await);
+        let pods = pods.with_placements(placements).with_allocations(allocations);
+        Self { pods: Rc::new(pods), image_service: services.images, importer }
     }
 
     pub(super) fn streaming(&self) -> Streaming {

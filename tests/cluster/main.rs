@@ -49,6 +49,7 @@ mod offline;
 mod outages;
 mod pods;
 mod registration;
+mod resizes;
 mod secrets;
 mod serving;
 mod shutdown;

@@ -102,7 +102,7 @@ impl Joined {
         self.node.status()["offline"].clone()
     }
 
-    fn created(&self) -> usize {
+    pub(crate) fn created(&self) -> usize {
         self.node.fake.look(|world| world.calls_of("CreateContainer"))
     }
 

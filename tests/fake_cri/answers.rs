@@ -55,6 +55,9 @@ fn sandbox_call(world: &mut World, method: &str, request: &[u8]) -> Option<Answe
         "ListPodSandbox" => with(request, |request: ListPodSandboxRequest| {
             Ok(ListPodSandboxResponse { items: world.list_sandboxes(request.filter.as_ref()) })
         }),
+        "UpdatePodSandboxResources" => {
+            with(request, |_: UpdatePodSandboxResourcesRequest| Ok(UpdatePodSandboxResourcesResponse {}))
+        }
         "PortForward" => with(request, |request: PortForwardRequest| {
             Ok(PortForwardResponse { url: url("portforward", &request.pod_sandbox_id) })
         }),

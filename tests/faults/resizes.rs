@@ -82,16 +82,20 @@ fn restart_container_policy_restarts_only_the_resized_container() {
 }
 
 #[test]
-fn an_infeasible_resize_is_not_applied_and_shows_in_the_status() {
+fn a_resize_that_does_not_fit_is_not_applied_and_shows_in_the_status() {
     let mut node = Node::new();
     node.apply(&sized("100m", ""));
     node.start_agent();
     node.wait_until_ready("web");
     node.apply(&sized("100000", ""));
-    node.wait_until("it is infeasible", |_| conditions(&node).contains("Infeasible"));
+    node.wait_until("it is deferred", |_| conditions(&node).contains("Deferred"));
     assert_eq!(status(&node)["allocatedResources"]["cpu"], "100m");
-    let why = "Node didn't have enough capacity: cpu, requested: 100000000";
+    let why = "Node didn't have enough resource: cpu, requested: 100000000";
     assert!(conditions(&node).contains(why), "{}", conditions(&node));
+    node.kill_agent();
+    node.start_agent();
+    node.wait_until("it is deferred after a restart", |_| conditions(&node).contains("Deferred"));
+    assert_eq!(status(&node)["allocatedResources"]["cpu"], "100m");
     node.apply(&sized("100m", ""));
     node.wait_until("the wish is forgotten", |_| !conditions(&node).contains("PodResize"));
     assert!(told(&node).is_empty());

@@ -26,6 +26,8 @@ pub(super) struct Entry {
     /// The restarts that the running work will try.
     pub(super) restarts: Vec<Key>,
     pub(super) resizing: Resizing,
+    /// The running work resizes the pod to its allocated resources.
+    pub(super) resizes: bool,
     /// A sandbox that was found outside the pod's cgroup and must be replaced.
     pub(super) groupless: Option<String>,
     /// Running containers to restart on a user's request, by their ids in the runtime.
@@ -37,13 +39,27 @@ pub(super) struct Entry {
     pub(super) pace: Pace,
 }
 
-/// Whether running containers are being resized.
+/// Whether running containers differ from what is allocated to them, with the pod's generation that asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resizing {
     No,
-    Goes,
-    /// The resize failed, with the reason, and is retried.
-    Failed(String),
+    Goes {
+        generation: i64,
+    },
+    /// The resize failed and is retried.
+    Failed {
+        generation: i64,
+        failure: String,
+    },
+}
+
+impl Resizing {
+    pub(super) fn generation(&self) -> Option<i64> {
+        match self {
+            Self::No => None,
+            Self::Goes { generation } | Self::Failed { generation, .. } => Some(*generation),
+        }
+    }
 }
 
 /// Running work.
@@ -65,11 +81,21 @@ impl Entry {
             replaced: Vec::new(),
             restarts: Vec::new(),
             resizing: Resizing::No,
+            resizes: false,
             groupless: None,
             asked: Vec::new(),
             waits_for: Vec::new(),
             overdue: None,
             pace: Pace::new(rt::now()),
+        }
+    }
+
+    /// Work has ended. Only a failure shows here; the next plan tells whether the resize is complete.
+    pub(super) fn resize_ends(&mut self, failure: Option<&str>) {
+        let resizes = std::mem::take(&mut self.resizes);
+        let Some(failure) = failure.filter(|_| resizes) else { return };
+        if let Some(generation) = self.resizing.generation() {
+            self.resizing = Resizing::Failed { generation, failure: failure.to_owned() };
         }
     }
 

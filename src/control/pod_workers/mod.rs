@@ -8,6 +8,7 @@ mod entry;
 mod refresh_volumes;
 mod relist_pod;
 mod requested_restart;
+mod resize_pod;
 mod restart_backoff;
 mod start_gate;
 mod start_work;
@@ -48,6 +49,8 @@ pub(crate) struct PodWorkers {
     /// Workers to check in this round.
     touched: SortedSet<PodUid>,
     backoff: RestartBackoff,
+    /// Pods whose resize has completed, with its generation.
+    resized: Vec<(PodUid, i64)>,
     /// Pods that the runtime lists but that could not be observed.
     unseen: Vec<ObservedPod>,
     runtime: Rc<PodRuntime>,
@@ -76,6 +79,7 @@ impl PodWorkers {
             workers: SortedMap::new(),
             touched: SortedSet::new(),
             backoff: RestartBackoff::new(longest_restart_wait),
+            resized: Vec::new(),
             unseen: Vec::new(),
             runtime,
             groups,
@@ -129,6 +133,21 @@ impl PodWorkers {
             }
         }
         self.touch(uid);
+    }
+
+    /// Other resources were allocated to the pod. Its resize is in progress until a plan finds nothing to resize.
+    pub(crate) fn resize(&mut self, pod: &Arc<Pod>, generation: i64) {
+        self.wanted(pod);
+        if let Some(entry) = self.workers.get_mut(&pod.metadata.uid) {
+            entry.resizing = Resizing::Goes { generation };
+            // The running work has been planned before.
+            entry.resizes = false;
+        }
+    }
+
+    /// The pods whose resize has completed since the last call, with its generation.
+    pub(crate) fn take_resized(&mut self) -> Vec<(PodUid, i64)> {
+        std::mem::take(&mut self.resized)
     }
 
     /// The source changed only the pod's status.
@@ -264,7 +283,7 @@ impl PodWorkers {
         let Some(kind) = entry.worker.busy else { return };
         let stretch = |wait| crate::types::time::jitter(wait, 0.5, rt::random());
         match result {
-            WorkResult::Synced { containers, failure, .. } => {
+            WorkResult::Synced { containers, failure, resize_failure, .. } => {
                 // Containers that were not reached because of an earlier failure were not tried.
                 let tried = |key: &Key| containers.iter().any(|(name, _)| *name == key.container);
                 for key in std::mem::take(&mut entry.restarts).into_iter().filter(tried) {
@@ -274,9 +293,7 @@ impl PodWorkers {
                     entry.worker.tried(name.clone(), waiting.clone(), now, stretch);
                 }
                 entry.worker.stale = !seen;
-                if entry.resizing != Resizing::No {
-                    entry.resizing = failure.clone().map_or(Resizing::No, Resizing::Failed);
-                }
+                entry.resize_ends(resize_failure.as_deref());
                 entry.pace.synced(containers.iter().all(|(_, waiting)| waiting.is_none()) && failure.is_none(), now);
                 match failure {
                     Some(failure) => entry.worker.failed(failure.clone(), now, stretch),
@@ -374,5 +391,27 @@ mod tests {
             workers.workers.get(&waits.metadata.uid).unwrap().wake.is_some()
         });
         assert_eq!(due, Ok(false));
+    }
+
+    #[test]
+    fn resize_allocated_during_other_work_stays_in_progress() {
+        let seen = rt::simulate(1, |_| async {
+            let (inbox, _events) = async_channel::bounded(100);
+            let mut workers = workers(inbox).await;
+            let (pod, now) = (pod("a"), rt::now());
+            let uid = &pod.metadata.uid;
+            workers.wanted(&pod);
+            let mut seen = Vec::new();
+            for failure in [None, Some("no image".to_owned())] {
+                workers.workers.get_mut(uid).unwrap().worker.busy = Some(Kind::Sync);
+                workers.resize(&pod, 2);
+                let (containers, warnings) = (Vec::new(), Vec::new());
+                let done = WorkResult::Synced { containers, failure, resize_failure: None, warnings };
+                workers.work_done(uid, true, &done, now);
+                seen.push(workers.resizing(uid).clone());
+            }
+            (seen, workers.take_resized().len())
+        });
+        assert_eq!(seen, Ok((vec![Resizing::Goes { generation: 2 }; 2], 0)));
     }
 }

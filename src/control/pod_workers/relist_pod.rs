@@ -10,7 +10,11 @@ pub(super) async fn look_at_pod(runtime: &PodRuntime, observed: &ObservedPod) ->
         Ok(observation) => (Some(observation), None),
         Err(error) => (None, Some(ErrorChain(&error).to_string())),
     };
-    WorkDone { uid, observation, result: WorkResult::Synced { containers: Vec::new(), failure, warnings: Vec::new() } }
+    WorkDone {
+        uid,
+        observation,
+        result: WorkResult::Synced { containers: Vec::new(), failure, resize_failure: None, warnings: Vec::new() },
+    }
 }
 
 pub(super) async fn collect(runtime: &PodRuntime, observed: &ObservedPod, garbage: &[Garbage]) -> WorkDone {

@@ -106,6 +106,7 @@ impl PodWorkers {
         let backing_off = &mut entry.backing_off;
         let worker = &entry.worker;
         let runtime = &self.runtime;
+        let mut is_in_order = false;
         let next = worker.next(now, || {
             let Some(pod) = &pod else { return Plan::default() };
             let held_until = |name: &str| worker.held_until(name);
@@ -117,13 +118,19 @@ impl PodWorkers {
                 probed: probes.probed(uid),
                 held_until: &held_until,
                 resize_of: &resize_of,
+                resizes_pod: runtime.resizes_pod(pod),
                 groupless: entry.groupless.as_deref(),
                 asked: &entry.asked,
             };
             let plan = sync_input::plan(pod, &known, backoff, now);
             *backing_off = sync_input::backing_off(pod, &plan, backoff);
+            is_in_order = !plan.resizes();
             plan
         });
+        if let Some(generation) = entry.resizing.generation().filter(|_| is_in_order) {
+            entry.resizing = Resizing::No;
+            self.resized.push((uid.clone(), generation));
+        }
         self.tell_backing_off(uid, &before);
         Some(next)
     }
@@ -163,8 +170,9 @@ impl PodWorkers {
             entry.restarts = sync_input::restarts(pod, plan, &observed);
             entry.hooked = sync_input::hooked(pod, plan);
             entry.replaced = plan.replaced();
-            if plan.resizes() && entry.resizing == Resizing::No {
-                entry.resizing = Resizing::Goes;
+            entry.resizes = plan.resizes();
+            if entry.resizes && entry.resizing == Resizing::No {
+                entry.resizing = Resizing::Goes { generation: pod.metadata.generation };
             }
         }
         let task = rt::spawn(async move {

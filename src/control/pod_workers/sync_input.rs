@@ -18,6 +18,8 @@ pub(crate) struct Known<'a> {
     pub(crate) held_until: &'a dyn Fn(&str) -> Option<Instant>,
     /// How the resources of a running container must change.
     pub(crate) resize_of: &'a dyn Fn(&Container, bool, &ObservedContainer) -> Option<Resize>,
+    /// The pod's own resources must change.
+    pub(crate) resizes_pod: bool,
     /// The sandbox that was found outside the pod's cgroup.
     pub(crate) groupless: Option<&'a str>,
     /// The instances to restart on a user's request.
@@ -26,7 +28,7 @@ pub(crate) struct Known<'a> {
 
 /// The next steps for `pod`.
 pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
-    let Known { observed, probed, held_until, resize_of, groupless, asked } = *known;
+    let Known { observed, probed, held_until, resize_of, resizes_pod, groupless, asked } = *known;
     let nothing;
     let observed = match observed {
         Some(observed) => observed,
@@ -63,6 +65,7 @@ pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBac
         observed,
         groupless,
         asked,
+        resizes_pod,
         now,
     };
     kuberuntime::compute_pod_actions(&situation)
@@ -109,6 +112,7 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
         | Action::KillContainers { .. }
         | Action::KillPod
         | Action::RemoveContainer { .. }
+        | Action::ResizePod
         | Action::ResizeContainer { .. }
         | Action::StartCreated { .. } => None,
     });
@@ -128,6 +132,7 @@ pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
         | Action::KillContainer { .. }
         | Action::KillContainers { .. }
         | Action::RemoveContainer { .. }
+        | Action::ResizePod
         | Action::ResizeContainer { .. } => None,
     });
     let has_hook = |container: &&Container| container.lifecycle.as_ref().is_some_and(|all| all.post_start.is_some());

@@ -1,10 +1,13 @@
 //! Syncs a pod: its directories and volumes, then the runtime.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_channel::Sender;
 
+use crate::control::pod_workers::resize_pod::{PodResize, no_group};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::{DeviceError, Devices};
@@ -13,12 +16,12 @@ use crate::kubelet::kuberuntime::{
     BoxFuture, CancelWatch, Environment, Executed, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
 };
 use crate::kubelet::volumes::{self, SetUp};
-use crate::platform::cgroups::CgroupError;
 use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Mount};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::{Container, Pod, Reason};
 use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Timed};
 
 /// What a sync depends on.
 #[derive(Clone, Copy)]
@@ -48,6 +51,7 @@ pub(super) async fn sync_pod(
             devices.map_err(|failure| (Reason::FAILED_SYNC, failure))
         }
     };
+    let begun = rt::now();
     let executed = match prepared {
         Ok(()) => set_up_and_execute(with, pod, plan, observed, &mut warnings).await,
         Err((reason, failure)) => {
@@ -55,7 +59,16 @@ pub(super) async fn sync_pod(
             Executed { failure: Some(failure), ..Executed::default() }
         }
     };
-    let Executed { containers, mut failure } = executed;
+    let Executed { containers, mut failure, resize_failure } = executed;
+    if plan.resizes() {
+        // Upstream's metric counts milliseconds: `pod_resize_duration_milliseconds`.
+        let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
+        let is_done = if failure.is_none() && resize_failure.is_none() { "true" } else { "false" };
+        metrics::took(Timed::PodResizes, &[is_done], Duration::from_secs(millis));
+    }
+    if let Some(resize_failure) = &resize_failure {
+        failure.get_or_insert_with(|| resize_failure.clone());
+    }
     let look = async { Some(runtime.observe_pod(&uid).await) };
     let cancelled = async {
         cancel.cancelled().await;
@@ -71,7 +84,7 @@ pub(super) async fn sync_pod(
         // The next work observes the pod itself.
         None => None,
     };
-    WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, warnings } }
+    WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, resize_failure, warnings } }
 }
 
 /// Prepares the pod's claims, with upstream's message. A pod does not start without them. The devices of a sandbox's
@@ -127,14 +140,24 @@ async fn set_up_and_execute(
 ) -> Executed {
     let SyncContext { runtime, groups, devices, csi, dra, cancel } = with;
     // The cgroup must exist before the sandbox, which is created in it.
-    let resizes = plan.resizes();
-    // Shrinking containers do so before the pod's cgroup shrinks, growing ones after it has grown.
-    let ready = if resizes { groups.widen_pod(pod).await } else { groups.ensure_pod(pod).await };
-    if let Err(error) = ready {
+    let resize = PodResize { runtime, groups, pod, observed };
+    let mut steps = None;
+    let mut resize_failure = None;
+    if plan.resizes() {
+        match resize.begin().await {
+            Ok(begun) => steps = Some(begun),
+            Err(failure) => resize_failure = Some(failure),
+        }
+    } else if let Err(error) = groups.ensure_pod(pod).await {
         let failure = no_group(&error);
         warnings.push((Reason::FAILED_CREATE_POD_CONTAINER, failure.clone()));
         return Executed { failure: Some(failure), ..Executed::default() };
     }
+    let plan = match resize_failure {
+        None => Cow::Borrowed(plan),
+        // The other containers are not affected.
+        Some(_) => Cow::Owned(plan.without_resizes()),
+    };
     let ends = {
         let watch = cancel.clone();
         Box::pin(async move { watch.cancelled().await })
@@ -186,14 +209,13 @@ async fn set_up_and_execute(
         })
     };
     let volumes = VolumesFor { mounts: &mounts, file_values: &file_values, devices: &devices };
-    let mut executed = runtime.execute(pod, &volumes, plan, observed, cancel).await;
-    if resizes && executed.failure.is_none() {
-        executed.failure = groups.ensure_pod(pod).await.err().map(|error| no_group(&error));
+    let mut executed = runtime.execute(pod, &volumes, &plan, observed, cancel).await;
+    if plan.creates_sandbox() {
+        runtime.note_pod_resources(pod);
+    }
+    executed.resize_failure = resize_failure.or(executed.resize_failure);
+    if let Some(steps) = steps.filter(|_| executed.failure.is_none() && executed.resize_failure.is_none()) {
+        executed.resize_failure = resize.end(steps.as_ref()).await.err();
     }
     executed
-}
-
-/// Upstream's message, which calls the pod's cgroup its container.
-fn no_group(error: &CgroupError) -> String {
-    format!("unable to ensure pod container exists: {}", ErrorChain(error))
 }

@@ -56,6 +56,7 @@ impl PodAdmission {
         let given = own.as_ref().map(drop).map_err(Rejection::clone);
         let is_device = |resource: &str| self.devices.is_known(resource);
         let (others, strict_groups) = (others(uid, pods), pods.runtime().keeps_to_groups());
+        let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
         let verdict = eviction.and_then(|()| self.admission.admit(pod, &others, strict_groups, given, &is_device));
         match verdict.and_then(|victims| shutdown.map(|()| victims)) {
             Ok(victims) => {
@@ -64,6 +65,18 @@ impl PodAdmission {
             }
             Err(rejection) => vec![self.reject(uid, rejection)],
         }
+    }
+
+    /// Whether the node has room for `wanted`, the resized pod. Returns the pods to preempt for it.
+    pub(super) fn check_resize(
+        &self,
+        allocated: &Pod,
+        wanted: &Pod,
+        pods: &PodTable,
+    ) -> Result<Vec<PodUid>, Rejection> {
+        let others = others(&wanted.metadata.uid, pods);
+        let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
+        self.admission.check_resize(allocated, wanted, &others, &|resource: &str| self.devices.is_known(resource))
     }
 
     /// A device plugin refused the devices of an admitted pod.
@@ -122,7 +135,7 @@ fn admit(uid: &PodUid, victims: Vec<PodUid>) -> Vec<Effect> {
     effects
 }
 
-fn preempt(uid: &PodUid) -> EndPod {
+pub(super) fn preempt(uid: &PodUid) -> EndPod {
     EndPod {
         uid: uid.clone(),
         cause: EndCause::Preempted,
@@ -143,14 +156,14 @@ fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
     })
 }
 
-/// The other pods that take up room on the node: upstream's active pods.
-fn others<'a>(uid: &PodUid, pods: &'a PodTable) -> Vec<&'a Pod> {
+/// The other pods that take up room on the node: upstream's active pods, with what they have while they are resized.
+fn others(uid: &PodUid, pods: &PodTable) -> Vec<Arc<Pod>> {
     let takes_room = |state| matches!(state, State::Sync | State::Terminating { .. });
     let active = pods.workers().iter().filter(|worker| {
         let other = &worker.identity.uid;
         worker.wanted && takes_room(worker.state) && pods.is_admitted(other) && other != uid
     });
-    active.filter_map(|worker| worker.pod.as_deref()).collect()
+    active.filter_map(|worker| pods.with_room_in_use(worker)).collect()
 }
 
 /// Pods that already run come first, in creation order, and so keep their places. The others follow by priority, so

@@ -14,7 +14,7 @@ use crate::platform::apiserver::{Client, Rank};
 use crate::platform::host::clock;
 use crate::platform::host::own_process::OwnProcess;
 use crate::state::pods::{ContainerState, ObservedCache};
-use crate::types::api::{KUBERNETES_VERSION, Pod, PodUid};
+use crate::types::api::{KUBERNETES_VERSION, Pod, PodUid, conditions};
 use crate::types::metrics::{self, Exposition, Kind, Labels, Number};
 use crate::types::sorted::SortedMap;
 
@@ -61,6 +61,7 @@ pub(super) fn page(sight: &AgentMetrics<'_>) -> Vec<u8> {
     let mut page = Exposition::default();
     of_node(&mut page, sight);
     of_pods(&mut page, sight);
+    of_resizes(&mut page, sight.node_state);
     of_containers(&mut page, sight.seen);
     metrics::write(&mut page);
     write_claims(&mut page, &sight.claims);
@@ -170,6 +171,27 @@ fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
         let labels = Labels::of(&[("config", config), ("lifecycle", lifecycle), ("static", is_static)]);
         page.sample(&labels, Number::Whole(count));
     }
+}
+
+/// Resizes as the pods' conditions show them.
+fn of_resizes(page: &mut Exposition, node_state: &NodeState) {
+    let (mut pending, mut in_progress) = (SortedMap::new(), 0u64);
+    let uids = node_state.sources.pods().map(|source| node_state.running_uid(&source.pod.metadata.uid));
+    for condition in uids.filter_map(|uid| node_state.statuses.status(uid)).flat_map(|status| &status.conditions) {
+        match &*condition.kind {
+            conditions::POD_RESIZE_PENDING => {
+                *pending.entry(condition.reason.as_str().to_ascii_lowercase()).or_default() += 1;
+            }
+            conditions::POD_RESIZE_IN_PROGRESS => in_progress += 1,
+            _ => {}
+        }
+    }
+    page.family("kubelet_pod_pending_resizes", Kind::Gauge, "[ALPHA] Number of pending resizes for pods.");
+    for (reason, count) in &pending {
+        page.sample(&Labels::of(&[("reason", reason)]), Number::Whole(*count));
+    }
+    page.family("kubelet_pod_in_progress_resizes", Kind::Gauge, "[ALPHA] Number of in-progress resizes for pods.");
+    page.sample(&Labels::default(), Number::Whole(in_progress));
 }
 
 fn of_containers(page: &mut Exposition, seen: &ObservedCache) {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::status::Failed;
 use crate::state::pods::{NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
 use crate::types::api::{Pod, PodUid, ResourceList};
@@ -43,6 +44,13 @@ pub(super) enum Effect {
     ReplaceSandbox {
         uid: PodUid,
         sandbox: String,
+    },
+    /// Allocates other resources to the pod, whose worker then resizes it.
+    Resize {
+        uid: PodUid,
+        resources: PodResourceInfo,
+        /// The generation of the pod that asks for them.
+        generation: i64,
     },
     /// Restarts containers of the pod on a user's request.
     Restart(RestartRequest),

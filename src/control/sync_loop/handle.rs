@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
 use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::PodUid;
@@ -90,8 +91,12 @@ impl SyncLoop {
         if matches!(result, WorkResult::Stopped) {
             self.static_pod_ended(&uid, now);
         }
-        let event = pending_resizes::on_work_done(&uid, &resizing, self.pods.workers().resizing(&uid));
+        let after = self.pods.workers().resizing(&uid);
+        let event = self.pods.worker(&uid).and_then(|worker| pending_resizes::on_work_done(worker, &resizing, after));
         self.pods.apply(event, now);
+        if matches!(result, WorkResult::Stopped) {
+            self.retry_resizes(RetryTrigger::PodTerminated, now);
+        }
         self.parts.devices.release(&self.pods);
     }
 

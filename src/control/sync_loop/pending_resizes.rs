@@ -1,15 +1,21 @@
 //! In-place resizes of running pods: allocated when they fit, pending until then.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use crate::control::pod_workers::{Resizing, State};
+use crate::control::pod_workers::{Resizing, Worker};
+use crate::control::sync_loop::admission::{PodAdmission, preempt};
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
-use crate::kubelet::container_manager::{Verdict, keep_resources, verdict};
+use crate::kubelet::admission::Rejection;
+use crate::kubelet::allocation::{PodResourceInfo, ResizeTerms, infeasible, resize_message};
 use crate::kubelet::resource_managers::ResourceManagers;
 use crate::kubelet::status::{Resize, ResizeProgress};
 use crate::state::pods::PodEvent;
-use crate::types::api::{CPU, Container, EventKind, MEMORY, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::types::api::{
+    CPU, EventKind, MEMORY, Pod, PodUid, QosClass, Quantity, Reason, conditions, pod_requests, qos_class,
+};
+use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedMap;
 
 /// Pods whose sources ask for other resources than those allocated.
@@ -20,10 +26,31 @@ pub(super) struct PendingResizes {
 
 #[derive(Debug)]
 struct Waiting {
-    wanted: Arc<Pod>,
-    /// Deferred or Infeasible.
+    desired: PodResourceInfo,
+    /// The generation of the pod that asks for them.
+    generation: i64,
+    /// Deferred or Infeasible; empty before the first attempt.
     reason: Reason,
     message: String,
+    since: Instant,
+}
+
+/// Why deferred resizes are tried again, as in `kubelet_pod_deferred_accepted_resizes_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RetryTrigger {
+    PeriodicRetry,
+    PodResized,
+    PodTerminated,
+    PodUpdated,
+    PodsAdded,
+    PodsRemoved,
+}
+
+/// What an attempt needs to know.
+#[derive(Clone, Copy)]
+pub(super) struct Deciders<'a> {
+    pub(super) admission: &'a PodAdmission,
+    pub(super) managers: &'a ResourceManagers,
 }
 
 impl PendingResizes {
@@ -33,114 +60,181 @@ impl PendingResizes {
 
     /// The resize as the pod's status shows it.
     pub(super) fn of<'a>(&'a self, uid: &PodUid, resizing: &'a Resizing) -> Resize<'a> {
+        let waiting = self.waiting.get(uid).filter(|waiting| !waiting.reason.is_empty());
         Resize {
-            pending: self.waiting.get(uid).map(|waiting| (&waiting.reason, waiting.message.as_str())),
+            pending: waiting.map(|waiting| (&waiting.reason, waiting.message.as_str(), waiting.generation)),
             progress: match resizing {
                 Resizing::No => ResizeProgress::None,
-                Resizing::Goes => ResizeProgress::Goes,
-                Resizing::Failed(failure) => ResizeProgress::Failed(failure),
+                Resizing::Goes { generation } => ResizeProgress::Goes(*generation),
+                Resizing::Failed { generation, failure } => ResizeProgress::Failed(failure, *generation),
             },
         }
     }
 
-    /// The source changed the pod: updates it, with its allocated resources if the resize does not fit.
-    pub(super) fn on_update(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Vec<Effect> {
-        match self.try_resize(pod, pods, managers) {
-            Outcome::Allocated(event) => event.into_iter().chain([Effect::Update(Arc::clone(pod))]).collect(),
-            Outcome::Waits { event, kept } => event.into_iter().chain([Effect::Update(kept)]).collect(),
-        }
-    }
-
-    /// Pods with a deferred resize, highest priority first.
-    pub(super) fn deferred(&self) -> Vec<Arc<Pod>> {
-        let deferred = self.waiting.values().filter(|waiting| waiting.reason == Reason::DEFERRED);
-        let mut deferred: Vec<Arc<Pod>> = deferred.map(|waiting| Arc::clone(&waiting.wanted)).collect();
-        deferred.sort_by_key(|pod| (-i64::from(pod.spec.priority.unwrap_or(0)), rank(qos_class(pod))));
-        deferred
-    }
-
-    /// Retries a deferred resize.
-    pub(super) fn retry(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Vec<Effect> {
-        match self.try_resize(pod, pods, managers) {
-            Outcome::Allocated(event) => event.into_iter().chain([Effect::Update(Arc::clone(pod))]).collect(),
-            Outcome::Waits { event, .. } => event.into_iter().collect(),
-        }
-    }
-
-    fn try_resize(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Outcome {
+    /// A source added the pod, and it was admitted. If it asks for other resources than those allocated by an earlier
+    /// run, the resize is pending, with the reason in the pod's status.
+    pub(super) fn on_added(&mut self, pod: &Pod, pods: &PodTable, now: Instant) {
         let uid = &pod.metadata.uid;
-        let Some(allocated) = pods.syncing(uid).and_then(|worker| worker.pod.clone()) else {
-            return Outcome::Allocated(None);
+        let desired = PodResourceInfo::of(pod);
+        if !pods.is_admitted(uid) || pods.allocated(uid).is_none_or(|allocated| allocated == desired) {
+            return;
+        }
+        let told = pod.status.conditions.iter().find(|condition| condition.kind == conditions::POD_RESIZE_PENDING);
+        let (reason, message, generation) = match told {
+            Some(told) => (told.reason.clone(), told.message.clone(), told.observed_generation),
+            None => (Reason::default(), String::new(), pod.metadata.generation),
         };
-        let (reason, told, message) = match verdict_on(&allocated, pod, pods, managers) {
-            Verdict::NoResize => {
-                self.forget(uid);
-                return Outcome::Allocated(None);
-            }
-            Verdict::Fits => {
-                self.forget(uid);
-                let started = event(uid, EventKind::Normal, Reason::RESIZE_STARTED, "Pod resize started");
-                return Outcome::Allocated(Some(started));
-            }
-            Verdict::Deferred(message) => (Reason::DEFERRED, Reason::RESIZE_DEFERRED, message),
-            Verdict::Infeasible(message) => (Reason::INFEASIBLE, Reason::RESIZE_INFEASIBLE, message),
-        };
-        let waiting = Waiting { wanted: Arc::clone(pod), reason, message: message.clone() };
-        let before = self.waiting.insert(uid.clone(), waiting);
-        let is_news = before.is_none_or(|before| before.message != message);
-        let event = is_news.then(|| event(uid, EventKind::Warning, told, &message));
-        Outcome::Waits { event, kept: Arc::new(keep_resources(pod, &allocated)) }
+        self.waiting.insert(uid.clone(), Waiting { desired, generation, reason, message, since: now });
     }
-}
 
-/// The result of a resize attempt.
-enum Outcome {
-    /// The pod gets the requested resources, possibly with an event.
-    Allocated(Option<Effect>),
-    /// The pod keeps its allocated resources.
-    Waits { event: Option<Effect>, kept: Arc<Pod> },
-}
+    /// The source changed the pod. Its allocated resources stay until the new ones fit.
+    pub(super) fn on_update(
+        &mut self,
+        pod: &Arc<Pod>,
+        pods: &PodTable,
+        deciders: Deciders<'_>,
+        now: Instant,
+    ) -> Vec<Effect> {
+        let uid = &pod.metadata.uid;
+        let update = Effect::Update(Arc::clone(pod));
+        let allocated = pods.allocated(uid).filter(|_| pods.syncing(uid).is_some() && pods.is_admitted(uid));
+        let Some(allocated) = allocated else { return vec![update] };
+        let desired = PodResourceInfo::of(pod);
+        let before = self.waiting.get(uid);
+        count_requested(before.map_or(&allocated, |before| &before.desired), &desired);
+        if allocated == desired {
+            self.forget(uid);
+            return vec![update];
+        }
+        let generation = pod.metadata.generation;
+        match self.waiting.get_mut(uid) {
+            Some(waiting) => waiting.desired = desired,
+            None => {
+                let (reason, message) = (Reason::default(), String::new());
+                self.waiting.insert(uid.clone(), Waiting { desired, generation, reason, message, since: now });
+            }
+        }
+        let mut effects = vec![update];
+        effects.extend(self.attempt(pod, generation, pods, deciders));
+        effects
+    }
 
-/// The pod's work has ended. `before` and `after` are the states of its resize around that.
-pub(super) fn on_work_done(uid: &PodUid, before: &Resizing, after: &Resizing) -> Option<Effect> {
-    match (before, after) {
-        (Resizing::No, _) | (_, Resizing::Goes) => None,
-        (_, Resizing::No) => Some(event(uid, EventKind::Normal, Reason::RESIZE_COMPLETED, "Pod resize completed")),
-        (before, Resizing::Failed(failure)) => {
-            (before != after).then(|| event(uid, EventKind::Warning, Reason::RESIZE_ERROR, failure))
+    /// The pods with a resize that is not known to be infeasible, in the order in which they are tried: those that ask
+    /// for no more than they have, then by priority, QoS class and age.
+    pub(super) fn deferred(&self, pods: &PodTable) -> Vec<PodUid> {
+        let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.reason != Reason::INFEASIBLE);
+        let mut deferred: Vec<_> = waiting
+            .filter_map(|(uid, waiting)| {
+                let pod = pods.syncing(uid)?.pod.as_ref()?;
+                let wanted = waiting.desired.put_on(pod);
+                let priority = -i64::from(pod.spec.priority.unwrap_or(0));
+                Some(((grows(pod, &wanted), priority, rank(qos_class(pod)), waiting.since), uid.clone()))
+            })
+            .collect();
+        deferred.sort();
+        deferred.into_iter().map(|(_, uid)| uid).collect()
+    }
+
+    /// Tries a deferred resize again.
+    pub(super) fn retry(
+        &mut self,
+        uid: &PodUid,
+        pods: &PodTable,
+        deciders: Deciders<'_>,
+        trigger: RetryTrigger,
+    ) -> Vec<Effect> {
+        let Some(waiting) = self.waiting.get(uid) else { return Vec::new() };
+        let Some(pod) = pods.syncing(uid).and_then(|worker| worker.pod.as_ref()) else { return Vec::new() };
+        let was_deferred = waiting.reason == Reason::DEFERRED;
+        let (wanted, generation) = (waiting.desired.put_on(pod), pod.metadata.generation);
+        let effects = self.attempt(&wanted, generation, pods, deciders);
+        if was_deferred && !self.waiting.contains_key(uid) {
+            metrics::count(Count::DeferredAcceptedResizes, &[trigger.label()]);
+        }
+        effects
+    }
+
+    /// Allocates what `wanted` asks for, or records why that is not possible.
+    fn attempt(&mut self, wanted: &Pod, generation: i64, pods: &PodTable, deciders: Deciders<'_>) -> Vec<Effect> {
+        let uid = &wanted.metadata.uid;
+        let Some(worker) = pods.syncing(uid) else { return Vec::new() };
+        match decide(worker, wanted, pods, deciders) {
+            Ok(victims) => {
+                let Some(waiting) = self.waiting.remove(uid) else { return Vec::new() };
+                let mut effects: Vec<Effect> = victims.iter().map(|victim| Effect::End(preempt(victim))).collect();
+                effects.push(Effect::Resize { uid: uid.clone(), resources: waiting.desired, generation });
+                let message = resize_message("Pod resize started", wanted, generation, None);
+                effects.push(event(uid, EventKind::Normal, Reason::RESIZE_STARTED, message));
+                effects
+            }
+            Err(Rejection { reason: named, message }) => {
+                let Some(waiting) = self.waiting.get_mut(uid) else { return Vec::new() };
+                let (reason, told) = match named == Reason::INFEASIBLE {
+                    true => (Reason::INFEASIBLE, Reason::RESIZE_INFEASIBLE),
+                    false => (Reason::DEFERRED, Reason::RESIZE_DEFERRED),
+                };
+                let is_news = waiting.reason != reason || waiting.generation != generation;
+                if !is_news && waiting.message == message {
+                    return Vec::new();
+                }
+                let text = resize_message(&format!("Pod resize {named}"), wanted, generation, Some(&message));
+                (waiting.reason, waiting.message, waiting.generation) = (reason, message, generation);
+                let event = is_news.then(|| event(uid, EventKind::Warning, told, text));
+                event.into_iter().chain([Effect::MarkStatus(uid.clone())]).collect()
+            }
         }
     }
 }
 
-fn event(uid: &PodUid, kind: EventKind, reason: Reason, message: &str) -> Effect {
-    Effect::Record(PodEvent::of_pod(uid, kind, reason, message.to_owned()))
-}
-
-fn verdict_on(allocated: &Pod, wanted: &Pod, pods: &PodTable, managers: &ResourceManagers) -> Verdict {
-    let others = pods.workers().iter().filter(|worker| worker.state == State::Sync);
-    let others = others.filter_map(|worker| worker.pod.as_deref());
-    let others = others.filter(|other| other.metadata.uid != wanted.metadata.uid);
-    let verdict = verdict(allocated, wanted, others, &pods.runtime().node.allocatable);
-    let fits = matches!(verdict, Verdict::Fits | Verdict::Deferred(_));
-    if !fits || qos_class(wanted) != QosClass::Guaranteed {
-        return verdict;
+impl RetryTrigger {
+    fn label(self) -> &'static str {
+        match self {
+            Self::PeriodicRetry => "periodic_retry",
+            Self::PodResized => "pod_resized",
+            Self::PodTerminated => "pod_terminated",
+            Self::PodUpdated => "pod_updated",
+            Self::PodsAdded => "pods_added",
+            Self::PodsRemoved => "pods_removed",
+        }
     }
-    let manager = if managers.is_static() && is_other(CPU, allocated, wanted) {
-        "CPU Manager policy \"static\""
-    } else if managers.has_static_memory() && is_other(MEMORY, allocated, wanted) {
-        "Memory Manager policy \"Static\""
-    } else {
-        return verdict;
-    };
-    Verdict::Infeasible(format!("Resize is infeasible for Guaranteed Pods alongside {manager}"))
 }
 
-/// Whether a container requests another amount of the resource.
-fn is_other(resource: &str, allocated: &Pod, wanted: &Pod) -> bool {
-    let asked = |container: &Container| container.resources.request(resource);
-    let lists = [&allocated.spec.init_containers, &allocated.spec.containers];
-    let wanted = [&wanted.spec.init_containers, &wanted.spec.containers];
-    lists.iter().zip(wanted).any(|(one, other)| one.iter().map(asked).ne(other.iter().map(asked)))
+/// The event of a failed resize. `before` and `after` are its states around the work.
+pub(super) fn on_work_done(worker: &Worker, before: &Resizing, after: &Resizing) -> Option<Effect> {
+    let Resizing::Failed { generation, failure } = after else { return None };
+    let pod = worker.pod.as_deref().filter(|_| before != after)?;
+    let message = resize_message("Pod resize error", pod, *generation, Some(failure));
+    Some(event(&pod.metadata.uid, EventKind::Warning, Reason::RESIZE_ERROR, message))
+}
+
+fn event(uid: &PodUid, kind: EventKind, reason: Reason, message: String) -> Effect {
+    Effect::Record(PodEvent::of_pod(uid, kind, reason, message))
+}
+
+/// Whether `wanted` may replace the pod's allocated resources now; the pods that end for it.
+fn decide(
+    worker: &Worker,
+    wanted: &Pod,
+    pods: &PodTable,
+    Deciders { admission, managers }: Deciders<'_>,
+) -> Result<Vec<PodUid>, Rejection> {
+    let Some(allocated) = &worker.pod else { return Ok(Vec::new()) };
+    let terms = ResizeTerms {
+        has_static_cpu_manager: managers.is_static(),
+        has_static_memory_manager: managers.has_static_memory(),
+        swaps: &|pod, container| pods.runtime().swaps(pod, container),
+    };
+    if let Some(why) = infeasible(allocated, wanted, terms) {
+        metrics::count(Count::InfeasibleResizes, &[why.detail()]);
+        return Err(Rejection { reason: Reason::INFEASIBLE, message: why.message().to_owned() });
+    }
+    admission.check_resize(allocated, wanted, pods)
+}
+
+/// Whether the pod would request more CPU or memory.
+fn grows(allocated: &Pod, wanted: &Pod) -> bool {
+    let (old, new) = (pod_requests(&allocated.spec), pod_requests(&wanted.spec));
+    [CPU, MEMORY].into_iter().any(|resource| new.get(resource) > old.get(resource))
 }
 
 fn rank(class: QosClass) -> u8 {
@@ -151,20 +245,32 @@ fn rank(class: QosClass) -> u8 {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn end_of_a_resize_is_recorded_once() {
-        let uid = PodUid::from("a");
-        let (no, goes, failed) = (Resizing::No, Resizing::Goes, Resizing::Failed("why".to_owned()));
-        let completed = event(&uid, EventKind::Normal, Reason::RESIZE_COMPLETED, "Pod resize completed");
-        assert_eq!(on_work_done(&uid, &goes, &no), Some(completed));
-        let error = event(&uid, EventKind::Warning, Reason::RESIZE_ERROR, "why");
-        assert_eq!(on_work_done(&uid, &goes, &failed), Some(error));
-        for (before, after) in [(&no, &no), (&no, &goes), (&goes, &goes), (&failed, &failed), (&failed, &goes)] {
-            assert_eq!(on_work_done(&uid, before, after), None);
+/// Counts the changes that a source asks for, each amount of each container.
+fn count_requested(old: &PodResourceInfo, new: &PodResourceInfo) {
+    for (name, new) in &new.containers {
+        let Some(old) = old.containers.get(name) else { continue };
+        for resource in [MEMORY, CPU] {
+            for (requirement, old, new) in [
+                ("requests", old.request(resource), new.request(resource)),
+                ("limits", old.limit(resource), new.limit(resource)),
+            ] {
+                if let Some(operation) = operation(old.unwrap_or_default(), new.unwrap_or_default()) {
+                    metrics::count(Count::RequestedResizes, &[operation, requirement, resource]);
+                }
+            }
         }
     }
 }
+
+fn operation(old: Quantity, new: Quantity) -> Option<&'static str> {
+    match (old.is_zero(), new.is_zero()) {
+        (false, true) => Some("remove"),
+        (true, false) => Some("add"),
+        _ if new < old => Some("decrease"),
+        _ if new > old => Some("increase"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

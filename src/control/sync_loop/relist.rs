@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::state::pods::{ObservationTicket, ObservedPod, Relist};
 
 impl SyncLoop {
@@ -17,7 +18,7 @@ impl SyncLoop {
             self.reconcile(now);
         } else {
             self.end_orphans(now);
-            self.retry_resizes(now);
+            self.retry_resizes(RetryTrigger::PeriodicRetry, now);
         }
         self.parts.cpus.look_again();
         self.parts.cgroups.look_after(&self.pods);

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::pending_resizes::{Deciders, RetryTrigger};
 use crate::types::api::PodUid;
 
 impl SyncLoop {
@@ -48,14 +49,16 @@ impl SyncLoop {
         self.parts.shutdown.release_inhibitor(is_reporting, now);
     }
 
-    /// Starts the pods' work. Repeats while pods end that other pods wait for.
+    /// Starts the pods' work. Repeats while pods end or shrink that other pods wait for.
     fn start_work(&mut self, now: Instant) {
         loop {
             self.health.begin(Activity::StartingWork);
             let ended = self.pods.start_work(now);
-            if ended.is_empty() {
-                return;
-            }
+            let trigger = match (ended.is_empty(), self.pods.take_resized()) {
+                (false, _) => RetryTrigger::PodsRemoved,
+                (true, true) => RetryTrigger::PodResized,
+                (true, false) => return,
+            };
             for (uid, successor) in ended {
                 let was_static = self.pods.node_state().ending.get(&uid).is_some_and(|pod| pod.is_static());
                 self.forget(&uid);
@@ -69,16 +72,17 @@ impl SyncLoop {
                 }
             }
             self.health.begin(Activity::PendingResizes);
-            // Pods may have waited for the resources of the ended pods.
-            self.retry_resizes(now);
+            // Pods may have waited for the resources of these pods.
+            self.retry_resizes(trigger, now);
         }
     }
 
     /// Retries the deferred resizes. Each resize that fits leaves less room for the next.
-    pub(super) fn retry_resizes(&mut self, now: Instant) {
-        for pod in self.parts.resizes.deferred() {
+    pub(super) fn retry_resizes(&mut self, trigger: RetryTrigger, now: Instant) {
+        for uid in self.parts.resizes.deferred(&self.pods) {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let effects = parts.resizes.retry(&pod, pods, parts.cpus.managers());
+            let deciders = Deciders { admission: &parts.admission, managers: parts.cpus.managers() };
+            let effects = parts.resizes.retry(&uid, pods, deciders, trigger);
             if !effects.is_empty() {
                 self.parts.cgroups.on_pods_changed();
             }

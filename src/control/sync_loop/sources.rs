@@ -7,6 +7,7 @@ use crate::control::pod_sources::static_pod::is_own_uid;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
 use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pending_resizes::{Deciders, RetryTrigger};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::control::sync_loop::versions::PodVersions;
 use crate::control::sync_loop::{SyncLoop, adoption};
@@ -60,9 +61,15 @@ impl SyncLoop {
             let effect = if is_over(&pod) { Effect::Delete(pod) } else { Effect::UpdateStatus(pod) };
             self.pods.apply([effect], now);
         }
-        let added = changes.added.iter().map(|pod| under_running_uid(pod, &self.pods)).collect();
+        let added: Vec<Arc<Pod>> = changes.added.iter().map(|pod| under_running_uid(pod, &self.pods)).collect();
+        let has_added = !added.is_empty();
         for pod in in_order_of_admission(added, &self.pods) {
             self.add(&pod, now);
+        }
+        self.pods.remove_orphaned_allocations();
+        // All pods have their allocated resources by now.
+        if has_added {
+            self.retry_resizes(RetryTrigger::PodsAdded, now);
         }
         self.parts.cgroups.on_pods_changed();
         let effects = self.parts.reporting.on_sources_changed(&self.pods);
@@ -80,8 +87,13 @@ impl SyncLoop {
             self.recreate(pod, now);
         } else {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let effects = parts.resizes.on_update(pod, pods, parts.cpus.managers());
+            let deciders = Deciders { admission: &parts.admission, managers: parts.cpus.managers() };
+            let effects = parts.resizes.on_update(pod, pods, deciders, now);
+            let is_resized = effects.len() > 1;
             self.pods.apply(effects, now);
+            if is_resized {
+                self.retry_resizes(RetryTrigger::PodUpdated, now);
+            }
         }
     }
 
@@ -94,14 +106,17 @@ impl SyncLoop {
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
             return;
         }
+        // After a restart, the pod is admitted with the resources that it has.
+        self.pods.restore_allocation(pod);
         self.pods.apply([Effect::Update(Arc::clone(pod))], now);
         // A pod with this uid that is still ending ends first.
-        if self.pods.worker(uid).is_some_and(|worker| worker.successor.is_none()) {
-            let (pods, parts) = (&self.pods, &mut self.parts);
-            let gates = Gates { eviction: parts.eviction.admits(pod, pods), shutdown: parts.shutdown.admits() };
-            let effects = parts.admission.on_new_pod(pod, pods, &mut parts.cpus, gates);
-            self.pods.apply(effects, now);
-        }
+        let worker = self.pods.worker(uid).filter(|worker| worker.successor.is_none());
+        let Some(allocated) = worker.and_then(|worker| worker.pod.clone()) else { return };
+        let (pods, parts) = (&self.pods, &mut self.parts);
+        let gates = Gates { eviction: parts.eviction.admits(&allocated, pods), shutdown: parts.shutdown.admits() };
+        let effects = parts.admission.on_new_pod(&allocated, pods, &mut parts.cpus, gates);
+        self.pods.apply(effects, now);
+        self.parts.resizes.on_added(pod, &self.pods, now);
     }
 
     /// The pod has ended and is created again.

@@ -11,12 +11,15 @@ mod this_node;
 
 use crate::platform::config::Config;
 use crate::state::pods::NodeTerms;
-use crate::types::api::{HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy};
+use crate::types::api::{
+    DECLARED_FEATURES, HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy,
+    required_features,
+};
 use crate::types::metrics::{self, Count};
 
 pub(crate) use pressure::check_pressure;
 
-use fit::Room;
+use fit::{InsufficientResource, Room};
 use sysctls::AllowedSysctls;
 use this_node::ThisNode;
 
@@ -72,28 +75,37 @@ impl Admission {
         given?;
         self.node.check_os(pod)?;
         check_groups(pod, strict_groups)?;
-        let victims = self.make_room(pod, others, is_device)?;
+        let lacks = fit::lacking(pod, others, &self.room, is_device);
+        let victims = self.make_room(pod, others, &lacks)?;
         if app_armor::is_wanted(pod) {
             app_armor::check(pod, &host::app_armor())?;
         }
+        check_features(pod)?;
         Ok(victims)
     }
 
-    /// For a critical pod, a problem that preemption cannot solve takes precedence.
-    fn make_room(
+    /// Whether the resized pod fits beside `others`; returns the pods to preempt. What does not grow needs no room.
+    pub(crate) fn check_resize(
         &self,
-        pod: &Pod,
+        allocated: &Pod,
+        wanted: &Pod,
         others: &[&Pod],
         is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
-        let lacks = fit::lacking(pod, others, &self.room, is_device);
+        let mut lacks = fit::lacking(wanted, others, &self.room, is_device);
+        lacks.retain(|lack| lack.requested > fit::takes(allocated, &lack.resource));
+        self.make_room(wanted, others, &lacks)
+    }
+
+    /// For a critical pod, a problem that preemption cannot solve takes precedence.
+    fn make_room(&self, pod: &Pod, others: &[&Pod], lacks: &[InsufficientResource]) -> Result<Vec<PodUid>, Rejection> {
         let misplaced = self.misplaced(pod, others);
         let Some(first) = lacks.first() else { return misplaced.map_or_else(|| Ok(Vec::new()), Err) };
         if pod.is_spared(self.static_pods_count) {
             if let Some(misplaced) = misplaced {
                 return Err(misplaced);
             }
-            if let Some(victims) = preemption::victims(pod, others, &lacks, self.static_pods_count) {
+            if let Some(victims) = preemption::victims(pod, others, lacks, self.static_pods_count) {
                 // Upstream counts each by what is missing first.
                 victims.iter().for_each(|_| metrics::count(Count::Preemptions, &[&first.resource]));
                 return Ok(victims);
@@ -117,6 +129,17 @@ impl Admission {
         let message = format!("Predicate {reason} failed: {why}");
         Some(Rejection { reason, message })
     }
+}
+
+/// Rejects a pod that needs a feature that the node does not declare (`declaredFeaturesAdmitHandler`).
+fn check_features(pod: &Pod) -> Result<(), Rejection> {
+    let needed = required_features(pod).into_iter().filter(|feature| !DECLARED_FEATURES.contains(feature));
+    let missing = needed.collect::<Vec<_>>().join(", ");
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = format!("Pod requires node features that are not available: {missing}");
+    Err(Rejection { reason: Reason::POD_FEATURE_UNSUPPORTED, message })
 }
 
 fn check_groups(pod: &Pod, strict_groups: bool) -> Result<(), Rejection> {

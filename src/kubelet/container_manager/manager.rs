@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::node_values::{self, BEST_EFFORT_SHARES, burstable_shares};
 use super::pod_values::pod_values;
+use super::resize_steps::ResizeSteps;
 use super::settings::{Reserved, Settings};
 use crate::platform::cgroups::{CgroupError, CgroupName, CpuMax, Groups, Limit, Values, is_pod, oom_kills};
 use crate::platform::config::CgroupDriver;
@@ -139,6 +140,14 @@ impl ContainerManager {
             pods.iter().filter(|pod| !is_there(pod)).map(|pod| pod.metadata.uid.clone()).collect()
         })
         .await
+    }
+
+    /// The values of the pod's cgroup during a resize; `None` if pods have no cgroups.
+    pub(crate) async fn resize_steps(&self, pod: &Pod) -> Option<ResizeSteps> {
+        let settings = self.settings.as_ref()?;
+        let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
+        let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
+        Some(rt::blocking(move || ResizeSteps::new(groups.limits(&name, driver), values)).await)
     }
 
     /// Raises the limits of the pod's cgroup so that both its old and its new resources fit.

@@ -7,9 +7,9 @@ pub(crate) mod kernel_parameters;
 mod manager;
 mod node_values;
 mod pod_values;
-mod resize;
+mod resize_steps;
 mod settings;
 
 pub(crate) use manager::ContainerManager;
-pub(crate) use resize::{Verdict, keep_resources, verdict};
+pub(crate) use resize_steps::ResizeSteps;
 pub(crate) use settings::Settings;

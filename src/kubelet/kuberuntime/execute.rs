@@ -37,6 +37,8 @@ pub(crate) struct Executed {
     pub(crate) containers: Vec<(String, Option<Waiting>)>,
     /// What stopped the whole plan; one line.
     pub(crate) failure: Option<String>,
+    /// Why a container, or the pod, could not be resized; one line.
+    pub(crate) resize_failure: Option<String>,
 }
 
 /// Access to the pod's volumes and devices. Called for each start of a container, because the previous instance may
@@ -117,6 +119,7 @@ impl PodRuntime {
                 Action::RemoveContainer { id } => {
                     gone_is_fine(self.cri.remove_container(id).await).map_err(|error| one_line(&error))
                 }
+                Action::ResizePod => Ok(()),
                 Action::ResizeContainer { id, place, .. } => {
                     let running = observed.containers.iter().find(|container| container.id == *id);
                     let (Some(spec), Some(running)) = (place.of(pod), running) else { continue };
@@ -124,7 +127,7 @@ impl PodRuntime {
                     if let Err(error) = self.resize_container(pod, spec, is_init, running).await {
                         // Other containers are not affected.
                         let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
-                        executed.failure.get_or_insert(failure);
+                        executed.resize_failure.get_or_insert(failure);
                     }
                     Ok(())
                 }
@@ -270,6 +273,7 @@ impl PodRuntime {
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
+        self.record_actuated(pod, container).await;
         let id = self
             .cri
             .create_container(&sandbox.id, &config, &sandbox.config)
@@ -277,7 +281,7 @@ impl PodRuntime {
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, words(&error)))?;
         self.tell(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
-            self.note_told(&id, resources);
+            self.note_told(&id, resources, container);
             self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
         let started = Started { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };

@@ -47,6 +47,7 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
+use crate::kubelet::allocation::Allocations;
 use crate::kubelet::images::{Images, PullsUnderWay};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::config::CgroupDriver;
@@ -89,6 +90,8 @@ pub(crate) struct PodRuntime {
     user_ranges: rt::Semaphore,
     /// The runtime supports the strict supplemental groups policy.
     strict_groups: Cell<bool>,
+    /// Allocated and actuated resources.
+    allocations: Rc<Allocations>,
     /// Resources of running containers, by id.
     told: RefCell<SortedMap<String, resize::AppliedResources>>,
     /// Cpusets of running containers, by id.
@@ -125,6 +128,7 @@ impl PodRuntime {
             user_namespaces: RefCell::default(),
             user_ranges: rt::Semaphore::new(1),
             strict_groups: Cell::new(false),
+            allocations: Rc::default(),
             told: RefCell::default(),
             held: RefCell::default(),
             placements: Rc::default(),
@@ -137,6 +141,15 @@ impl PodRuntime {
     /// Uses these CPU and memory placements.
     pub(crate) fn with_placements(self, placements: Rc<RefCell<Placements>>) -> Self {
         Self { placements, ..self }
+    }
+
+    /// Uses these allocated and actuated resources.
+    pub(crate) fn with_allocations(self, allocations: Rc<Allocations>) -> Self {
+        Self { allocations, ..self }
+    }
+
+    pub(crate) fn allocations(&self) -> Rc<Allocations> {
+        Rc::clone(&self.allocations)
     }
 
     pub(crate) fn seen(&self) -> Rc<RefCell<ObservedCache>> {

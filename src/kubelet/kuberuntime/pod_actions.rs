@@ -19,6 +19,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) groupless: Option<&'a str>,
     /// Ids of running instances with a requested restart.
     pub(crate) asked: &'a [String],
+    /// The pod's own resources must be resized.
+    pub(crate) resizes_pod: bool,
     pub(crate) now: Instant,
 }
 
@@ -93,6 +95,8 @@ pub(crate) enum Action {
     RemoveContainer {
         id: String,
     },
+    /// Set the pod's own resources. Its cgroup is updated around every resize.
+    ResizePod,
     /// Update the resources of a running container.
     ResizeContainer {
         id: String,
@@ -152,6 +156,9 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
             }
             if !plan.completed {
                 plan_ephemeral_containers(pod, sandbox, &mut plan);
+                if pod.resizes_pod {
+                    plan.actions.push(Action::ResizePod);
+                }
             }
         }
         None => plan_new_sandbox(pod, &mut plan),
@@ -233,7 +240,10 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
                         plan_resize(pod, container, wanted, place, plan);
                         continue;
                     }
-                    Health::Started => return false,
+                    Health::Started => {
+                        plan_resize(pod, container, wanted, place, plan);
+                        return false;
+                    }
                     Health::Failed(probe) => {
                         plan_end_of_unhealthy(pod, container, place, probe, plan);
                         // A sidecar that has started does not block the following containers.
@@ -459,19 +469,13 @@ impl Plan {
         Self { completed: true, ..Self::default() }
     }
 
-    /// Whether a container is resized.
-    pub(crate) fn resizes(&self) -> bool {
-        self.actions.iter().any(|action| {
-            matches!(action, Action::ResizeContainer { .. } | Action::KillContainer { why: KillReason::Resized, .. })
-        })
-    }
-
     /// Whether a sandbox or container is recreated although no container exited by itself.
     pub(crate) fn remakes(&self) -> bool {
         self.actions.iter().any(|action| match action {
             Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::RemoveContainer { .. } => true,
             Action::KillPod
             | Action::KillContainers { .. }
+            | Action::ResizePod
             | Action::ResizeContainer { .. }
             | Action::StartContainer { .. }
             | Action::StartCreated { .. } => false,

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::error::ResizeError;
-use crate::kubelet::kuberuntime::resources::container_resources;
-use crate::kubelet::kuberuntime::{PodRuntime, Resize};
-use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of};
+use crate::kubelet::kuberuntime::pod_actions::KillReason;
+use crate::kubelet::kuberuntime::resources::{container_resources, may_swap, overhead, sandbox_resources};
+use crate::kubelet::kuberuntime::{Action, Plan, PodRuntime, Resize};
+use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight_of};
+use crate::platform::cri;
 use crate::platform::cri::v1::LinuxContainerResources;
 use crate::platform::host::procfs::Procfs;
 use crate::state::pods::ObservedContainer;
-use crate::types::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
+use crate::types::api::{CPU, Container, MEMORY, Pod, Quantity, ResizeRestartPolicy, ResourceRequirements};
 
 /// Resources of a container as sent to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +23,14 @@ pub(super) struct AppliedResources {
     period: i64,
     /// 0: no limit.
     memory: i64,
+    /// Not part of the message to the runtime; a change of it counts as a resize.
+    memory_request: i64,
 }
 
 impl AppliedResources {
-    pub(super) fn of(resources: &LinuxContainerResources) -> Self {
+    fn of(resources: &LinuxContainerResources, container: &Container) -> Self {
         Self {
+            memory_request: container.resources.request(MEMORY).map_or(0, Quantity::value),
             shares: resources.cpu_shares,
             // A lifted quota is -1.
             quota: resources.cpu_quota.max(0),
@@ -35,7 +40,7 @@ impl AppliedResources {
     }
 
     /// The resources of a container created by another process, from its cgroup. If the cgroup's values are what
-    /// `wanted` would give, it is assumed to have `wanted`.
+    /// `wanted` would give, it is assumed to have `wanted`. A cgroup does not show the memory request.
     fn shown(group: &ReportedResources, wanted: &Self) -> Self {
         let is_same_weight = is_weight_of(group.weight, wanted.shares);
         let quota = match group.cpu_max.quota {
@@ -53,12 +58,13 @@ impl AppliedResources {
             quota,
             period: if quota == 0 { wanted.period } else { i64::try_from(group.cpu_max.period).unwrap_or(0) },
             memory: if is_same_memory { wanted.memory } else { memory },
+            memory_request: wanted.memory_request,
         }
     }
 
     fn resize(&self, wanted: &Self, container: &Container) -> Option<Resize> {
         let cpu = (self.shares, self.quota, self.period) != (wanted.shares, wanted.quota, wanted.period);
-        let memory = self.memory != wanted.memory;
+        let memory = (self.memory, self.memory_request) != (wanted.memory, wanted.memory_request);
         if !cpu && !memory {
             return None;
         }
@@ -85,8 +91,8 @@ struct ReportedResources {
 }
 
 impl PodRuntime {
-    /// The resize needed for a running container. Its current resources are known from this process or read from the
-    /// kernel; if they are unknown, none is needed.
+    /// The resize needed for a running container. Its current resources are known from this process, or else read from
+    /// the kernel and from the checkpoint; if they are unknown, none is needed.
     pub(crate) fn resize_of(
         &self,
         pod: &Pod,
@@ -94,19 +100,52 @@ impl PodRuntime {
         is_init: bool,
         running: &ObservedContainer,
     ) -> Option<Resize> {
-        let mut wanted = container_resources(pod, container, is_init, &self.node);
-        put(&mut wanted, &self.placements.borrow(), &pod.metadata.uid, &container.name);
-        let wanted = AppliedResources::of(&wanted);
+        let wanted = AppliedResources::of(&self.linux_resources(pod, container, is_init), container);
         let mut told = self.told.borrow_mut();
         let told = told.entry(running.id.clone()).or_insert_with(|| {
+            let recorded = self.recorded(pod, container, is_init);
+            if recorded.is_none() {
+                // Started by a kubelet without a checkpoint.
+                self.allocations.actuated.set_container(
+                    &pod.metadata.uid,
+                    &container.name,
+                    &actuated_resources(pod, container),
+                );
+            }
+            let recorded = recorded.unwrap_or(wanted);
             let shown = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
-            shown.map_or(wanted, |shown| AppliedResources::shown(&shown, &wanted))
+            shown.map_or(recorded, |shown| AppliedResources {
+                memory_request: recorded.memory_request,
+                ..AppliedResources::shown(&shown, &wanted)
+            })
         });
         told.resize(&wanted, container)
     }
 
-    pub(super) fn note_told(&self, id: &str, resources: &LinuxContainerResources) {
-        self.told.borrow_mut().insert(id.to_owned(), AppliedResources::of(resources));
+    /// The container's resources in the checkpoint.
+    fn recorded(&self, pod: &Pod, container: &Container, is_init: bool) -> Option<AppliedResources> {
+        let resources = self.allocations.actuated.container(&pod.metadata.uid, &container.name)?;
+        let container = Container { resources, ..container.clone() };
+        Some(AppliedResources::of(&self.linux_resources(pod, &container, is_init), &container))
+    }
+
+    fn linux_resources(&self, pod: &Pod, container: &Container, is_init: bool) -> LinuxContainerResources {
+        let mut resources = container_resources(pod, container, is_init, &self.node);
+        put(&mut resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
+        resources
+    }
+
+    /// Records the resources of a container that is about to be created. Others than those of its last instance are in
+    /// the checkpoint before the container exists, so that a restart does not take it for one to resize again.
+    pub(super) async fn record_actuated(&self, pod: &Pod, container: &Container) {
+        let (uid, actuated) = (&pod.metadata.uid, &self.allocations.actuated);
+        if actuated.set_container(uid, &container.name, &actuated_resources(pod, container)) {
+            actuated.flush().await;
+        }
+    }
+
+    pub(super) fn note_told(&self, id: &str, resources: &LinuxContainerResources, container: &Container) {
+        self.told.borrow_mut().insert(id.to_owned(), AppliedResources::of(resources, container));
     }
 
     /// Forgets containers that no longer exist.
@@ -122,8 +161,7 @@ impl PodRuntime {
         is_init: bool,
         running: &ObservedContainer,
     ) -> Result<(), ResizeError> {
-        let mut resources = container_resources(pod, container, is_init, &self.node);
-        put(&mut resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
+        let resources = self.linux_resources(pod, container, is_init);
         if let Some(used) = running.pid.filter(|_| self.node.cgroup_v2).and_then(memory_used) {
             let limit = u64::try_from(resources.memory_limit_in_bytes).unwrap_or(0);
             if limit > 0 && used > limit {
@@ -139,8 +177,114 @@ impl PodRuntime {
         }
         let updated = self.cri.update_container_resources(&running.id, &request).await;
         updated.map_err(ResizeError::Runtime)?;
-        self.note_told(&running.id, &resources);
+        self.note_told(&running.id, &resources, container);
+        let actuated = &self.allocations.actuated;
+        actuated.set_container(&pod.metadata.uid, &container.name, &actuated_resources(pod, container));
         Ok(())
+    }
+
+    /// Whether the pod's own resources differ from those that the runtime was last given. Unknown ones are assumed to
+    /// be the allocated ones.
+    pub(crate) fn resizes_pod(&self, pod: &Pod) -> bool {
+        let Some(actuated) = self.allocations.actuated.get(&pod.metadata.uid) else { return false };
+        match (&actuated.pod_level, &pod.spec.resources) {
+            (None, _) => false,
+            (Some(actuated), own) => {
+                let nothing = ResourceRequirements::default();
+                let own = own.as_deref().unwrap_or(&nothing);
+                [CPU, MEMORY].into_iter().any(|resource| {
+                    actuated.request(resource) != own.request(resource)
+                        || actuated.limit(resource) != own.limit(resource)
+                })
+            }
+        }
+    }
+
+    /// The pod's cgroup has the pod's own resources.
+    pub(crate) fn note_pod_resources(&self, pod: &Pod) {
+        let actuated = &self.allocations.actuated;
+        if pod.spec.resources.is_some() || actuated.get(&pod.metadata.uid).is_some_and(|info| info.pod_level.is_some())
+        {
+            actuated.set_pod_level(&pod.metadata.uid, pod.spec.resources.as_deref());
+        }
+    }
+
+    /// Tells the runtime the resources of the sandbox before its cgroup gets them: `limits`, or those of the spec. An
+    /// error is the runtime's refusal; a runtime that does not implement the call need not be told.
+    pub(crate) async fn update_sandbox(
+        &self,
+        pod: &Pod,
+        sandbox_id: &str,
+        limits: Option<&Values>,
+    ) -> Result<(), cri::Error> {
+        let overhead = overhead(&pod.spec, &self.node);
+        let mut resources = sandbox_resources(&pod.spec, &self.node);
+        if let Some(limits) = limits {
+            put_limits(&mut resources, limits, &overhead);
+        }
+        match self.cri.update_pod_sandbox_resources(sandbox_id, &overhead, &resources).await {
+            Err(error) if error.is_unimplemented() => Ok(()),
+            // containerd 2.2.
+            Err(error) if error.status().is_some_and(|status| status.message.contains("not implemented")) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Whether the container may swap.
+    pub(crate) fn swaps(&self, pod: &Pod, container: &Container) -> bool {
+        may_swap(pod, container, &self.node)
+    }
+}
+
+/// The limits of the pod's cgroup without the overhead. -1 is no quota, 0 no memory limit.
+fn put_limits(resources: &mut LinuxContainerResources, limits: &Values, overhead: &LinuxContainerResources) {
+    if let Some(max) = limits.cpu_max.filter(|_| resources.cpu_period != 0) {
+        let period = i64::try_from(max.period).unwrap_or(resources.cpu_period);
+        resources.cpu_quota = match max.quota {
+            Limit::Max => -1,
+            Limit::At(quota) => i64::try_from(quota).unwrap_or(i64::MAX).saturating_sub(overhead.cpu_quota.max(0)),
+        };
+        resources.cpu_period = period;
+    }
+    if let Some(max) = limits.memory_max {
+        resources.memory_limit_in_bytes = match max {
+            Limit::Max => 0,
+            Limit::At(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX).saturating_sub(overhead.memory_limit_in_bytes),
+        };
+    }
+}
+
+/// The container's resources; a limit that it does not have is the pod's (`setActuatedContainerResources`).
+fn actuated_resources(pod: &Pod, container: &Container) -> ResourceRequirements {
+    let mut resources = container.resources.clone();
+    for resource in [CPU, MEMORY] {
+        let own = resources.limit(resource).filter(|limit| !limit.is_zero());
+        let of_pod = pod.spec.resources.as_deref().and_then(|pod| pod.limit(resource));
+        if let Some(limit) = of_pod.filter(|limit| own.is_none() && !limit.is_zero()) {
+            resources.limits.insert(resource, limit);
+        }
+    }
+    resources
+}
+
+impl Plan {
+    /// Whether a container is resized.
+    pub(crate) fn resizes(&self) -> bool {
+        self.actions.iter().any(|action| {
+            matches!(
+                action,
+                Action::ResizePod
+                    | Action::ResizeContainer { .. }
+                    | Action::KillContainer { why: KillReason::Resized, .. }
+            )
+        })
+    }
+
+    /// The plan without the updates of running containers, which would not fit in the pod's cgroup.
+    pub(crate) fn without_resizes(&self) -> Self {
+        let mut plan = self.clone();
+        plan.actions.retain(|action| !matches!(action, Action::ResizePod | Action::ResizeContainer { .. }));
+        plan
     }
 }
 
@@ -170,7 +314,7 @@ mod tests {
     use crate::types::api::ContainerResizePolicy;
 
     const WANTED: AppliedResources =
-        AppliedResources { shares: 102, quota: 25_000, period: 100_000, memory: 33_554_433 };
+        AppliedResources { shares: 102, quota: 25_000, period: 100_000, memory: 33_554_433, memory_request: 1 };
 
     fn shown(weight: u64, quota: Limit, memory_max: Limit) -> ReportedResources {
         ReportedResources { weight, cpu_max: CpuMax { quota, period: 100_000 }, memory_max }
@@ -192,6 +336,20 @@ mod tests {
         }
         let open = AppliedResources { quota: 0, memory: 0, ..WANTED };
         assert_eq!(AppliedResources::shown(&shown(4, Limit::Max, Limit::Max), &open), open);
+    }
+
+    #[test]
+    fn sandbox_is_told_the_limits_of_the_cgroup_without_the_overhead() {
+        let overhead = LinuxContainerResources { cpu_quota: 25_000, memory_limit_in_bytes: 100, ..Default::default() };
+        let told = |quota: Limit, memory: Limit| {
+            let mut resources =
+                LinuxContainerResources { cpu_shares: 102, cpu_period: 100_000, cpu_quota: 1, ..Default::default() };
+            let cpu_max = Some(CpuMax { quota, period: 100_000 });
+            put_limits(&mut resources, &Values { cpu_max, memory_max: Some(memory), ..Values::default() }, &overhead);
+            (resources.cpu_shares, resources.cpu_quota, resources.memory_limit_in_bytes)
+        };
+        assert_eq!(told(Limit::At(75_000), Limit::At(1000)), (102, 50_000, 900));
+        assert_eq!(told(Limit::Max, Limit::Max), (102, -1, 0));
     }
 
     #[test]

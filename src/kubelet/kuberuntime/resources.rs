@@ -38,12 +38,20 @@ pub(crate) fn container_resources(
 fn swap_limit(pod: &Pod, container: &Container, node: &NodeSettings) -> u64 {
     let Some(all) = node.shared_swap else { return 0 };
     let asked = container.resources.request(MEMORY).filter(|asked| !asked.is_zero());
-    let Some(asked) = asked.filter(|asked| container.resources.limit(MEMORY) != Some(*asked)) else { return 0 };
-    if qos_class(pod) != QosClass::Burstable || pod.is_critical() {
-        return 0;
-    }
+    let Some(asked) = asked.filter(|_| may_swap(pod, container, node)) else { return 0 };
     let share = u128::try_from(asked.value()).unwrap_or(0) * u128::from(all) / u128::from(node.memory_capacity.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// Whether the container has a share of the swap (`GetContainerSwapBehavior`).
+pub(super) fn may_swap(pod: &Pod, container: &Container, node: &NodeSettings) -> bool {
+    let (request, limit) = (container.resources.request(MEMORY), container.resources.limit(MEMORY));
+    node.shared_swap.is_some()
+        && node.swap_limits
+        && node.cgroup_v2
+        && qos_class(pod) == QosClass::Burstable
+        && !pod.is_critical()
+        && request.unwrap_or_default() != limit.unwrap_or_default()
 }
 
 /// Resources of all containers of a pod together.

@@ -7,8 +7,8 @@ use crate::kubelet::node::profile::specified;
 use crate::kubelet::node::{NodeProfile, RuntimeHealth};
 use crate::state::pods::{Pressure, PressureCondition};
 use crate::types::api::{
-    CPU, ContainerImage, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, NodeAddress, NodeCondition, NodeStatus, PODS,
-    Quantity, Reason, ResourceList, Time,
+    CPU, ContainerImage, DECLARED_FEATURES, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, NodeAddress, NodeCondition,
+    NodeStatus, PODS, Quantity, Reason, ResourceList, Time,
 };
 
 /// The parts of the node status that change.
@@ -32,10 +32,6 @@ pub(crate) struct NodeObservation<'a> {
 }
 
 pub(crate) const READY: &str = "Ready";
-
-/// Features declared to the scheduler (component-helpers/nodedeclaredfeatures).
-const DECLARED_FEATURES: [&str; 2] =
-    ["InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"];
 
 impl NodeProfile {
     /// The wanted status, given the one at the API server. Fields written by others stay.

@@ -39,6 +39,11 @@ impl Groups {
         self.ensure(name, driver, &values.widest(&has))
     }
 
+    /// The weight and the limits of an existing group.
+    pub(crate) fn limits(&self, name: &CgroupName, driver: CgroupDriver) -> Values {
+        self.tree.limits(&name.path(driver))
+    }
+
     /// Sets the values of an existing group.
     pub(crate) fn set(&self, name: &CgroupName, driver: CgroupDriver, values: &Values) -> Result<(), CgroupError> {
         let path = name.path(driver);

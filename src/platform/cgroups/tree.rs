@@ -88,6 +88,7 @@ impl Tree {
         let read = |file: &str| self.read(path, file).ok();
         let limit = |file: &str| read(file).and_then(|text| Limit::parse(&text));
         Values {
+            cpu_weight: read("cpu.weight").and_then(|text| text.trim().parse().ok()),
             cpu_max: read("cpu.max").and_then(|text| CpuMax::parse(&text)),
             memory_max: limit("memory.max"),
             pids_max: limit("pids.max"),

@@ -64,7 +64,7 @@ pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
 }
 
 /// Upstream's names (`instrumented_services.go`).
-const OPERATIONS: [(&str, &str); 26] = [
+const OPERATIONS: [(&str, &str); 27] = [
     ("ContainerStats", "container_stats"),
     ("ContainerStatus", "container_status"),
     ("CreateContainer", "create_container"),
@@ -89,6 +89,7 @@ const OPERATIONS: [(&str, &str); 26] = [
     ("StopContainer", "stop_container"),
     ("StopPodSandbox", "stop_podsandbox"),
     ("UpdateContainerResources", "update_container"),
+    ("UpdatePodSandboxResources", "update_podsandbox_resources"),
     ("UpdateRuntimeConfig", "update_runtime_config"),
     ("Version", "version"),
 ];

@@ -146,6 +146,8 @@ pub(crate) enum WorkResult {
         containers: Vec<(String, Option<Waiting>)>,
         /// What stopped the whole sync; one line.
         failure: Option<String>,
+        /// Why a resize failed; one line.
+        resize_failure: Option<String>,
         /// Warning events of the pod: about its cgroup, and about volumes that could not be set up or updated.
         warnings: Vec<(Reason, String)>,
     },

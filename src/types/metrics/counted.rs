@@ -7,9 +7,11 @@ pub(crate) enum Count {
     CpuPinnings,
     CpuPinningErrors,
     CredentialPluginErrors,
+    DeferredAcceptedResizes,
     DevicePluginRegistrations,
     Evictions,
     ImagesCollected,
+    InfeasibleResizes,
     LoopStalls,
     MemoryPinnings,
     MemoryPinningErrors,
@@ -20,6 +22,7 @@ pub(crate) enum Count {
     PodResourcesGetErrors,
     PodResourcesList,
     Preemptions,
+    RequestedResizes,
     RestRequests,
     RuntimeErrors,
     RuntimeOperations,
@@ -44,6 +47,8 @@ pub(crate) enum Timed {
     ImagePulls,
     PlegIntervals,
     PlegRelists,
+    /// Shown in milliseconds, as [`Self::TopologyAdmissions`].
+    PodResizes,
     PodStarts,
     PodWorkerStarts,
     PodWorkers,
@@ -73,14 +78,16 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page. Probes and health checks have pages of their own.
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 30] = [
         Self::AdmissionRejections,
         Self::CpuPinnings,
         Self::CpuPinningErrors,
         Self::CredentialPluginErrors,
+        Self::DeferredAcceptedResizes,
         Self::DevicePluginRegistrations,
         Self::Evictions,
         Self::ImagesCollected,
+        Self::InfeasibleResizes,
         Self::LoopStalls,
         Self::MemoryPinnings,
         Self::MemoryPinningErrors,
@@ -91,6 +98,7 @@ impl Count {
         Self::PodResourcesGetErrors,
         Self::PodResourcesList,
         Self::Preemptions,
+        Self::RequestedResizes,
         Self::RestRequests,
         Self::RuntimeErrors,
         Self::RuntimeOperations,
@@ -125,6 +133,11 @@ impl Count {
                 "[ALPHA] Number of errors from credential provider plugin",
                 &["plugin_name"],
             ),
+            Self::DeferredAcceptedResizes => described(
+                "kubelet_pod_deferred_accepted_resizes_total",
+                "[ALPHA] Cumulative number of resizes that were accepted after being deferred.",
+                &["retry_trigger"],
+            ),
             Self::DevicePluginRegistrations => described(
                 "kubelet_device_plugin_registration_total",
                 "[ALPHA] Cumulative number of device plugin registrations. Broken down by resource name.",
@@ -139,6 +152,11 @@ impl Count {
                 "kubelet_image_garbage_collected_total",
                 "[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
                 &["reason"],
+            ),
+            Self::InfeasibleResizes => described(
+                "kubelet_pod_infeasible_resizes_total",
+                "[ALPHA] Number of infeasible resizes for pods.",
+                &["reason_detail"],
             ),
             Self::MemoryPinnings => described(
                 "kubelet_memory_manager_pinning_requests_total",
@@ -193,6 +211,13 @@ impl Count {
                 "kubelet_preemptions",
                 "[ALPHA] Cumulative number of pod preemptions by preemption resource",
                 &["preemption_signal"],
+            ),
+            Self::RequestedResizes => described(
+                "kubelet_container_requested_resizes_total",
+                "[ALPHA] Number of requested resizes, counted at the container level. Different resources on the same \
+                 container are counted separately. The 'requirement' label refers to 'memory' or 'limits'; the \
+                 'operation' label can be one of 'add', 'remove', 'increase' or 'decrease'.",
+                &["operation", "requirement", "resource"],
             ),
             Self::RestRequests => described(
                 "rest_client_requests_total",
@@ -258,7 +283,7 @@ impl Count {
 
 impl Timed {
     /// As [`Count::ALL`].
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::DraGrpcOperations,
         Self::DraOperations,
         Self::CredentialPlugins,
@@ -266,6 +291,7 @@ impl Timed {
         Self::ImagePulls,
         Self::PlegIntervals,
         Self::PlegRelists,
+        Self::PodResizes,
         Self::PodStarts,
         Self::PodWorkerStarts,
         Self::PodWorkers,
@@ -315,6 +341,11 @@ impl Timed {
                 "kubelet_pleg_relist_duration_seconds",
                 "[ALPHA] Duration in seconds for relisting pods in PLEG.",
                 &[],
+            ),
+            Self::PodResizes => described(
+                "kubelet_pod_resize_duration_milliseconds",
+                "[ALPHA] Duration in milliseconds to actuate a pod resize",
+                &["success"],
             ),
             Self::PodStarts => described(
                 "kubelet_pod_start_duration_seconds",
@@ -371,6 +402,7 @@ impl Timed {
         match self {
             Self::DraGrpcOperations | Self::DraOperations => &DRA,
             Self::ImagePulls => &PULLS,
+            Self::PodResizes => &RESIZES,
             Self::PodStarts => &STARTS,
             Self::RestRequests => &REST,
             Self::RuntimeOperations => &OPERATIONS,
@@ -485,6 +517,23 @@ const ADMISSIONS: [Bucket; 15] = [
     ("204.8", 204_800 * MS),
     ("409.6", 409_600 * MS),
     ("819.2", 819_200 * MS),
+];
+
+const RESIZES: [Bucket; 14] = [
+    ("10", 10 * S),
+    ("50", 50 * S),
+    ("100", 100 * S),
+    ("500", 500 * S),
+    ("1000", 1000 * S),
+    ("2000", 2000 * S),
+    ("5000", 5000 * S),
+    ("10000", 10_000 * S),
+    ("20000", 20_000 * S),
+    ("30000", 30_000 * S),
+    ("60000", 60_000 * S),
+    ("120000", 120_000 * S),
+    ("300000", 300_000 * S),
+    ("600000", 600_000 * S),
 ];
 
 const STARTS: [Bucket; 25] = [

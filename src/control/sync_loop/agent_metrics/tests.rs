@@ -56,7 +56,6 @@ const NOT_ON_THE_PAGE: [(&str, &str); 47] = [
     ("kubelet_node_startup_", "the log has the moments"),
     ("kubelet_pleg_discard_events", "nothing is ever discarded: who tells of it waits"),
     ("kubelet_pleg_pod_relist_duration_seconds", "pods are not looked at one by one"),
-    ("kubelet_pod_in_progress_resizes", "the pods' conditions tell of them"),
     ("kubelet_pod_watch_events_dropped_total", "nothing is ever dropped"),
     ("kubelet_restarted_pods_total", "another manifest is another pod"),
     ("kubelet_started_user_namespaced_pods", "kubelet_started_pods_total has them, too"),

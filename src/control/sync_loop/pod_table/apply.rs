@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::PodTable;
 use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
+use crate::kubelet::allocation::PodResourceInfo;
 use crate::platform::host::clock;
 use crate::types::api::{Pod, PodUid};
 
@@ -34,14 +35,18 @@ impl PodTable {
             Effect::Remove(uid) => self.remove(uid),
             Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.borrow()),
             Effect::ReplaceSandbox { uid, sandbox } => self.workers.found_groupless(&uid, sandbox),
+            Effect::Resize { uid, resources, generation } => self.resize(uid, resources, generation),
             Effect::Restart(request) => self.workers.restart(request),
-            Effect::Supersede(uid) => self.workers.unwanted(&uid),
+            Effect::Supersede(uid) => {
+                self.allocations.allocated.remove(&uid);
+                self.workers.unwanted(&uid);
+            }
             Effect::UpdateStatus(pod) => {
-                self.workers.told(&pod);
+                self.workers.told(&self.with_allocation(&pod));
                 self.mark_status(pod.metadata.uid.clone());
             }
             Effect::Update(pod) => {
-                self.workers.wanted(&pod);
+                self.workers.wanted(&self.with_allocation(&pod));
                 self.mark_status(pod.metadata.uid.clone());
             }
         }
@@ -59,7 +64,18 @@ impl PodTable {
 
     fn admit(&mut self, uid: PodUid, after: Vec<PodUid>) {
         self.workers.wait_for(&uid, after);
+        if let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.as_ref()) {
+            self.allocations.allocated.set(&uid, PodResourceInfo::of(pod));
+        }
         self.admitted.insert(uid);
+    }
+
+    fn resize(&mut self, uid: PodUid, resources: PodResourceInfo, generation: i64) {
+        let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.as_ref()) else { return };
+        let pod = resources.put_on(pod);
+        self.allocations.allocated.set(&uid, resources);
+        self.workers.resize(&pod, generation);
+        self.mark_status(uid);
     }
 
     /// Ends a pod that its source still has. Whatever the cause, its CPUs, devices and volumes are released when the
@@ -85,6 +101,7 @@ impl PodTable {
 
     /// The pod is shown as ending until its worker has ended.
     fn remove(&mut self, uid: PodUid) {
+        self.allocations.allocated.remove(&uid);
         self.workers.unwanted(&uid);
         if let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.as_ref()) {
             let mut pod = Pod::clone(pod);
@@ -96,7 +113,7 @@ impl PodTable {
 
     /// Ends the worker, which stays until the API server no longer has the pod.
     fn delete(&mut self, pod: &Arc<Pod>) {
-        self.workers.wanted(pod);
+        self.workers.wanted(&self.with_allocation(pod));
         self.workers.deleted(&pod.metadata.uid, pod.deletion_grace());
         self.mark_status(pod.metadata.uid.clone());
     }

@@ -2,6 +2,7 @@
 //!
 //! Parts of the sync loop read the table and return effects. Only [`PodTable::apply`] admits and ends pods.
 
+mod allocation;
 mod apply;
 mod event_dedup;
 mod node_reports;
@@ -20,6 +21,7 @@ use crate::control::cluster::EventSender;
 use crate::control::pleg::Pleg;
 use crate::control::pod_workers::{PodWorkers, State, Worker};
 use crate::control::sync_loop::NodeState;
+use crate::kubelet::allocation::Allocations;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::{LogLimits, LogManager};
 use crate::kubelet::node::StatusInputs;
@@ -39,6 +41,7 @@ pub(super) struct PodTable {
     node_state: Rc<RefCell<NodeState>>,
     observed: Rc<RefCell<ObservedCache>>,
     runtime: Rc<PodRuntime>,
+    allocations: Rc<Allocations>,
     workers: PodWorkers,
     probes: Probes,
     pleg: Pleg,
@@ -54,6 +57,8 @@ pub(super) struct PodTable {
     shows_device_health: bool,
     /// A relist has completed: a pod that the runtime did not list does not run.
     relisted: bool,
+    /// A resize has completed: it may have freed resources.
+    resized: bool,
     /// The pods must be reconciled with their sources.
     reconcile: bool,
 }
@@ -79,6 +84,7 @@ impl PodTable {
             probes: Probes::new(runtime.cri(), runtime.dialer(), runtime.node.node_ips.clone(), inbox.clone()),
             pleg: Pleg::new(Rc::clone(&runtime), config.pods.sync_frequency, inbox),
             logs: LogManager::start(runtime.cri(), limits),
+            allocations: runtime.allocations(),
             runtime,
             reports: NodeReports::default(),
             failed: SortedMap::new(),
@@ -86,6 +92,7 @@ impl PodTable {
             dirty: SortedSet::new(),
             shows_device_health: config.gates.is_on(Gate::ResourceHealthStatus),
             relisted: false,
+            resized: false,
             reconcile: false,
         }
     }
@@ -152,6 +159,11 @@ impl PodTable {
     /// True once after `Effect::Reconcile`.
     pub(super) fn take_reconcile(&mut self) -> bool {
         std::mem::take(&mut self.reconcile)
+    }
+
+    /// True once after a resize has completed.
+    pub(super) fn take_resized(&mut self) -> bool {
+        std::mem::take(&mut self.resized)
     }
 
     pub(super) fn all_sources_ready(&self) -> bool {

@@ -50,6 +50,7 @@ impl PodTable {
             ended: worker.state != State::Sync,
             failed: self.failed.get(uid),
             resize,
+            actuated: self.allocations.actuated.get(uid).as_ref(),
             devices: if self.shows_device_health { devices } else { &[] },
             replaced: self.workers.replaced(uid),
         });

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::PodTable;
 use crate::control::pod_workers::{Kind, Resizing};
+use crate::kubelet::allocation::resize_message;
 use crate::platform::host::clock;
 use crate::state::pods::{PodEvent, WorkResult};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
@@ -13,8 +14,18 @@ impl PodTable {
     /// Starts the next work of every worker. Returns the pods whose workers have ended, each with its successor of the
     /// same uid, if any.
     pub(in crate::control::sync_loop) fn start_work(&mut self, now: Instant) -> Vec<(PodUid, Option<Arc<Pod>>)> {
-        let runtime = &self.node_state.borrow().runtime;
-        self.workers.start_work(&self.observed.borrow(), &self.probes, runtime, now)
+        let ended = {
+            let runtime = &self.node_state.borrow().runtime;
+            self.workers.start_work(&self.observed.borrow(), &self.probes, runtime, now)
+        };
+        for (uid, generation) in self.workers.take_resized() {
+            let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.clone()) else { continue };
+            let message = resize_message("Pod resize completed", &pod, generation, None);
+            self.record(PodEvent::of_pod(&uid, EventKind::Normal, Reason::RESIZE_COMPLETED, message), now);
+            self.resized = true;
+            self.mark_status(uid);
+        }
+        ended
     }
 
     /// Handles the end of a worker's work. Returns the previous state of the pod's resize.
@@ -82,6 +93,8 @@ impl PodTable {
         self.dirty.remove(uid);
         self.failed.remove(uid);
         self.admitted.remove(uid);
+        self.allocations.allocated.remove(uid);
+        self.allocations.actuated.remove(uid);
         log!(info, "pod gone", uid = uid);
     }
 }

@@ -69,9 +69,18 @@ fn situation<'a>(
     init: Vec<Wanted<'a>>,
     main: Vec<Wanted<'a>>,
 ) -> Situation<'a> {
-    let ephemeral = Vec::new();
-    let (host_network, groupless, asked, now) = (false, None, &[][..], Instant::now());
-    Situation { restart_policy: policy, host_network, init, main, ephemeral, observed, groupless, asked, now }
+    Situation {
+        restart_policy: policy,
+        host_network: false,
+        init,
+        main,
+        ephemeral: Vec::new(),
+        observed,
+        groupless: None,
+        asked: &[],
+        resizes_pod: false,
+        now: Instant::now(),
+    }
 }
 
 #[track_caller]
@@ -491,6 +500,27 @@ fn decreases_are_planned_before_increases() {
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
     assert_eq!(plan.actions, [resize("b-id", 1, true), resize("a-id", 0, false)]);
     assert!(!plan.completed && plan.resizes() && !plan.remakes());
+}
+
+#[test]
+fn running_init_container_is_resized_and_still_waited_for() {
+    let mut pod = observed();
+    pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
+    pod.containers.push(container("i", "s", running()));
+    let init = vec![Wanted { resize: Some(Resize::InPlace { shrinks: false }), ..wanted("i") }];
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, init, vec![wanted("a")]));
+    let resize = Action::ResizeContainer { id: "i-id".to_owned(), place: Place::Init(0), shrinks: false };
+    assert_eq!(plan, Plan { actions: vec![resize], ..Plan::default() });
+}
+
+#[test]
+fn resources_of_the_pod_itself_are_resized() {
+    let (pod, main) = with_states(&[Some(running())]);
+    let situation = situation(&pod, RestartPolicy::Always, Vec::new(), main);
+    let plan = compute_pod_actions(&Situation { resizes_pod: true, ..situation });
+    assert_eq!(plan.actions, [Action::ResizePod]);
+    assert!(plan.resizes() && !plan.completed);
+    assert!(plan.without_resizes().actions.is_empty());
 }
 
 #[test]

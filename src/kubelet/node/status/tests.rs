@@ -50,7 +50,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("/metadata/resourceVersion", "the API server's"),
     ("/metadata/uid", "the API server's"),
     ("/status/declaredFeatures/0", "ExtendWebSocketsToKubelet: not served here"),
-    ("/status/declaredFeatures/1", "InPlacePodLevelResourcesVerticalScaling: not done here"),
     ("/status/nodeInfo/kubeletVersion", "tells which kubelet it is"),
 ];
 

@@ -82,15 +82,19 @@ fn disruption(facts: &Facts<'_>) -> Option<PodCondition> {
 /// Conditions of an outstanding resize. A pod in a terminal phase has none.
 fn resize(facts: &Facts<'_>) -> impl Iterator<Item = PodCondition> {
     let outstanding = |reason: Reason, message: &str| Verdict { holds: true, reason, message: message.to_owned() };
-    let pending = facts.resize.pending.map(|(reason, message)| outstanding(reason.clone(), message));
+    let pending = facts.resize.pending;
+    let pending = pending.map(|(reason, message, generation)| (outstanding(reason.clone(), message), generation));
     let progress = match facts.resize.progress {
         ResizeProgress::None => None,
-        ResizeProgress::Goes => Some(Verdict::plain(true)),
-        ResizeProgress::Failed(message) => Some(outstanding(Reason::ERROR, message)),
+        ResizeProgress::Goes(generation) => Some((Verdict::plain(true), generation)),
+        ResizeProgress::Failed(message, generation) => Some((outstanding(Reason::ERROR, message), generation)),
     };
     let all = [(conditions::POD_RESIZE_PENDING, pending), (conditions::POD_RESIZE_IN_PROGRESS, progress)];
     let all = all.into_iter().filter(|_| !facts.phase.is_terminal());
-    all.filter_map(|(kind, verdict)| Some(verdict?.into_condition(kind, facts)))
+    all.filter_map(|(kind, resize)| {
+        let (verdict, observed_generation) = resize?;
+        Some(PodCondition { observed_generation, ..verdict.into_condition(kind, facts) })
+    })
 }
 
 pub(in crate::kubelet::status) fn find<'a>(all: &'a [PodCondition], kind: &str) -> Option<&'a PodCondition> {

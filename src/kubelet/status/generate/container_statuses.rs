@@ -3,13 +3,15 @@
 //! As `convertToAPIContainerStatuses` in pkg/kubelet/kubelet_pods.go: from the two newest instances in the runtime,
 //! the last reported status, and the reason for which the last start failed.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::state::pods::{self, AllocatedDevice, ObservedContainer, ObservedUser, Waiting};
 use crate::types::api::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    ContainerUser, LinuxContainerUser, ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time,
-    VolumeMount, VolumeMountStatus,
+    CPU, Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, ContainerUser, LinuxContainerUser, MEMORY, ObjectMeta, Reason, RecursiveReadOnlyMode,
+    ResourceList, ResourceRequirements, Time, VolumeMount, VolumeMountStatus,
 };
 use crate::types::text;
 
@@ -149,7 +151,7 @@ impl Of<'_> {
             image: seen.image.clone(),
             image_id: seen.image_id.clone(),
             allocated_resources: resources.requests.clone(),
-            resources: Some(Box::new(self.given_resources(&id).clone())),
+            resources: Some(Box::new(self.given_resources(&id).into_owned())),
             volume_mounts: self.volume_mounts(),
             user: seen.user.as_deref().map(user),
             ..ContainerStatus::default()
@@ -212,14 +214,23 @@ impl Of<'_> {
         is_final && self.input.replaced.contains(&seen.id)
     }
 
-    /// The container's current resources: the previous ones until a resize has taken effect.
-    fn given_resources(&self, id: &str) -> &ResourceRequirements {
-        let before =
-            self.before.filter(|before| before.container_id == id).and_then(|before| before.resources.as_deref());
-        match self.input.resize.progress {
-            ResizeProgress::None => &self.container.resources,
-            ResizeProgress::Goes | ResizeProgress::Failed(_) => before.unwrap_or(&self.container.resources),
+    /// The container's current resources: until a resize has taken effect, those that the runtime was last given, or
+    /// the previous ones if these are unknown.
+    fn given_resources(&self, id: &str) -> Cow<'_, ResourceRequirements> {
+        let allocated = &self.container.resources;
+        if self.input.resize.progress == ResizeProgress::None {
+            return Cow::Borrowed(allocated);
         }
+        let before = self.before.filter(|before| before.container_id == id);
+        let before = before.and_then(|before| before.resources.as_deref()).unwrap_or(allocated);
+        let actuated = self.input.actuated.and_then(|actuated| actuated.containers.get(&self.container.name));
+        let Some(actuated) = actuated else { return Cow::Borrowed(before) };
+        let mut resources = allocated.clone();
+        for resource in [CPU, MEMORY] {
+            put_actual(&mut resources.requests, &actuated.requests, resource);
+            put_actual(&mut resources.limits, &actuated.limits, resource);
+        }
+        Cow::Owned(resources)
     }
 
     /// A container that must run and failed to start is waiting, with the reason.
@@ -348,6 +359,13 @@ impl Of<'_> {
     /// The termination messages of a pod share a fixed size.
     fn message_limit(&self) -> usize {
         POD_MESSAGE_BYTES / self.input.pod.spec.all_containers().count().max(1)
+    }
+}
+
+/// An amount of a list that has any (`convertContainerStatusResources`).
+fn put_actual(list: &mut ResourceList, actual: &ResourceList, resource: &str) {
+    if let Some(amount) = actual.get(resource).filter(|_| !list.is_empty()) {
+        list.insert(resource, *amount);
     }
 }
 

@@ -123,6 +123,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
             failed: failed.as_ref().filter(|_| last),
             resize: Resize::default(),
             recursive_read_only: Some(false),
+            actuated: None,
         });
         previous = Some(status);
     }

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::kubelet::allocation::PodResourceInfo;
 use crate::kubelet::probes::Probed;
 use crate::state::pods::{AllocatedDevices, MOST_MESSAGE, ObservedPod, Waiting};
 use crate::types::api::{self, AfterExit, Pod, PodPhase, PodStatus, Reason, Time};
@@ -50,6 +51,8 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) resize: Resize<'a>,
     /// The runtime mounts read-only volumes recursively; `None` while that is not known.
     pub(crate) recursive_read_only: Option<bool>,
+    /// The resources last given to the runtime, if known.
+    pub(crate) actuated: Option<&'a PodResourceInfo>,
     /// Devices of all its containers.
     pub(crate) devices: &'a [AllocatedDevices],
     /// Ids of the instances that the running work replaces.
@@ -59,8 +62,8 @@ pub(crate) struct StatusInput<'a> {
 /// A pending or running resize.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resize<'a> {
-    /// Why the resize is not possible now.
-    pub(crate) pending: Option<(&'a Reason, &'a str)>,
+    /// Why the resize is not possible now, and the pod's generation that asks for it.
+    pub(crate) pending: Option<(&'a Reason, &'a str, i64)>,
     pub(crate) progress: ResizeProgress<'a>,
 }
 
@@ -68,9 +71,10 @@ pub(crate) struct Resize<'a> {
 pub(crate) enum ResizeProgress<'a> {
     #[default]
     None,
-    Goes,
-    /// The resize is retried.
-    Failed(&'a str),
+    /// With the pod's generation that asked for it.
+    Goes(i64),
+    /// The resize is retried. As [`Self::Goes`].
+    Failed(&'a str, i64),
 }
 
 /// Why the node terminates or rejects a pod.

@@ -4,38 +4,43 @@ use crate::types::api::{
     CPU, MEMORY, PodPhase, PodStatus, ResourceList, ResourceRequirements, pod_limits, pod_requests,
 };
 
-use super::StatusInput;
+use super::{ResizeProgress, StatusInput};
 
 /// Requests and limits of the pod (`convertToAPIPodLevelResourcesStatus` in pkg/kubelet/kubelet_pods.go).
 ///
-/// While the API server has the pod as running, only CPU and memory are reported beside the pod's own resources, with
-/// their previous values: resources of a running pod change only by a resize.
+/// While the API server has the pod as running, only CPU and memory are reported beside the pod's own resources. They
+/// keep their previous values until a resize has taken effect.
 pub(super) fn pod_resources(input: &StatusInput<'_>, previous: &PodStatus) -> ResourceRequirements {
     let spec = &input.pod.spec;
     let own = || spec.resources.as_deref().cloned().unwrap_or_default();
     if input.pod.status.phase != PodPhase::Running {
         return ResourceRequirements { requests: pod_requests(spec), limits: pod_limits(spec), ..own() };
     }
+    let (requests, limits) = (pod_requests(spec), pod_limits(spec));
     let mut resources = own();
     if !resources.requests.contains_key(MEMORY) {
-        if let Some(memory) = pod_requests(spec).get(MEMORY) {
+        if let Some(memory) = requests.get(MEMORY) {
             resources.requests.insert(MEMORY, *memory);
         }
     }
     let told = previous.resources.as_deref().filter(|_| previous.phase == PodPhase::Running);
-    let keep = |list: &mut ResourceList, resource: &str, told: Option<&ResourceList>| match told
+    let is_actuated = input.resize.progress == ResizeProgress::None;
+    let keep = |list: &mut ResourceList, resource: &str, told: Option<&ResourceList>, now: &ResourceList| match told
         .and_then(|told| told.get(resource))
     {
-        Some(quantity) => drop(list.insert(resource, *quantity)),
+        Some(quantity) => {
+            let quantity = now.get(resource).filter(|_| is_actuated).unwrap_or(quantity);
+            list.insert(resource, *quantity);
+        }
         None => {
             if let (Some(quantity), Some(overhead)) = (list.get_mut(resource), spec.overhead.get(resource)) {
                 *quantity = quantity.plus(*overhead);
             }
         }
     };
-    keep(&mut resources.requests, CPU, told.map(|told| &told.requests));
+    keep(&mut resources.requests, CPU, told.map(|told| &told.requests), &requests);
     for resource in [CPU, MEMORY] {
-        keep(&mut resources.limits, resource, told.map(|told| &told.limits));
+        keep(&mut resources.limits, resource, told.map(|told| &told.limits), &limits);
     }
     resources
 }

@@ -6,8 +6,8 @@ use super::*;
 use crate::state::pods::{self, Exit, ObservedContainer, ObservedSandbox, ObservedUser, SandboxState};
 use crate::types::api::{
     ConditionStatus, Container, ContainerRestartRule, ContainerState, ContainerStateTerminated, ContainerStatus,
-    ExitCodesOperator, PodCondition, PodReadinessGate, RecursiveReadOnlyMode, RestartPolicy, RestartRuleAction,
-    RestartRuleOnExitCodes, VolumeMount, annotations, conditions,
+    ExitCodesOperator, PodCondition, PodReadinessGate, RecursiveReadOnlyMode, ResourceList, ResourceRequirements,
+    RestartPolicy, RestartRuleAction, RestartRuleOnExitCodes, VolumeMount, annotations, conditions,
 };
 
 /// The observed state of a container.
@@ -96,6 +96,7 @@ impl Life {
             failed,
             resize: Resize::default(),
             recursive_read_only: self.recursive_read_only,
+            actuated: None,
         });
         self.status = Some(status.clone());
         status
@@ -462,6 +463,7 @@ fn termination_messages_share_their_size_and_split_no_character() {
         failed: None,
         resize: Resize::default(),
         recursive_read_only: None,
+        actuated: None,
     });
     assert_eq!(terminated(status.container_statuses[0].state.as_ref()).message, "\u{e4}".repeat(2048));
 }
@@ -679,14 +681,56 @@ fn resize_conditions_last_until_the_resize_is_done() {
             failed: None,
             resize,
             recursive_read_only: None,
+            actuated: None,
         });
         let told = status.conditions.into_iter().filter(|condition| condition.kind.starts_with("PodResize"));
-        told.map(|one| format!("{} {} {} {}", one.kind, one.status, one.reason, one.message)).collect::<Vec<_>>()
+        told.map(|one| format!("{} {} {} {}", one.kind, one.observed_generation, one.reason, one.message))
+            .collect::<Vec<_>>()
     };
     assert!(conditions_of(Resize::default()).is_empty());
-    let pending = Some((&Reason::DEFERRED, "not now"));
-    let waits = Resize { pending, progress: ResizeProgress::Goes };
-    assert_eq!(conditions_of(waits), ["PodResizePending True Deferred not now", "PodResizeInProgress True  "]);
-    let failed = Resize { pending: None, progress: ResizeProgress::Failed("no such file") };
-    assert_eq!(conditions_of(failed), ["PodResizeInProgress True Error no such file"]);
+    let pending = Some((&Reason::DEFERRED, "not now", 4));
+    let waits = Resize { pending, progress: ResizeProgress::Goes(3) };
+    assert_eq!(conditions_of(waits), ["PodResizePending 4 Deferred not now", "PodResizeInProgress 3  "]);
+    let failed = Resize { pending: None, progress: ResizeProgress::Failed("no such file", 3) };
+    assert_eq!(conditions_of(failed), ["PodResizeInProgress 3 Error no such file"]);
+}
+
+#[test]
+fn running_container_shows_what_the_runtime_has_until_it_is_resized() {
+    let list = |cpu: &str| [("cpu", cpu.parse().unwrap())].into_iter().collect::<ResourceList>();
+    let resources = |cpu: &str| ResourceRequirements { requests: list(cpu), ..ResourceRequirements::default() };
+    let mut pod = Pod::default();
+    pod.spec.containers =
+        vec![Container { name: "main".to_owned(), resources: resources("2"), ..Container::default() }];
+    let mut observed = ObservedPod::new("u".into(), "default", "web");
+    let state = pods::ContainerState::Running { started_at: 1 };
+    observed.containers.push(ObservedContainer::seen("1", "main", "s", state));
+    let mut actuated = PodResourceInfo::default();
+    actuated.containers.insert("main".to_owned(), resources("1"));
+    let shown = |progress, actuated| {
+        let status = pod_status(&StatusInput {
+            devices: &[],
+            replaced: &[],
+            pod: &pod,
+            observed: &observed,
+            previous: None,
+            waiting: &SortedMap::new(),
+            backing_off: &[],
+            probed: &SortedMap::new(),
+            host_ips: &[],
+            runtime_name: "cri-o",
+            now: second(1),
+            ended: false,
+            failed: None,
+            resize: Resize { pending: None, progress },
+            actuated,
+            recursive_read_only: None,
+        });
+        let container = &status.container_statuses[0];
+        assert_eq!(container.allocated_resources, list("2"));
+        container.resources.as_deref().map(|resources| resources.requests.clone())
+    };
+    assert_eq!(shown(ResizeProgress::Goes(2), Some(&actuated)), Some(list("1")));
+    assert_eq!(shown(ResizeProgress::None, Some(&actuated)), Some(list("2")));
+    assert_eq!(shown(ResizeProgress::Goes(2), None), Some(list("2")));
 }

@@ -1,0 +1,58 @@
+//! Resizes the pod's sandbox and cgroup around the resize of its containers.
+//!
+//! As `doPodResizeAction` in pkg/kubelet/kuberuntime: the runtime is told before the cgroup changes, and may refuse.
+
+use crate::kubelet::container_manager::{ContainerManager, ResizeSteps};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::platform::cgroups::{CgroupError, Values};
+use crate::state::pods::ObservedPod;
+use crate::types::api::Pod;
+use crate::types::error::ErrorChain;
+
+#[derive(Clone, Copy)]
+pub(super) struct PodResize<'a> {
+    pub(super) runtime: &'a PodRuntime,
+    pub(super) groups: &'a ContainerManager,
+    pub(super) pod: &'a Pod,
+    pub(super) observed: &'a ObservedPod,
+}
+
+impl PodResize<'_> {
+    /// Makes room in the pod's cgroup for containers that grow. Returns the steps of the cgroup, if it has one.
+    pub(super) async fn begin(&self) -> Result<Option<ResizeSteps>, String> {
+        let Some(steps) = self.groups.resize_steps(self.pod).await else {
+            self.tell(None).await?;
+            return Ok(None);
+        };
+        if let Some(values) = steps.before() {
+            self.tell(Some(values)).await?;
+        }
+        if let Err(error) = self.groups.widen_pod(self.pod).await {
+            // The cgroup stays as it is.
+            let _ = self.tell(Some(steps.present())).await;
+            return Err(no_group(&error));
+        }
+        Ok(Some(steps))
+    }
+
+    /// Gives the pod's cgroup its new values, after containers that shrink.
+    pub(super) async fn end(&self, steps: Option<&ResizeSteps>) -> Result<(), String> {
+        if let Some(values) = steps.and_then(ResizeSteps::after) {
+            self.tell(Some(values)).await?;
+        }
+        self.groups.ensure_pod(self.pod).await.map_err(|error| no_group(&error))?;
+        self.runtime.note_pod_resources(self.pod);
+        Ok(())
+    }
+
+    async fn tell(&self, values: Option<&Values>) -> Result<(), String> {
+        let Some(sandbox) = self.observed.ready_sandbox() else { return Ok(()) };
+        let told = self.runtime.update_sandbox(self.pod, &sandbox.id, values).await;
+        told.map_err(|error| format!("resize refused by the runtime: {}", ErrorChain(&error)))
+    }
+}
+
+/// Upstream's message, which calls the pod's cgroup its container.
+pub(super) fn no_group(error: &CgroupError) -> String {
+    format!("unable to ensure pod container exists: {}", ErrorChain(error))
+}

@@ -1,0 +1,240 @@
+//! Resources by pod, with their checkpoint file.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::checkpoint::{self, Entries};
+use super::pod_resource_info::PodResourceInfo;
+use crate::platform::host::directories::set_aside;
+use crate::platform::host::file;
+use crate::platform::rt;
+use crate::types::api::{PodUid, ResourceRequirements};
+
+/// Size limit in bytes, more than any node needs.
+const LIMIT: u64 = 16 << 20;
+/// Changes that come together are written together.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// Cheap to clone; clones share the state. Without a file the state lasts as long as the process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodResourceState(Rc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: Option<PathBuf>,
+    entries: RefCell<Entries>,
+    /// The content of the file.
+    written: RefCell<String>,
+    /// One write at a time.
+    turn: rt::Semaphore,
+    /// The state has changed since the writer last looked.
+    is_changed: Cell<bool>,
+    is_writing: Cell<bool>,
+    writer: RefCell<Option<rt::Task<()>>>,
+    has_failed: Cell<bool>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self::new(None, Entries::new(), String::new())
+    }
+}
+
+impl Inner {
+    fn new(path: Option<PathBuf>, entries: Entries, written: String) -> Self {
+        Self {
+            path,
+            entries: RefCell::new(entries),
+            written: RefCell::new(written),
+            turn: rt::Semaphore::new(1),
+            is_changed: Cell::new(false),
+            is_writing: Cell::new(false),
+            writer: RefCell::default(),
+            has_failed: Cell::new(false),
+        }
+    }
+}
+
+impl PodResourceState {
+    /// Reads the file. A corrupt one is set aside.
+    pub(super) async fn open(path: PathBuf) -> Self {
+        let place = path.clone();
+        let (entries, written) = rt::blocking(move || {
+            let bytes = match file::read_all(&place, LIMIT) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Default::default(),
+                Err(error) => {
+                    log!(warn, "failed to read pod resource checkpoint", file = place.display(), error = error);
+                    return Default::default();
+                }
+            };
+            if let Some(entries) = checkpoint::parse(&bytes) {
+                return (entries, String::from_utf8(bytes).unwrap_or_default());
+            }
+            log!(warn, "pod resource checkpoint corrupt, set aside", file = place.display());
+            if let Err(error) = set_aside(&place) {
+                log!(warn, "failed to set aside pod resource checkpoint", file = place.display(), error = error);
+            }
+            Default::default()
+        })
+        .await;
+        Self(Rc::new(Inner::new(Some(path), entries, written)))
+    }
+
+    pub(crate) fn get(&self, uid: &PodUid) -> Option<PodResourceInfo> {
+        self.0.entries.borrow().get(uid).cloned()
+    }
+
+    pub(crate) fn contains(&self, uid: &PodUid) -> bool {
+        self.0.entries.borrow().contains_key(uid)
+    }
+
+    pub(crate) fn container(&self, uid: &PodUid, name: &str) -> Option<ResourceRequirements> {
+        self.0.entries.borrow().get(uid)?.containers.get(name).cloned()
+    }
+
+    pub(crate) fn set(&self, uid: &PodUid, info: PodResourceInfo) {
+        let before = self.0.entries.borrow_mut().insert(uid.clone(), info.clone());
+        if before != Some(info) {
+            self.changed();
+        }
+    }
+
+    /// Sets the resources of one container. True if it had others.
+    pub(crate) fn set_container(&self, uid: &PodUid, name: &str, resources: &ResourceRequirements) -> bool {
+        let before = {
+            let mut entries = self.0.entries.borrow_mut();
+            let containers = &mut entries.entry(uid.clone()).or_default().containers;
+            containers.insert(name.to_owned(), resources.clone())
+        };
+        if before.as_ref() != Some(resources) {
+            self.changed();
+        }
+        before.is_some_and(|before| before != *resources)
+    }
+
+    pub(crate) fn set_pod_level(&self, uid: &PodUid, resources: Option<&ResourceRequirements>) {
+        let before = {
+            let mut entries = self.0.entries.borrow_mut();
+            let pod_level = &mut entries.entry(uid.clone()).or_default().pod_level;
+            std::mem::replace(pod_level, resources.cloned().map(Box::new))
+        };
+        if before.as_deref() != resources {
+            self.changed();
+        }
+    }
+
+    /// Removes the pod. The file follows with the next other change, as upstream's does.
+    pub(crate) fn remove(&self, uid: &PodUid) {
+        self.0.entries.borrow_mut().remove(uid);
+    }
+
+    /// Removes the pods for which `is_known` is false.
+    pub(crate) fn remove_orphaned(&self, is_known: impl Fn(&PodUid) -> bool) {
+        self.0.entries.borrow_mut().retain(|uid, _| is_known(uid));
+    }
+
+    /// Returns when the state is in the file, or could not be written.
+    pub(crate) async fn flush(&self) {
+        let Some(path) = self.0.path.clone() else { return };
+        let _turn = self.0.turn.acquire().await;
+        let text = checkpoint::text(&self.0.entries.borrow());
+        if *self.0.written.borrow() == text {
+            return;
+        }
+        let (place, bytes) = (path.clone(), text.clone().into_bytes());
+        match rt::blocking(move || file::replace(&place, &bytes)).await {
+            Ok(()) => {
+                self.0.has_failed.set(false);
+                self.0.written.replace(text);
+            }
+            Err(error) => {
+                if !self.0.has_failed.replace(true) {
+                    log!(warn, "failed to write pod resource checkpoint", file = path.display(), error = error);
+                }
+            }
+        }
+    }
+
+    /// Writes the file soon, in a task.
+    fn changed(&self) {
+        if self.0.path.is_none() {
+            return;
+        }
+        self.0.is_changed.set(true);
+        if self.0.is_writing.replace(true) {
+            return;
+        }
+        let state = self.clone();
+        let task = rt::spawn(async move {
+            while state.0.is_changed.replace(false) {
+                rt::sleep(SETTLE).await;
+                state.flush().await;
+            }
+            state.0.is_writing.set(false);
+        });
+        self.0.writer.replace(Some(task));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn state_outlives_the_process_and_a_corrupt_file_is_set_aside() {
+        let folder = std::env::temp_dir().join(format!("coracle-pod-resources-{}", std::process::id()));
+        let path = folder.join("allocated_pods_state");
+        let (uid, gone) = (PodUid::from("a"), PodUid::from("gone"));
+        let mut resources = ResourceRequirements::default();
+        resources.requests.insert("cpu", "1".parse().unwrap());
+        rt::block_on(async {
+            let state = PodResourceState::open(path.clone()).await;
+            assert!(!state.set_container(&uid, "main", &resources), "the first ones replace none");
+            state.set(&gone, PodResourceInfo::default());
+            state.remove(&gone);
+            state.flush().await;
+            let again = PodResourceState::open(path.clone()).await;
+            assert_eq!(again.container(&uid, "main"), Some(resources.clone()));
+            assert!(!again.contains(&gone));
+            assert!(again.set_container(&uid, "main", &ResourceRequirements::default()));
+            fs::write(&path, "half").unwrap();
+            assert!(!PodResourceState::open(path.clone()).await.contains(&uid));
+        });
+        assert_eq!(fs::read_to_string(folder.join("allocated_pods_state.corrupt")).unwrap(), "half");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn changes_are_written_together() {
+        let folder = std::env::temp_dir().join(format!("coracle-pod-resources-soon-{}", std::process::id()));
+        let path = folder.join("actuated_pods_state");
+        let place = path.clone();
+        let seen = rt::simulate(1, |_| async move {
+            let state = PodResourceState::open(place.clone()).await;
+            let mut seen = Vec::new();
+            for round in ["1", "2"] {
+                for name in ["a", "b"] {
+                    let mut resources = ResourceRequirements::default();
+                    resources.requests.insert("cpu", round.parse().unwrap());
+                    state.set_container(&"u".into(), name, &resources);
+                }
+                seen.push(fs::read_to_string(&place).unwrap_or_default());
+                rt::sleep(SETTLE * 2).await;
+                seen.push(fs::read_to_string(&place).unwrap_or_default());
+            }
+            seen
+        });
+        fs::remove_dir_all(&folder).unwrap();
+        let seen = seen.unwrap();
+        let cpus = |text: &str| text.matches("cpu").count();
+        assert_eq!(seen.iter().map(|text| cpus(text)).collect::<Vec<_>>(), [0, 2, 2, 2]);
+        assert_eq!(seen[1], seen[2]);
+        assert_ne!(seen[2], seen[3]);
+    }
+}
