@@ -23,6 +23,7 @@ use super::wanted::{Pod, SECRET_DATA, Source, Traits, Wanted, tells_secret};
 use crate::node_agent;
 use crate::platform::config;
 use crate::platform::cri::v1;
+use crate::platform::net::ProxySettings;
 use crate::platform::rt::{self, Line, Resolver, World, simulate};
 use crate::types::log::{self, Level};
 
@@ -195,7 +196,7 @@ impl Node {
         self.record.line("the agent starts");
         let record = Rc::clone(&self.record);
         self.agent = Some(rt::spawn(async move {
-            let end = node_agent::serve(Rc::new(*config), future::pending()).await;
+            let end = node_agent::serve(Rc::new(*config), ProxySettings::default(), future::pending()).await;
             record.violated(
                 Rule::AgentRuns,
                 format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }),

@@ -13,9 +13,9 @@ use rustls::{DistinguishedName, RootCertStore};
 
 use super::error::{AuthoritiesError, CertificateError};
 use super::user::User;
-use crate::platform::apiserver::{believable, known_past};
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::{clock, file};
+use crate::platform::net::{believable, known_past};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::protocol::pem;
