@@ -1,6 +1,6 @@
 //! Watchdogs: a hung runtime must not reset the node, a hung agent must.
 
-use fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
