@@ -51,7 +51,7 @@ async fn try_clean_up(
         left = runtime.listed_pod(&observed.uid).await?;
     }
     if !left.pod.is_gone() {
-        return Err("something of the pod is left after it was removed".into());
+        return Err("the runtime still has containers or sandboxes of the removed pod".into());
     }
     groups.remove_pod(&observed.uid).await?;
     volumes::remove(&runtime.dirs, observed, csi).await?;

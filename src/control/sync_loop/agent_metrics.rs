@@ -210,36 +210,36 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     for (name, help, value) in [
         (
             "coracle_api_server_connections_total",
-            "Connections that were made to the API server.",
+            "Connections made to the API server.",
             traffic.map(|traffic| traffic.connections()),
         ),
         (
             "coracle_api_server_received_bytes_total",
-            "Bytes that came from the API server, with what TLS adds.",
+            "Bytes received from the API server, including TLS overhead.",
             traffic.map(|traffic| traffic.bytes_received()),
         ),
         (
             "coracle_api_server_sent_bytes_total",
-            "Bytes that went to the API server, with what TLS adds.",
+            "Bytes sent to the API server, including TLS overhead.",
             traffic.map(|traffic| traffic.bytes_sent()),
         ),
-        ("coracle_disk_written_bytes_total", "Bytes that this process has written to disks.", sight.own.written),
+        ("coracle_disk_written_bytes_total", "Bytes this process has written to disks.", sight.own.written),
         (
             "coracle_events_lost_total",
-            "Events that the cluster was never told of.",
+            "Events that were dropped before they reached the API server.",
             sight.cluster.map(|_| sight.node_state.events.borrow().lost()),
         ),
         (
             "coracle_offline_records_set_aside_total",
-            "Records of the offline store that were damaged or of another version.",
+            "Records of the offline store that were corrupt or of another version.",
             store.as_ref().map(|store| store.damaged + store.other_format),
         ),
         (
             "coracle_offline_written_bytes_total",
-            "Bytes that were written to the offline store.",
+            "Bytes written to the offline store.",
             store.as_ref().map(|store| store.written),
         ),
-        ("coracle_wakeups_total", "How often the threads that this process has now were woken.", sight.own.wakes),
+        ("coracle_wakeups_total", "Wake-ups of the threads of this process.", sight.own.wakes),
     ] {
         page.family(name, Kind::Counter, help);
         if let Some(value) = value {
@@ -247,7 +247,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
         }
     }
     if let Some(gate) = sight.cluster.map(Client::gate).filter(|gate| gate.budget().is_some()) {
-        let help = "Whether today's bytes do not last for this (sync.bytesPerDay).";
+        let help = "Whether this kind of traffic is held back because sync.bytesPerDay is used up.";
         page.family("coracle_sync_left_out", Kind::Gauge, help);
         for rank in Rank::ALL {
             let left_out = gate.left_out().any(|left_out| left_out == rank);
@@ -271,17 +271,17 @@ fn of_certificates(certificates: &CertificateStatuses, page: &mut Exposition) {
                 ("kubelet_certificate_manager_server_ttl_seconds", "kubelet_server_expiration_renew_errors")
             }
         };
-        page.family(ttl, Kind::Gauge, "[ALPHA] Seconds until the certificate expires, negative when it has.");
+        page.family(ttl, Kind::Gauge, "[ALPHA] Seconds until the certificate expires, negative after expiry.");
         if let Some(moment) = entry.not_after {
             page.sample(&Labels::default(), Number::Signed(moment.saturating_sub(now)));
         }
-        page.family(errors, Kind::Counter, "[ALPHA] How often a newer certificate was not to be had.");
+        page.family(errors, Kind::Counter, "[ALPHA] Failed renewals of the certificate.");
         page.sample(&Labels::default(), Number::Whole(entry.failures));
     }
     page.family(
         "coracle_certificate_expiration_timestamp_seconds",
         Kind::Gauge,
-        "When the node's own certificates expire, in seconds since 1970.",
+        "Expiry of the node's own certificates, in seconds since the Unix epoch.",
     );
     for (which, entry) in certificates.entries() {
         if let Some(moment) = entry.not_after {

@@ -143,7 +143,7 @@ impl LocalApi for NodeLocalApi {
         Box::pin(async move {
             // A source that is not ready may have a pod for any image.
             if !is_known {
-                return Err("not every pod is known yet: try again in a moment".to_owned());
+                return Err("pod sources are not ready yet, try again in a moment".to_owned());
             }
             runtime.remove_image(&name, &pods).await
         })
@@ -170,7 +170,7 @@ impl LocalApi for NodeLocalApi {
         let seen = self.seen.borrow();
         let run = seen.pod(uid).and_then(|pod| Some((pod, pod.containers.iter().find(|run| run.id == id)?)));
         let Some((pod, run)) = run else {
-            return Err(format!("the runtime has container {container:?} of pod {name:?} no more"));
+            return Err(format!("the runtime no longer has container {container:?} of pod {name:?}"));
         };
         let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
         Ok(LogSource { log, ended: node_state.followers.add(pod, &run.id) })
@@ -267,7 +267,7 @@ impl NodeLocalApi {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
             let _ = inbox.send(SyncEvent::VersionAsked(VersionAsked { pod, what, answer })).await;
-            answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
+            answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }
 

@@ -47,11 +47,11 @@ pub(super) fn restart(
     let name = &pod.metadata.name;
     if phase.is_terminal() {
         return Err(PodAnswer::Conflict(format!(
-            "pod {name} has ended ({phase}): it runs again when it is made anew{ANEW}"
+            "pod {name} has ended ({phase}) and can only be created again: {CREATE_AGAIN}"
         )));
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Err(PodAnswer::Conflict(format!("pod {name} is ending")));
+        return Err(PodAnswer::Conflict(format!("pod {name} is terminating")));
     }
     let candidates = candidates(pod, container)?;
     let mut asked = RestartRequest { uid: pod.metadata.uid.clone(), containers: Vec::new(), running: Vec::new() };
@@ -71,7 +71,7 @@ pub(super) fn restart(
     }
     if asked.containers.is_empty() {
         let what = container.map_or_else(|| format!("pod {name}"), |container| format!("container {container}"));
-        return Err(PodAnswer::Conflict(format!("{what} does not run: coracle describe {name} shows why")));
+        return Err(PodAnswer::Conflict(format!("{what} is not running: coracle describe {name} shows why")));
     }
     Ok(asked)
 }
@@ -89,21 +89,23 @@ fn candidates<'a>(pod: &'a Pod, container: Option<&str>) -> Result<Vec<(&'a str,
     if let (Some(container), true) = (container, chosen.is_empty()) {
         let exists = spec.all_containers().any(|one| one.name == container);
         return Err(if exists {
-            PodAnswer::Refused(format!("container {container} of pod {name} runs once; these can be restarted: {all}"))
+            PodAnswer::Refused(format!(
+                "container {container} of pod {name} runs once; containers that can be restarted: {all}"
+            ))
         } else {
-            PodAnswer::Missing(format!("pod {name} has no container {container}: {all}"))
+            PodAnswer::Missing(format!("pod {name} has no container {container}, only {all}"))
         });
     }
     match chosen.iter().find(|(_, policy)| *policy == RestartPolicy::Never) {
         Some((container, _)) => Err(PodAnswer::Refused(format!(
-            "container {container} of pod {name} runs once (restartPolicy Never): it runs again when the pod is made anew{ANEW}"
+            "container {container} of pod {name} runs once (restartPolicy Never): to run it again, create the pod again: {CREATE_AGAIN}"
         ))),
         None => Ok(chosen),
     }
 }
 
 /// The advice for a container that does not run again by its policy.
-const ANEW: &str = ", by deleting it and applying it again, or by taking its manifest away and putting it back";
+const CREATE_AGAIN: &str = "delete it and apply it again, or remove its manifest and write it again";
 
 /// Why a pod cannot be put under this name: a manifest of another source has it. `None` if it can.
 pub(super) fn is_taken<'a>(

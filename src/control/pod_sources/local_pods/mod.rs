@@ -53,7 +53,7 @@ impl LocalPods {
         let (answer, answered) = async_channel::bounded(1);
         // Both fail only when the agent is ending.
         let _ = self.asked.send(LocalPodRequest { change, answer }).await;
-        answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
+        answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
     }
 }
 
@@ -108,7 +108,7 @@ impl LocalPodSource {
     }
 
     fn unreadable(&self) -> PodAnswer {
-        PodAnswer::Failed(format!("{} cannot be read: coracle status shows why", self.directory.display()))
+        PodAnswer::Failed(format!("failed to read {}: coracle status shows why", self.directory.display()))
     }
 
     async fn tell(&mut self) {
@@ -125,8 +125,8 @@ impl LocalPodSource {
         match change.what {
             PodChangeKind::Get if self.book.has(&key) => match rt::blocking(move || files::read(&path)).await {
                 Ok(Loaded::Manifest(text)) => PodAnswer::Manifest(text),
-                Ok(Loaded::Damaged) => PodAnswer::Failed("its file is damaged: put the pod again".to_owned()),
-                Err(error) => PodAnswer::Failed(format!("read its file: {}", ErrorChain(&error))),
+                Ok(Loaded::Damaged) => PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()),
+                Err(error) => PodAnswer::Failed(format!("failed to read its file: {}", ErrorChain(&error))),
             },
             PodChangeKind::Put(text) => {
                 let judged = self.book.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
@@ -140,7 +140,7 @@ impl LocalPodSource {
                         self.tell().await;
                         PodAnswer::Put { how: if is_new { how } else { Put::Unchanged }, warnings }
                     }
-                    Err(error) => PodAnswer::Failed(format!("write its file: {}", ErrorChain(&error))),
+                    Err(error) => PodAnswer::Failed(format!("failed to write its file: {}", ErrorChain(&error))),
                 }
             }
             PodChangeKind::Delete if self.book.has(&key) => match rt::blocking(move || files::remove(&path)).await {
@@ -149,10 +149,10 @@ impl LocalPodSource {
                     self.tell().await;
                     PodAnswer::Deleted
                 }
-                Err(error) => PodAnswer::Failed(format!("remove its file: {}", ErrorChain(&error))),
+                Err(error) => PodAnswer::Failed(format!("failed to remove its file: {}", ErrorChain(&error))),
             },
             PodChangeKind::Get | PodChangeKind::Delete | PodChangeKind::Restart(_) | PodChangeKind::Versions(_) => {
-                PodAnswer::Missing(format!("the node keeps no pod {}/{}", change.namespace, change.name))
+                PodAnswer::Missing(format!("no applied pod {}/{} on this node", change.namespace, change.name))
             }
         }
     }

@@ -56,7 +56,7 @@ impl PodList {
             let manifest = match loaded {
                 Ok(Loaded::Manifest(text)) => self.read(namespace, name, &text, &seen, now),
                 Ok(Loaded::Damaged) => {
-                    Err("its file is damaged and was set aside: put the pod again, or delete it".to_owned())
+                    Err("its file is corrupt and was set aside: apply the pod again, or delete it".to_owned())
                 }
                 Err(error) => Err(format!("its file cannot be read: {error}")),
             };

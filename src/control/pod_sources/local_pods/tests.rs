@@ -155,7 +155,7 @@ fn refused_manifest_changes_nothing() {
 #[test]
 fn deleted_pod_stays_deleted() {
     let disk = Disk::new();
-    let missing = PodAnswer::Missing("the node keeps no pod default/web".to_owned());
+    let missing = PodAnswer::Missing("no applied pod default/web on this node".to_owned());
     let (answers, update) = disk.asked(vec![
         about(PodChangeKind::Delete),
         put(WEB),
@@ -180,13 +180,13 @@ fn damaged_file_is_set_aside_with_one_error_and_others_run() {
     for _ in 0..2 {
         let update = disk.after_a_restart();
         assert_eq!(names(&update).0, ["two-node1"]);
-        assert_eq!(problems(&update), ["its file is damaged and was set aside: put the pod again, or delete it"]);
+        assert_eq!(problems(&update), ["its file is corrupt and was set aside: apply the pod again, or delete it"]);
         assert_eq!(&*update.problems[0].origin, "local:default/web");
         assert!(!update.complete);
         assert!(!disk.file().exists());
     }
     let (answers, update) = disk.asked(vec![about(PodChangeKind::Get), put(WEB)]);
-    assert_eq!(answers[0], PodAnswer::Failed("its file is damaged: put the pod again".to_owned()));
+    assert_eq!(answers[0], PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()));
     assert!(update.complete && update.problems.is_empty());
     assert_eq!(names(&disk.after_a_restart()).0, ["two-node1", "web-node1"]);
     assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 2, "what was set aside is left");

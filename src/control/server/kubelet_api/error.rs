@@ -41,8 +41,8 @@ impl fmt::Display for ReviewError {
         match self {
             Self::Api(error) => error.fmt(f),
             Self::Failed { why } => f.write_str(why),
-            Self::NoCluster => f.write_str("there is no cluster to ask"),
-            Self::NoStatus => f.write_str("an answer without a status"),
+            Self::NoCluster => f.write_str("this node has no cluster"),
+            Self::NoStatus => f.write_str("the answer has no status"),
         }
     }
 }
@@ -51,9 +51,9 @@ impl fmt::Display for CertificateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(error) => error.fmt(f),
-            Self::NoAuthorities => f.write_str("nobody's certificate is believed yet"),
+            Self::NoAuthorities => f.write_str("no client CA is loaded yet"),
             Self::NoCertificate => f.write_str("no certificate"),
-            Self::NoName => f.write_str("the certificate names nobody"),
+            Self::NoName => f.write_str("the certificate has no common name"),
             Self::Refused(error) => error.fmt(f),
         }
     }

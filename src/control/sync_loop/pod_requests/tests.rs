@@ -54,9 +54,9 @@ fn restart_includes_sidecars_but_not_run_once_containers() {
     assert_eq!(asked(&pod, &seen, None), Ok(all), "one that waits in its back-off is started at once");
     assert_eq!(asked(&pod, &seen, Some("a")), Ok((names(&["a"]), names(&["a-id"]))));
     assert_eq!(asked(&pod, &seen, Some("side")), Ok((names(&["side"]), names(&["side-id"]))));
-    let once = "container first of pod web-node1 runs once; these can be restarted: side, a, b";
+    let once = "container first of pod web-node1 runs once; containers that can be restarted: side, a, b";
     assert_eq!(asked(&pod, &seen, Some("first")), Err(once.to_owned()));
-    let none = "pod web-node1 has no container x: side, a, b";
+    let none = "pod web-node1 has no container x, only side, a, b";
     assert_eq!(asked(&pod, &seen, Some("x")), Err(none.to_owned()));
 }
 
@@ -73,15 +73,17 @@ fn completed_run_once_container_is_not_restarted() {
     assert_eq!(asked(&once, &seen, Some("a")).unwrap().1, names(&["a-id"]));
     let done = observed(&[("side", RUNS), ("a", exited(0))]);
     assert_eq!(asked(&once, &done, None).unwrap().0, names(&["side"]));
-    assert!(asked(&once, &done, Some("a")).unwrap_err().starts_with("container a does not run: "));
+    assert!(asked(&once, &done, Some("a")).unwrap_err().starts_with("container a is not running: "));
     let ended = restart(&once, PodPhase::Succeeded, Some(&done), None);
-    assert!(matches!(ended, Err(PodAnswer::Conflict(why)) if why.starts_with("pod web-node1 has ended (Succeeded): ")));
+    assert!(
+        matches!(ended, Err(PodAnswer::Conflict(why)) if why.starts_with("pod web-node1 has ended (Succeeded) and "))
+    );
 }
 
 #[test]
 fn pod_that_has_not_started_cannot_be_restarted() {
     let pod = pod(RestartPolicy::Always, &["a"]);
-    let line = "pod web-node1 does not run: coracle describe web-node1 shows why";
+    let line = "pod web-node1 is not running: coracle describe web-node1 shows why";
     assert_eq!(asked(&pod, &observed(&[]), None), Err(line.to_owned()));
     assert_eq!(restart(&pod, PodPhase::Pending, None, None), Err(PodAnswer::Conflict(line.to_owned())));
 }
