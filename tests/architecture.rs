@@ -50,6 +50,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("plugin_manager", "rpc"),
     ("plugin_manager", "rt"),
     ("pods", "objects"),
+    ("registry", "net"),
+    ("registry", "rt"),
     ("rpc", "rt"),
     // A CSI driver knows the usage of its volumes.
     ("stats", "csi"),

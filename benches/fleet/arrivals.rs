@@ -44,6 +44,13 @@ impl Arrivals {
         Part(&self.counts[self.second(from)..self.second(to).min(self.counts.len())])
     }
 
+    /// Seconds from `from` until the last request of this kind.
+    pub(crate) fn last(&self, kind: &str, from: Timestamp, to: Timestamp) -> Option<usize> {
+        let span = self.second(from)..self.second(to);
+        let of_kind = self.requests.iter().filter(|(second, other)| span.contains(second) && other == kind);
+        of_kind.map(|(second, _)| second - span.start).max()
+    }
+
     /// The kinds of requests and their number, most frequent first.
     pub(crate) fn kinds(&self, from: Timestamp, to: Timestamp) -> Vec<(String, usize)> {
         let span = self.second(from)..self.second(to);

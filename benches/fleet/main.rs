@@ -2,8 +2,9 @@
 //!
 //! `KUBEBUILDER_ASSETS=DIR cargo bench --bench fleet` starts the kube-apiserver and etcd of that directory and five
 //! hundred agents (`-- 100` for another number). Each agent is the real program with a fake runtime and one pod. The
-//! API server becomes unreachable twice: first it refuses connections, then its packets are dropped. The requests are
-//! counted in its audit log. The results are printed and drawn into `target/tmp/fleet.svg`.
+//! API server becomes unreachable three times: for a short time and for a long one it refuses connections, then its
+//! packets are dropped. The requests are counted in its audit log. The results are printed and drawn into
+//! `target/tmp/fleet.svg`.
 #![expect(
     clippy::cast_precision_loss,
     clippy::expect_used,
@@ -47,8 +48,11 @@ use control_plane::{Assets, ControlPlane};
 use node::Node;
 
 const REST: Duration = Duration::from_secs(60);
-const OUTAGE: Duration = Duration::from_secs(120);
-const RETURN: Duration = Duration::from_secs(150);
+/// After this, a node tells everything within ten seconds.
+const SHORT: Duration = Duration::from_secs(50);
+/// After this, a fleet comes back over the longest time.
+const LONG: Duration = Duration::from_secs(200);
+const RETURN: Duration = Duration::from_secs(240);
 /// The usual renewal interval of a lease.
 const WINDOW: usize = 10;
 
@@ -57,8 +61,11 @@ const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [Re
                       rules: [{level: Metadata, userGroups: [\"system:nodes\"]}, {level: None}]\n";
 
 /// The firewall target that makes the API server unreachable in each outage.
-const OUTAGES: [(&str, &[&str]); 2] =
-    [("connections are refused", &["REJECT", "--reject-with", "tcp-reset"]), ("nothing is answered", &["DROP"])];
+const OUTAGES: [(&str, Duration, &[&str]); 3] = [
+    ("a short outage", SHORT, &["REJECT", "--reject-with", "tcp-reset"]),
+    ("connections are refused", LONG, &["REJECT", "--reject-with", "tcp-reset"]),
+    ("nothing is answered", LONG, &["DROP"]),
+];
 
 fn main() {
     let Some(assets) = Assets::find("the fleet", &[]) else { return };
@@ -83,14 +90,14 @@ fn main() {
     std::thread::sleep(REST);
     let mut marks = Vec::new();
     let mut drawn = begin;
-    for (name, target) in OUTAGES {
+    for (name, lasts, target) in OUTAGES {
         let gone = Timestamp::now();
         let rule = |action: &str| {
             let rule = ["iptables", "--wait", action, "INPUT", "--protocol", "tcp", "--dport", "6443", "--jump"];
             machine.enclosure().run(&[&rule, target].concat());
         };
         rule("--insert");
-        std::thread::sleep(OUTAGE);
+        std::thread::sleep(lasts);
         rule("--delete");
         let back = Timestamp::now();
         std::thread::sleep(RETURN);
@@ -111,6 +118,9 @@ fn main() {
             peak / level,
             after.peak(1)
         );
+        if let Some(seconds) = arrivals.last("watch pods", *back, *end) {
+            println!("  the last node followed its pods again after {seconds} s");
+        }
     }
     for (what, requests) in arrivals.kinds(marks[0].2, marks[0].3) {
         println!("  {requests:6} {what}");

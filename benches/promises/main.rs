@@ -1,7 +1,7 @@
 //! The resource limits that the agent promises, idle and under load, measured on a real containerd.
 //!
 //! `cargo bench --bench promises` takes about ten minutes. `-- quick` runs fewer rounds and shorter pauses. The name
-//! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`) runs that part alone.
+//! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`, `updates`) runs that part alone.
 //! It measures the build that cargo has just made. `CORACLE_BINARY=dist/coracle-VERSION-x86_64` measures a release
 //! binary instead. The first line of the output names the binary.
 //! Latencies are compared with the same CRI calls, made in alternation by a bare client of the same code to a second
@@ -28,9 +28,15 @@ mod log_stream;
 #[path = "../../tests/containerd/node/mod.rs"]
 mod node;
 mod probes;
+#[expect(dead_code, reason = "the tests ask more of a registry")]
+#[path = "../../tests/containerd/registry.rs"]
+mod registry;
 mod report;
 mod scrape;
 mod storm;
+mod updates;
+#[path = "../../tests/containerd/updates.rs"]
+mod web_update;
 
 use std::time::Duration;
 
@@ -55,6 +61,7 @@ const PARTS: &[Part] = &[
     Part { name: "probes", measure: probes::measure },
     Part { name: "scrape", measure: scrape::measure },
     Part { name: "storm", measure: storm::measure },
+    Part { name: "updates", measure: updates::measure },
 ];
 
 fn main() {

@@ -12,6 +12,7 @@ use super::table::table;
 use super::{failed, print};
 use crate::control::server::{NodeStatus, VersionStatus};
 use crate::platform::host::clock;
+use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{
     Container, ContainerState, ContainerStatus, Event, Map, Pod, QosClass, Quantity, Time, Volume, encode, qos_class,
 };
@@ -80,6 +81,9 @@ fn head(page: &mut Page, pod: &Pod, source: &str, versions: &VersionStatus, now:
     page.field(0, "Source", source);
     if !versions.state.is_empty() {
         page.field(0, "Version", format!("{}: {}", versions.state, versions.message));
+    }
+    if let Some(next) = pod.annotation(NEXT_VERSION) {
+        page.field(0, "Next Version", next);
     }
     if versions.earlier > 0 {
         page.field(0, "Earlier Versions", versions.earlier.to_string());

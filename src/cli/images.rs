@@ -87,7 +87,7 @@ fn short(id: &str) -> String {
 }
 
 /// In decimal units, like registries.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     match bytes {
         1_000_000_000.. => format!("{}.{}GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10),
         1_000_000.. => format!("{}.{}MB", bytes / 1_000_000, bytes / 100_000 % 10),

@@ -12,6 +12,7 @@ use super::table::table;
 use super::{failed, print};
 use crate::control::server::PodEntry;
 use crate::platform::host::clock;
+use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{Pod, decode, to_yaml};
 use crate::types::error::ErrorChain;
 
@@ -59,6 +60,10 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
         // The same binary wrote it. A pod that fails to decode is shown with default values.
         let pod = decode::<Pod>(entry.pod).map(|pod| pod.value).unwrap_or_default();
         let PodRow { ready, status, restarts, age } = PodRow::of(&pod, now);
+        let status = match pod.annotation(NEXT_VERSION) {
+            Some(next) => format!("{status} (next version: {})", next.split([',', ':']).next().unwrap_or_default()),
+            None => status,
+        };
         let mut row = vec![pod.metadata.namespace, pod.metadata.name, ready, status, restarts, age];
         if wide {
             let ip = if pod.status.pod_ip.is_empty() { "<none>".to_owned() } else { pod.status.pod_ip };

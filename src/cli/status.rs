@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::ask::ask;
 use super::commands::{Status, StatusOutput};
+use super::images::size;
 use super::pod_row::age;
 use super::{failed, print};
 use crate::control::server::{
@@ -63,7 +64,8 @@ fn text(status: &NodeStatus) -> String {
         lines.extend(status.pulls.iter().map(|pull| {
             let since = age(i64::try_from(pull.seconds).unwrap_or(i64::MAX));
             let what = if pull.begun { "in progress for" } else { "waiting for its turn since" };
-            format!("  {} for {}: {what} {since}", pull.image, pull.pod)
+            let bytes = pull.bytes.map(|(here, all)| format!(", {} of {}", size(here), size(all))).unwrap_or_default();
+            format!("  {} for {}: {what} {since}{bytes}", pull.image, pull.pod)
         }));
     }
     archives(&status.image_archives, &mut lines);
@@ -327,10 +329,11 @@ Last errors:
             pod: "web_default".to_owned(),
             begun,
             seconds: 75,
+            bytes: begun.then_some((4_200_000, 12_345_678)),
         };
         let status = NodeStatus { pulls: vec![pull("a:1", true), pull("b:1", false)], ..NodeStatus::default() };
         let page = text(&status);
-        let pulls = "Pulls:\n  a:1 for web_default: in progress for 75s\n  b:1 for web_default: waiting for its turn since 75s\n";
+        let pulls = "Pulls:\n  a:1 for web_default: in progress for 75s, 4.2MB of 12.3MB\n  b:1 for web_default: waiting for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
     }
 

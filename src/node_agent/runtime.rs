@@ -6,7 +6,7 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::control::server::Streaming;
-use crate::kubelet::images::{ImageArchives, Images, Importer};
+use crate::kubelet::images::{FetchPlaces, Fetcher, ImageArchives, Images, Importer};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::config::Config;
@@ -46,7 +46,15 @@ impl Runtime {
             woken,
             inbox: inbox.clone(),
         };
-        let images = Images::new(services.images.clone(), config, inbox.clone()).with_archives(archives);
+        let places = FetchPlaces {
+            directory: config.root_dir.join("coracle/fetch"),
+            hosts: config.images.fetch.hosts_directory.clone(),
+            endpoint: config.runtime.image_endpoint.clone(),
+        };
+        let fetcher = config.images.fetch.is_resumable;
+        let fetcher = fetcher.then(|| Fetcher::new(places, services.images.clone(), services.runtime.clone()));
+        let images = Images::new(services.images.clone(), config, inbox.clone());
+        let images = images.with_archives(archives).with_fetcher(fetcher);
         let pods = PodRuntime::new(services.runtime, images, settings, Rc::default(), inbox.clone());
         Self { pods: Rc::new(pods.with_placements(placements)), image_service: services.images, importer }
     }

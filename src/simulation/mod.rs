@@ -223,6 +223,26 @@ fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
 }
 
 #[test]
+fn everything_is_told_within_ten_seconds_after_a_short_absence() {
+    if !is_root() {
+        return;
+    }
+    let quiet = Duration::from_secs(30);
+    for seconds in [20, 50, 110] {
+        let lasts = Duration::from_secs(seconds);
+        let absence = vec![after(30, What::ApiGone { lasts }), after(10, What::Exit { which: 0, code: 1 })];
+        let first = vec![create(wanted::Traits::default())];
+        for seed in 0..4 {
+            let episodes = [first.clone(), absence.clone()].map(|steps| Episode { steps, quiet, offline: false });
+            let report = live(&Plan { seed, lease: Duration::from_secs(40), episodes: episodes.to_vec() });
+            assert_eq!(report.violation, None, "seed {seed}:\n{}", report.lines.join("\n"));
+            let took = report.longest_recovery;
+            assert!(took <= Duration::from_secs(10), "away for {seconds} s, seed {seed}: {took:?}");
+        }
+    }
+}
+
+#[test]
 fn runs_of_the_same_seed_are_identical() {
     if !is_root() {
         return;

@@ -8,22 +8,33 @@ pub(crate) struct Backoff {
     first: Duration,
     limit: Duration,
     next: Duration,
+    /// The limit of the first attempts, how many those are, and how many of them are left.
+    early: Option<(Duration, u32)>,
+    early_left: u32,
 }
 
 impl Backoff {
     pub(crate) const fn new(first: Duration, limit: Duration) -> Self {
-        Self { first, limit, next: first }
+        Self { first, limit, next: first, early: None, early_left: 0 }
+    }
+
+    /// Limits the delays of the first attempts to `early`.
+    pub(crate) const fn with_early_limit(self, early: Duration, attempts: u32) -> Self {
+        Self { early: Some((early, attempts)), early_left: attempts, ..self }
     }
 
     /// The delay before the next attempt; the one after it is twice as long.
     pub(crate) fn next_wait(&mut self) -> Duration {
         let wait = self.next;
-        self.next = wait.saturating_mul(2).min(self.limit);
+        let early = self.early.filter(|_| self.early_left > 0);
+        self.early_left = self.early_left.saturating_sub(1);
+        self.next = wait.saturating_mul(2).min(early.map_or(self.limit, |(early, _)| early));
         wait
     }
 
     pub(crate) fn reset(&mut self) {
         self.next = self.first;
+        self.early_left = self.early.map_or(0, |(_, attempts)| attempts);
     }
 }
 
@@ -93,6 +104,17 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 5, 5]);
         backoff.reset();
         assert_eq!(backoff.next_wait(), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn early_limit_applies_to_the_first_attempts() {
+        let mut backoff =
+            Backoff::new(Duration::from_secs(1), Duration::from_secs(9)).with_early_limit(Duration::from_secs(2), 3);
+        for _ in 0..2 {
+            let waits: Vec<u64> = (0..7).map(|_| backoff.next_wait().as_secs()).collect();
+            assert_eq!(waits, [1, 2, 2, 2, 4, 8, 9]);
+            backoff.reset();
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod csi_driver;
 mod device_plugin;
 mod devices;
 mod door;
+mod endings;
 mod endurance;
 mod events;
 #[path = "../fake_api/mod.rs"]

@@ -108,3 +108,34 @@ fn the_next_agent_runs_the_hook_recorded_on_a_container() {
     wait_for("the hook to be run", PATIENCE, || folder.join("hook").exists().then_some(()));
     node.wait_until_gone("web");
 }
+
+/// Upstream gives the hook the whole grace period, and the two seconds of its container after that.
+#[test]
+fn a_sidecars_pre_stop_hook_that_does_not_exit_runs_until_its_container_is_killed() {
+    let node = Node::start();
+    let folder = node.folder().join("shared");
+    fs::create_dir_all(&folder).unwrap();
+    let sidecar = |name: &str| {
+        let hook = format!(
+            "preStop: {{exec: {{command: [sh, -c, 'while true; do date +%s >>/host/{name}; sleep 0.1; done']}}}}"
+        );
+        let script = "trap '' TERM; while true; do sleep 1; done";
+        (name.to_owned(), script, format!("restartPolicy: Always, lifecycle: {{{hook}}}, {MOUNT}"))
+    };
+    let mut manifest = Manifest::new("web");
+    for (name, script, fields) in [sidecar("one"), sidecar("two")] {
+        manifest = manifest.init_container_with(&name, script, &fields);
+    }
+    let manifest = manifest.container("main", "sleep 1");
+    let volume = format!("volumes: [{{name: host, hostPath: {{path: {}}}}}]", folder.display());
+    node.apply(&manifest.spec(&volume).spec("restartPolicy: Never").spec("terminationGracePeriodSeconds: 4"));
+    node.wait_until("the pod has succeeded", |pods| pods.has("web", |pod| pod.phase() == "Succeeded"));
+    for name in ["one", "two"] {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let seconds: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+        let lasted = seconds.last().unwrap() - seconds[0];
+        assert!((5..=7).contains(&lasted), "the hook of {name} ran for {lasted} s");
+    }
+}
+
+const MOUNT: &str = "volumeMounts: [{name: host, mountPath: /host}]";

@@ -24,6 +24,7 @@ mod exec;
 #[path = "../fake_api/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake server")]
 mod fake_api;
+mod fetch;
 mod figures;
 mod golden;
 #[path = "../grpc_plugin/mod.rs"]
@@ -49,6 +50,7 @@ mod security;
 mod start;
 mod status_page;
 mod tls_server;
+mod updates;
 mod versions;
 mod volumes;
 mod web_sockets;

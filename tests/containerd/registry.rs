@@ -3,11 +3,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 
 use crate::node::{BUSYBOX, Node, PATIENCE, Process, find_program, images, wait_for};
 
@@ -114,6 +118,8 @@ pub(crate) enum Way {
     Open,
     /// All connections are closed after this many bytes in total.
     DeadAfter(usize),
+    /// No byte until this changes.
+    Held,
     /// A few bytes at a time.
     Slow,
 }
@@ -123,6 +129,7 @@ pub(crate) struct Proxy {
     pub(crate) address: String,
     way: Arc<Mutex<Way>>,
     open: Arc<AtomicUsize>,
+    given: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -134,6 +141,7 @@ impl Proxy {
         let network = node.enclosure().network();
         let (to, shared, count) = (registry.address.clone(), Arc::clone(&way), Arc::clone(&open));
         let given = Arc::new(AtomicUsize::new(0));
+        let all = Arc::clone(&given);
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let (network, to) = (network.try_clone().unwrap(), to.clone());
@@ -148,7 +156,7 @@ impl Proxy {
                 });
             }
         });
-        Self { address, way, open }
+        Self { address, way, open, given: all }
     }
 
     /// The reference of the same image through this proxy.
@@ -158,6 +166,11 @@ impl Proxy {
 
     pub(crate) fn set(&self, way: Way) {
         *self.way.lock().unwrap() = way;
+    }
+
+    /// Number of bytes that clients were sent.
+    pub(crate) fn given(&self) -> usize {
+        self.given.load(Ordering::SeqCst)
     }
 
     /// Number of open connections.
@@ -187,6 +200,13 @@ fn give(mut from: &TcpStream, mut to: &TcpStream, way: &Mutex<Way>, given: &Atom
             let way = *way.lock().unwrap();
             let part = match way {
                 Way::Open => rest.len(),
+                Way::Held => {
+                    thread::sleep(Duration::from_millis(20));
+                    if is_closed(to) {
+                        return;
+                    }
+                    continue;
+                }
                 Way::DeadAfter(most) if given.load(Ordering::SeqCst) + rest.len() > most => return,
                 Way::DeadAfter(_) => rest.len(),
                 Way::Slow => {
@@ -201,6 +221,12 @@ fn give(mut from: &TcpStream, mut to: &TcpStream, way: &Mutex<Way>, given: &Atom
             rest = &rest[part..];
         }
     }
+}
+
+/// Whether the client has closed the connection.
+fn is_closed(stream: &TcpStream) -> bool {
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    !matches!(recv(stream.as_raw_fd(), &mut [0], flags), Ok(1..) | Err(Errno::EAGAIN))
 }
 
 /// `{"auths": ...}` with a login for one registry.

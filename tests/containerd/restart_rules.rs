@@ -1,5 +1,7 @@
 //! Restart policies and rules of single containers.
 
+use std::time::{Duration, Instant};
+
 use crate::node::{Manifest, Node, PATIENCE, wait_for};
 
 /// A script that runs `first` in its first run and `then` in later runs.
@@ -51,4 +53,42 @@ fn a_restart_all_containers_rule_restarts_every_container() {
     };
     wait_for("all of it to have spoken again", PATIENCE, || (said("other", "up") >= 2).then_some(()));
     assert_eq!((said("other", "up"), said("init", "init")), (2, 2));
+}
+
+/// As upstream: no `preStop` hook runs, and nothing is waited for beyond two seconds.
+#[test]
+fn containers_restarted_for_another_get_no_grace() {
+    let node = Node::start();
+    let rules = "restartPolicy: Never, \
+                 restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";
+    let script = ends_with("while [ ! -e /v/other ]; do sleep 0.05; done; exit 42", "sleep 100000");
+    let pod = with_volume("hasty").spec("restartPolicy: Never").spec("terminationGracePeriodSeconds: 60");
+    let pod = pod.container_with("main", &script, &format!("{MOUNT}, {rules}"));
+    let other = "trap '' TERM; touch /v/other; if [ -e /v/hook ]; then echo hooked; fi; while true; do sleep 1; done";
+    let hook = "lifecycle: {preStop: {exec: {command: [sh, -c, 'touch /v/hook; sleep 30']}}}";
+    let begun = Instant::now();
+    node.apply(&pod.container_with("other", other, &format!("{MOUNT}, {hook}")));
+    let pods = node.wait_until("both run again", |pods| {
+        let again =
+            |pod: &crate::node::Pod, name| pod.container(name).restarts() == 1 && pod.container(name).is_running();
+        pods.has("hasty", |pod| again(pod, "main") && again(pod, "other"))
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(pods.get("hasty").unwrap().phase(), "Running");
+    assert!(!node.container_log("hasty", "other").into_iter().any(|line| line.text == "hooked"));
+}
+
+#[test]
+fn an_init_container_killed_by_a_sidecars_rule_has_not_failed() {
+    let node = Node::start();
+    let rules = "restartPolicy: Always, \
+                 restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";
+    let pod = with_volume("begun").spec("restartPolicy: Never").spec("terminationGracePeriodSeconds: 1");
+    let side = ends_with("while [ ! -e /v/init ]; do sleep 0.05; done; exit 42", "sleep 100000");
+    let pod = pod.init_container_with("side", &side, &format!("{MOUNT}, {rules}"));
+    let init = ends_with("touch /v/init; sleep 100000", "exit 0");
+    let init = init.replace("/v/ran", "/v/init");
+    let pod = pod.init_container_with("init", &init, MOUNT);
+    node.apply(&pod.container("main", "sleep 1"));
+    node.wait_until("the pod has succeeded", |pods| pods.has("begun", |pod| pod.phase() == "Succeeded"));
 }

@@ -25,19 +25,23 @@ pub(super) enum MirrorStep {
 }
 
 /// The steps that bring the mirror pods in line with the static pods. `complete`: `own` has all static pods, so a
-/// mirror pod without one is deleted. `node_uid` is the uid of the Node object; while it is unknown no mirror pods are
-/// created.
+/// mirror pod without one is deleted. The mirror pod of an `ending` static pod stays until that has ended. `node_uid` is
+/// the uid of the Node object; while it is unknown no mirror pods are created.
 pub(super) fn steps(
     own: &[Arc<Pod>],
+    ending: &[Arc<Pod>],
     mirrors: &[Arc<Pod>],
     complete: bool,
     node: &str,
     node_uid: &str,
 ) -> Vec<MirrorStep> {
     let same_name = |one: &Pod, other: &Pod| one.full_name() == other.full_name();
-    let outdated = mirrors.iter().filter(|mirror| match own.iter().find(|pod| same_name(pod, mirror)) {
-        Some(pod) => !is_mirror_of(mirror, pod),
-        None => complete,
+    let is_ending = |mirror: &Pod| ending.iter().any(|pod| same_name(pod, mirror) && has_hash_of(mirror, pod));
+    let outdated = mirrors.iter().filter(|mirror| !is_ending(mirror)).filter(|mirror| {
+        match own.iter().find(|pod| same_name(pod, mirror)) {
+            Some(pod) => !is_mirror_of(mirror, pod),
+            None => complete,
+        }
     });
     let delete = |mirror: &Arc<Pod>| MirrorStep::Delete {
         namespace: mirror.metadata.namespace.clone(),
@@ -45,6 +49,8 @@ pub(super) fn steps(
         uid: mirror.metadata.uid.to_string(),
     };
     let known = own.iter().filter(|_| !node_uid.is_empty());
+    // A static pod starts when its namesake has ended.
+    let known = known.filter(|pod| !ending.iter().any(|other| same_name(pod, other)));
     let missing = known.filter(|pod| !mirrors.iter().any(|mirror| same_name(pod, mirror)));
     let create = |pod: &Arc<Pod>| MirrorStep::Create {
         namespace: pod.metadata.namespace.clone(),
@@ -56,7 +62,12 @@ pub(super) fn steps(
 
 /// A mirror pod that is being deleted does not count: a new one replaces it.
 fn is_mirror_of(mirror: &Pod, pod: &Pod) -> bool {
-    mirror.metadata.deletion_timestamp.is_none() && mirror.annotation(CONFIG_MIRROR) == pod.annotation(CONFIG_HASH)
+    mirror.metadata.deletion_timestamp.is_none() && has_hash_of(mirror, pod)
+}
+
+/// The mirror pod was created for this version of the static pod.
+pub(super) fn has_hash_of(mirror: &Pod, pod: &Pod) -> bool {
+    mirror.annotation(CONFIG_MIRROR) == pod.annotation(CONFIG_HASH)
 }
 
 fn mirror(pod: &Pod, node: &str, node_uid: &str) -> Value {
@@ -101,10 +112,15 @@ mod tests {
 
     /// Steps as `-name` (delete) and `+name` (create).
     fn steps_of(own: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
-        steps_on("nu", own, mirrors, complete)
+        steps_on("nu", (own, &[]), mirrors, complete)
     }
 
-    fn steps_on(node_uid: &str, own: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
+    fn steps_on(
+        node_uid: &str,
+        (own, ending): (&[Arc<Pod>], &[Arc<Pod>]),
+        mirrors: &[Arc<Pod>],
+        complete: bool,
+    ) -> Vec<String> {
         let word = |step| match step {
             MirrorStep::Delete { name, uid, .. } => {
                 assert_eq!(uid, "of-the-server");
@@ -112,7 +128,7 @@ mod tests {
             }
             MirrorStep::Create { name, .. } => format!("+{name}"),
         };
-        steps(own, mirrors, complete, "n", node_uid).into_iter().map(word).collect()
+        steps(own, ending, mirrors, complete, "n", node_uid).into_iter().map(word).collect()
     }
 
     #[test]
@@ -124,13 +140,25 @@ mod tests {
 
     #[test]
     fn no_mirror_is_created_before_the_node_uid_is_known() {
-        assert_eq!(steps_on("", &[pod("a", "1")], &[mirror_of("c", "1")], true), ["-c"]);
+        assert_eq!(steps_on("", (&[pod("a", "1")], &[]), &[mirror_of("c", "1")], true), ["-c"]);
     }
 
     #[test]
     fn outdated_mirror_is_deleted_before_a_new_one_is_created() {
         assert_eq!(steps_of(&[pod("a", "2")], &[mirror_of("a", "1")], true), ["-a"]);
         assert_eq!(steps_of(&[pod("a", "2")], &[], true), ["+a"]);
+    }
+
+    #[test]
+    fn mirror_stays_until_its_static_pod_has_ended() {
+        let steps =
+            |own: &[Arc<Pod>], ending: &[Arc<Pod>], mirrors: &[Arc<Pod>]| steps_on("nu", (own, ending), mirrors, true);
+        let (old, new, mirror) = ([pod("a", "1")], [pod("a", "2")], [mirror_of("a", "1")]);
+        assert!(steps(&[], &old, &mirror).is_empty(), "removed");
+        assert!(steps(&new, &old, &mirror).is_empty(), "changed");
+        assert!(steps(&new, &old, &[]).is_empty(), "no mirror of a pod that has not started");
+        assert_eq!(steps(&new, &old, &[mirror_of("a", "0")]), ["-a"]);
+        assert_eq!(steps(&[], &[], &mirror), ["-a"]);
     }
 
     #[test]

@@ -17,5 +17,5 @@ mod watch_context;
 
 pub(crate) use event_sender::EventSender;
 pub(crate) use object_watcher::Follower;
-pub(crate) use status_manager::StatusManager;
+pub(crate) use status_manager::{StaticPods, StatusManager};
 pub(crate) use sync_scheduler::{Exchange, SyncScheduler};

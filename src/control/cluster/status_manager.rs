@@ -28,11 +28,21 @@ pub(crate) struct StatusManager {
     /// Mirror pods being created or deleted, or that recently were, and when the next step may be tried.
     mirrored: SortedMap<String, Mirrored>,
     own: Vec<Arc<Pod>>,
+    /// Static pods that no manifest has any more and whose containers have not stopped.
+    ending: Vec<Arc<Pod>>,
     own_complete: bool,
     mirrors: Vec<Arc<Pod>>,
     tasks: Vec<rt::Task<()>>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     wake: rt::Task<()>,
+}
+
+/// Static pods, each with its running uid.
+#[derive(Debug)]
+pub(crate) struct StaticPods {
+    pub(crate) own: Vec<(PodUid, Arc<Pod>)>,
+    /// No manifest has them any more, and their containers have not stopped.
+    pub(crate) ending: Vec<(PodUid, Arc<Pod>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +69,7 @@ impl StatusManager {
             node_uid: String::new(),
             mirrored: SortedMap::new(),
             own: Vec::new(),
+            ending: Vec::new(),
             own_complete: false,
             mirrors: Vec::new(),
             tasks: Vec::new(),
@@ -82,10 +93,13 @@ impl StatusManager {
         self.reports.relisted(all.map(|pod| (&pod.metadata.uid, &pod.status, version(pod))));
     }
 
-    /// The static pods under their running uids, and the API server's mirror pods.
-    pub(crate) fn see_mirrors(&mut self, own: Vec<(PodUid, Arc<Pod>)>, complete: bool, mirrors: Vec<Arc<Pod>>) {
+    /// The static pods under their running uids, and the API server's mirror pods. `complete`: `own` has the pods of all
+    /// manifests.
+    pub(crate) fn see_mirrors(&mut self, pods: StaticPods, complete: bool, mirrors: Vec<Arc<Pod>>) {
+        let StaticPods { own, ending } = pods;
         for mirror in &mirrors {
-            let pod = own.iter().find(|(_, pod)| pod.full_name() == mirror.full_name());
+            let is_of = |pod: &Pod| pod.full_name() == mirror.full_name() && mirror_pods::has_hash_of(mirror, pod);
+            let pod = own.iter().chain(&ending).find(|(_, pod)| is_of(pod));
             if let Some((uid, _)) = pod.filter(|_| mirror.metadata.deletion_timestamp.is_none()) {
                 self.reports.see(uid, target(mirror), &mirror.status, version(mirror));
             }
@@ -93,6 +107,7 @@ impl StatusManager {
         let settled = |name: &str| mirrors.iter().any(|mirror| mirror.full_name() == name);
         self.mirrored.retain(|name, state| !(matches!(state, Mirrored::Settles(_)) && settled(name)));
         self.own = own.into_iter().map(|(_, pod)| pod).collect();
+        self.ending = ending.into_iter().map(|(_, pod)| pod).collect();
         self.own_complete = complete;
         self.mirrors = mirrors;
     }
@@ -167,7 +182,7 @@ impl StatusManager {
             Mirrored::UnderWay => true,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => *moment > now,
         });
-        for step in mirror_pods::steps(&self.own, &self.mirrors, self.own_complete, &self.node, &self.node_uid) {
+        for step in self.mirror_steps() {
             let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
             let name = crate::types::api::full_name(name, namespace);
             if self.mirrored.contains_key(&name) {
@@ -180,6 +195,11 @@ impl StatusManager {
                 let _ = inbox.send(SyncEvent::Mirrored(MirrorDone { name, failure })).await;
             }));
         }
+    }
+
+    fn mirror_steps(&self) -> Vec<MirrorStep> {
+        let Self { own, ending, mirrors, node, node_uid, .. } = self;
+        mirror_pods::steps(own, ending, mirrors, self.own_complete, node, node_uid)
     }
 
     pub(crate) fn reported(&mut self, done: &ReportDone, now: Instant) {

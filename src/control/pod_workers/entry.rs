@@ -21,6 +21,8 @@ pub(super) struct Entry {
     pub(super) backing_off: Vec<(String, Duration)>,
     /// Containers that the running work starts and whose `postStart` hook must complete first.
     pub(super) hooked: Vec<String>,
+    /// Ids of the instances that the running work replaces.
+    pub(super) replaced: Vec<String>,
     /// The restarts that the running work will try.
     pub(super) restarts: Vec<Key>,
     pub(super) resizing: Resizing,
@@ -60,6 +62,7 @@ impl Entry {
             begun,
             backing_off: Vec::new(),
             hooked: Vec::new(),
+            replaced: Vec::new(),
             restarts: Vec::new(),
             resizing: Resizing::No,
             groupless: None,

@@ -104,6 +104,11 @@ impl PodWorkers {
         self.workers.get(uid).map_or(&[], |entry| &entry.hooked)
     }
 
+    /// Ids of the instances that the pod's running work replaces.
+    pub(crate) fn replaced(&self, uid: &PodUid) -> &[String] {
+        self.workers.get(uid).map_or(&[], |entry| &entry.replaced)
+    }
+
     pub(crate) fn resizing(&self, uid: &PodUid) -> &Resizing {
         self.workers.get(uid).map_or(&Resizing::No, |entry| &entry.resizing)
     }
@@ -251,6 +256,7 @@ impl PodWorkers {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         entry.task = None;
         entry.hooked.clear();
+        entry.replaced.clear();
         let Some(kind) = entry.worker.busy else { return };
         let stretch = |wait| crate::types::time::jitter(wait, 0.5, rt::random());
         match result {

@@ -162,6 +162,7 @@ impl PodWorkers {
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
             entry.restarts = sync_input::restarts(pod, plan, &observed);
             entry.hooked = sync_input::hooked(pod, plan);
+            entry.replaced = plan.replaced();
             if plan.resizes() && entry.resizing == Resizing::No {
                 entry.resizing = Resizing::Goes;
             }

@@ -8,7 +8,7 @@ use crate::control::pod_workers::state::{Input, State};
 use crate::kubelet::kuberuntime::{Garbage, Plan};
 use crate::state::objects::volumes_follow;
 use crate::state::pods::{ObservedPod, Waiting};
-use crate::types::api::{Pod, PodUid, Reason};
+use crate::types::api::{Pod, PodUid, Reason, RestartPolicy};
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
@@ -388,14 +388,20 @@ impl Worker {
             State::Sync if self.stale => Next::Work(Work::Look),
             State::Sync => self.next_sync(plan(), now),
             State::Terminating { grace } => Next::Work(Work::Stop { grace, by_lists: self.failures >= MOST_LOOKS }),
-            State::Terminated => Next::Work(Work::CleanUp { purge: !self.wanted }),
+            State::Terminated => Next::Work(Work::CleanUp { purge: !self.wanted && !self.continues() }),
             State::Finished if self.wanted && !self.given_back.is_empty() => {
                 Next::Work(Work::Collect(self.given_back.clone()))
             }
             State::Finished if self.wanted => Next::Rest,
-            State::Finished if self.purged => Next::Forget,
+            State::Finished if self.purged || self.continues() => Next::Forget,
             State::Finished => Next::Work(Work::CleanUp { purge: true }),
         }
+    }
+
+    /// The successor has the same uid and starts whatever ran before, as after a reboot. The former containers stay for
+    /// its restart counts and logs, as upstream.
+    fn continues(&self) -> bool {
+        self.successor.as_ref().is_some_and(|pod| pod.spec.restart_policy == RestartPolicy::Always)
     }
 
     fn next_sync(&self, plan: Plan, now: Instant) -> Next {

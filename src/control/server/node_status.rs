@@ -116,6 +116,9 @@ pub(crate) struct PullStatus {
     pub(crate) begun: bool,
     /// Since it started, or since it was queued.
     pub(crate) seconds: u64,
+    /// Bytes that are here, and all bytes to fetch; absent if the runtime pulls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<(u64, u64)>,
 }
 
 /// The connection to the API server since this process started.

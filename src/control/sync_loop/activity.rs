@@ -29,6 +29,7 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::Mirrored(_) => Activity::Happened,
         SyncEvent::RestartRequest(_)
         | SyncEvent::VersionAsked(_)
+        | SyncEvent::NextVersionPulled { .. }
         | SyncEvent::VersionsKept(_)
         | SyncEvent::Placed(_)
         | SyncEvent::NodeShutsDown(_) => Activity::Happened,

@@ -5,7 +5,8 @@ use std::time::Instant;
 use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
-use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone};
+use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone, WorkResult};
+use crate::types::api::PodUid;
 
 impl SyncLoop {
     pub(super) fn handle(&mut self, event: SyncEvent, now: Instant) {
@@ -27,7 +28,10 @@ impl SyncLoop {
             SyncEvent::PressureLooked(seen) => parts.eviction.on_observation(seen, pods, now),
             SyncEvent::OverStorageLimits(evictions) => parts.eviction.on_evictions(evictions, pods, now),
             SyncEvent::Object(news) => parts.objects.on_object(news, pods, &parts.csi_drivers),
-            SyncEvent::ImagesCame => parts.image_garbage.on_images_came(pods, now),
+            SyncEvent::ImagesCame => {
+                parts.next_versions.retry(pods, now);
+                parts.image_garbage.on_images_came(pods, now)
+            }
             SyncEvent::DevicesChanged => parts.devices.on_changed(pods),
             SyncEvent::CsiDriversChanged => return self.on_csi_drivers_changed(now),
             SyncEvent::DevicesRefused(uid, why) => parts.admission.on_devices_refused(&uid, &why, pods),
@@ -37,6 +41,7 @@ impl SyncLoop {
             SyncEvent::Mirrored(done) => return parts.reporting.on_mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
             SyncEvent::VersionAsked(asked) => parts.versions.on_asked(asked, pods),
+            SyncEvent::NextVersionPulled { uid, pulled } => parts.next_versions.on_pulled(&uid, pulled, pods, now),
             SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, pods, now),
             SyncEvent::Placed(placed) => return parts.cpus.on_placed(placed),
             SyncEvent::NodeShutsDown(shuts_down) => return self.on_node_shuts_down(shuts_down, now),
@@ -81,9 +86,21 @@ impl SyncLoop {
             self.observe(observation.pod, &observation.look, now);
         }
         let resizing = self.pods.work_done(&uid, is_observed, &result, now);
+        if matches!(result, WorkResult::Stopped) {
+            self.static_pod_ended(&uid, now);
+        }
         let event = pending_resizes::on_work_done(&uid, &resizing, self.pods.workers().resizing(&uid));
         self.pods.apply(event, now);
         self.parts.devices.release(&self.pods);
+    }
+
+    /// The mirror pod of a former static pod goes when that has ended.
+    fn static_pod_ended(&mut self, uid: &PodUid, now: Instant) {
+        let is_former = self.pods.node_state().ending.get(uid).is_some_and(|pod| pod.is_static());
+        if is_former {
+            let effects = self.parts.reporting.on_sources_changed(&self.pods);
+            self.pods.apply(effects, now);
+        }
     }
 
     /// A cancelled shutdown restarts the static pods that it ended.

@@ -16,6 +16,8 @@ mod eviction;
 mod handle;
 mod image_gc;
 mod log_followers;
+mod next_version_pulls;
+mod next_versions;
 mod node_cgroups;
 mod node_local_api;
 mod node_state;
@@ -199,8 +201,14 @@ impl SyncLoop {
             (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),
             (Part::Shutdown, self.parts.shutdown.next_due()),
             (Part::StatusManager, self.parts.reporting.next_due()),
-            (Part::Versions, self.pods.node_state().versions.due()),
+            (Part::Versions, self.versions_due(works)),
         ]
+    }
+
+    fn versions_due(&self, works: bool) -> Option<Instant> {
+        let node_state = self.pods.node_state();
+        let pull = node_state.next_versions.due().filter(|_| works);
+        node_state.versions.due().into_iter().chain(pull).min()
     }
 
     /// The next event, or `None` if a part is due, and whether the loop had to wait. Fails when all senders are gone.

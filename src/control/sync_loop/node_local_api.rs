@@ -317,6 +317,7 @@ fn pull_status(pull: &PullUnderWay) -> PullStatus {
         pod: pull.pod.clone(),
         begun: pull.begun.is_some(),
         seconds: rt::elapsed(pull.begun.unwrap_or(pull.asked)).as_secs(),
+        bytes: pull.progress.as_ref().and_then(|progress| progress.bytes()),
     }
 }
 

@@ -9,9 +9,12 @@ use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_sources::versions::Versions;
 use crate::control::server::{PodEntry, PodQuery, RecentError};
 use crate::control::sync_loop::log_followers::Followers;
+use crate::control::sync_loop::next_version_pulls::NextVersionPulls;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::status::PodStatuses;
+use crate::platform::rt;
 use crate::state::pods::{EventRing, NodePressures, RuntimeState};
+use crate::types::api::annotations::NEXT_VERSION;
 use crate::types::api::{self, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::SortedMap;
 
@@ -31,6 +34,7 @@ pub(crate) struct NodeState {
     pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
     pub(crate) versions: Versions,
+    pub(super) next_versions: NextVersionPulls,
     pub(super) followers: Followers,
     /// `None` without a cluster.
     pub(crate) store: Option<OfflineStore>,
@@ -50,6 +54,7 @@ impl NodeState {
             events: Rc::default(),
             pressures: NodePressures::default(),
             versions: Versions::default(),
+            next_versions: NextVersionPulls::default(),
             followers: Followers::default(),
             store: None,
             untold: 0,
@@ -102,6 +107,9 @@ impl NodeState {
         shown.metadata.uid = uid.clone();
         if let Some(status) = self.statuses.status(uid) {
             shown.status = PodStatus::clone(status);
+        }
+        if let Some(next) = self.next_versions.line(uid, rt::now()) {
+            shown.metadata.annotations.insert(NEXT_VERSION, next);
         }
         PodEntry { source: origin.to_owned(), pod: api::encode(&shown) }
     }

@@ -12,6 +12,7 @@ use crate::control::sync_loop::deadlines::Deadlines;
 use crate::control::sync_loop::devices::DeviceAllocations;
 use crate::control::sync_loop::eviction::EvictionManager;
 use crate::control::sync_loop::image_gc::ImageGarbage;
+use crate::control::sync_loop::next_versions::NextVersions;
 use crate::control::sync_loop::node_cgroups::NodeCgroups;
 use crate::control::sync_loop::object_watch::ObjectWatch;
 use crate::control::sync_loop::oom::OomWatcher;
@@ -41,6 +42,7 @@ pub(super) struct Parts {
     pub(super) devices: DeviceAllocations,
     pub(super) eviction: EvictionManager,
     pub(super) image_garbage: ImageGarbage,
+    pub(super) next_versions: NextVersions,
     pub(super) objects: ObjectWatch,
     pub(super) oom: OomWatcher,
     pub(super) orphans: Orphans,
@@ -77,6 +79,7 @@ impl Parts {
             devices: DeviceAllocations::new(devices),
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
             image_garbage: ImageGarbage::default(),
+            next_versions: NextVersions::new(inbox.clone()),
             objects: ObjectWatch::new(Rc::clone(&csi)),
             oom: OomWatcher::new(groups, inbox),
             orphans: Orphans::new(csi),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::cluster::StatusManager;
+use crate::control::cluster::{StaticPods, StatusManager};
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
@@ -69,7 +69,7 @@ impl Reporting {
         pods.iter().map(|source| Effect::MarkStatus(source.pod.metadata.uid.clone())).collect()
     }
 
-    /// Static pods or their mirror pods changed.
+    /// Static pods or their mirror pods changed, or a static pod has ended.
     pub(super) fn on_sources_changed(&mut self, pods: &PodTable) -> Vec<Effect> {
         let Some(manager) = &mut self.manager else { return Vec::new() };
         let node_state = pods.node_state();
@@ -77,8 +77,10 @@ impl Reporting {
         let own = sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
         let own = own.map(|pod| (node_state.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
         let own: Vec<(PodUid, Arc<Pod>)> = own.collect();
-        let effects = own.iter().map(|(uid, _)| Effect::MarkStatus(uid.clone())).collect();
-        manager.see_mirrors(own, sources.all_ready(), sources.mirrors().to_vec());
+        let ending = node_state.ending.iter().filter(|(uid, pod)| pod.is_static() && pods.may_run(uid));
+        let ending: Vec<(PodUid, Arc<Pod>)> = ending.map(|(uid, pod)| (uid.clone(), Arc::clone(pod))).collect();
+        let effects = own.iter().chain(&ending).map(|(uid, _)| Effect::MarkStatus(uid.clone())).collect();
+        manager.see_mirrors(StaticPods { own, ending }, sources.all_ready(), sources.mirrors().to_vec());
         effects
     }
 

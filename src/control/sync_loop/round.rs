@@ -9,6 +9,9 @@ use crate::types::api::PodUid;
 impl SyncLoop {
     /// Starts the next work of all pods, and updates the statuses.
     pub(super) fn round(&mut self, now: Instant) {
+        self.health.begin(Activity::Versions);
+        let effects = self.parts.next_versions.round(&self.pods, now);
+        self.apply(effects, now);
         self.health.begin(Activity::Deadlines);
         let effects = self.parts.deadlines.round(&self.pods, now);
         self.pods.apply(effects, now);
@@ -54,9 +57,15 @@ impl SyncLoop {
                 return;
             }
             for (uid, successor) in ended {
+                let was_static = self.pods.node_state().ending.get(&uid).is_some_and(|pod| pod.is_static());
                 self.forget(&uid);
                 if let Some(pod) = successor {
                     self.add(&pod, now);
+                }
+                if was_static {
+                    // A successor of the same uid has the same mirror pod.
+                    let effects = self.parts.reporting.on_sources_changed(&self.pods);
+                    self.pods.apply(effects, now);
                 }
             }
             self.health.begin(Activity::PendingResizes);

@@ -25,6 +25,7 @@ impl SyncLoop {
         let has_objects = update.source != SourceName::Api;
         receive(update, &self.pods);
         if has_objects {
+            self.parts.next_versions.retry(&self.pods, now);
             let effects = take_objects(&self.pods);
             self.pods.apply(effects, now);
         }
@@ -56,7 +57,8 @@ impl SyncLoop {
         }
         for pod in changes.reconciled {
             self.parts.reporting.on_api_pod(&pod);
-            self.pods.apply([Effect::UpdateStatus(pod)], now);
+            let effect = if is_over(&pod) { Effect::Delete(pod) } else { Effect::UpdateStatus(pod) };
+            self.pods.apply([effect], now);
         }
         let added = changes.added.iter().map(|pod| under_running_uid(pod, &self.pods)).collect();
         for pod in in_order_of_admission(added, &self.pods) {
@@ -72,7 +74,7 @@ impl SyncLoop {
     /// The source changed the pod.
     fn update(&mut self, pod: &Arc<Pod>, now: Instant) {
         self.parts.reporting.on_api_pod(pod);
-        if pod.metadata.deletion_timestamp.is_some() {
+        if pod.metadata.deletion_timestamp.is_some() || is_over(pod) {
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
         } else if is_recreated(pod, &self.pods) {
             self.recreate(pod, now);
@@ -87,7 +89,7 @@ impl SyncLoop {
     pub(super) fn add(&mut self, pod: &Arc<Pod>, now: Instant) {
         let uid = &pod.metadata.uid;
         self.parts.reporting.on_api_pod(pod);
-        if !pod.is_static() && (pod.metadata.deletion_timestamp.is_some() || pod.status.phase.is_terminal()) {
+        if !pod.is_static() && pod.metadata.deletion_timestamp.is_some() || is_over(pod) {
             // An ended pod never restarts, whatever the runtime still has of it.
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
             return;
@@ -107,6 +109,12 @@ impl SyncLoop {
         self.pods.apply([Effect::Supersede(pod.metadata.uid.clone())], now);
         self.add(pod, now);
     }
+}
+
+/// The API server shows the pod in a terminal phase, whoever set it: pod garbage collection, taint eviction, a user. The
+/// pod ends, as upstream.
+fn is_over(pod: &Pod) -> bool {
+    !pod.is_static() && pod.status.phase.is_terminal()
 }
 
 fn receive(update: SourceUpdate, pods: &PodTable) {

@@ -127,7 +127,7 @@ impl PodVersions {
 }
 
 /// Selects the versions to run again although no source changed.
-fn replace_pods(pods: &PodTable) {
+pub(super) fn replace_pods(pods: &PodTable) {
     let mut node_state = pods.node_state_mut();
     let NodeState { versions, sources, .. } = &mut *node_state;
     sources.replace_pods(|source| versions.runs(source).map(Arc::clone));

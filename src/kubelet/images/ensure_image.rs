@@ -78,6 +78,12 @@ impl<S: Service> Images<S> {
                 return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, what));
             }
         }
+        if self.early.borrow_mut().take(&order.pod.metadata.uid, order.wanted, rt::now()) {
+            if let Some(present) = self.present(order).await? {
+                self.tell_present(order);
+                return Ok(present);
+            }
+        }
         if let Some(present) = self.present_during_outage(order).await? {
             return Ok(present);
         }

@@ -44,6 +44,47 @@ pub(super) fn repository(image: &str) -> Result<String, InvalidName<'_>> {
     })
 }
 
+/// Where an image is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reference {
+    /// Including the port.
+    pub(super) registry: String,
+    /// Of the repository in the registry.
+    pub(super) path: String,
+    tag: Option<String>,
+    digest: Option<String>,
+}
+
+/// The parts of a name; a short name is Docker Hub's.
+pub(super) fn reference(image: &str) -> Result<Reference, InvalidName<'_>> {
+    let Parts { tag, digest } = parse(image)?;
+    let repository = repository(image)?;
+    let (registry, path) = repository.split_once('/').unwrap_or((&repository, ""));
+    Ok(Reference {
+        registry: registry.to_owned(),
+        path: path.to_owned(),
+        tag: tag.map(str::to_owned),
+        digest: digest.map(str::to_owned),
+    })
+}
+
+impl Reference {
+    /// A digest counts more than a tag.
+    pub(super) fn reference(&self) -> &str {
+        self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
+    }
+
+    /// The names under which the runtime's own pull stores the image with this digest.
+    pub(super) fn all_names(&self, digest: &str) -> Vec<String> {
+        let Self { registry, path, tag, .. } = self;
+        let by_tag = match (&self.digest, tag) {
+            (None, tag) => Some(format!("{registry}/{path}:{}", tag.as_deref().unwrap_or(DEFAULT_TAG))),
+            (Some(_), _) => None,
+        };
+        by_tag.into_iter().chain([format!("{registry}/{path}@{digest}")]).collect()
+    }
+}
+
 fn of_docker_hub(path: &str) -> String {
     let folder = if path.contains('/') { "" } else { "library/" };
     ["docker.io/", folder, path].concat()

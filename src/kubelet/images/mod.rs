@@ -6,7 +6,9 @@
 
 pub mod archives;
 mod credentials;
+mod early_pulls;
 mod ensure_image;
+mod fetch;
 mod image_gc_manager;
 mod image_gc_policy;
 mod image_name;
@@ -36,11 +38,13 @@ use crate::types::time::TokenBucket;
 
 pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
 pub(crate) use credentials::PullSecrets;
+pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
 use credentials::NodeCredentials;
+use early_pulls::EarlyPulls;
 use ensure_image::Order;
 use image_gc_policy::ImageBook;
 use pull_backoff::PullBackoff;
@@ -63,6 +67,9 @@ pub(crate) struct Images<S = ImageService> {
     /// With `Always`, fail while the registry is unreachable even if the image is present.
     strict: bool,
     under_way: PullsUnderWay,
+    early: RefCell<EarlyPulls>,
+    /// Fetches images instead of the runtime, if configured.
+    fetcher: Option<Fetcher>,
     archives: ImageArchives,
     gc: ImageGc,
     book: RefCell<ImageBook>,
@@ -147,6 +154,8 @@ impl<S: Service> Images<S> {
             records: PullRecords::new(&config.root_dir),
             strict: config.images.strict_pull_policy,
             under_way: PullsUnderWay::default(),
+            early: RefCell::default(),
+            fetcher: None,
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
             book: RefCell::new(ImageBook::new(rt::now())),
@@ -160,6 +169,11 @@ impl<S: Service> Images<S> {
     /// Adds image archives, whose images are kept.
     pub(crate) fn with_archives(self, archives: ImageArchives) -> Self {
         Self { archives, ..self }
+    }
+
+    /// Fetches images with this fetcher; `None`: the runtime pulls them.
+    pub(crate) fn with_fetcher(self, fetcher: Option<Fetcher>) -> Self {
+        Self { fetcher, ..self }
     }
 
     pub(crate) fn archives(&self) -> &ImageArchives {
@@ -194,6 +208,11 @@ impl<S: Service> Images<S> {
     /// Earliest time of the next pull of `image` for this pod after a failure.
     pub(crate) fn retry_at(&self, pod: &PodUid, image: &str) -> Option<Instant> {
         self.backoff.borrow().last(pod, image, rt::now()).map(|failure| failure.until())
+    }
+
+    /// The image was pulled for a container of a pod that starts later.
+    pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: Wanted<'_>) {
+        self.early.borrow_mut().add(pod, wanted, rt::now());
     }
 
     pub(crate) fn under_way(&self) -> PullsUnderWay {

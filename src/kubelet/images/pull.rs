@@ -10,6 +10,7 @@ use super::{Images, PresentImage, pull_policy};
 use crate::platform::config::{CredentialsVerification, go_duration};
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::rt;
+use crate::protocol::grpc::{Code, Status};
 use crate::state::pods::Waiting;
 use crate::types::api::{EventKind, Reason};
 use crate::types::metrics::{self, Timed};
@@ -136,7 +137,15 @@ impl<S: Service> Images<S> {
     async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, ImageError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
-        let pull = self.service.pull(&order.spec, auth.as_ref(), order.sandbox);
+        let pull = async {
+            let Some(fetcher) = &self.fetcher else {
+                return self.service.pull(&order.spec, auth.as_ref(), order.sandbox).await;
+            };
+            let progress = self.under_way.progress(order.image());
+            let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress).await;
+            // The texts are those that a runtime's pull has.
+            fetched.map_err(|message| ImageError::Runtime(Status::new(Code::Unknown, message)))
+        };
         let reminders = async {
             let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
             loop {

@@ -1,9 +1,12 @@
 //! The pulls in progress, for status pages. Pure: time is an argument.
 
-use crate::types::sorted::SortedMap;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
+
+use super::fetch::Progress;
+use crate::types::sorted::SortedMap;
 
 /// Shared between the pulls and the status pages.
 #[derive(Clone, Debug, Default)]
@@ -18,13 +21,15 @@ struct Pulls {
     next: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct PullUnderWay {
     pub(crate) image: String,
     pub(crate) pod: String,
     pub(crate) asked: Instant,
     /// `None`: waiting for its turn.
     pub(crate) begun: Option<Instant>,
+    /// `None` if the runtime pulls, which tells no progress.
+    pub(crate) progress: Option<Arc<Progress>>,
 }
 
 /// Keeps a pull listed until dropped.
@@ -43,11 +48,20 @@ impl PullsUnderWay {
         self.pulls.borrow().list.values().filter(|pull| pull.image == image).count()
     }
 
+    /// Sets and returns the progress of the pulls of one image.
+    pub(super) fn progress(&self, image: &str) -> Arc<Progress> {
+        let progress = Arc::<Progress>::default();
+        for pull in self.pulls.borrow_mut().list.values_mut().filter(|pull| pull.image == image) {
+            pull.progress = Some(Arc::clone(&progress));
+        }
+        progress
+    }
+
     pub(super) fn add(&self, image: &str, pod: &str, asked: Instant) -> UnderWay {
         let mut pulls = self.pulls.borrow_mut();
         let number = pulls.next;
         pulls.next += 1;
-        let pull = PullUnderWay { image: image.to_owned(), pod: pod.to_owned(), asked, begun: None };
+        let pull = PullUnderWay { image: image.to_owned(), pod: pod.to_owned(), asked, begun: None, progress: None };
         pulls.list.insert(number, pull);
         UnderWay { all: self.clone(), number }
     }

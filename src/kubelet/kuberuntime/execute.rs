@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::time::Duration;
 
 use crate::kubelet::images::{PresentImage, PullSecrets, Wanted};
 use crate::kubelet::kuberuntime::config_error::ConfigError;
@@ -23,8 +24,8 @@ use crate::kubelet::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
 use crate::platform::cgroups::CgroupName;
 use crate::platform::cri::{self, v1};
 use crate::platform::rt;
-use crate::state::pods::{ObservedPod, Waiting};
-use crate::types::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
+use crate::state::pods::{ObservedPod, SyncEvent, Waiting};
+use crate::types::api::{Container, EventKind, Pod, PodUid, Reason, VolumeSource, qos_class};
 use crate::types::cpu_set::CpuSet;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
@@ -110,8 +111,8 @@ impl PodRuntime {
                     let kill = Kill { cancel: Some(cancel), ..kill };
                     self.kill_container(kill).await.map_err(|error| one_line(&error))
                 }
-                Action::KillContainers { ids } => {
-                    self.kill_containers(pod, observed, ids, cancel).await.map_err(|error| one_line(&error))
+                Action::KillContainers { ids, why } => {
+                    self.kill_containers(pod, observed, (ids, *why), cancel).await.map_err(|error| one_line(&error))
                 }
                 Action::RemoveContainer { id } => {
                     gone_is_fine(self.cri.remove_container(id).await).map_err(|error| one_line(&error))
@@ -288,13 +289,27 @@ impl PodRuntime {
         cancel: &CancelWatch,
     ) -> Result<PresentImage, Waiting> {
         let secrets = PullSecrets::of(pod, &self.objects.borrow());
-        let image = self.images.ensure(pod, wanted, &sandbox.config, &secrets, cancel.cancelled()).await;
+        let ensured = self.images.ensure(pod, wanted, &sandbox.config, &secrets, cancel.cancelled());
+        let late = async {
+            rt::sleep(LATE).await;
+            self.tell_observed(&pod.metadata.uid).await;
+            std::future::pending().await
+        };
+        let image = rt::either(late, ensured).await;
         image.map_err(|waiting| {
             // A pull that has just failed is retried like any other action, and is then backing off.
             let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;
             let until = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
             Waiting { until, ..waiting }
         })
+    }
+
+    /// Observes the pod in the middle of its work, so that its status shows the sandbox: not every runtime sends events.
+    async fn tell_observed(&self, uid: &PodUid) {
+        if let Ok(observation) = self.observe_pod(uid).await {
+            // The loop outlives its workers.
+            let _ = self.inbox.send(SyncEvent::Observed(observation)).await;
+        }
     }
 
     /// Pulls the images of image volumes; there is one mount per image volume mount, in the same order.
@@ -368,6 +383,9 @@ fn target<'a>(container: &Container, observed: &'a ObservedPod) -> Result<Option
     let target = observed.container(name).ok_or_else(|| ConfigError::NoTarget { name: name.clone() })?;
     Ok(Some(&target.id))
 }
+
+/// A longer pull is preceded by an observation of the pod.
+const LATE: Duration = Duration::from_secs(1);
 
 /// The context of a container start.
 #[derive(Clone, Copy)]

@@ -8,13 +8,17 @@ use crate::state::pods::ProbeKind;
 use crate::types::api::{Container, Pod, grace_of_seconds};
 
 /// The grace period of a container that is killed while its pod continues: that of the failed probe, else the pod's.
-/// The grace period of a deletion takes precedence over both.
+/// The grace period of a deletion takes precedence over both. A restart of all containers gives none.
 pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -> Duration {
+    if why == KillReason::RestartsAll {
+        return Duration::ZERO;
+    }
     let probe = match why {
         KillReason::FailedProbe(ProbeKind::Startup) => &container.startup_probe,
         KillReason::FailedProbe(ProbeKind::Liveness) => &container.liveness_probe,
         KillReason::FailedProbe(ProbeKind::Readiness)
         | KillReason::DefinitionChanged
+        | KillReason::Requested
         | KillReason::RestartsAll
         | KillReason::Resized
         | KillReason::StateUnknown => &None,
@@ -36,6 +40,7 @@ impl KillReason {
         match self {
             Self::DefinitionChanged => format!("{kind} {container} definition changed{restart}"),
             Self::FailedProbe(probe) => format!("{kind} {container} failed {} probe{restart}", probe.word()),
+            Self::Requested => format!("Stopping container {container} for a requested restart"),
             Self::RestartsAll => format!("{kind} {container} will be restarted with all containers of its pod"),
             Self::Resized => format!("{kind} {container} resize requires restart"),
             Self::StateUnknown => format!("{kind} is in \"unknown\" state, try killing it before restart"),
@@ -72,6 +77,7 @@ mod tests {
         assert_eq!(grace(&pod, KillReason::DefinitionChanged), 60);
         pod.metadata.deletion_grace_period_seconds = Some(7);
         assert_eq!(grace(&pod, KillReason::FailedProbe(ProbeKind::Liveness)), 7);
+        assert_eq!(grace(&pod, KillReason::RestartsAll), 0);
     }
 
     #[test]

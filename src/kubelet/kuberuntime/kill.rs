@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
+use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
+use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::stop_order::waits_for;
-use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime, labels};
+use crate::kubelet::kuberuntime::{CancelWatch, Place, PodRuntime, labels};
 use crate::platform::cri;
 use crate::platform::rt;
 use crate::state::pods::{ObservedContainer, ObservedPod, SandboxState};
@@ -74,19 +76,22 @@ impl PodRuntime {
         Ok(())
     }
 
-    /// Stops these containers in the same order while the pod continues, for a requested restart.
+    /// Stops these containers in the same order while the pod continues.
     pub(super) async fn kill_containers(
         &self,
         pod: &Pod,
         observed: &ObservedPod,
-        ids: &[String],
+        (ids, why): (&[String], KillReason),
         cancel: &CancelWatch,
     ) -> Result<(), cri::Error> {
-        let chosen = observed.containers.iter().filter(|container| ids.contains(&container.id));
-        let kills = chosen.map(|container| {
-            let message = format!("Stopping container {} for a requested restart", container.name);
-            let kill = self.kill_of(Some(pod), observed, container, pod.spec.termination_grace(), message);
-            Kill { cancel: Some(cancel), ..kill }
+        let places = (0..pod.spec.init_containers.len()).map(Place::Init);
+        let places = places.chain((0..pod.spec.containers.len()).map(Place::Main));
+        let kills = places.filter_map(|place| {
+            let spec = place.of(pod)?;
+            let running = observed.container(&spec.name).filter(|container| ids.contains(&container.id))?;
+            let message = why.message(&spec.name, place, true);
+            let kill = self.kill_of(Some(pod), observed, running, grace_of_kill(pod, spec, why), message);
+            Some(Kill { cancel: Some(cancel), ..kill })
         });
         self.kill_in_turn(Some(pod), kills.collect()).await
     }
@@ -130,29 +135,49 @@ impl PodRuntime {
     }
 
     /// Runs the hook, waits for other containers and sends the signal, all within the grace period except for the
-    /// minimum.
+    /// minimum. As upstream, a hook that outlasts the grace period runs until its container has stopped.
     pub(super) async fn kill_container(&self, kill: Kill<'_>) -> Result<(), cri::Error> {
         self.tell(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
         let end = rt::now() + kill.grace;
+        let mut hook: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
         if kill.runs && !kill.grace.is_zero() {
-            let hook = self.before_stop(&kill);
-            match kill.cancel {
-                Some(cancel) => rt::either(cancel.cancelled(), hook).await,
-                None => hook.await,
+            let mut running: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(self.before_stop(&kill));
+            let in_time = async { rt::deadline(kill.grace, running.as_mut()).await.is_ok() };
+            let is_over = match kill.cancel {
+                Some(cancel) => {
+                    let cancelled = async {
+                        cancel.cancelled().await;
+                        true
+                    };
+                    rt::either(cancelled, in_time).await
+                }
+                None => in_time.await,
+            };
+            if !is_over {
+                log!(info, "preStop hook not done in time", pod = kill.pod.uid, container = kill.name);
+                hook = Some(running);
             }
         }
         if kill.cancel.is_some_and(CancelWatch::is_cancelled) {
             return Ok(());
         }
-        for other in &kill.turn.before {
-            let left = end.saturating_duration_since(rt::now());
-            // Nothing is ever sent; the channel only closes.
-            if rt::deadline(left, other.recv()).await.is_err() {
-                break;
+        let stop = async {
+            for other in &kill.turn.before {
+                let left = end.saturating_duration_since(rt::now());
+                // Nothing is ever sent; the channel only closes.
+                if rt::deadline(left, other.recv()).await.is_err() {
+                    break;
+                }
             }
-        }
-        let left = end.saturating_duration_since(rt::now()).max(LEAST);
-        gone_is_fine(self.cri.stop_container(kill.id, left).await)
+            let left = end.saturating_duration_since(rt::now()).max(LEAST);
+            gone_is_fine(self.cri.stop_container(kill.id, left).await)
+        };
+        let Some(hook) = hook else { return stop.await };
+        let hook = async {
+            hook.await;
+            std::future::pending().await
+        };
+        rt::either(hook, stop).await
     }
 
     async fn before_stop(&self, kill: &Kill<'_>) {
@@ -168,9 +193,10 @@ impl PodRuntime {
         let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else {
             return;
         };
-        match self.run_hook(Hook { pod, container, id, ip, handler, limit: kill.grace }).await {
-            Ok(()) => {}
-            Err(HookFailure::Late) => log!(info, "preStop hook not done in time", pod = pod.uid, container = kill.name),
+        // The last moments are those of the container.
+        let limit = kill.grace.saturating_add(LEAST * 2);
+        match self.run_hook(Hook { pod, container, id, ip, handler, limit }).await {
+            Ok(()) | Err(HookFailure::Late) => {}
             Err(HookFailure::Failed(why)) => {
                 // As upstream, the event has no details, because the hook's output may be secret.
                 log!(debug, "preStop hook failed", pod = pod.uid, container = kill.name, error = why);

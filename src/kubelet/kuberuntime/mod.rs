@@ -29,6 +29,7 @@ mod pod_cache;
 mod pod_requests;
 mod post_start;
 mod previous_runs;
+mod pull_images;
 mod record_event;
 mod remove;
 mod resize;

@@ -84,9 +84,10 @@ pub(crate) enum Action {
         why: KillReason,
         restarts: bool,
     },
-    /// Stop these containers concurrently, sidecars last, for a requested restart.
+    /// Stop these containers concurrently, sidecars last, because they will be started again.
     KillContainers {
         ids: Vec<String>,
+        why: KillReason,
     },
     /// Remove one exited container, so that it starts as if for the first time.
     RemoveContainer {
@@ -114,6 +115,8 @@ pub(crate) enum Action {
 pub(crate) enum KillReason {
     DefinitionChanged,
     FailedProbe(ProbeKind),
+    /// A user requested a restart.
+    Requested,
     /// Another container's exit restarts all containers.
     RestartsAll,
     /// Its resize policy requires a restart.
@@ -189,7 +192,7 @@ fn plan_new_sandbox(pod: &Situation<'_>, plan: &mut Plan) {
         .filter(|index| pod.main.get(*index).is_some_and(|wanted| starts_in_new_sandbox(pod, wanted, has_run)))
         .collect();
     if starts.is_empty() {
-        plan.completed = true;
+        *plan = Plan::completed();
         return;
     }
     if !pod.observed.is_gone() && (attempt != 0 || !pod.observed.is_stopped()) {
@@ -252,7 +255,7 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
                     continue;
                 }
                 if wanted.after_exit(pod.restart_policy, exit.code) == AfterExit::Stay {
-                    plan.completed = true;
+                    *plan = Plan::completed();
                     return false;
                 }
                 plan_start(pod, place, plan);
@@ -266,8 +269,8 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
 }
 
 fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
-    // Restarting sidecars count as well.
-    let mut kept = plan.waits_or_acts();
+    let (actions, waits, held_until) = (plan.actions.len(), plan.backing_off.len(), plan.held_until.take());
+    let mut kept = false;
     for (index, wanted) in pod.main.iter().enumerate() {
         let place = Place::Main(index);
         // Includes older sandboxes: a container that succeeded there has succeeded.
@@ -301,7 +304,12 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
             }
         }
     }
-    plan.completed = !kept && !plan.waits_or_acts();
+    kept |= plan.actions.len() != actions || plan.backing_off.len() != waits || plan.held_until.is_some();
+    if kept {
+        plan.held_until = plan.held_until.into_iter().chain(held_until).min();
+    } else {
+        *plan = Plan::completed();
+    }
 }
 
 /// Plans the restart of all containers after an exit with a RestartAllContainers rule: kills running ones, then
@@ -315,11 +323,13 @@ fn plan_restart_of_all(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mu
         container.exit().is_some_and(|exit| after(exit.code) == Some(AfterExit::RestartAll))
     };
     let Some((_, asking)) = instances.iter().find(asks) else { return false };
-    for (place, container) in instances.iter().filter(|(_, container)| container.exit().is_none()) {
-        if container.state != ContainerState::Created {
-            let (id, why) = (container.id.clone(), KillReason::RestartsAll);
-            plan.actions.push(Action::KillContainer { id, place: *place, why, restarts: true });
-        }
+    let may_run = |container: &&ObservedContainer| {
+        matches!(container.state, ContainerState::Running { .. } | ContainerState::Unknown)
+    };
+    let victims = instances.iter().map(|(_, container)| *container).filter(may_run);
+    let ids: Vec<String> = victims.map(|container| container.id.clone()).collect();
+    if !ids.is_empty() {
+        plan.actions.push(Action::KillContainers { ids, why: KillReason::RestartsAll });
     }
     let is_named = |container: &&ObservedContainer| instances.iter().any(|(_, other)| other.name == container.name);
     let all = pod.observed.containers.iter().filter(is_named).filter(|container| container.id != asking.id);
@@ -373,8 +383,11 @@ fn plan_replacement(pod: &Situation<'_>, old: &ObservedContainer, place: Place, 
 /// All are stopped before the first one starts. They have no back-off, and restart whatever their policy.
 fn plan_restart_on_request(old: &ObservedContainer, place: Place, plan: &mut Plan) {
     match plan.actions.first_mut() {
-        Some(Action::KillContainers { ids }) => ids.push(old.id.clone()),
-        _ => plan.actions.insert(0, Action::KillContainers { ids: vec![old.id.clone()] }),
+        Some(Action::KillContainers { ids, .. }) => ids.push(old.id.clone()),
+        _ => {
+            let (ids, why) = (vec![old.id.clone()], KillReason::Requested);
+            plan.actions.insert(0, Action::KillContainers { ids, why });
+        }
     }
     plan.actions.push(Action::StartContainer { place, restart_count: old.restart_count.saturating_add(1) });
 }
@@ -441,6 +454,11 @@ fn in_sandbox<'a>(
 }
 
 impl Plan {
+    /// The pod ends. Sidecars are stopped with it: none is started, and no wait of theirs keeps the pod.
+    fn completed() -> Self {
+        Self { completed: true, ..Self::default() }
+    }
+
     /// Whether a container is resized.
     pub(crate) fn resizes(&self) -> bool {
         self.actions.iter().any(|action| {
@@ -462,9 +480,23 @@ impl Plan {
 
     /// Whether this instance is killed for a requested restart.
     pub(crate) fn kills_on_request(&self, id: &str) -> bool {
-        self.actions
-            .iter()
-            .any(|action| matches!(action, Action::KillContainers { ids } if ids.iter().any(|one| one == id)))
+        self.actions.iter().any(|action| match action {
+            Action::KillContainers { ids, why: KillReason::Requested } => ids.iter().any(|one| one == id),
+            _ => false,
+        })
+    }
+
+    /// The running instances that the plan replaces: it kills them and starts their containers.
+    pub(crate) fn replaced(&self) -> Vec<String> {
+        let starts = |wanted: Place| {
+            self.actions.iter().any(|action| matches!(action, Action::StartContainer { place, .. } if *place == wanted))
+        };
+        let ids = self.actions.iter().flat_map(|action| match action {
+            Action::KillContainer { id, place, .. } if starts(*place) => std::slice::from_ref(id),
+            Action::KillContainers { ids, why: KillReason::Requested } => ids,
+            _ => &[],
+        });
+        ids.cloned().collect()
     }
 
     pub(crate) fn starts(&self) -> bool {
@@ -480,10 +512,6 @@ impl Plan {
         let Some(moment) = wanted.held_until.filter(|moment| *moment > now) else { return false };
         self.held_until = Some(self.held_until.map_or(moment, |other| other.min(moment)));
         true
-    }
-
-    fn waits_or_acts(&self) -> bool {
-        !self.actions.is_empty() || !self.backing_off.is_empty() || self.held_until.is_some()
     }
 }
 

@@ -15,7 +15,7 @@ use super::exchange::{Exchange, Link, Ongoing, ended};
 use super::gate::{Gate, Pass};
 use super::gzip;
 use super::history;
-use super::reconnect::{Comeback, spread};
+use super::reconnect::{Comeback, Overload, spread};
 use super::request::{Caller, Request};
 use super::retry;
 use super::traffic::Traffic;
@@ -53,6 +53,7 @@ struct Transport {
     authorities: RefCell<Vec<String>>,
     /// Notified when the server's history of objects has changed.
     histories: Signal,
+    overload: Overload,
     /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first connection.
     lost: Cell<Option<(Instant, u64)>>,
 }
@@ -74,6 +75,9 @@ pub(crate) struct Stream {
 pub(super) const LARGEST: usize = 32 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(20);
+/// The longest delay in about the first two minutes: the return of a server is noticed soon after a short absence.
+const BACKOFF_EARLY: Duration = Duration::from_secs(1);
+const EARLY_ATTEMPTS: u32 = 90;
 /// Jitter, so that a fleet does not reconnect all at once.
 const SPREAD: f64 = 0.5;
 /// From resolving the server's name to its first bytes.
@@ -101,9 +105,16 @@ impl Client {
             server: RefCell::default(),
             authorities: RefCell::default(),
             histories: Signal::default(),
+            overload: Overload::default(),
             lost: Cell::default(),
         };
-        let connector = Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), SPREAD);
+        let backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
+        // Where bytes are counted, they are not spent on frequent attempts.
+        let backoff = match way.gate.budget() {
+            None => backoff.with_early_limit(BACKOFF_EARLY, EARLY_ATTEMPTS),
+            Some(_) => backoff,
+        };
+        let connector = Connector::new(backoff, SPREAD);
         let inner = Inner { way: Rc::new(way), connector: Rc::new(connector), unauthorized: Signal::default() };
         Self { inner: Rc::new(inner) }
     }
@@ -163,6 +174,7 @@ impl Client {
         let answer = rt::deadline(end.saturating_duration_since(rt::now()), answer).await;
         let Ok(answer) = answer else { return Err(self.give_up(ongoing, begun)) };
         let (head, content) = answer?;
+        self.inner.way.overload.answered(rt::elapsed(begun));
         self.note(request, head.status, begun);
         let content = if head.is_gzip { gzip::inflate(&content, LARGEST)? } else { content };
         match head.is_success() {
@@ -202,6 +214,7 @@ impl Client {
     /// its watches: it is closed, and the next request makes a new one.
     fn give_up(&self, ongoing: Ongoing, begun: Instant) -> ApiError {
         let error = if ongoing.is_unseen() { ApiError::NeverSent } else { ApiError::Timeout };
+        self.inner.way.overload.shows();
         let link = Rc::clone(&ongoing.link);
         drop(ongoing);
         if link.heard.get() <= begun {
@@ -212,6 +225,9 @@ impl Client {
 
     /// Closes the connection after a 401, as the credentials on disk may be newer than those of the connection.
     fn refused(&self, error: ApiError, link: &Link) -> ApiError {
+        if matches!(&error, ApiError::Refused(status) if status.code == 429 || status.retry_after.is_some()) {
+            self.inner.way.overload.shows();
+        }
         if error.is_unauthorized() {
             self.inner.unauthorized.notify();
         }
@@ -368,8 +384,7 @@ impl Transport {
         let most = spread(rt::elapsed(moment))?;
         let part =
             if self.gate.hurried.changes() == hurried { f64::from(rt::random()) / f64::from(u32::MAX) } else { 0.0 };
-        let waits = most.map(|most| most.mul_f64(part));
-        self.gate.is_open().then(|| Comeback::begin(&self.gate, waits))
+        self.gate.is_open().then(|| Comeback::begin(&self.gate, most, part))
     }
 
     async fn connect(&self) -> Result<(Access, Socket), ApiError> {
@@ -424,7 +439,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
             let lives = live(&connector, &attempt, caller(&access), socket, CONNECT, silent);
             let comes_back = async {
                 if let Some(comeback) = comeback {
-                    comeback.run(&way.traffic).await;
+                    comeback.run(&way.traffic, &way.overload).await;
                 }
                 std::future::pending().await
             };

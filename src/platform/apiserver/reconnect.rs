@@ -2,7 +2,11 @@
 //!
 //! Leases are renewed at once. Node status follows soon: until then the controllers consider the node not ready, and
 //! evict its pods after five minutes. The other ranks follow in order. Each waits for a random part of its delay.
+//!
+//! After a short absence the delays are a few seconds: most are of one node alone. They grow with the absence, and when
+//! the server shows that it is overloaded.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,6 +17,13 @@ use crate::platform::rt;
 
 /// A shorter loss of the connection, such as a restart of the server, is not an absence.
 const NOTICED: Duration = Duration::from_secs(5);
+/// Up to this absence the server knows everything within ten seconds of its return.
+const SHORT: Duration = Duration::from_secs(120);
+/// The longest delays after a short absence. Connecting and the requests take the rest of the ten seconds.
+const SHORT_NODE: Duration = Duration::from_secs(1);
+const SHORT_REST: Duration = Duration::from_secs(2);
+/// An answer that takes longer is one of an overloaded server.
+const SLOW: Duration = Duration::from_secs(5);
 /// A node renews its lease every ten seconds. On return it sends three requests for its node object and about seven
 /// more, and early nodes send these while late ones send those: with these delays a fleet's request rate at most
 /// doubles.
@@ -21,38 +32,71 @@ const MOST: Duration = Duration::from_secs(150);
 
 /// The longest delays after an absence: of node status, and then of the rest; `None` if it was too short.
 pub(super) fn spread(away: Duration) -> Option<[Duration; 2]> {
-    let most = away.saturating_mul(2);
-    (away >= NOTICED).then(|| [most.min(NODE), most.min(MOST)])
+    let grown = away.saturating_sub(SHORT).saturating_mul(2);
+    (away >= NOTICED).then(|| [(grown + SHORT_NODE).min(NODE), (grown + SHORT_REST).min(MOST)])
+}
+
+/// How often the server has shown that it is overloaded.
+#[derive(Debug, Default)]
+pub(super) struct Overload {
+    signs: Cell<u32>,
+}
+
+impl Overload {
+    /// The server asked to be left alone for a while, or a request timed out.
+    pub(super) fn shows(&self) {
+        self.signs.set(self.signs.get().wrapping_add(1));
+    }
+
+    /// The server answered after this time.
+    pub(super) fn answered(&self, after: Duration) {
+        if after > SLOW {
+            self.shows();
+        }
+    }
 }
 
 /// Narrows the gate for as long as it lives.
 pub(super) struct Comeback {
     gate: Rc<Gate>,
     waits: [Duration; 2],
+    /// The delay if the server is overloaded.
+    overloaded: Duration,
 }
 
 impl Comeback {
-    /// Admits only leases from now on.
-    pub(super) fn begin(gate: &Rc<Gate>, waits: [Duration; 2]) -> Self {
+    /// Admits only leases from now on. `part` of the longest delays applies.
+    pub(super) fn begin(gate: &Rc<Gate>, most: [Duration; 2], part: f64) -> Self {
         gate.narrow(Some(Rank::Lease));
-        Self { gate: Rc::clone(gate), waits }
+        let waits = most.map(|most| most.mul_f64(part));
+        Self { gate: Rc::clone(gate), waits, overloaded: MOST.mul_f64(part) }
     }
 
     /// Widens the gate step by step, until everything is admitted.
-    pub(super) async fn run(self, traffic: &Traffic) {
+    pub(super) async fn run(self, traffic: &Traffic, overload: &Overload) {
         let [node, rest] = self.waits;
-        let waits = async {
-            settle(&self.gate, traffic).await;
-            rt::sleep(node).await;
-            self.gate.narrow(Some(Rank::Node));
-            settle(&self.gate, traffic).await;
-            rt::sleep(rest).await;
-        };
-        rt::either(waits, self.gate.hurried.beyond(self.gate.hurried.changes())).await;
-        for rank in [Rank::Node, Rank::Intent, Rank::Status] {
+        let (hurried, mut known) = (self.gate.hurried.changes(), overload.signs.get());
+        let mut in_hurry = false;
+        for (rank, wait) in [(Rank::Node, node), (Rank::Intent, rest), (Rank::Status, Duration::ZERO)] {
+            let turn = async {
+                settle(&self.gate, traffic).await;
+                let signs = overload.signs.get();
+                let is_overloaded = std::mem::replace(&mut known, signs) != signs;
+                rt::sleep(if is_overloaded { wait.max(self.overloaded) } else { wait }).await;
+                false
+            };
+            let hurry = async {
+                self.gate.hurried.beyond(hurried).await;
+                true
+            };
+            if in_hurry {
+                settle(&self.gate, traffic).await;
+            } else {
+                in_hurry = rt::either(turn, hurry).await;
+            }
             self.gate.narrow(Some(rank));
-            settle(&self.gate, traffic).await;
         }
+        settle(&self.gate, traffic).await;
     }
 }
 
@@ -69,7 +113,31 @@ mod tests {
     #[test]
     fn delays_grow_with_the_absence_up_to_a_limit() {
         let spread = |seconds| spread(Duration::from_secs(seconds)).map(|most| most.map(|most| most.as_secs()));
-        let known = [None, None, Some([10, 10]), Some([60, 60]), Some([60, 150]), Some([60, 150])];
-        assert_eq!([0, 4, 5, 30, 75, 86_400].map(spread), known);
+        let known =
+            [None, None, Some([1, 2]), Some([1, 2]), Some([41, 42]), Some([60, 102]), Some([60, 150]), Some([60, 150])];
+        assert_eq!([0, 4, 5, 120, 140, 170, 195, 86_400].map(spread), known);
+    }
+
+    #[test]
+    fn everything_is_admitted_within_ten_seconds_unless_the_server_is_overloaded() {
+        for (away, is_overloaded, expected) in [(119, false, 0..5), (119, true, 100..200), (3600, false, 150..215)] {
+            let took = rt::simulate(1, |_| async move {
+                let (gate, traffic) = (Gate::none(), Traffic::default());
+                let overload = Overload::default();
+                let most = spread(Duration::from_secs(away)).unwrap_or_default();
+                let comeback = Comeback::begin(&gate, most, 0.99);
+                let begun = rt::now();
+                let lease = async {
+                    rt::sleep(Duration::from_millis(100)).await;
+                    overload.answered(if is_overloaded { SLOW * 2 } else { SLOW });
+                    std::future::pending().await
+                };
+                rt::either(lease, comeback.run(&traffic, &overload)).await;
+                assert!(gate.admits(Rank::Event));
+                rt::elapsed(begun).as_secs()
+            });
+            let took = took.unwrap();
+            assert!(expected.contains(&took), "away for {away} s: {took} s");
+        }
     }
 }

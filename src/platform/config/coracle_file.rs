@@ -18,7 +18,23 @@ use crate::types::api::yaml;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CoracleFile {
     pub(crate) sync: SyncSettings,
+    pub(crate) images: FetchSettings,
     pub(crate) devices: Vec<DeviceRule>,
+}
+
+/// Who fetches images from registries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FetchSettings {
+    /// Coracle fetches them itself, so that a transfer that was cut is continued.
+    pub(crate) is_resumable: bool,
+    /// containerd's directory of `hosts.toml` files.
+    pub(crate) hosts_directory: PathBuf,
+}
+
+impl Default for FetchSettings {
+    fn default() -> Self {
+        Self { is_resumable: false, hosts_directory: PathBuf::from("/etc/containerd/certs.d") }
+    }
 }
 
 /// When to communicate with the API server, and how much data that may use.
@@ -82,8 +98,9 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let refused = |problem| Error::Field { path: place.clone(), problem };
     let document = one(documents, "configuration of Coracle").map_err(refused)?.strict().map_err(unparsed)?;
     let sync = settings(&document).map_err(refused)?;
+    let images = fetch_settings(&document);
     let devices = device_rules(&document).map_err(refused)?;
-    Ok(CoracleFile { sync, devices })
+    Ok(CoracleFile { sync, images, devices })
 }
 
 fn settings(document: &Value) -> Result<SyncSettings, Problem> {
@@ -123,6 +140,17 @@ fn settings(document: &Value) -> Result<SyncSettings, Problem> {
         return Err(problem("sync.bytesPerDay", "expected at least 64Ki: a connection alone takes some kilobytes"));
     }
     Ok(SyncSettings { mode, lease_duration, bytes_per_day })
+}
+
+/// The fields have been checked.
+fn fetch_settings(document: &Value) -> FetchSettings {
+    let mut settings = FetchSettings::default();
+    let Some(fields) = document.as_object().map(Fields) else { return settings };
+    settings.is_resumable = fields.text("images.fetch") == Some("resumable");
+    if let Some(directory) = fields.text("images.hostsDirectory") {
+        settings.hosts_directory = PathBuf::from(directory);
+    }
+    settings
 }
 
 const LEAST_BYTES: u64 = 64 << 10;
@@ -222,6 +250,9 @@ mod tests {
         assert_eq!(poll.bytes_per_day, Some(1_000_000));
         let SyncMode::Windows(windows) = of_mode("windows", &["every:"]).mode else { panic!("no windows") };
         assert_eq!((windows.times.len(), windows.interface.as_deref()), (1, Some("wwan0")));
+        let images = "images: {fetch: resumable, hostsDirectory: /x}";
+        let hosts_directory = PathBuf::from("/x");
+        assert_eq!(read_text(images).images, FetchSettings { is_resumable: true, hosts_directory });
         let devices = text.lines().skip_while(|line| *line != "#devices:").map(|line| line.trim_start_matches('#'));
         let devices: Vec<&str> = devices.collect();
         assert_eq!(read_text(&devices.join("\n")).devices[0].paths, ["/dev/video*"]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::check::{Problem, conflict};
+use super::coracle_file::FetchSettings;
 use super::credential_providers::CredentialProvider;
 use super::fields::Fields;
 use super::flag_values::FlagValues;
@@ -31,6 +32,8 @@ pub(crate) struct ImageSettings {
     pub(crate) gc: ImageGc,
     /// A directory of archives whose images are imported into the runtime.
     pub(crate) archives: PathBuf,
+    /// From the file of `--coracle-config`.
+    pub(crate) fetch: FetchSettings,
 }
 
 /// `imagePullCredentialsVerificationPolicy`: which present images a pod may use without credentials that have pulled them.
@@ -72,6 +75,7 @@ impl Default for ImageSettings {
             credentials_verification: CredentialsVerification::default(),
             gc: ImageGc::default(),
             archives: PathBuf::from("/var/lib/kubelet/coracle/images"),
+            fetch: FetchSettings::default(),
         }
     }
 }

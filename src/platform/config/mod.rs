@@ -104,7 +104,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
-    let CoracleFile { sync, devices } = coracle_file::read(given.coracle_config.as_deref())?;
+    let CoracleFile { sync, images, devices } = coracle_file::read(given.coracle_config.as_deref())?;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
         let wanted = "requires --kubeconfig, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {wanted}")));
@@ -114,6 +114,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.images.credential_providers = providers;
     config.cluster.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
     config.cluster.sync = sync;
+    config.images.fetch = images;
     config.devices = devices;
     config.given = ConfiguredFields::new(&fields);
     for provider in &config.images.credential_providers {

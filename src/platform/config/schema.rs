@@ -88,10 +88,15 @@ const TEXT_MAP: Kind = Kind::Map(&Kind::Text);
 pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// The file of `--coracle-config`.
-pub(super) const CORACLE_FILE: &[Field] =
-    &[used("sync", Kind::Object(SYNC)), used("devices", Kind::List(&Kind::Object(DEVICE)))];
+pub(super) const CORACLE_FILE: &[Field] = &[
+    used("sync", Kind::Object(SYNC)),
+    used("images", Kind::Object(IMAGES)),
+    used("devices", Kind::List(&Kind::Object(DEVICE))),
+];
 
 const DEVICE: &[Field] = &[used("resource", Kind::Text), used("paths", TEXTS), used("permissions", Kind::Text)];
+
+const IMAGES: &[Field] = &[used("fetch", Kind::Word(&["runtime", "resumable"])), used("hostsDirectory", Kind::Path)];
 
 const SYNC: &[Field] = &[
     used("mode", Kind::Word(&["watch", "poll", "windows", "manual"])),

@@ -276,10 +276,24 @@ impl RuntimeService {
     /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`.
     pub async fn exec_sync(&self, id: &str, cmd: &[String], limit: Duration) -> Result<ExecSyncResponse, Error> {
         // 0 would mean no timeout.
-        let timeout = whole_seconds(limit).max(1);
+        self.exec_for(id, cmd, whole_seconds(limit).max(1), limit).await
+    }
+
+    /// Runs `cmd` and waits for its exit, for `longest` at most. Until then the runtime kills it only with its container.
+    pub async fn exec_hook(&self, id: &str, cmd: &[String], longest: Duration) -> Result<ExecSyncResponse, Error> {
+        self.exec_for(id, cmd, 0, longest).await
+    }
+
+    async fn exec_for(
+        &self,
+        id: &str,
+        cmd: &[String],
+        timeout: i64,
+        longest: Duration,
+    ) -> Result<ExecSyncResponse, Error> {
         let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
-        let timeout = self.timeout.saturating_add(limit);
-        call(&self.client, path!("ExecSync"), id, encode(&request), timeout).await
+        let longest = self.timeout.saturating_add(longest);
+        call(&self.client, path!("ExecSync"), id, encode(&request), longest).await
     }
 
     /// The URL to stream from.

@@ -60,6 +60,8 @@ pub(crate) enum SyncEvent {
     RestartRequest(RestartRequest),
     /// A request about the versions of a pod.
     VersionAsked(VersionAsked),
+    /// The images of a pod's next version were pulled, or a pull failed.
+    NextVersionPulled { uid: PodUid, pulled: Result<(), Waiting> },
     /// The versions of pods were stored; a failure is one line.
     VersionsKept(Option<String>),
     /// A node shutdown has begun (true) or was cancelled (false).

@@ -288,6 +288,10 @@ pub mod annotations {
     pub const READY_WITHIN: &str = "coracle.dev/ready-within";
     /// How many versions of a manifest to keep.
     pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
+    /// `false`: a new version of a manifest replaces the present one before its images are pulled.
+    pub const PULL_FIRST: &str = "coracle.dev/pull-first";
+    /// Of a pod that the node shows: what its next version waits for.
+    pub const NEXT_VERSION: &str = "coracle.dev/next-version";
     /// In the runtime's container annotations: the devices allocated to the container, and their options.
     pub const DEVICES: &str = "coracle.dev/devices";
 
@@ -300,6 +304,15 @@ pub mod annotations {
         let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u64>().ok()).flatten()?;
         let seconds = number.checked_mul(seconds)?;
         (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
+    }
+
+    /// Parses [`PULL_FIRST`].
+    pub fn pull_first(text: &str) -> Option<bool> {
+        match text {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        }
     }
 
     /// Parses [`KEEP_VERSIONS`]: 1 to 10.

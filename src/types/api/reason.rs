@@ -66,6 +66,7 @@ reasons! {
     POD_FAILED = "PodFailed";
     READINESS_GATES_NOT_READY = "ReadinessGatesNotReady";
     RESTART_ALL_CONTAINERS_STARTED = "RestartAllContainersStarted";
+    RESTARTING_ALL_CONTAINERS = "RestartingAllContainers";
     TERMINATION_BY_KUBELET = "TerminationByKubelet";
     UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses";
 
@@ -172,6 +173,7 @@ reasons! {
     UNHEALTHY = "Unhealthy";
     UPDATE_ACCEPTED = "UpdateAccepted";
     UPDATE_REJECTED = "UpdateRejected";
+    UPDATE_WAITS = "UpdateWaits";
     VOLUME_RESIZE_FAILED = "VolumeResizeFailed";
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress";
 }

@@ -33,8 +33,12 @@ impl Manifest {
         self
     }
 
-    pub(crate) fn init_container(mut self, name: &str, script: &str) -> Self {
-        push_container(&mut self.init_containers, name, script, "");
+    pub(crate) fn init_container(self, name: &str, script: &str) -> Self {
+        self.init_container_with(name, script, "")
+    }
+
+    pub(crate) fn init_container_with(mut self, name: &str, script: &str, fields: &str) -> Self {
+        push_container(&mut self.init_containers, name, script, fields);
         self
     }
 

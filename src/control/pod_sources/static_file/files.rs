@@ -58,7 +58,7 @@ pub(super) struct Files {
 struct File {
     /// The path, for users.
     origin: Arc<str>,
-    /// The stamp when the file was last read; `None` if reading failed.
+    /// The stamp when the file was last read; `None` if reading failed or the file was deleted since.
     stamp: Option<Stamp>,
     /// The file's last pods, each in its last good state.
     pods: Vec<Arc<Pod>>,
@@ -68,6 +68,8 @@ struct File {
     /// The file may contain a pod that could not be parsed.
     broken: bool,
     missing_since: Option<Instant>,
+    /// The file was deleted, so its pods end, even if it is written again at once.
+    deleted: bool,
 }
 
 /// Detects changes of a file without reading it.
@@ -112,8 +114,9 @@ pub(super) enum FileEvent {
     MovedIn,
     /// Mode or owner changed.
     Attributes,
-    /// Deleted, or renamed to another name.
-    Gone,
+    /// Renamed to another name: some editors do so before they write the file again.
+    MovedAway,
+    Deleted,
 }
 
 /// The result of looking at a listing.
@@ -189,11 +192,16 @@ impl Files {
                 Some(now)
             }
             FileEvent::Created | FileEvent::Attributes => Some(now + SETTLED),
-            FileEvent::Gone => {
+            FileEvent::MovedAway | FileEvent::Deleted => {
                 self.writing.remove(name);
                 self.closed.remove(name);
                 if let Some(file) = self.files.get_mut(name) {
                     file.missing_since.get_or_insert(now);
+                    if event == FileEvent::Deleted {
+                        file.deleted = true;
+                        // A file of the same name is another one, whatever its stamp.
+                        file.stamp = None;
+                    }
                 }
                 Some(now + GONE)
             }
@@ -328,19 +336,36 @@ impl Files {
         let mut reading = Reading::new(objects, &old, time);
         let keeps_last_good = reading.keep_what_may_have_been_lost(old.pods, old.objects);
         let Reading { pods, objects, problems, broken_pods: broken, .. } = reading;
-        let origin = old.origin;
+        let (origin, deleted) = (old.origin, old.deleted);
         let problem = |what: String| {
             let since = old.problems.iter().find(|old| old.what == what).map_or(time, |old| old.since);
             SourceProblem { origin: Arc::clone(&origin), what, keeps_last_good, since }
         };
         let problems = problems.into_iter().take(MAX_PROBLEMS).map(problem).collect();
-        self.files
-            .insert(name.to_owned(), File { origin, stamp, pods, objects, problems, broken, missing_since: None });
+        let file = File { origin, stamp, pods, objects, problems, broken, missing_since: None, deleted };
+        self.files.insert(name.to_owned(), file);
+    }
+
+    /// The update without the pods of files that were deleted and are there again; `None` without such files. Their
+    /// pods end and start anew with the next update.
+    pub(super) fn update_of_deletions(&mut self) -> Option<SourceUpdate> {
+        let is_back =
+            |file: &File| file.deleted && file.missing_since.is_none() && file.stamp.is_some() && !file.broken;
+        let are_back = self.files.values().any(is_back);
+        let update = are_back.then(|| self.update_of(|file| !is_back(file)));
+        for file in self.files.values_mut().filter(|file| is_back(file)) {
+            file.deleted = false;
+        }
+        update
     }
 
     /// The complete update of this source.
     pub(super) fn update(&self) -> SourceUpdate {
-        let pods = self.files.values().flat_map(|file| {
+        self.update_of(|_| true)
+    }
+
+    fn update_of(&self, has_pods: impl Fn(&File) -> bool) -> SourceUpdate {
+        let pods = self.files.values().filter(|file| has_pods(file)).flat_map(|file| {
             file.pods.iter().map(|pod| SourcePod { pod: Arc::clone(pod), origin: Arc::clone(&file.origin) })
         });
         let problems = self.problem.iter().chain(self.files.values().flat_map(|file| &file.problems));
@@ -374,6 +399,7 @@ impl File {
             problems: Vec::new(),
             broken: false,
             missing_since: None,
+            deleted: false,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A manifest is read as soon as its writer has closed it or moved it into place. A manifest that is unreadable or
 //! invalid keeps its last good pods. A file's pods are removed only if a good listing does not have the file, and a
-//! second one a moment later neither. A directory that disappears, becomes unreadable or is suddenly empty removes
+//! second one a moment later neither. The pods of a file that was deleted and written again in between end and start
+//! anew, as upstream; those of a file that was only renamed away do not. A directory that disappears, becomes unreadable or is suddenly empty removes
 //! nothing; nor does a directory that is empty during boot, when it may not be mounted yet.
 //!
 //! ```text
@@ -120,6 +121,10 @@ impl StaticFileSource {
     }
 
     async fn send(&mut self) -> Result<(), Closed> {
+        if let Some(update) = self.files.update_of_deletions() {
+            self.inbox.send(SyncEvent::Sources(update.clone())).await.map_err(|_| Closed)?;
+            self.sent = Some(update);
+        }
         let update = self.files.update();
         if self.sent.as_ref().is_some_and(|sent| says_the_same(sent, &update)) {
             return Ok(());

@@ -135,8 +135,8 @@ fn file_event(mask: AddWatchFlags) -> Option<FileEvent> {
         (AddWatchFlags::IN_MODIFY, FileEvent::Written),
         (AddWatchFlags::IN_CREATE, FileEvent::Created),
         (AddWatchFlags::IN_ATTRIB, FileEvent::Attributes),
-        (AddWatchFlags::IN_DELETE, FileEvent::Gone),
-        (AddWatchFlags::IN_MOVED_FROM, FileEvent::Gone),
+        (AddWatchFlags::IN_DELETE, FileEvent::Deleted),
+        (AddWatchFlags::IN_MOVED_FROM, FileEvent::MovedAway),
     ]
     .into_iter()
     .find_map(|(flag, event)| mask.contains(flag).then_some(event))

@@ -121,7 +121,7 @@ impl Versions {
             let empty = || Entry { record: Record::default(), owner: None };
             let entry = self.records.entry(key.clone()).or_insert_with(empty);
             entry.owner = Some((update.source, Arc::clone(&source.origin)));
-            if entry.record.offer(pod) {
+            if entry.record.propose(pod) {
                 self.dirty.insert(key);
             }
             if let Some(runs) = entry.record.runs() {
@@ -196,9 +196,23 @@ impl Versions {
         if is_its { entry.record.runs() } else { None }
     }
 
-    /// Every version that may run again, for its images.
+    /// Every version that may run again or runs next, for its images.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.records.values().flat_map(|entry| entry.record.kept())
+        self.records.values().flat_map(|entry| entry.record.kept().iter().chain(entry.record.next()))
+    }
+
+    /// The pods with a next version: the version that runs, and the next one, whose images are to be pulled.
+    pub(crate) fn nexts(&self) -> impl Iterator<Item = (&PodUid, &Arc<Pod>)> {
+        let told = self.records.values().filter(|entry| entry.owner.is_some());
+        told.filter_map(|entry| Some((&entry.record.runs()?.metadata.uid, entry.record.next()?)))
+    }
+
+    /// The version with this uid no longer waits for its images. True if there was one.
+    pub(crate) fn take_next(&mut self, uid: &PodUid) -> bool {
+        let Self { records, dirty, .. } = self;
+        let taken = records.iter_mut().find_map(|(key, entry)| entry.record.take_next(uid).then_some(key));
+        dirty.extend(taken.cloned());
+        taken.is_some()
     }
 
     pub(crate) fn views(&self) -> impl Iterator<Item = VersionView> {

@@ -1,7 +1,9 @@
 //! The versions of one of the node's own pods: which one runs, and which are kept. Pure: the moment is an argument.
 //!
 //! ```text
-//!                 a new manifest, with a gate                ready in time, or confirmed
+//!                 a new manifest -> next: the version before runs until its images are there
+//!
+//!                 its images are there; with a gate          ready in time, or confirmed
 //!   the manifest's ------------------------> on trial -------------------------> the manifest's
 //!       |   ^                                    |
 //!       |   | the manifest changes               | not ready in time, or rolled back
@@ -17,8 +19,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::control::pod_sources::merge::same_content;
-use crate::types::api::annotations::{KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
-use crate::types::api::{Pod, PodUid, decode, encode};
+use crate::types::api::annotations::{
+    KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, pull_first, ready_within,
+};
+use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
 
 /// Number of accepted versions kept, including the current one, unless the manifest sets it.
 const KEPT: usize = 3;
@@ -31,8 +35,10 @@ pub(super) struct Record {
     accepted: Vec<Arc<Pod>>,
     trial: Option<Trial>,
     hold: Option<Hold>,
-    /// The version in the manifest.
+    /// The version in the manifest, or the one before it while there is a next one.
     offered: Option<Arc<Pod>>,
+    /// The version in the manifest while its images are being pulled. Until then another version runs.
+    next: Option<Arc<Pod>>,
 }
 
 #[derive(Debug)]
@@ -86,7 +92,51 @@ pub(crate) enum Ask {
 }
 
 impl Record {
-    /// Handles the manifest's current version. True if the record changed and must be stored.
+    /// Handles the manifest's current version, which becomes the next version if its images are pulled first. True if
+    /// the record changed and must be stored.
+    pub(super) fn propose(&mut self, pod: &Arc<Pod>) -> bool {
+        if !self.waits_for_images(pod) {
+            self.next = None;
+            return self.offer(pod);
+        }
+        self.next = Some(Arc::clone(pod));
+        // The manifest changed while no agent ran: the version on trial is not known.
+        let is_stale = self.offered.is_none() && self.trial.is_some();
+        if is_stale {
+            self.trial = None;
+        }
+        is_stale
+    }
+
+    /// Whether another version runs on while the images of `pod` are pulled.
+    fn waits_for_images(&self, pod: &Pod) -> bool {
+        let uid = &pod.metadata.uid;
+        let is_held = match &self.hold {
+            Some(Hold::ByHand) => true,
+            Some(Hold::While { offered, .. }) => offered == uid,
+            None => false,
+        };
+        let is_tried = self.trial.as_ref().is_some_and(|trial| trial.uid == *uid);
+        let runs = self.runs().or(self.accepted.last());
+        let Some(runs) = runs.filter(|_| !is_held && !is_tried) else { return false };
+        let is_kept = self.accepted.last().is_some_and(|present| present.metadata.uid == *uid);
+        runs.metadata.uid != *uid && !is_kept && pulls_first(runs, pod)
+    }
+
+    /// The next version, whose images are being pulled.
+    pub(super) fn next(&self) -> Option<&Arc<Pod>> {
+        self.next.as_ref()
+    }
+
+    /// The next version becomes the manifest's. True if there was one with this uid.
+    pub(super) fn take_next(&mut self, uid: &PodUid) -> bool {
+        let Some(next) = self.next.take_if(|next| next.metadata.uid == *uid) else { return false };
+        self.offer(&next);
+        true
+    }
+
+    /// Handles the manifest's current version, which runs now unless it is held back. True if the record changed and
+    /// must be stored.
     pub(super) fn offer(&mut self, pod: &Arc<Pod>) -> bool {
         let uid = pod.metadata.uid.clone();
         self.offered = Some(Arc::clone(pod));
@@ -129,7 +179,8 @@ impl Record {
     pub(super) fn knows(&self, uid: &PodUid) -> bool {
         let held = matches!(&self.hold, Some(Hold::While { offered, .. }) if offered == uid);
         let tried = self.trial.as_ref().is_some_and(|trial| trial.uid == *uid);
-        held || tried || self.accepted.iter().any(|kept| kept.metadata.uid == *uid)
+        let is_next = self.next.as_ref().is_some_and(|next| next.metadata.uid == *uid);
+        held || tried || is_next || self.accepted.iter().any(|kept| kept.metadata.uid == *uid)
     }
 
     /// The version to run.
@@ -184,6 +235,7 @@ impl Record {
     pub(super) fn ask(&mut self, ask: Ask) -> Result<&'static str, String> {
         match ask {
             Ask::Confirm => {
+                self.drop_next();
                 self.hold = None;
                 self.accept();
                 Ok("confirmed")
@@ -192,10 +244,12 @@ impl Record {
                 Err("its new version is on trial: confirm it, or roll it back".to_owned())
             }
             Ask::Hold => {
+                self.drop_next();
                 self.hold = Some(Hold::ByHand);
                 Ok("held")
             }
             Ask::Rollback(1) if self.trial.is_some() => {
+                self.drop_next();
                 self.go_back(Why::RolledBack);
                 Ok("rolled back")
             }
@@ -212,9 +266,17 @@ impl Record {
                 // The chosen version becomes the current one, and the one before it the target of a further rollback.
                 let chosen = self.accepted.remove(at);
                 self.accepted.push(chosen);
+                self.drop_next();
                 self.go_back(Why::RolledBack);
                 Ok("rolled back")
             }
+        }
+    }
+
+    /// The images of the next version are no longer waited for.
+    fn drop_next(&mut self) {
+        if let Some(next) = self.next.take() {
+            self.offered = Some(next);
         }
     }
 
@@ -248,7 +310,8 @@ impl Record {
 
     /// How the pod differs from its manifest: one word, and its explanation.
     pub(super) fn state(&self) -> Option<(&'static str, String)> {
-        let name = self.offered.as_ref().map(|pod| pod.metadata.name.as_str()).unwrap_or_default();
+        let manifest = self.next.as_ref().or(self.offered.as_ref());
+        let name = manifest.map(|pod| pod.metadata.name.as_str()).unwrap_or_default();
         let until = format!("until its manifest changes or coracle confirm {name}");
         match (&self.trial, &self.hold) {
             (Some(_), _) => {
@@ -306,8 +369,25 @@ impl Record {
                 _ => None,
             }
         });
-        Some(Self { accepted, trial, hold, offered: None })
+        Some(Self { accepted, trial, hold, offered: None, next: None })
     }
+}
+
+/// Whether `next` needs an image that `present` may not have, and its manifest does not ask for the present version to
+/// be ended first.
+fn pulls_first(present: &Pod, next: &Pod) -> bool {
+    let has = |image: &str| images(present).any(|(other, _)| other == image);
+    let needs = |(image, policy): (&str, Option<PullPolicy>)| policy == Some(PullPolicy::Always) || !has(image);
+    next.annotation(PULL_FIRST).and_then(pull_first) != Some(false) && images(next).any(needs)
+}
+
+fn images(pod: &Pod) -> impl Iterator<Item = (&str, Option<PullPolicy>)> {
+    let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Image(source) => Some((source.reference.as_str(), source.pull_policy)),
+        _ => None,
+    });
+    let containers = pod.spec.all_containers();
+    containers.map(|container| (container.image.as_str(), container.image_pull_policy)).chain(mounted)
 }
 
 fn gate(pod: &Pod) -> Option<Duration> {

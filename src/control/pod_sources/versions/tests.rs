@@ -57,10 +57,19 @@ fn update(pods: &[SourcePod], complete: bool) -> SourceUpdate {
     }
 }
 
-/// The images that run after this update of the source.
+/// The images that run after this update of the source, once all images have been pulled.
 fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
     let mut update = update(pods, true);
     versions.take_in(&mut update, |_| false);
+    let nexts: Vec<PodUid> = versions.nexts().map(|(_, next)| next.metadata.uid.clone()).collect();
+    for uid in nexts {
+        assert!(versions.take_next(&uid));
+    }
+    for source in &mut update.pods {
+        if let Some(runs) = versions.runs(source) {
+            source.pod = Arc::clone(runs);
+        }
+    }
     update.pods.iter().map(|source| source.pod.spec.containers[0].image.clone()).collect()
 }
 
@@ -91,6 +100,33 @@ fn rejected_version_stays_rejected_after_a_restart_without_rewrites() {
     assert!(runs(&mut versions, &[]).is_empty());
     disk.keep(&mut versions);
     assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
+}
+
+#[test]
+fn present_version_runs_until_the_next_is_taken_also_after_a_restart() {
+    let disk = Disk::new("next");
+    let mut versions = disk.open();
+    let (first, second) = (pod("/m/web.yaml", "a"), pod("/m/web.yaml", "b"));
+    runs(&mut versions, std::slice::from_ref(&first));
+    disk.keep(&mut versions);
+    for _ in 0..5 {
+        let mut update = update(std::slice::from_ref(&second), true);
+        versions.take_in(&mut update, |_| false);
+        assert_eq!(update.pods[0].pod.metadata.uid, first.pod.metadata.uid);
+        let nexts: Vec<_> = versions.nexts().map(|(present, next)| (present.clone(), Arc::clone(next))).collect();
+        assert_eq!(nexts, [(first.pod.metadata.uid.clone(), Arc::clone(&second.pod))]);
+        assert_eq!(versions.kept().count(), 2, "the images of both are in use");
+        assert_eq!((versions.due(), disk.keep(&mut versions)), (None, 0), "nothing is on trial, nothing to store");
+        versions = disk.open();
+    }
+    assert_eq!(runs(&mut versions, std::slice::from_ref(&second)), ["b"]);
+    assert!(!versions.take_next(&second.pod.metadata.uid));
+    assert_eq!(disk.keep(&mut versions), 1);
+    // The pod is deleted while another version waits.
+    versions.take_in(&mut update(&[pod("/m/web.yaml", "c")], true), |_| false);
+    assert_eq!(versions.nexts().count(), 1);
+    versions.take_in(&mut update(&[], true), |_| false);
+    assert_eq!(versions.nexts().count(), 0);
 }
 
 #[test]

@@ -323,3 +323,20 @@ fn finished_pod_gives_back_dead_containers_once() {
     worker.give_back(dead);
     check(&worker, Plan::default(), Next::Rest);
 }
+
+#[test]
+fn successor_that_always_restarts_keeps_the_former_containers() {
+    for (policy, purge) in
+        [(RestartPolicy::Always, false), (RestartPolicy::OnFailure, true), (RestartPolicy::Never, true)]
+    {
+        let mut worker = Worker::new(pod("a"));
+        worker.unwanted(Duration::from_secs(5));
+        let mut again = Pod::clone(&pod("a"));
+        again.spec.restart_policy = policy;
+        worker.wanted(Arc::new(again));
+        done(&mut worker, Kind::Stop, false);
+        check(&worker, Plan::default(), Next::Work(Work::CleanUp { purge }));
+        done(&mut worker, Kind::CleanUp, purge);
+        check(&worker, Plan::default(), Next::Forget);
+    }
+}

@@ -2,15 +2,22 @@
 //!
 //! Only the fields named here are shown: values of variables, commands, annotations and volumes may contain secrets.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::control::server::PodEntry;
+use crate::types::api::annotations::NEXT_VERSION;
 
 /// The pod with only these fields.
 pub(super) fn shown(entry: PodEntry) -> PodEntry {
     let PodEntry { source, mut pod } = entry;
     let mut part = |name: &str| pod.get_mut(name).map(Value::take).unwrap_or_default();
-    let (metadata, mut spec, mut status) = (pick(part("metadata"), &METADATA), part("spec"), part("status"));
+    let (mut metadata, mut spec, mut status) = (part("metadata"), part("spec"), part("status"));
+    let next =
+        metadata.get_mut("annotations").and_then(|annotations| annotations.get_mut(NEXT_VERSION)).map(Value::take);
+    metadata = pick(metadata, &METADATA);
+    if let (Some(next), Value::Object(metadata)) = (next, &mut metadata) {
+        metadata.insert("annotations".to_owned(), json!({ NEXT_VERSION: next }));
+    }
     let mut shown_spec = pick(spec.clone(), &SPEC);
     for (containers, statuses) in [("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")] {
         let list = spec.get_mut(containers).and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
@@ -56,8 +63,6 @@ fn hide_logs(containers: &[Value], statuses: Option<&mut Value>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn of(pod: Value) -> Value {
@@ -94,6 +99,14 @@ mod tests {
         assert_eq!(shown["metadata"], json!({ "name": "web", "namespace": "default", "uid": "u" }));
         assert_eq!(shown["status"], json!({ "phase": "Running" }));
         assert_eq!(shown["kind"], "Pod");
+    }
+
+    #[test]
+    fn next_version_is_the_only_annotation_shown() {
+        let annotations = json!({ "a": "SECRET", NEXT_VERSION: "pulling app:2, 3s so far, attempt 1" });
+        let shown = of(json!({ "metadata": { "name": "web", "annotations": annotations } }));
+        let next = json!({ NEXT_VERSION: "pulling app:2, 3s so far, attempt 1" });
+        assert_eq!(shown["metadata"], json!({ "name": "web", "annotations": next }));
     }
 
     #[test]

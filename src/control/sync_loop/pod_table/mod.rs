@@ -112,6 +112,11 @@ impl PodTable {
         self.worker(uid).filter(|worker| worker.state == State::Sync)
     }
 
+    /// The pod's worker has not stopped all of its containers.
+    pub(super) fn may_run(&self, uid: &PodUid) -> bool {
+        self.worker(uid).is_some_and(|worker| matches!(worker.state, State::Sync | State::Terminating { .. }))
+    }
+
     pub(super) fn observed(&self) -> Ref<'_, ObservedCache> {
         self.observed.borrow()
     }

@@ -50,6 +50,7 @@ impl PodTable {
             failed: self.failed.get(uid),
             resize,
             devices,
+            replaced: self.workers.replaced(uid),
         });
         let status = self.last_status(worker, pod, status);
         node_state.statuses.set(uid, status);

@@ -16,7 +16,7 @@ use crate::types::error::ErrorChain;
 
 /// The import tool of a runtime.
 #[derive(Clone, Debug)]
-pub(super) enum Tool {
+pub(in crate::kubelet::images) enum Tool {
     /// containerd's own tool, with the path of containerd's socket.
     Ctr(PathBuf),
     /// Writes to the image store shared by CRI-O and Podman.
@@ -25,12 +25,18 @@ pub(super) enum Tool {
 
 impl Tool {
     /// The tool for the runtime with this name.
-    pub(super) fn of(runtime: &str, endpoint: &Path) -> Option<Self> {
+    pub(in crate::kubelet::images) fn of(runtime: &str, endpoint: &Path) -> Option<Self> {
         match runtime {
             "containerd" => Some(Self::Ctr(endpoint.to_owned())),
             "cri-o" | "crio" => Some(Self::Skopeo),
             _ => None,
         }
+    }
+
+    /// A command that prints the digests of the blobs that the runtime has; `None` if the tool cannot tell.
+    pub(in crate::kubelet::images) fn list_blobs(&self) -> Option<Command> {
+        let Self::Ctr(endpoint) = self else { return None };
+        Some(ctr(endpoint, &["content", "list", "--quiet"]))
     }
 }
 
@@ -41,8 +47,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Failure> {
     match tool {
         Tool::Ctr(endpoint) => {
-            let mut command = Command::new("ctr");
-            command.arg("--address").arg(endpoint).args(["--namespace", "k8s.io", "images", "import", "-"]);
+            let command = ctr(endpoint, &["images", "import", "-"]);
             let (tell, told) = async_channel::bounded(1);
             let feed = move |mut stdin: ChildStdin| {
                 // The channel has capacity for one result.
@@ -73,6 +78,39 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 check("skopeo", program::run_on(command, file, LIMIT).await)?;
             }
             Ok(named.images)
+        }
+    }
+}
+
+fn ctr(endpoint: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("ctr");
+    command.arg("--address").arg(endpoint).args(["--namespace", "k8s.io"]).args(arguments);
+    command
+}
+
+/// Imports the OCI layout in `directory` under its names. `tar` writes it as a tar, without the blobs that the runtime
+/// has.
+pub(in crate::kubelet::images) async fn import_layout(
+    tool: &Tool,
+    directory: &Path,
+    names: &[String],
+    tar: impl FnOnce(ChildStdin) + Send + 'static,
+) -> Result<(), String> {
+    let told = |failure: Failure| match failure {
+        Failure::Refused(why) | Failure::Failed(why) => why,
+    };
+    match tool {
+        Tool::Ctr(endpoint) => {
+            let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), tar, LIMIT).await;
+            check("ctr", ended).map_err(told)
+        }
+        Tool::Skopeo => {
+            // The names of one image; those with a digest come with it.
+            let Some(name) = names.first() else { return Ok(()) };
+            let mut command = Command::new("skopeo");
+            let from = format!("oci:{}:{name}", directory.display());
+            command.args(["copy", "--quiet", &from, &format!("containers-storage:{name}")]);
+            check("skopeo", program::run(command, Vec::new(), LIMIT).await).map_err(told)
         }
     }
 }

@@ -23,6 +23,7 @@ use async_channel::{Receiver, Sender};
 pub(crate) use self::archive_list::Stamp;
 use self::archive_list::{ArchiveList, Failure, State, is_archive};
 use self::import::{Tool, import};
+pub(super) use self::import::{Tool as ImportTool, import_layout};
 use super::image_name::with_default_tag;
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::cri::{ImageService, RuntimeService};

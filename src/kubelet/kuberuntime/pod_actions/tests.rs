@@ -434,12 +434,7 @@ fn restart_of_all_kills_running_and_removes_the_cause_last() {
     let plan =
         |pod: &ObservedPod| compute_pod_actions(&situation(pod, RestartPolicy::Always, vec![wanted("i")], main()));
     let remove = |name: &str| Action::RemoveContainer { id: format!("{name}-id") };
-    let kill = Action::KillContainer {
-        id: "b-id".to_owned(),
-        place: Place::Main(1),
-        why: KillReason::RestartsAll,
-        restarts: true,
-    };
+    let kill = Action::KillContainers { ids: vec!["b-id".to_owned()], why: KillReason::RestartsAll };
     assert_eq!(plan(&pod).actions, [kill, remove("b"), remove("i"), remove("a")]);
     assert!(plan(&pod).remakes());
     // After a crash in the middle, the rest is done.
@@ -520,10 +515,69 @@ fn requested_restarts_kill_together_and_start_in_order() {
             ..situation(&pod, policy, vec![sidecar("side")], main.clone())
         });
         let ids = ["side-id", "a-id"].map(str::to_owned).to_vec();
-        let expected = [Action::KillContainers { ids }, start(Place::Init(0), 5), start(Place::Main(0), 1)];
+        let expected = [
+            Action::KillContainers { ids, why: KillReason::Requested },
+            start(Place::Init(0), 5),
+            start(Place::Main(0), 1),
+        ];
         assert_eq!(plan.actions, expected);
         assert!(!plan.completed && !plan.remakes());
         assert!(plan.kills_on_request("a-id") && !plan.kills_on_request("b-id"));
+    }
+}
+
+#[test]
+fn sidecar_does_not_keep_a_finished_pod() {
+    let finished = |side: Wanted<'static>, state| {
+        let (mut pod, main) = with_states(&[Some(exited(0)), Some(exited(1))]);
+        pod.containers.push(container("side", "s", state));
+        let later = Instant::now() + Duration::from_secs(300);
+        let side =
+            Wanted { not_before: side.not_before.map(|_| later), held_until: side.held_until.map(|_| later), ..side };
+        compute_pod_actions(&situation(&pod, RestartPolicy::Never, vec![side], main))
+    };
+    let some = Some(Instant::now());
+    let done = Plan { completed: true, ..Plan::default() };
+    assert_eq!(finished(sidecar("side"), exited(1)), done, "it would restart");
+    assert_eq!(finished(Wanted { not_before: some, ..sidecar("side") }, exited(1)), done, "it backs off");
+    assert_eq!(finished(Wanted { held_until: some, ..sidecar("side") }, exited(1)), done, "its start failed");
+    assert_eq!(finished(Wanted { hash: HASH + 1, ..sidecar("side") }, running()), done, "its definition changed");
+    let failed = Health::Failed(ProbeKind::Liveness);
+    assert_eq!(finished(Wanted { health: failed, ..sidecar("side") }, running()), done, "its probe failed");
+}
+
+#[test]
+fn sidecar_does_not_keep_a_pod_whose_init_container_failed() {
+    let (mut pod, _) = with_states(&[]);
+    pod.containers = vec![container("i", "s", exited(3)), container("side", "s", exited(1))];
+    let init = vec![sidecar("side"), wanted("i")];
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, init, vec![wanted("a")]));
+    assert_eq!(plan, Plan { completed: true, ..Plan::default() });
+}
+
+#[test]
+fn crash_looping_sidecar_restarts_while_a_container_waits() {
+    let (mut pod, mut main) = with_states(&[Some(exited(1))]);
+    let later = Instant::now() + Duration::from_secs(10);
+    main[0].not_before = Some(later);
+    pod.containers.push(container("side", "s", exited(1)));
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::OnFailure, vec![sidecar("side")], main));
+    assert_eq!(plan.actions, [start(Place::Init(0), 1)]);
+    assert_eq!(plan.backing_off, [(Place::Main(0), later)]);
+    assert!(!plan.completed);
+}
+
+#[test]
+fn replaced_instances_are_those_that_start_again() {
+    let (mut pod, main) = with_states(&[Some(running()), Some(running())]);
+    pod.containers[0].hash = Some(HASH + 1);
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), main.clone()));
+    assert_eq!(plan.replaced(), ["a-id"]);
+    let failed = |wanted| Wanted { health: Health::Failed(ProbeKind::Liveness), ..wanted };
+    pod.containers[0].hash = Some(HASH);
+    for (policy, expected) in [(RestartPolicy::OnFailure, &["a-id", "b-id"][..]), (RestartPolicy::Never, &[])] {
+        let main = main.iter().cloned().map(failed).collect();
+        assert_eq!(compute_pod_actions(&situation(&pod, policy, Vec::new(), main)).replaced(), expected);
     }
 }
 

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 
 use crate::state::pods::{ObservedPod, SandboxState};
 use crate::types::api::{
-    AfterExit, ConditionStatus, Container, ContainerState, ContainerStatus, Pod, PodCondition, PodPhase, PodStatus,
-    Reason, RestartRuleAction, Time, conditions,
+    ConditionStatus, Container, ContainerState, ContainerStatus, Pod, PodCondition, PodPhase, PodStatus, Reason,
+    RestartRuleAction, Time, conditions,
 };
 
-use super::{Failed, Resize, ResizeProgress};
+use super::{Failed, Resize, ResizeProgress, restarts_all};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
@@ -59,19 +59,11 @@ fn restarting(facts: &Facts<'_>) -> Option<Verdict> {
         let mut actions = container.restart_policy_rules.iter().map(|rule| rule.action);
         actions.any(|action| action == RestartRuleAction::RestartAllContainers)
     };
-    let mut able = spec.init_containers.iter().chain(&spec.containers).filter(could_ask).peekable();
-    able.peek()?;
+    spec.init_containers.iter().chain(&spec.containers).find(could_ask)?;
     if let Some(reason) = terminal_reason(facts.phase) {
         return Some(Verdict::not(reason, String::new()));
     }
-    let sandbox = facts.observed.newest_sandbox();
-    let asks = able.any(|container| {
-        let newest = facts.observed.container(&container.name);
-        let newest = newest.filter(|seen| sandbox.is_some_and(|sandbox| sandbox.id == seen.sandbox_id));
-        let exit = newest.and_then(|seen| seen.exit());
-        exit.is_some_and(|exit| container.after_exit(spec.restart_policy, exit.code) == AfterExit::RestartAll)
-    });
-    Some(match asks {
+    Some(match restarts_all(facts.pod, facts.observed) {
         true => Verdict {
             holds: true,
             reason: Reason::RESTART_ALL_CONTAINERS_STARTED,

@@ -26,6 +26,7 @@ pub(super) enum List {
 pub(super) fn container_statuses(
     input: &StatusInput<'_>,
     list: List,
+    restarting_all: bool,
     before: &[ContainerStatus],
 ) -> Vec<ContainerStatus> {
     let spec = &input.pod.spec;
@@ -36,7 +37,7 @@ pub(super) fn container_statuses(
     };
     let of = |container: &Container| {
         let before = before.iter().find(|status| status.name == container.name);
-        Of { input, list, container, before }.status()
+        Of { input, list, container, before, restarting_all: restarting_all && list != List::Ephemeral }.status()
     };
     let mut statuses: Vec<ContainerStatus> = containers.iter().map(of).collect();
     if list != List::Init {
@@ -67,6 +68,7 @@ const LOST_WHEN_DELETED: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
 const LOST_BUT_INITIALIZED: &str = "Unable to get init container status from container runtime and pod has been \
                                     initialized, treat it as exited normally";
+const REMOVED_TO_RESTART: &str = "The container is removed because RestartAllContainers in place";
 /// The exit code of a killed process, because the outcome is unknown.
 const LOST_EXIT_CODE: i32 = 137;
 
@@ -76,6 +78,8 @@ struct Of<'a> {
     list: List,
     container: &'a Container,
     before: Option<&'a ContainerStatus>,
+    /// All containers restart: one that the runtime does not have was removed for that.
+    restarting_all: bool,
 }
 
 impl Of<'_> {
@@ -94,6 +98,8 @@ impl Of<'_> {
         };
         self.apply_waiting(newest, &mut status);
         self.apply_probes(&mut status);
+        // Nothing serves until the next instance has started.
+        status.ready &= !newest.is_some_and(|newest| self.is_replaced(newest));
         if self.list == List::Main {
             status.allocated_resources_status = self.devices();
         }
@@ -104,6 +110,18 @@ impl Of<'_> {
     fn without_instance(&self) -> ContainerStatus {
         let mut status = self.blank();
         let Some(before) = self.before else { return status };
+        if self.restarting_all && !matches!(before.state, Some(ContainerState::Waiting(_))) {
+            let (reason, message) = (Reason::RESTARTING_ALL_CONTAINERS, REMOVED_TO_RESTART.to_owned());
+            status.last_state = Some(ContainerState::Terminated(Box::new(ContainerStateTerminated {
+                exit_code: LOST_EXIT_CODE,
+                reason: reason.clone(),
+                message: message.clone(),
+                ..ContainerStateTerminated::default()
+            })));
+            status.state = Some(ContainerState::Waiting(ContainerStateWaiting { reason, message }));
+            status.restart_count = before.restart_count.saturating_add(1);
+            return status;
+        }
         if matches!(before.state, Some(ContainerState::Terminated(_))) {
             return before.clone();
         }
@@ -157,6 +175,11 @@ impl Of<'_> {
                 }
                 ContainerState::Running(ContainerStateRunning { started_at: Some(Time::from_unix_nanos(*started_at)) })
             }
+            pods::ContainerState::Exited(exit) if self.is_replaced(seen) => {
+                ContainerState::Running(ContainerStateRunning {
+                    started_at: Some(Time::from_unix_nanos(exit.started_at)),
+                })
+            }
             pods::ContainerState::Exited(exit) => {
                 let mut message = exit.message.clone();
                 cut(&mut message, self.message_limit());
@@ -181,6 +204,13 @@ impl Of<'_> {
         status
     }
 
+    /// The running work replaces this instance although its exit would be final. As upstream, the exit is not shown:
+    /// the API server accepts no other state after it, and the phase would be terminal.
+    fn is_replaced(&self, seen: &ObservedContainer) -> bool {
+        let is_final = seen.exit().is_some_and(|exit| !restarts(self.input.pod, self.container, exit.code));
+        is_final && self.input.replaced.contains(&seen.id)
+    }
+
     /// The container's current resources: the previous ones until a resize has taken effect.
     fn given_resources(&self, id: &str) -> &ResourceRequirements {
         let before =
@@ -198,7 +228,12 @@ impl Of<'_> {
                 return;
             }
             let is_waiting = matches!(status.state, Some(ContainerState::Waiting(_)));
-            if newest.is_none() && is_waiting && !self.container.is_sidecar() && self.has_main_instance() {
+            if newest.is_none()
+                && is_waiting
+                && !self.restarting_all
+                && !self.container.is_sidecar()
+                && self.has_main_instance()
+            {
                 // The runtime has removed it. Main containers start only after their init containers have succeeded.
                 status.state = Some(ContainerState::Terminated(Box::new(ContainerStateTerminated {
                     reason: Reason::COMPLETED,

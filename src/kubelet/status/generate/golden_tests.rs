@@ -109,6 +109,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
         pod.status.phase = if last { recording.shown } else { PodPhase::Pending };
         let status = pod_status(&StatusInput {
             devices: &[],
+            replaced: &[],
             pod,
             observed,
             previous: previous.as_ref(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::kubelet::probes::Probed;
 use crate::state::pods::{AllocatedDevices, ObservedPod, Waiting};
-use crate::types::api::{self, Pod, PodPhase, PodStatus, Reason, Time};
+use crate::types::api::{self, AfterExit, Pod, PodPhase, PodStatus, Reason, Time};
 use crate::types::sorted::SortedMap;
 
 use conditions::Facts;
@@ -49,6 +49,8 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) resize: Resize<'a>,
     /// Devices of all its containers.
     pub(crate) devices: &'a [AllocatedDevices],
+    /// Ids of the instances that the running work replaces.
+    pub(crate) replaced: &'a [String],
 }
 
 /// A pending or running resize.
@@ -80,10 +82,18 @@ pub(crate) struct Failed {
 pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let pod = input.pod;
     let previous = input.previous.unwrap_or(&pod.status);
-    let main = container_statuses(input, List::Main, &previous.container_statuses);
-    let init = container_statuses(input, List::Init, &previous.init_container_statuses);
-    let ephemeral = container_statuses(input, List::Ephemeral, &previous.ephemeral_container_statuses);
-    let progress = Progress { init: &init, main: &main, initialized: has_active_main(input), ended: input.ended };
+    let restarting_all = input.is_restarting_all(previous);
+    let statuses = |list, before| container_statuses(input, list, restarting_all, before);
+    let main = statuses(List::Main, &previous.container_statuses);
+    let init = statuses(List::Init, &previous.init_container_statuses);
+    let ephemeral = statuses(List::Ephemeral, &previous.ephemeral_container_statuses);
+    let progress = Progress {
+        init: &init,
+        main: &main,
+        initialized: has_active_main(input),
+        ended: input.ended,
+        restarting_all: restarts_all(pod, input.observed),
+    };
     let seen = phase::phase(pod, progress);
     let (phase, reason, message) = settle(input, previous, seen);
     let facts = Facts {
@@ -139,6 +149,18 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
     (phase, reason.cloned().unwrap_or_default(), message.cloned().unwrap_or_default())
 }
 
+/// A container has exited with a RestartAllContainers rule and has not been removed yet: it is removed last.
+fn restarts_all(pod: &Pod, observed: &ObservedPod) -> bool {
+    let sandbox = observed.newest_sandbox();
+    let mut containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    containers.any(|container| {
+        let newest = observed.container(&container.name);
+        let newest = newest.filter(|seen| sandbox.is_some_and(|sandbox| sandbox.id == seen.sandbox_id));
+        let exit = newest.and_then(|seen| seen.exit());
+        exit.is_some_and(|exit| container.after_exit(pod.spec.restart_policy, exit.code) == AfterExit::RestartAll)
+    })
+}
+
 /// A main container exists in the current sandbox.
 fn has_active_main(input: &StatusInput<'_>) -> bool {
     let Some(sandbox) = input.observed.newest_sandbox() else { return false };
@@ -148,6 +170,12 @@ fn has_active_main(input: &StatusInput<'_>) -> bool {
 }
 
 impl StatusInput<'_> {
+    /// All containers of the pod are being restarted, or were when its status was last generated.
+    fn is_restarting_all(&self, previous: &PodStatus) -> bool {
+        let told = conditions::find(&previous.conditions, api::conditions::ALL_CONTAINERS_RESTARTING);
+        told.is_some_and(|told| told.status == api::ConditionStatus::True) || restarts_all(self.pod, self.observed)
+    }
+
     fn waiting_of(&self, container: &str) -> Option<Waiting> {
         match self.backing_off.iter().find(|(name, _)| name == container) {
             Some((_, wait)) => Some(self.crash_loop(container, *wait)),

@@ -2,7 +2,7 @@
 //!
 //! As `getPhase` in pkg/kubelet/kubelet_pods.go.
 
-use crate::types::api::{AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase};
+use crate::types::api::{AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase, Reason};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
@@ -12,16 +12,19 @@ pub(super) struct Progress<'a> {
     pub(super) initialized: bool,
     /// No container will start again, whatever the restart policy.
     pub(super) ended: bool,
+    /// All containers will start again, whatever the restart policy.
+    pub(super) restarting_all: bool,
 }
 
 pub(super) fn phase(pod: &Pod, progress: Progress<'_>) -> PodPhase {
-    let initialization = Initialization::of(pod, progress.init);
+    let restarts = |container: &Container, end| progress.restarting_all || restarts_after(pod, container, end);
+    let initialization = Initialization::of(pod, progress.init, restarts);
     let mut tally = Tally::default();
     for container in pod.spec.init_containers.iter().filter(|container| container.is_sidecar()) {
         tally.add_sidecar(status_of(progress.init, container));
     }
     for container in &pod.spec.containers {
-        tally.add(pod, container, status_of(progress.main, container));
+        tally.add(container, status_of(progress.main, container), restarts);
     }
     if initialization == Initialization::Failed {
         return PodPhase::Failed;
@@ -46,6 +49,10 @@ pub(super) fn restarts(pod: &Pod, container: &Container, code: i32) -> bool {
     container.after_exit(pod.spec.restart_policy, code) != AfterExit::Stay
 }
 
+fn restarts_after(pod: &Pod, container: &Container, end: Ended) -> bool {
+    end.restarting_all || restarts(pod, container, end.code)
+}
+
 /// Progress of the init containers, without sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Initialization {
@@ -56,14 +63,14 @@ enum Initialization {
 }
 
 impl Initialization {
-    fn of(pod: &Pod, statuses: &[ContainerStatus]) -> Self {
+    fn of(pod: &Pod, statuses: &[ContainerStatus], restarts: impl Fn(&Container, Ended) -> bool) -> Self {
         let mut all = Self::Done;
         for container in pod.spec.init_containers.iter().filter(|container| !container.is_sidecar()) {
             let one = match status_of(statuses, container).and_then(Ran::of) {
-                Some(Ran::Ended { code: 0 }) => Self::Done,
+                Some(Ran::Ended(Ended { code: 0, .. })) => Self::Done,
                 // A failed init container that is retried does not decide the phase; the following ones do.
-                Some(Ran::Ended { code }) if restarts(pod, container, code) => Self::Done,
-                Some(Ran::Ended { .. }) => return Self::Failed,
+                Some(Ran::Ended(end)) if restarts(container, end) => Self::Done,
+                Some(Ran::Ended(_)) => return Self::Failed,
                 Some(Ran::Runs) | None => Self::Pending,
             };
             if one == Self::Pending {
@@ -99,7 +106,7 @@ impl Tally {
                 self.sidecars_pending |= status.started != Some(true);
                 self.running = true;
             }
-            Some(Ran::Ended { .. }) => {}
+            Some(Ran::Ended(_)) => {}
             None => {
                 self.sidecars_pending = true;
                 self.waiting = true;
@@ -107,19 +114,24 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, pod: &Pod, container: &Container, status: Option<&ContainerStatus>) {
+    fn add(
+        &mut self,
+        container: &Container,
+        status: Option<&ContainerStatus>,
+        restarts: impl Fn(&Container, Ended) -> bool,
+    ) {
         let Some(status) = status else {
             self.unknown = true;
             return;
         };
         match Ran::of(status) {
             Some(Ran::Runs) => self.running = true,
-            Some(Ran::Ended { code }) => {
+            Some(Ran::Ended(end)) => {
                 self.stopped += 1;
-                self.restartable += usize::from(restarts(pod, container, code));
+                self.restartable += usize::from(restarts(container, end));
                 // A container waiting for its restart is not counted as completed.
                 let over = matches!(status.state, Some(ContainerState::Terminated(_)));
-                self.succeeded += usize::from(over && code == 0);
+                self.succeeded += usize::from(over && end.code == 0);
             }
             None => self.waiting = true,
         }
@@ -130,7 +142,14 @@ impl Tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ran {
     Runs,
-    Ended { code: i32 },
+    Ended(Ended),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ended {
+    code: i32,
+    /// The container was removed because all containers of the pod restart.
+    restarting_all: bool,
 }
 
 impl Ran {
@@ -140,7 +159,8 @@ impl Ran {
             (Some(ContainerState::Running(_)), _) => Some(Self::Runs),
             (Some(ContainerState::Terminated(end)), _)
             | (Some(ContainerState::Waiting(_)), Some(ContainerState::Terminated(end))) => {
-                Some(Self::Ended { code: end.exit_code })
+                let restarting_all = end.reason == Reason::RESTARTING_ALL_CONTAINERS;
+                Some(Self::Ended(Ended { code: end.exit_code, restarting_all }))
             }
             (Some(ContainerState::Waiting(_)) | None, _) => None,
         }

@@ -32,6 +32,7 @@ struct Life {
     sandbox: Option<ObservedSandbox>,
     second: i64,
     ended: bool,
+    replaced: Vec<String>,
 }
 
 impl Life {
@@ -59,6 +60,7 @@ impl Life {
             sandbox: Some(sandbox),
             second: 0,
             ended: false,
+            replaced: Vec::new(),
         }
     }
 
@@ -78,6 +80,7 @@ impl Life {
         self.second += 1;
         let status = pod_status(&StatusInput {
             devices: &[],
+            replaced: &self.replaced,
             pod: &self.pod,
             observed: &observed,
             previous: self.status.as_ref(),
@@ -256,6 +259,78 @@ fn restart_all_condition_lasts_until_the_container_is_removed() {
     assert_eq!(told(&life.see(&[("main", Seen::Exited(1))])), not("PodFailed"));
 }
 
+/// A pod whose sidecar or main container restarts all containers on exit code 42.
+fn restarting_all(init: &[&str], main: &[&str], source: &str) -> Life {
+    let mut life = Life::new(RestartPolicy::Never, init, main);
+    let codes = RestartRuleOnExitCodes { operator: ExitCodesOperator::In, values: vec![42] };
+    let rule = ContainerRestartRule { action: RestartRuleAction::RestartAllContainers, exit_codes: Some(codes) };
+    let spec = &mut life.pod.spec;
+    for container in spec.init_containers.iter_mut().chain(&mut spec.containers) {
+        if container.name == source {
+            container.restart_policy = Some(RestartPolicy::Never);
+            container.restart_policy_rules = vec![rule.clone()];
+        }
+    }
+    life
+}
+
+#[test]
+fn containers_removed_for_a_restart_of_all_wait_with_its_reason() {
+    let mut life = restarting_all(&["init"], &["a", "b", "source"], "source");
+    life.see(&[("init", Seen::Exited(0)), ("a", Seen::Running), ("b", Seen::Exited(0)), ("source", Seen::Running)]);
+    let begun =
+        [("init", Seen::Exited(0)), ("a", Seen::Exited(137)), ("b", Seen::Exited(0)), ("source", Seen::Exited(42))];
+    assert_eq!(life.see(&begun).phase, PodPhase::Running, "killed, not failed");
+    for (seen, removed) in [(&[("source", Seen::Exited(42))][..], &["init", "a", "b"][..]), (&[], &["source"])] {
+        let status = life.see(seen);
+        assert_eq!(status.phase, PodPhase::Running);
+        let all = status.init_container_statuses.iter().chain(&status.container_statuses);
+        for container in all.filter(|container| removed.contains(&&*container.name)) {
+            let Some(ContainerState::Waiting(waiting)) = &container.state else { panic!("{:?}", container.state) };
+            assert_eq!(waiting.reason, Reason::RESTARTING_ALL_CONTAINERS, "{}", container.name);
+            let end = terminated(container.last_state.as_ref());
+            assert_eq!((end.exit_code, &end.reason), (137, &Reason::RESTARTING_ALL_CONTAINERS));
+            assert_eq!(container.restart_count, 1, "{}", container.name);
+        }
+    }
+    let status = life.see(&[("init", Seen::Running)]);
+    assert_eq!((status.phase, status.init_container_statuses[0].restart_count), (PodPhase::Pending, 1));
+    let again = [("init", Seen::Exited(0)), ("a", Seen::Running), ("b", Seen::Running), ("source", Seen::Running)];
+    let status = life.see(&again);
+    assert_eq!(status.phase, PodPhase::Running);
+    for container in &status.container_statuses {
+        assert_eq!(container.restart_count, 1);
+        assert_eq!(terminated(container.last_state.as_ref()).reason, Reason::RESTARTING_ALL_CONTAINERS);
+    }
+}
+
+#[test]
+fn init_container_killed_for_a_restart_of_all_has_not_failed() {
+    let mut life = restarting_all(&["source", "init"], &["main"], "source");
+    life.pod.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
+    life.see(&[("source", Seen::Running), ("init", Seen::Running)]);
+    for seen in [&[("source", Seen::Exited(42)), ("init", Seen::Exited(137))][..], &[("source", Seen::Exited(42))], &[]]
+    {
+        assert_eq!(life.see(seen).phase, PodPhase::Pending, "{seen:?}");
+    }
+}
+
+#[test]
+fn exit_of_a_replaced_container_is_not_final() {
+    for (policy, code) in [(RestartPolicy::OnFailure, 0), (RestartPolicy::Never, 143)] {
+        let mut life = Life::main(policy);
+        life.see(&[("main", Seen::Running)]);
+        life.replaced = vec!["main0".to_owned()];
+        let status = life.see(&[("main", Seen::Exited(code))]);
+        let main = &status.container_statuses[0];
+        assert!(matches!(main.state, Some(ContainerState::Running(_))) && !main.ready, "{main:?}");
+        assert_eq!(status.phase, PodPhase::Running);
+        // The replacement could not be started.
+        life.replaced.clear();
+        assert!(life.see(&[("main", Seen::Exited(code))]).phase.is_terminal());
+    }
+}
+
 #[test]
 fn container_user_is_reported_if_known() {
     let mut life = Life::new(RestartPolicy::Always, &[], &["known", "other"]);
@@ -370,6 +445,7 @@ fn termination_messages_share_their_size_and_split_no_character() {
     let nothing = SortedMap::new();
     let status = pod_status(&StatusInput {
         devices: &[],
+        replaced: &[],
         pod: &life.pod,
         observed: &observed,
         previous: None,
@@ -556,6 +632,7 @@ fn resize_conditions_last_until_the_resize_is_done() {
     let conditions_of = |resize| {
         let status = pod_status(&StatusInput {
             devices: &[],
+            replaced: &[],
             pod: &pod,
             observed: &observed,
             previous: None,

@@ -2,7 +2,9 @@
 
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
-use crate::types::api::annotations::{APP_ARMOR_PREFIX, KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
+use crate::types::api::annotations::{
+    APP_ARMOR_PREFIX, KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, pull_first, ready_within,
+};
 use crate::types::api::decode::Path;
 use crate::types::api::{Map, ObjectMeta, OwnerReference, SecurityProfile};
 
@@ -47,6 +49,7 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
                 Some("must be a whole number of s, m or h, as 60s, up to 24h")
             }
             KEEP_VERSIONS if keep_versions(value).is_none() => Some("must be a number from 1 to 10"),
+            PULL_FIRST if pull_first(value).is_none() => Some("must be \"true\" or \"false\""),
             _ => None,
         };
         if let Some(wanted) = is_wrong {

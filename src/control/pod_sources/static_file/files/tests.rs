@@ -184,7 +184,7 @@ fn new_empty_file_gets_time_to_be_filled_or_removed() {
 fn removed_file_removes_its_pods_after_a_moment() {
     let mut desk = Desk::with("a", &pod("web"));
     desk.remove("a");
-    assert_eq!(desk.note("a", FileEvent::Gone), Some(50));
+    assert_eq!(desk.note("a", FileEvent::MovedAway), Some(50));
     assert_eq!(desk.again(), Some(50));
     assert_eq!(desk.pods(), ["web-n"]);
     desk.pass(50);
@@ -212,7 +212,7 @@ fn file_missing_without_an_event_is_removed_after_two_looks() {
 fn editor_that_renames_the_old_file_away_makes_one_change() {
     let mut desk = Desk::with("a", &pod("web"));
     // A slow vim with backupcopy=no: a look happens in between.
-    desk.note("a", FileEvent::Gone);
+    desk.note("a", FileEvent::MovedAway);
     desk.remove("a");
     assert_eq!(desk.note("a~", FileEvent::MovedIn), Some(0));
     assert_eq!(desk.again(), Some(50));
@@ -229,9 +229,49 @@ fn editor_that_renames_the_old_file_away_makes_one_change() {
 }
 
 #[test]
+fn deleted_file_that_is_written_again_at_once_ends_its_pods_first() {
+    let names = |update: &SourceUpdate| -> Vec<String> {
+        update.pods.iter().map(|source| source.pod.metadata.name.clone()).collect()
+    };
+    let mut desk = Desk::with("a", &pod("web"));
+    desk.put("b", 1);
+    desk.note("b", FileEvent::Closed);
+    assert_eq!(desk.look(), ["b"]);
+    desk.read("b", 1, &pod("other"));
+    // Even the same bytes with the same stamp.
+    desk.note("a", FileEvent::Deleted);
+    desk.note("a", FileEvent::Created);
+    assert!(desk.files.update_of_deletions().is_none(), "it was not read");
+    desk.pass(60);
+    assert_eq!(desk.look(), [] as [&str; 0], "its writer may not have finished");
+    assert!(desk.files.update_of_deletions().is_none());
+    desk.note("a", FileEvent::Closed);
+    assert_eq!(desk.look(), ["a"]);
+    desk.read("a", 1, &pod("web"));
+    let update = desk.files.update_of_deletions().unwrap();
+    assert_eq!(names(&update), ["other-n"]);
+    assert_eq!(desk.pods(), ["web-n", "other-n"]);
+    assert!(desk.files.update_of_deletions().is_none(), "once");
+    // A file that is only replaced ends nothing.
+    desk.note("a", FileEvent::MovedAway);
+    desk.note("a", FileEvent::MovedIn);
+    desk.put("a", 2);
+    assert_eq!(desk.look(), ["a"]);
+    desk.read("a", 2, &pod("web"));
+    assert!(desk.files.update_of_deletions().is_none());
+}
+
+#[test]
 fn events_of_non_manifests_are_ignored_unless_moved_in() {
     let mut desk = Desk::with("a", &pod("web"));
-    for event in [FileEvent::Created, FileEvent::Written, FileEvent::Closed, FileEvent::Attributes, FileEvent::Gone] {
+    for event in [
+        FileEvent::Created,
+        FileEvent::Written,
+        FileEvent::Closed,
+        FileEvent::Attributes,
+        FileEvent::MovedAway,
+        FileEvent::Deleted,
+    ] {
         assert_eq!(desk.note(".a.swp", event), None);
     }
     assert_eq!(desk.note("..data", FileEvent::MovedIn), Some(0));
@@ -482,7 +522,7 @@ fn empty_replacement_directory_removes_nothing_until_filled() {
 
     // From then on removals count again.
     desk.remove("b");
-    desk.note("b", FileEvent::Gone);
+    desk.note("b", FileEvent::MovedAway);
     desk.pass(50);
     desk.look();
     assert_eq!(desk.pods(), [] as [&str; 0]);

@@ -1,6 +1,7 @@
 //! One pod's versions: every transition.
 
 use super::*;
+use crate::types::api::Container;
 use crate::types::api::annotations::CONFIG_SEEN;
 
 const START: Duration = Duration::from_secs(1000);
@@ -186,6 +187,109 @@ fn held_version_stays_until_confirmed() {
     assert!(record.ask(Ask::Hold).is_err());
     assert_eq!(record.ask(Ask::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("4", false));
+}
+
+/// A version with images of its own.
+fn with_image(uid: &str, within: Option<&str>) -> Arc<Pod> {
+    let mut pod = Pod::clone(&version(uid, within));
+    let container = Container { image: format!("app:{uid}"), ..Container::default() };
+    pod.spec.containers = vec![container];
+    Arc::new(pod)
+}
+
+fn next(record: &Record) -> Option<&str> {
+    record.next().map(|pod| pod.metadata.uid.as_str())
+}
+
+#[test]
+fn trial_begins_when_the_images_of_the_next_version_are_there() {
+    let now = Instant::now();
+    let mut record = Record::default();
+    assert!(record.propose(&with_image("1", None)), "the first version replaces none");
+    assert_eq!((runs(&record), next(&record)), ("1", None));
+    let second = with_image("2", Some("60s"));
+    for _ in 0..5 {
+        assert!(!record.propose(&second), "nothing has to be stored");
+        assert_eq!((runs(&record), next(&record)), ("1", Some("2")));
+        assert!(!is_on_trial(&mut record, now));
+        record = after_a_restart(&record);
+    }
+    record.propose(&second);
+    assert!(!record.take_next(&"3".into()));
+    assert!(record.take_next(&"2".into()));
+    assert_eq!((runs(&record), next(&record)), ("2", None));
+    assert!(is_on_trial(&mut record, now));
+    assert!(!record.propose(&second));
+    // A still newer version waits while the trial continues; its verdict leaves the newer one waiting.
+    record.propose(&with_image("3", None));
+    assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
+    assert!(record.judge(Doing::Failed, now).is_some());
+    assert_eq!((runs(&record), next(&record)), ("1", Some("3")));
+    record.propose(&with_image("4", None));
+    assert_eq!((runs(&record), next(&record)), ("1", Some("4")));
+    record.propose(&with_image("1", None));
+    assert_eq!((runs(&record), next(&record)), ("1", None), "the manifest is the present version again");
+}
+
+#[test]
+fn present_version_replaces_a_trial_that_a_restart_has_lost() {
+    let mut record = Record::default();
+    record.propose(&with_image("1", None));
+    record.offer(&with_image("2", Some("60s")));
+    record = after_a_restart(&record);
+    assert!(record.propose(&with_image("3", None)));
+    assert_eq!((runs(&record), next(&record), record.state()), ("1", Some("3"), None));
+}
+
+#[test]
+fn requests_end_the_wait_of_the_next_version() {
+    let waiting = || {
+        let mut record = after(&[&with_image("1", None), &with_image("2", None)], Instant::now());
+        record.propose(&with_image("3", None));
+        assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
+        record
+    };
+    for (ask, shown, state) in
+        [(Ask::Confirm, "3", None), (Ask::Hold, "2", Some("held")), (Ask::Rollback(1), "1", Some("rolled back"))]
+    {
+        let mut record = waiting();
+        assert!(record.ask(ask).is_ok());
+        assert_eq!((runs(&record), next(&record), record.state().map(|state| state.0)), (shown, None, state));
+        assert!(!record.propose(&with_image("3", None)), "{ask:?}: the manifest is the same");
+        assert_eq!((runs(&record), next(&record)), (shown, None));
+    }
+    let mut record = waiting();
+    assert!(record.ask(Ask::Rollback(2)).is_err());
+    assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
+}
+
+#[test]
+fn only_images_that_the_present_version_lacks_are_pulled_first() {
+    let container = |image: &str, policy| Container {
+        image: image.to_owned(),
+        image_pull_policy: Some(policy),
+        ..Container::default()
+    };
+    let pod = |containers: Vec<Container>, pull_first: Option<&str>| {
+        let mut pod = Pod::default();
+        pod.spec.containers = containers;
+        if let Some(value) = pull_first {
+            pod.metadata.annotations.insert(PULL_FIRST, value.to_owned());
+        }
+        pod
+    };
+    let (present, always) = (PullPolicy::IfNotPresent, PullPolicy::Always);
+    let before = pod(vec![container("a:1", present), container("b:1", present)], None);
+    for (containers, annotation, expected) in [
+        (vec![container("b:1", present)], None, false),
+        (vec![container("b:1", always)], None, true),
+        (vec![container("a:1", present), container("a:2", present)], None, true),
+        (vec![container("a:2", present)], Some("true"), true),
+        (vec![container("a:2", present)], Some("false"), false),
+    ] {
+        let after = pod(containers, annotation);
+        assert_eq!(pulls_first(&before, &after), expected, "{after:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! Next versions: when they are pulled, taken and given up.
+
+use super::*;
+use crate::control::sync_loop::testing::{Node, with_node};
+use crate::state::pods::{RuntimeState, SourceName, SourcePod, SourceUpdate};
+use crate::types::api::{ContainerStateWaiting, PodPhase, decode};
+
+fn version(uid: &str, annotations: &serde_json::Value) -> Arc<Pod> {
+    let mut annotations = annotations.clone();
+    annotations["kubernetes.io/config.source"] = "file".into();
+    let pod = serde_json::json!({
+        "metadata": {"name": "web", "namespace": "default", "uid": uid, "annotations": annotations},
+        "spec": {"containers": [{"name": "main", "image": format!("app:{uid}"), "imagePullPolicy": "IfNotPresent"}]},
+    });
+    Arc::new(decode::<Pod>(pod).unwrap().value)
+}
+
+/// Uids that this node derives from manifests.
+const FIRST: &str = "111111111111111111111111020e7021";
+const SECOND: &str = "22222222222222222222222248be6695";
+const THIRD: &str = "3333333333333333333333336e725e81";
+
+fn offer(node: &Node, uid: &str, annotations: &serde_json::Value) {
+    let source = SourcePod { pod: version(uid, annotations), origin: "/m/web.yaml".into() };
+    let mut update = SourceUpdate {
+        source: SourceName::File,
+        pods: vec![source],
+        objects: Vec::new(),
+        mirrors: Vec::new(),
+        problems: Vec::new(),
+        complete: true,
+        relisted: false,
+    };
+    let mut node_state = node.pods.node_state_mut();
+    node_state.versions.take_in(&mut update, |_| false);
+    node_state.sources.receive(update);
+}
+
+/// A node whose runtime is ready, with the first version of a pod, and then the second.
+fn updated(mut node: Node, annotations: &serde_json::Value) -> (Node, NextVersions) {
+    node.pods.relisted();
+    let ready = RuntimeState { ready: true, ..RuntimeState::default() };
+    node.pods.node_state_mut().runtime = ready;
+    offer(&node, FIRST, annotations);
+    offer(&node, SECOND, annotations);
+    let nexts = NextVersions::new(node.inbox.clone());
+    (node, nexts)
+}
+
+fn runs(node: &Node) -> String {
+    let node_state = node.pods.node_state();
+    let uid = node_state.sources.pods().next().map(|source| source.pod.metadata.uid.to_string());
+    uid.unwrap_or_default()
+}
+
+fn line(node: &Node) -> Option<String> {
+    node.pods.node_state().next_versions.line(&FIRST.into(), rt::now())
+}
+
+#[test]
+fn next_version_is_taken_once_its_images_are_there() {
+    with_node(|node| {
+        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let now = rt::now();
+        assert_eq!(nexts.round(&node.pods, now), []);
+        assert_eq!((runs(&node).as_str(), nexts.tasks.len()), (FIRST, 1));
+        assert_eq!(line(&node).as_deref(), Some("pulling, 0s so far, attempt 1"));
+        assert_eq!(node.pods.node_state().next_versions.due(), None);
+        let effects = nexts.on_pulled(&SECOND.into(), Ok(()), &node.pods, now);
+        assert_eq!((effects, runs(&node).as_str(), line(&node)), (vec![Effect::Reconcile], SECOND, None));
+        assert_eq!((nexts.round(&node.pods, now), nexts.tasks.len()), (Vec::new(), 0));
+    });
+}
+
+#[test]
+fn failed_pull_keeps_the_present_version_and_is_repeated() {
+    with_node(|node| {
+        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let now = rt::now();
+        nexts.round(&node.pods, now);
+        let failed = |until| Err(Waiting { until, ..Waiting::new(Reason::ERR_IMAGE_PULL, "no route") });
+        let later = now + Duration::from_secs(10);
+        let effects = nexts.on_pulled(&SECOND.into(), failed(Some(later)), &node.pods, now);
+        let [Effect::Record(event)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!((event.pod.as_str(), &event.reason), (FIRST, &Reason::UPDATE_WAITS));
+        assert_eq!((runs(&node).as_str(), node.pods.node_state().next_versions.due()), (FIRST, Some(later)));
+        assert_eq!(line(&node).as_deref(), Some("pulling again in 10s, 0s so far, attempt 1: ErrImagePull: no route"));
+        nexts.round(&node.pods, now);
+        assert!(nexts.tasks.is_empty(), "the back-off lasts");
+        nexts.round(&node.pods, later);
+        assert_eq!(nexts.tasks.len(), 1);
+        let effects = nexts.on_pulled(&SECOND.into(), failed(None), &node.pods, later);
+        assert_eq!(effects, [], "one event for each next version");
+        // New Secrets may be what it lacked.
+        nexts.retry(&node.pods, later);
+        nexts.round(&node.pods, later);
+        assert_eq!(nexts.tasks.len(), 1);
+    });
+}
+
+#[test]
+fn newer_version_replaces_the_one_being_pulled_and_a_removed_pod_cancels() {
+    with_node(|node| {
+        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let now = rt::now();
+        nexts.round(&node.pods, now);
+        offer(&node, THIRD, &serde_json::json!({}));
+        nexts.round(&node.pods, now);
+        assert_eq!(nexts.tasks.keys().map(PodUid::as_str).collect::<Vec<_>>(), [THIRD]);
+        // The event of the pull that was cancelled comes late.
+        assert_eq!(nexts.on_pulled(&SECOND.into(), Ok(()), &node.pods, now), []);
+        assert_eq!(runs(&node), FIRST);
+        node.pods.node_state_mut().versions = Default::default();
+        nexts.round(&node.pods, now);
+        assert_eq!((nexts.tasks.len(), line(&node)), (0, None));
+    });
+}
+
+#[test]
+fn full_disk_gives_the_present_version_up_only_if_no_version_is_kept() {
+    for (annotations, expected) in
+        [(serde_json::json!({}), FIRST), (serde_json::json!({"coracle.dev/keep-versions": "1"}), SECOND)]
+    {
+        with_node(move |node| {
+            let (node, mut nexts) = updated(node, &annotations);
+            let now = rt::now();
+            nexts.round(&node.pods, now);
+            let full = Waiting::new(Reason::ERR_IMAGE_PULL, "write /x: no space left on device");
+            nexts.on_pulled(&SECOND.into(), Err(full), &node.pods, now);
+            assert_eq!(runs(&node), expected);
+        });
+    }
+}
+
+#[test]
+fn pod_without_a_running_container_that_cannot_start_is_replaced_at_once() {
+    let status = |phase, reason: Option<Reason>, runs: bool| {
+        let waiting = |reason| ContainerState::Waiting(ContainerStateWaiting { reason, ..Default::default() });
+        let of = |state| ContainerStatus { state, ..ContainerStatus::default() };
+        let mut all = vec![of(reason.map(waiting))];
+        if runs {
+            all.push(of(Some(ContainerState::Running(Default::default()))));
+        }
+        PodStatus { phase, container_statuses: all, ..PodStatus::default() }
+    };
+    for (phase, reason, runs, expected) in [
+        (PodPhase::Failed, None, false, true),
+        (PodPhase::Pending, None, false, false),
+        (PodPhase::Pending, Some(Reason::CONTAINER_CREATING), false, false),
+        (PodPhase::Pending, Some(Reason::IMAGE_PULL_BACK_OFF), false, true),
+        (PodPhase::Running, Some(Reason::CRASH_LOOP_BACK_OFF), true, false),
+        (PodPhase::Running, None, true, false),
+    ] {
+        assert_eq!(does_not_serve(&status(phase, reason.clone(), runs)), expected, "{phase:?} {reason:?} {runs}");
+    }
+}

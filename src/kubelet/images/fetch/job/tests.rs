@@ -1,0 +1,386 @@
+//! Fetches from a registry that misbehaves.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::*;
+use crate::platform::net::AnyCertificate;
+use crate::platform::registry::{Login, Mirror, tls_config};
+
+/// One misbehaviour; each applies to one answer with a blob, or to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The connection ends after this many bytes of the body.
+    Cut(usize),
+    /// Another length than the manifest's, and as many bytes.
+    Length(usize),
+    /// Other bytes of the right length.
+    Wrong,
+    Status(u16),
+    /// The whole blob although a range was asked for.
+    NoRange,
+    /// No byte after the head.
+    Stall,
+    /// The token is no longer good.
+    Expired,
+}
+
+#[derive(Default)]
+struct State {
+    blobs: Vec<Vec<u8>>,
+    manifest: Vec<u8>,
+    faults: Vec<Fault>,
+    /// Faults that never end.
+    forever: Option<Fault>,
+    /// Requests for blobs go to this server.
+    redirect: Option<String>,
+    needs_token: bool,
+    tokens: u32,
+    /// The heads of all requests.
+    requests: Vec<String>,
+    /// Bytes of blobs that were sent.
+    sent: usize,
+}
+
+#[derive(Clone)]
+struct FakeRegistry {
+    address: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl FakeRegistry {
+    /// A registry with an image of these layers.
+    fn start(layers: &[Vec<u8>]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let state = Arc::new(Mutex::new(State::default()));
+        let blob = |bytes: &Vec<u8>| json!({"digest": Digest::of(bytes).to_string(), "size": bytes.len()});
+        let config = b"{}".to_vec();
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": blob(&config), "layers": layers.iter().map(blob).collect::<Vec<_>>(),
+        });
+        {
+            let mut state = state.lock().unwrap();
+            state.manifest = manifest.to_string().into_bytes();
+            state.blobs = layers.iter().cloned().chain([config]).collect();
+        }
+        let registry = Self { address, state };
+        let served = registry.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let registry = served.clone();
+                thread::spawn(move || registry.serve(stream));
+            }
+        });
+        registry
+    }
+
+    fn serve(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                    return;
+                }
+            }
+            if self.answer(&head, &stream).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// `None` if the connection ends.
+    fn answer(&self, head: &str, mut stream: &TcpStream) -> Option<()> {
+        let mut state = self.state.lock().unwrap();
+        state.requests.push(head.to_owned());
+        let path = head.split(' ').nth(1).unwrap().to_owned();
+        let mut say = |status: &str, headers: &str, body: &[u8]| {
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+            stream.write_all(head.as_bytes()).ok()?;
+            stream.write_all(body).ok()
+        };
+        if path.starts_with("/token") {
+            state.tokens += 1;
+            return say("200 OK", "", json!({"token": format!("t{}", state.tokens)}).to_string().as_bytes());
+        }
+        let is_blob = path.contains("/blobs/");
+        let fault = match state.forever {
+            Some(fault) if is_blob => Some(fault),
+            _ if is_blob && !state.faults.is_empty() => Some(state.faults.remove(0)),
+            _ => None,
+        };
+        let expected = format!("authorization: bearer t{}\r\n", state.tokens);
+        if state.needs_token && (!head.to_ascii_lowercase().contains(&expected) || fault == Some(Fault::Expired)) {
+            let realm = format!("WWW-Authenticate: Bearer realm=\"http://{}/token\",service=\"s\"\r\n", self.address);
+            return say("401 Unauthorized", &realm, b"");
+        }
+        if !is_blob {
+            return say("200 OK", "", &state.manifest.clone());
+        }
+        if let Some(other) = &state.redirect {
+            return say("307 Temporary Redirect", &format!("Location: http://{other}{path}\r\n"), b"");
+        }
+        let blob = state.blobs.iter().find(|blob| path.ends_with(Digest::of(blob).hex())).cloned();
+        let Some(mut blob) = blob else { return say("404 Not Found", "", b"{}") };
+        let from = head.to_ascii_lowercase();
+        let from =
+            from.split("range: bytes=").nth(1).and_then(|rest| rest.split('-').next()?.parse().ok()).unwrap_or(0);
+        let from: usize = if fault == Some(Fault::NoRange) { 0 } else { from };
+        match fault {
+            Some(Fault::Status(status)) => return say(&format!("{status} No"), "Retry-After: 0\r\n", b""),
+            Some(Fault::Length(length)) => return say("200 OK", "", &vec![7; length]),
+            Some(Fault::Wrong) => blob.iter_mut().for_each(|byte| *byte ^= 0xff),
+            _ => {}
+        }
+        let (status, range) = match from {
+            0 => ("200 OK", String::new()),
+            from => {
+                ("206 Partial Content", format!("Content-Range: bytes {from}-{}/{}\r\n", blob.len() - 1, blob.len()))
+            }
+        };
+        let body = &blob[from..];
+        match fault {
+            Some(Fault::Cut(most)) => {
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{range}\r\n", body.len());
+                stream.write_all(head.as_bytes()).ok()?;
+                stream.write_all(&body[..most.min(body.len())]).ok()?;
+                state.sent += most.min(body.len());
+                None
+            }
+            Some(Fault::Stall) => {
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{range}\r\n", body.len());
+                stream.write_all(head.as_bytes()).ok()?;
+                drop(state);
+                thread::sleep(Duration::from_secs(30));
+                None
+            }
+            _ => {
+                state.sent += body.len();
+                say(status, &range, body)
+            }
+        }
+    }
+
+    fn set(&self, set: impl FnOnce(&mut State)) {
+        set(&mut self.state.lock().unwrap());
+    }
+
+    fn blob_requests(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        state.requests.iter().filter(|head| head.contains("/blobs/")).cloned().collect()
+    }
+
+    fn server(&self, is_origin: bool, cancelled: &Arc<AtomicBool>) -> Registry {
+        let base = format!("http://{}/v2", self.address);
+        let mirror = Mirror { base, resolves: true, is_origin, ..Mirror::default() };
+        let login = Login { username: "u".to_owned(), password: "secret".to_owned() };
+        let tls = tls_config(Arc::new(AnyCertificate)).unwrap();
+        Registry::new(mirror, "team/app", Some(login), tls, Arc::clone(cancelled))
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("coracle-fetch-{name}-{}", std::process::id())))
+    }
+
+    fn layout(&self) -> Layout {
+        Layout(self.0.clone())
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
+        fs::read(self.layout().blob(&Digest::of(bytes))).is_ok_and(|found| found == bytes)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let last = registries.len() - 1;
+    let servers = registries.iter().enumerate().map(|(at, one)| one.server(at == last, &cancelled)).collect();
+    Job {
+        servers,
+        reference: "1".to_owned(),
+        layout: folder.layout(),
+        present: SortedSet::new(),
+        machine: "x86_64",
+        boot: boot.to_owned(),
+        cancelled,
+        progress: Arc::default(),
+        waits: (Duration::from_millis(1), Duration::from_millis(2)),
+    }
+}
+
+fn layer(length: usize) -> Vec<u8> {
+    (0..length).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect()
+}
+
+#[test]
+fn cuts_and_refusals_cost_no_byte_twice() {
+    let (layer, folder) = (layer(300_000), Folder::new("cuts"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    let cuts = [Fault::Cut(0), Fault::Cut(1), Fault::Cut(65_536), Fault::Status(503), Fault::Cut(70_000)];
+    let more = [Fault::Status(429), Fault::Status(500), Fault::Cut(10)];
+    registry.set(|state| state.faults = cuts.into_iter().chain(more).collect());
+    let mut job = job(&[&registry], &folder, "b");
+    let top = job.run().unwrap();
+    assert_eq!(top.digest, Digest::of(&registry.state.lock().unwrap().manifest));
+    assert!(folder.has(&layer) && folder.has(b"{}"));
+    let all = layer.len() + 2;
+    assert_eq!(registry.state.lock().unwrap().sent, all);
+    assert_eq!(job.progress.bytes(), Some((all as u64, all as u64)));
+}
+
+#[test]
+fn next_fetch_continues_after_a_kill_and_a_power_cut() {
+    let (layer, folder) = (layer(9 << 20), Folder::new("restart"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    let mut first = job(&[&registry], &folder, "boot-1");
+    // The first answer is the config, of two bytes.
+    registry.set(|state| {
+        state.faults = vec![Fault::Cut(2), Fault::Cut(5 << 20)];
+        state.faults.extend([Fault::Cut(0); 9]);
+    });
+    assert!(first.run().is_err());
+    let sent = registry.state.lock().unwrap().sent;
+    registry.set(|state| state.faults.clear());
+    // The cut was five megabytes in; one sync came after four.
+    let mut second = job(&[&registry], &folder, "boot-2");
+    second.run().unwrap();
+    assert!(folder.has(&layer));
+    let again = registry.state.lock().unwrap().sent - (layer.len() + 2);
+    assert!((1..=(4 << 20) + (64 << 10)).contains(&again), "{again} bytes came twice, of {sent}");
+    // A third fetch asks for the tag only.
+    let before = registry.blob_requests().len();
+    job(&[&registry], &folder, "boot-2").run().unwrap();
+    assert_eq!(registry.blob_requests().len(), before);
+}
+
+#[test]
+fn blob_without_its_digest_or_length_is_never_used() {
+    let layer = layer(100_000);
+    for (name, fault, expected) in [
+        ("wrong", Fault::Wrong, "sent other content than sha256:"),
+        ("short", Fault::Length(99), "has 99 bytes at the registry, and 100000 in the manifest"),
+        ("long", Fault::Length(100_001), "has 100001 bytes at the registry"),
+    ] {
+        let folder = Folder::new(name);
+        let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+        let config = folder.layout().blob(&Digest::of(b"{}"));
+        fs::create_dir_all(config.parent().unwrap()).unwrap();
+        fs::write(&config, b"{}").unwrap();
+        registry.set(|state| state.forever = Some(fault));
+        let error = job(&[&registry], &folder, "b").run().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!folder.layout().blob(&Digest::of(&layer)).exists());
+        // One bad answer is only an interruption.
+        registry.set(|state| (state.forever, state.faults) = (None, vec![fault]));
+        job(&[&registry], &folder, "b").run().unwrap();
+        assert!(folder.has(&layer));
+    }
+}
+
+#[test]
+fn server_without_ranges_sends_the_whole_blob_again() {
+    let (layer, folder) = (layer(100_000), Folder::new("ranges"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    registry.set(|state| state.faults = vec![Fault::Cut(2), Fault::Cut(50_000), Fault::NoRange]);
+    job(&[&registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer));
+}
+
+#[test]
+fn expired_token_is_renewed_in_the_middle() {
+    let (layer, folder) = (layer(100_000), Folder::new("token"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    registry.set(|state| {
+        state.needs_token = true;
+        state.faults = vec![Fault::Cut(2), Fault::Cut(50_000), Fault::Expired];
+    });
+    job(&[&registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer));
+    let state = registry.state.lock().unwrap();
+    assert_eq!(state.tokens, 2);
+    let asked = state.requests.iter().find(|head| head.contains("/token")).unwrap();
+    assert!(asked.contains("?service=s&scope=repository:team/app:pull "), "{asked}");
+    assert!(asked.to_ascii_lowercase().contains("authorization: basic "), "{asked}");
+}
+
+#[test]
+fn credentials_stay_with_the_registry() {
+    let (layer, folder) = (layer(1000), Folder::new("redirect"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    let storage = FakeRegistry::start(std::slice::from_ref(&layer));
+    registry.set(|state| {
+        state.needs_token = true;
+        state.redirect = Some(storage.address.clone());
+    });
+    job(&[&registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer));
+    let of_storage = storage.blob_requests();
+    assert_eq!(of_storage.len(), 2);
+    assert!(of_storage.iter().all(|head| !head.to_ascii_lowercase().contains("authorization")), "{of_storage:?}");
+
+    // A mirror is another host, too: it gets no login, and what it lacks comes from the registry.
+    let (mirror, folder) = (FakeRegistry::start(&[]), Folder::new("mirror"));
+    registry.set(|state| state.redirect = None);
+    mirror.set(|state| state.manifest = registry.state.lock().unwrap().manifest.clone());
+    job(&[&mirror, &registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer));
+    let heads = mirror.state.lock().unwrap().requests.concat();
+    assert!(heads.contains("/blobs/") && !heads.to_ascii_lowercase().contains("authorization"), "{heads}");
+}
+
+#[test]
+fn cancelled_fetch_ends_while_the_server_stalls() {
+    let (layer, folder) = (layer(1000), Folder::new("cancel"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    registry.set(|state| state.forever = Some(Fault::Stall));
+    let mut job = job(&[&registry], &folder, "b");
+    let cancelled = Arc::clone(&job.cancelled);
+    let begun = Instant::now();
+    let cancels = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        cancelled.store(true, Ordering::Relaxed);
+    });
+    assert!(matches!(job.run(), Err(FetchError::Cancelled)));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    cancels.join().unwrap();
+}
+
+#[test]
+fn image_that_the_disk_cannot_hold_is_not_begun() {
+    let folder = Folder::new("room");
+    let registry = FakeRegistry::start(&[]);
+    let digest = Digest::of(b"huge").to_string();
+    let manifest = json!({"config": {"digest": digest, "size": 1_u64 << 60}, "layers": []});
+    registry.set(|state| state.manifest = manifest.to_string().into_bytes());
+    let error = job(&[&registry], &folder, "b").run().unwrap_err().to_string();
+    assert!(error.starts_with("no space left on device: 115292"), "{error}");
+    assert!(registry.blob_requests().is_empty());
+}
+
+#[test]
+fn layers_that_the_runtime_has_are_not_fetched() {
+    let (layers, folder) = ([layer(1000), layer(2000)], Folder::new("present"));
+    let registry = FakeRegistry::start(&layers);
+    let mut job = job(&[&registry], &folder, "b");
+    job.present = SortedSet::from_iter([Digest::of(&layers[0]).to_string()]);
+    job.run().unwrap();
+    assert!(folder.has(&layers[1]) && !folder.has(&layers[0]));
+    assert_eq!(registry.state.lock().unwrap().sent, 2002);
+}

@@ -1,0 +1,292 @@
+//! Requests to one server of a registry.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::ClientConfig;
+use serde_json::Value;
+use ureq::http::{self, HeaderMap, Request, Response};
+use ureq::{Agent, Body};
+
+use super::Cancelled;
+use super::challenge::{Challenge, token_url};
+use super::connection::{CANCELLED, agent};
+use super::error::RegistryError;
+use super::hosts::{Mirror, authority};
+use crate::types::api::Bytes;
+
+/// The credentials for a registry. `Debug` does not print them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) username: String,
+    pub(crate) password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login")
+    }
+}
+
+/// One server of a registry, and the authorization that it has accepted.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    mirror: Mirror,
+    /// The path of the repository, such as `library/nginx`.
+    repository: String,
+    login: Option<Login>,
+    agent: Agent,
+    /// The value of the header.
+    authorization: Option<String>,
+}
+
+/// A request for something of the repository.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    /// Below the repository, such as `blobs/sha256:...`.
+    pub(crate) path: &'a str,
+    pub(crate) accept: &'a str,
+    /// The first byte to send.
+    pub(crate) from: u64,
+}
+
+/// A successful answer.
+pub(crate) struct Answered {
+    /// The first byte of the body; 0 if the server ignored the range.
+    pub(crate) from: u64,
+    /// The length of the whole content, if told.
+    pub(crate) total: Option<u64>,
+    url: String,
+    body: ureq::BodyReader<'static>,
+}
+
+const REDIRECTS: usize = 5;
+/// Limit of an error's text and of a token.
+const MOST_TEXT: u64 = 64 << 10;
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+impl Registry {
+    pub(crate) fn new(
+        mirror: Mirror,
+        repository: &str,
+        login: Option<Login>,
+        tls: Arc<ClientConfig>,
+        cancelled: Cancelled,
+    ) -> Self {
+        let login = login.filter(|_| mirror.is_origin);
+        let agent = agent(tls, cancelled);
+        Self { mirror, repository: repository.to_owned(), login, agent, authorization: None }
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        &self.mirror.base
+    }
+
+    /// Whether it is asked for tags.
+    pub(crate) fn resolves(&self) -> bool {
+        self.mirror.resolves
+    }
+
+    /// Asks, with a new token if the one at hand is not accepted.
+    pub(crate) fn get(&mut self, ask: Ask<'_>) -> Result<Answered, RegistryError> {
+        let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
+        let (at, response) = self.follow(&url, ask)?;
+        if response.status().as_u16() != 401 || authority(&at) != authority(&url) {
+            return answered(&at, ask, response);
+        }
+        self.authorize(&url, response.headers())?;
+        let (at, response) = self.follow(&url, ask)?;
+        answered(&at, ask, response)
+    }
+
+    /// Sends the request and follows redirects, to other hosts without credentials.
+    fn follow(&self, url: &str, ask: Ask<'_>) -> Result<(String, Response<Body>), RegistryError> {
+        let mut at = url.to_owned();
+        for _ in 0..=REDIRECTS {
+            let mut request = Request::get(&at).header("Accept", ask.accept);
+            if ask.from > 0 {
+                request = request.header("Range", format!("bytes={}-", ask.from));
+            }
+            if authority(&at) == authority(url) {
+                for (name, value) in &self.mirror.headers {
+                    request = request.header(name, value);
+                }
+                if let Some(authorization) = &self.authorization {
+                    request = request.header("Authorization", authorization);
+                }
+            }
+            let response = self.send(&at, request.body(()))?;
+            if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return Ok((at, response));
+            }
+            let location = header(response.headers(), "location").unwrap_or_default();
+            let next = join(&at, &location)
+                .ok_or_else(|| RegistryError::protocol(&at, format!("redirected to {location:?}")))?;
+            if at.starts_with("https:") && !next.starts_with("https:") {
+                return Err(RegistryError::protocol(&at, "redirected from HTTPS to HTTP"));
+            }
+            at = next;
+        }
+        Err(RegistryError::protocol(url, "redirected too often"))
+    }
+
+    fn send(&self, url: &str, request: Result<Request<()>, http::Error>) -> Result<Response<Body>, RegistryError> {
+        let request = request.map_err(|error| RegistryError::protocol(url, error.to_string()))?;
+        self.agent.run(request).map_err(|error| match error {
+            ureq::Error::Io(error) => of_io(url, &error),
+            error => RegistryError::of(url, error),
+        })
+    }
+
+    fn authorize(&mut self, url: &str, headers: &HeaderMap) -> Result<(), RegistryError> {
+        self.authorization = None;
+        let refused =
+            || RegistryError::Status { url: url.to_owned(), status: 401, message: String::new(), retry_after: None };
+        let all = headers.get_all("www-authenticate").iter();
+        let challenge = all.filter_map(|value| Challenge::parse(value.to_str().ok()?)).next_back();
+        let basic = self.login.as_ref().map(basic);
+        match challenge.ok_or_else(refused)? {
+            Challenge::Basic => self.authorization = Some(basic.ok_or_else(refused)?),
+            Challenge::Bearer { realm, service, scope } => {
+                let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.repository));
+                let realm = token_url(&realm, service.as_deref(), &scope);
+                if url.starts_with("https:") && !realm.starts_with("https:") {
+                    return Err(RegistryError::protocol(url, "its token server is not on HTTPS"));
+                }
+                let mut request = Request::get(&realm);
+                if let Some(basic) = basic {
+                    request = request.header("Authorization", basic);
+                }
+                let ask = Ask { path: "", accept: "*/*", from: 0 };
+                let answer = answered(&realm, ask, self.send(&realm, request.body(()))?)?;
+                let text = answer.text(MOST_TEXT)?;
+                let token: Value = serde_json::from_slice(&text).unwrap_or_default();
+                let token = ["token", "access_token"].iter().find_map(|name| token.get(name)?.as_str());
+                let token = token.filter(|token| !token.is_empty());
+                let token = token.ok_or_else(|| RegistryError::protocol(&realm, "no token in the answer"))?;
+                self.authorization = Some(["Bearer ", token].concat());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answered {
+    /// The whole body, of at most `most` bytes.
+    pub(crate) fn text(self, most: u64) -> Result<Vec<u8>, RegistryError> {
+        let mut text = Vec::new();
+        let url = self.url;
+        let read = self.body.take(most.saturating_add(1)).read_to_end(&mut text);
+        read.map_err(|error| of_io(&url, &error))?;
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > most {
+            return Err(RegistryError::protocol(&url, format!("the answer has more than {most} bytes")));
+        }
+        Ok(text)
+    }
+
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, RegistryError> {
+        loop {
+            match self.body.read(out) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.map_err(|error| of_io(&self.url, &error)),
+            }
+        }
+    }
+}
+
+fn answered(url: &str, ask: Ask<'_>, response: Response<Body>) -> Result<Answered, RegistryError> {
+    let status = response.status().as_u16();
+    let (head, body) = response.into_parts();
+    let length = header(&head.headers, "content-length").and_then(|length| length.parse().ok());
+    let (from, total) = match status {
+        200 => (0, length),
+        206 => {
+            let range = header(&head.headers, "content-range").unwrap_or_default();
+            let range = content_range(&range)
+                .filter(|(from, _)| *from == ask.from)
+                .ok_or_else(|| RegistryError::protocol(url, format!("wrong range {range:?}")))?;
+            (range.0, range.1)
+        }
+        _ => {
+            let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
+            let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT));
+            let body = body.into_reader();
+            let answer = Answered { from: 0, total: None, url: url.to_owned(), body };
+            let message = answer.text(MOST_TEXT).ok().and_then(|text| told(&text)).unwrap_or_default();
+            return Err(RegistryError::Status { url: url.to_owned(), status, message, retry_after });
+        }
+    };
+    Ok(Answered { from, total, url: url.to_owned(), body: body.into_reader() })
+}
+
+/// The message of a registry's error document.
+fn told(text: &[u8]) -> Option<String> {
+    let document: Value = serde_json::from_slice(text).ok()?;
+    let first = document.get("errors")?.get(0)?;
+    let message: String = first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(200).collect();
+    Some(message)
+}
+
+/// First byte and total length of `bytes 5-9/10`.
+fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
+    let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    Some((range.split_once('-')?.0.trim().parse().ok()?, total.trim().parse().ok()))
+}
+
+fn of_io(url: &str, error: &io::Error) -> RegistryError {
+    let is_cancelled = error.get_ref().is_some_and(|error| error.to_string() == CANCELLED);
+    if is_cancelled { RegistryError::Cancelled } else { RegistryError::io(url, error) }
+}
+
+fn basic(login: &Login) -> String {
+    let text = format!("{}:{}", login.username, login.password);
+    format!("Basic {}", Bytes(text.into_bytes()).to_base64())
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+/// An absolute URL, or a path on the same server.
+fn join(at: &str, location: &str) -> Option<String> {
+    if location.starts_with("http://") || location.starts_with("https://") {
+        return Some(location.to_owned());
+    }
+    if let Some(rest) = location.strip_prefix("//") {
+        return Some([at.split_once("//")?.0, "//", rest].concat());
+    }
+    location.starts_with('/').then(|| [authority(at), location].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_joined() {
+        for (location, expected) in [
+            ("https://cdn/x?y", Some("https://cdn/x?y")),
+            ("//cdn/x", Some("http://cdn/x")),
+            ("/v2/x", Some("http://r:5000/v2/x")),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(join("http://r:5000/v2/a", location).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn content_ranges_are_parsed() {
+        for (text, expected) in [
+            ("bytes 5-9/10", Some((5, Some(10)))),
+            ("bytes 5-9/*", Some((5, None))),
+            ("bytes */10", None),
+            ("5-9/10", None),
+            ("", None),
+        ] {
+            assert_eq!(content_range(text), expected, "{text}");
+        }
+    }
+}

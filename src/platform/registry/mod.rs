@@ -1,0 +1,22 @@
+//! A client of the OCI distribution API: registries and their mirrors, tokens, redirects, byte ranges. Blocks, and is
+//! for threads that may wait.
+//!
+//! Credentials are sent to the registry that they are for, and to the token server that it names. Never to another host
+//! that a registry redirects to.
+
+mod challenge;
+mod client;
+mod connection;
+mod error;
+mod hosts;
+
+pub(crate) use client::{Ask, Login, Registry};
+pub(crate) use connection::tls_config;
+pub(crate) use error::RegistryError;
+pub(crate) use hosts::{Mirror, mirrors};
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Set to end a request early.
+pub(crate) type Cancelled = Arc<AtomicBool>;
