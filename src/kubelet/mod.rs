@@ -5,6 +5,7 @@ pub(crate) mod certificates;
 pub(crate) mod container_manager;
 pub(crate) mod csi;
 pub(crate) mod devices;
+pub(crate) mod dra;
 pub(crate) mod eviction;
 pub mod images;
 pub(crate) mod kuberuntime;

@@ -90,11 +90,7 @@ async fn open_managers(config: &Config, facts: &Facts) -> Result<ResourceManager
 
 fn container_manager(config: &Config, facts: &Facts) -> ContainerManager {
     if config.cgroups.per_qos && !facts.cgroup_v2 {
-        log!(
-            warn,
-            "no cgroup v2 with its memory controller: pods have no control groups of their own, and what is reserved is \
-             not enforced; the limits of their containers are the runtime's to keep"
-        );
+        log!(warn, "no cgroup v2 with the memory controller, running without pod cgroups and node allocatable limits");
     }
     ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, facts))
 }

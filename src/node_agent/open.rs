@@ -68,6 +68,7 @@ impl Agent {
             managers,
             devices: Rc::clone(&plugins.devices),
             csi: Rc::clone(&plugins.csi),
+            dra: Rc::clone(&plugins.dra),
             node_state: Rc::clone(&handles.node_state),
             health: handles.health.clone(),
             sender: handles.inbox.clone(),

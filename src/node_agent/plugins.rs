@@ -1,4 +1,4 @@
-//! Device plugins, CSI drivers, and the pod resources socket, which lists the containers' devices, CPUs and memory.
+//! Device plugins, CSI and DRA drivers, and the pod resources socket, which lists the containers' devices, CPUs and memory.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,6 +7,7 @@ use super::cluster::Cluster;
 use super::handles::Handles;
 use crate::kubelet::csi::{Csi, CsiNodeRegistration};
 use crate::kubelet::devices::{Devices, PodResourcesServer};
+use crate::kubelet::dra::{DraManager, SliceCleaner};
 use crate::kubelet::resource_managers::{Allocatable, ResourceManagers};
 use crate::platform::apiserver::Client;
 use crate::platform::plugin_manager;
@@ -16,6 +17,7 @@ use crate::state::pods::Placements;
 pub(super) struct Plugins {
     pub(super) devices: Rc<Devices>,
     pub(super) csi: Rc<Csi>,
+    pub(super) dra: Rc<DraManager>,
     placements: Rc<RefCell<Placements>>,
     allocatable: Allocatable,
 }
@@ -26,23 +28,31 @@ impl Plugins {
         let client = cluster.map(|cluster| cluster.client.clone());
         let csi = Csi::new(&config.root_dir, &config.node.name, inbox.clone(), client);
         let devices = Devices::open(&config.root_dir, config.devices.clone(), inbox.clone()).await;
+        let dra = DraManager::open(&config.root_dir, inbox.clone()).await;
         csi.find_present(&config.root_dir.join("pods")).await;
-        Self { devices, csi, placements: managers.placements(), allocatable: managers.allocatable() }
+        Self { devices, csi, dra, placements: managers.placements(), allocatable: managers.allocatable() }
     }
 
-    /// `client`: for the CSINode object.
+    /// `client`: for the CSINode object and ResourceSlices.
     pub(super) fn spawn(self, handles: &Handles, client: Option<Client>) -> Vec<rt::Task<()>> {
-        let Self { devices, csi, placements, allocatable } = self;
+        let Self { devices, csi, dra, placements, allocatable } = self;
         let root = handles.config.root_dir.clone();
-        let takers = vec![devices.taker(), csi.taker()];
+        let takers = vec![devices.taker(), csi.taker(), dra.taker()];
         let mut tasks = vec![rt::spawn(plugin_manager::run(root.join("plugins_registry"), takers))];
         if let Some(client) = client {
+            let cleaner = SliceCleaner {
+                client: client.clone(),
+                manager: Rc::clone(&dra),
+                node_name: handles.config.node.name.clone(),
+                news: Rc::clone(&handles.news),
+            };
+            tasks.push(rt::spawn(cleaner.run()));
             let registration = CsiNodeRegistration { client, csi, news: Rc::clone(&handles.news) };
             tasks.push(rt::spawn(registration.run()));
         }
         let node_state = Rc::clone(&handles.node_state);
         let pods = Box::new(move || node_state.borrow().active_pods());
-        let server = PodResourcesServer { root, devices: Rc::clone(&devices), pods, placements, allocatable };
+        let server = PodResourcesServer { root, devices: Rc::clone(&devices), dra, pods, placements, allocatable };
         tasks.push(rt::spawn(server.serve()));
         tasks.push(rt::spawn(devices.run()));
         tasks

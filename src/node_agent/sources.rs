@@ -49,7 +49,7 @@ impl PodSources {
 
 fn file_source(config: &Config, inbox: Sender<SyncEvent>) -> Option<rt::Task<()>> {
     let path = config.static_pods.path.clone()?;
-    log!(info, "pods from manifests", path = path.display());
+    log!(info, "watching manifests", path = path.display());
     let (node_name, frequency) = (config.node.name.clone(), config.static_pods.check_frequency);
     Some(rt::spawn(static_file::run(path, node_name, frequency, static_file::boot_over(), inbox)))
 }

@@ -76,6 +76,7 @@ impl Agent {
             node_state: Rc::clone(&handles.node_state),
             runtime: Rc::clone(runtime),
             stats: Stats::new(&runtime.node, sources),
+            dra: Rc::clone(&self.plugins.dra),
             cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
             certificates: Rc::clone(&handles.certificates),
         }

@@ -90,20 +90,3 @@ fn claims_runtime_class_and_trust_survive_an_offline_reboot() {
     joined.wait_for_running(1);
     check(&joined);
 }
-
-#[test]
-fn a_pod_with_a_resource_claim_does_not_start_without_its_device() {
-    let mut joined = Joined::new();
-    joined.start(SHORT, &[]);
-    let claims = json!([{"name": "camera", "resourceClaimName": "front-camera"}]);
-    joined.api.create(&pod("web", &json!({"resourceClaims": claims})));
-    let is_told = |event: &Value| event["reason"] == "FailedPrepareDynamicResources";
-    joined.api.wait_for("the event", |world| world.list("/api/v1/events").iter().any(|event| is_told(event)));
-    let event = joined.api.look(|world| world.list("/api/v1/events").into_iter().find(|event| is_told(event)).unwrap());
-    assert_eq!(
-        event["message"],
-        "Failed to prepare dynamic resources: this node does not support dynamic resource allocation (claims: camera)"
-    );
-    joined.api.wait(WEB, "the pod to be pending", |pod| pod["status"]["phase"] == "Pending");
-    assert_eq!(joined.node.fake.look(|world| world.calls_of("RunPodSandbox")), 0);
-}

@@ -19,6 +19,9 @@ mod csi_driver;
 mod device_plugin;
 mod devices;
 mod door;
+mod dra;
+#[path = "../dra_driver/mod.rs"]
+mod dra_driver;
 mod endings;
 mod endurance;
 mod events;

@@ -324,7 +324,7 @@ fn an_exhausted_daily_budget_drops_events_first_and_leases_last() {
     for line in [r#"coracle_sync_left_out{what="events"} 1"#, r#"coracle_sync_left_out{what="leases"} 0"#] {
         assert!(metrics.contains(line), "{metrics}");
     }
-    assert_eq!(joined.node.log().matches("bytes of today do not last for everything").count(), 1);
+    assert_eq!(joined.node.log().matches("sync.bytesPerDay nearly used up, holding back traffic").count(), 1);
 }
 
 /// Each connection exchanges certificates, the most expensive traffic of all.

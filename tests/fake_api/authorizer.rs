@@ -120,6 +120,22 @@ fn authorize_node(world: &World, node: &str, target: &Target, request: &Attribut
             ("create", _) => deny("can only create token subresource of serviceaccount"),
             _ => deny("can only create tokens for individual service accounts"),
         },
+        ("resource.k8s.io", "resourceclaims") => match (verb, part) {
+            ("get", "") => related(),
+            ("get", _) => deny("cannot get subresource"),
+            _ => deny("can only get individual resources of this type"),
+        },
+        ("resource.k8s.io", "resourceslices") => match verb {
+            "list" | "watch" | "deletecollection" => {
+                let own = request.selector.and_then(|selector| selector.field("spec.nodeName")) == Some(node);
+                if own {
+                    Ok(())
+                } else {
+                    deny("can only list/watch/deletecollection resourceslices with nodeName field selector")
+                }
+            }
+            _ => Ok(()),
+        },
         ("coordination.k8s.io", "leases") => for_lease(node, target, verb),
         ("storage.k8s.io", "csinodes") => match verb {
             "create" => Ok(()),
@@ -292,6 +308,12 @@ pub(crate) fn references(pod: &Value, resource: &str) -> Vec<String> {
             names.extend(volumes().map(|volume| &volume["persistentVolumeClaim"]["claimName"]));
         }
         "serviceaccounts" => names.push(&spec["serviceAccountName"]),
+        "resourceclaims" => {
+            let named = spec["resourceClaims"].as_array().into_iter().flatten();
+            names.extend(named.map(|claim| &claim["resourceClaimName"]));
+            let generated = pod["status"]["resourceClaimStatuses"].as_array().into_iter().flatten();
+            names.extend(generated.map(|status| &status["resourceClaimName"]));
+        }
         _ => {}
     }
     let mut names: Vec<String> = names.into_iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();

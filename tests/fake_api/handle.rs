@@ -256,7 +256,7 @@ fn execute(world: &mut World, request: &Request) -> Result<Reply, ApiError> {
     let form = accepted(request.header("accept"));
     let target = Target::parse(&request.path);
     let options = match request.verb {
-        "list" | "watch" => Some(ListOptions::parse(&request.query)?),
+        "list" | "watch" | "deletecollection" => Some(ListOptions::parse(&request.query)?),
         _ => None,
     };
     world.authorize(&Attributes {
@@ -281,6 +281,7 @@ fn execute(world: &mut World, request: &Request) -> Result<Reply, ApiError> {
             return Ok(Reply::Watch(Box::new(watch)));
         }
         ("list", Some(options)) => (200, world.list_objects(&target, &options)?),
+        ("deletecollection", Some(options)) => (200, world.delete_collection(&caller, &target, &options)?),
         ("get", _) => (200, world.get_object(&target)?),
         ("create", _) => {
             let written = world.create(&caller, &target, body()?)?;

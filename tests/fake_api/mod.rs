@@ -316,6 +316,15 @@ impl FakeApi {
         self.wait_for(&format!("{path} to go"), |world| world.get(path).is_none());
     }
 
+    #[track_caller]
+    pub(crate) fn wait_gone_within(&self, path: &str, limit: Duration) {
+        assert!(
+            self.comes(limit, |world| world.get(path).is_none()),
+            "{path} does not go; there was asked:\n{}",
+            self.asked()
+        );
+    }
+
     /// Waits for the `count`th matching request.
     #[track_caller]
     pub(crate) fn wait_for_requests(&self, verb: &str, pattern: &str, count: usize) {

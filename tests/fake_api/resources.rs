@@ -83,6 +83,14 @@ pub(crate) static RESOURCES: &[Resource] = &[
         unconditional_update: false,
         ..cluster("volumeattachments", "VolumeAttachment")
     },
+    Resource {
+        group: "resource.k8s.io",
+        status: true,
+        returns_deleted: true,
+        unconditional_update: false,
+        ..namespaced("resourceclaims", "ResourceClaim")
+    },
+    Resource { group: "resource.k8s.io", unconditional_update: false, ..cluster("resourceslices", "ResourceSlice") },
 ];
 
 impl Resource {

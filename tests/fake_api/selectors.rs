@@ -30,6 +30,7 @@ const KNOWN_FIELDS: &[&str] = &[
     "spec.hostNetwork",
     "spec.unschedulable",
     "spec.signerName",
+    "spec.driver",
     "spec.clusterIP",
     "spec.type",
     "status.phase",

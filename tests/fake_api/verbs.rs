@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::api_error::{ApiError, MODIFIED};
 use super::authorizer;
+use super::collections::ListOptions;
 use super::deletion::{self, DeleteOptions, Deletion};
 use super::events;
 use super::identity::Identity;
@@ -221,6 +222,21 @@ impl World {
         };
         let last = last.unwrap_or(old);
         Ok(if target.resource.returns_deleted { shown(target, &last) } else { deleted(target.resource, &last) })
+    }
+
+    /// Returns the list of the deleted objects.
+    pub(crate) fn delete_collection(
+        &mut self,
+        caller: &Caller,
+        target: &Target,
+        options: &ListOptions,
+    ) -> Result<Value, ApiError> {
+        let list = self.list_objects(target, options)?;
+        for item in list["items"].as_array().into_iter().flatten() {
+            let one = target.named(text(item, "/metadata/name"));
+            self.delete(caller, &one, &DeleteOptions::parse(b"", None)?)?;
+        }
+        Ok(list)
     }
 
     fn evict(&mut self, caller: &Caller, target: &Target, body: &Value) -> Result<Written, ApiError> {

@@ -170,14 +170,14 @@ fn a_stalled_loop_stops_the_heartbeat_and_the_next_agent_reports_it() {
     assert!(stall["nextStart"].is_string() && stall["doing"] == "another task held its thread", "{stall}");
     assert_eq!(stall["thread"]["state"], "t (tracing stop)");
     assert!(stall["seconds"].as_u64().is_some_and(|seconds| seconds >= 2), "{stall}");
-    assert_eq!(node.log().matches("the last process did not move").count(), 1);
+    assert_eq!(node.log().matches("previous process stalled").count(), 1);
     // The stall is logged once and shown until another one happens.
     let kept = || fs::read_to_string(stall_file(&node)).unwrap_or_default().contains("nextStart");
     wait_for("the start to be noted", kept);
     node.kill_agent();
     node.start_agent();
     wait_for("the next agent to answer", || node.status()["lastStall"].is_object());
-    assert_eq!(node.log().matches("the last process did not move").count(), 1);
+    assert_eq!(node.log().matches("previous process stalled").count(), 1);
 }
 
 #[test]

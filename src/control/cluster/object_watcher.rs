@@ -13,8 +13,9 @@ use crate::kubelet::offline::{OfflineStore, used_part, without_managed_fields};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::platform::rt;
 use crate::state::objects::{
-    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, NotAttached, ObjectEvent, ObjectKey,
-    ObjectKind, PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
+    Attachment, BundleKey, ClaimOwner, ClaimRefusal, ConfigObject, Content, CsiDriver, NotAttached, ObjectEvent,
+    ObjectKey, ObjectKind, PersistentVolume, ResourceClaim, ResourceClaimKey, Service, Topic, TrustBundle,
+    bound_volume, is_bound_to, is_controlled_by,
 };
 use crate::state::pods::SyncEvent;
 use crate::types::api::{ConfigMap, DecodeError, Secret, decode};
@@ -61,7 +62,7 @@ fn begin(context: WatchContext, topic: Topic) -> rt::Task<()> {
     let stored = context.store.take(&topic);
     match topic.clone() {
         Topic::Token(key) => rt::spawn(keep_token(context, key, stored)),
-        Topic::Claim { .. } | Topic::Attachment(_) => rt::spawn(find(context, topic, stored)),
+        Topic::Claim { .. } | Topic::Attachment(_) | Topic::ResourceClaim(_) => rt::spawn(find(context, topic, stored)),
         Topic::RuntimeClass(name) => {
             rt::spawn(follow(context, named("/apis/node.k8s.io/v1/runtimeclasses", &name), topic, stored))
         }
@@ -233,7 +234,7 @@ fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectEvent {
         Topic::RuntimeClass(name) => there.get(name).map(|class| Ok(Content::RuntimeHandler(handler_of(class)))),
         Topic::CsiDriver(name) => there.get(name).map(|driver| Ok(Content::CsiDriver(CsiDriver::read(driver)))),
         Topic::TrustBundles(_) => Some(Ok(Content::TrustBundles(there.values().map(TrustBundle::read).collect()))),
-        Topic::Attachment(_) | Topic::Claim { .. } | Topic::Token(_) => None,
+        Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) | Topic::Token(_) => None,
     };
     match content.transpose() {
         Ok(content) => ObjectEvent::Heard(topic.clone(), content),
@@ -253,8 +254,8 @@ fn handler_of(class: &Value) -> String {
     class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Requests the volume of a claim, or a volume attachment, until it is usable. A node may get these by name, and watch
-/// none of them.
+/// Requests the volume of a claim, a volume attachment or a ResourceClaim until it is usable. A node may get these by
+/// name, and watch none of them.
 async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(CLAIM_FIRST, CLAIM_LONGEST);
     loop {
@@ -263,9 +264,12 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
             Some(_) => rt::deadline(context.store.patience(), asked).await.unwrap_or(Err(AnswerError::None)),
             None => asked.await,
         };
-        let read = |object: &Value| match topic {
+        let read = |object: &Value| match &topic {
             Topic::Attachment(_) => {
                 Attachment::read(object).map(Content::Attachment).map_err(|error| error.to_string())
+            }
+            Topic::ResourceClaim(key) => {
+                ResourceClaim::read(object, key).map(Content::ResourceClaim).map_err(|error| error.to_string())
             }
             _ => {
                 let volume = PersistentVolume::read(object).map_err(|error| format!("PersistentVolume: {error}"));
@@ -288,7 +292,7 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
             return;
         }
         if is_found {
-            // A bound claim stays bound.
+            // A bound claim stays bound, and an allocated claim stays reserved while the pod exists.
             return std::future::pending().await;
         }
         rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
@@ -305,6 +309,11 @@ enum AnswerError {
     },
     /// No request was made, or there was no response in time.
     None,
+    ClaimRefused(ClaimRefusal),
+    FetchClaim {
+        name: String,
+        source: ApiError,
+    },
     NotAttached(NotAttached),
     NotBound {
         name: String,
@@ -323,6 +332,8 @@ impl fmt::Display for AnswerError {
             Self::BoundElsewhere { volume, name } => {
                 write!(f, "PersistentVolume {volume:?} is not bound to the claim {name:?}")
             }
+            Self::ClaimRefused(refusal) => refusal.fmt(f),
+            Self::FetchClaim { name, source } => write!(f, "fetch ResourceClaim {name}: {source}"),
             Self::None => Ok(()),
             Self::NotAttached(error) => error.fmt(f),
             Self::NotBound { name } => write!(f, "PersistentVolumeClaim is not bound: {name:?}"),
@@ -333,7 +344,7 @@ impl fmt::Display for AnswerError {
     }
 }
 
-/// Fetches the volume of a claim, or an attachment, reduced to the parts to store.
+/// Fetches the volume of a claim, an attachment or a ResourceClaim, reduced to the parts to store.
 async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerError> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
     let (namespace, name, owner) = match topic {
@@ -343,6 +354,13 @@ async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerErr
             let found = found.map_err(AnswerError::Api)?;
             // A volume that is not attached yet is requested again.
             Attachment::read(&found).map_err(AnswerError::NotAttached)?;
+            return Ok(without_managed_fields(found));
+        }
+        Topic::ResourceClaim(key) => {
+            let ResourceClaimKey { namespace, name, .. } = key;
+            let found = get(format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}")).await;
+            let found = found.map_err(|source| AnswerError::FetchClaim { name: name.clone(), source })?;
+            ResourceClaim::read(&found, key).map_err(AnswerError::ClaimRefused)?;
             return Ok(without_managed_fields(found));
         }
         _ => return Err(AnswerError::None),

@@ -294,11 +294,7 @@ impl SyncScheduler {
         let left_out = self.left_out();
         let told = self.inner.told_left_out.replace(left_out.len());
         if left_out.len() > told {
-            log!(
-                warn,
-                "the bytes of today do not last for everything (sync.bytesPerDay)",
-                left_out = left_out.join(", ")
-            );
+            log!(warn, "sync.bytesPerDay nearly used up, holding back traffic", held_back = left_out.join(", "));
         }
     }
 

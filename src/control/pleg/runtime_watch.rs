@@ -138,9 +138,9 @@ fn tell(last: &RuntimeState, state: &RuntimeState) {
     if state.name.is_empty() {
         log!(warn, "waiting for the container runtime", error = state.message);
     } else if !state.ready || !state.network_ready {
-        log!(warn, "the container runtime is not ready", runtime = state.name, message = state.message);
+        log!(warn, "container runtime is not ready", runtime = state.name, message = state.message);
     } else {
-        log!(info, "the container runtime is ready", runtime = state.name, version = state.version);
+        log!(info, "container runtime is ready", runtime = state.name, version = state.version);
     }
 }
 

@@ -31,6 +31,7 @@ use crate::control::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
+use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::{PodRuntime, remains};
 use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, WorkResult};
@@ -53,6 +54,7 @@ pub(crate) struct PodWorkers {
     groups: Rc<ContainerManager>,
     devices: Rc<Devices>,
     csi: Rc<Csi>,
+    dra: Rc<DraManager>,
     inbox: Sender<SyncEvent>,
 }
 
@@ -62,13 +64,14 @@ pub(crate) struct Dependencies {
     pub(crate) groups: Rc<ContainerManager>,
     pub(crate) devices: Rc<Devices>,
     pub(crate) csi: Rc<Csi>,
+    pub(crate) dra: Rc<DraManager>,
     /// The sync loop's inbox.
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
 impl PodWorkers {
     pub(crate) fn new(dependencies: Dependencies, longest_restart_wait: Duration) -> Self {
-        let Dependencies { runtime, groups, devices, csi, inbox } = dependencies;
+        let Dependencies { runtime, groups, devices, csi, dra, inbox } = dependencies;
         Self {
             workers: SortedMap::new(),
             touched: SortedSet::new(),
@@ -78,6 +81,7 @@ impl PodWorkers {
             groups,
             devices,
             csi,
+            dra,
             inbox,
         }
     }
@@ -343,7 +347,8 @@ mod tests {
         let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
         let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
         let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
-        PodWorkers::new(Dependencies { runtime, groups, devices, csi, inbox }, Duration::from_secs(300))
+        let dra = DraManager::open(Path::new("/nowhere"), inbox.clone()).await;
+        PodWorkers::new(Dependencies { runtime, groups, devices, csi, dra, inbox }, Duration::from_secs(300))
     }
 
     fn pod(uid: &str) -> Arc<Pod> {

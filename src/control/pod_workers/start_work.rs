@@ -156,7 +156,7 @@ impl PodWorkers {
         let watch = cancel.watch();
         let runtime = Rc::clone(&self.runtime);
         let (groups, devices) = (Rc::clone(&self.groups), Rc::clone(&self.devices));
-        let csi = Rc::clone(&self.csi);
+        let (csi, dra) = (Rc::clone(&self.csi), Rc::clone(&self.dra));
         let inbox = self.inbox.clone();
         let pod = entry.worker.pod.clone();
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
@@ -170,9 +170,9 @@ impl PodWorkers {
         let task = rt::spawn(async move {
             let done = match (work, pod) {
                 (Work::Sync(plan), Some(pod)) => {
-                    let (devices, csi) = (&devices, &csi);
+                    let (devices, csi, dra) = (&devices, &csi, &dra);
                     let with =
-                        sync_pod::SyncContext { runtime: &runtime, groups: &groups, devices, csi, cancel: &watch };
+                        sync_pod::SyncContext { runtime: &runtime, groups: &groups, devices, csi, dra, cancel: &watch };
                     sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
                 }
                 // A pod without a spec never syncs: its worker starts in Terminating.
@@ -181,7 +181,7 @@ impl PodWorkers {
                 (Work::Look, _) => relist_pod::look_at_pod(&runtime, &observed).await,
                 (Work::Collect(garbage), _) => relist_pod::collect(&runtime, &observed, &garbage).await,
                 (Work::Stop { grace, by_lists }, pod) => {
-                    sync_terminating_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
+                    sync_terminating_pod::stop_pod(&runtime, &dra, pod.as_deref(), &observed, grace, by_lists).await
                 }
                 (Work::CleanUp { purge }, _) => {
                     sync_terminated_pod::clean_up_pod(&runtime, &groups, &csi, &observed, purge).await

@@ -4,17 +4,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use async_channel::Sender;
-use serde_json::Value;
 
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::{DeviceError, Devices};
+use crate::kubelet::dra::{DraError, DraManager};
 use crate::kubelet::kuberuntime::{
     BoxFuture, CancelWatch, Environment, Executed, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
 };
 use crate::kubelet::volumes::{self, SetUp};
 use crate::platform::cgroups::CgroupError;
-use crate::platform::cri::v1::{ContainerConfig, Mount};
+use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Mount};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::{Container, Pod, Reason};
@@ -27,6 +27,7 @@ pub(super) struct SyncContext<'a> {
     pub(super) groups: &'a ContainerManager,
     pub(super) devices: &'a Rc<Devices>,
     pub(super) csi: &'a Rc<Csi>,
+    pub(super) dra: &'a Rc<DraManager>,
     pub(super) cancel: &'a CancelWatch,
 }
 
@@ -40,9 +41,9 @@ pub(super) async fn sync_pod(
     let SyncContext { runtime, cancel, .. } = with;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
-    let prepared = match unsupported_claims(pod).filter(|_| plan.starts()) {
-        Some(failure) => Err((Reason::FAILED_PREPARE_DYNAMIC_RESOURCES, failure)),
-        None => {
+    let prepared = match prepare_claims(with, pod, plan).await {
+        Err(failure) => Err((Reason::FAILED_PREPARE_DYNAMIC_RESOURCES, failure)),
+        Ok(()) => {
             let devices = prepare_devices(with, inbox, pod, plan, observed).await;
             devices.map_err(|failure| (Reason::FAILED_SYNC, failure))
         }
@@ -73,15 +74,19 @@ pub(super) async fn sync_pod(
     WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, warnings } }
 }
 
-/// Why a pod with resource claims does not start, as the kubelet's event on a node without dynamic resource allocation.
-/// The pod must not run without its devices.
-fn unsupported_claims(pod: &Pod) -> Option<String> {
-    let names = pod.spec.resource_claims.iter().map(|claim| claim.get("name").and_then(Value::as_str).unwrap_or("?"));
-    let names = names.collect::<Vec<_>>().join(", ");
-    (!names.is_empty()).then(|| {
-        format!(
-            "Failed to prepare dynamic resources: this node does not support dynamic resource allocation (claims: {names})"
-        )
+/// Prepares the pod's claims, with upstream's message. A pod does not start without them. The devices of a sandbox's
+/// claims stay prepared while it exists.
+async fn prepare_claims(with: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> Result<(), String> {
+    if !plan.creates_sandbox() && (!plan.starts() || with.dra.is_recorded(pod)) {
+        return Ok(());
+    }
+    let cancelled = async {
+        with.cancel.cancelled().await;
+        Err(DraError::PodEnds)
+    };
+    let prepared = rt::either(cancelled, with.dra.prepare(pod, &with.runtime.objects)).await;
+    prepared.map_err(|error| {
+        format!("Failed to prepare dynamic resources: prepare dynamic resources: {}", ErrorChain(&error))
     })
 }
 
@@ -120,7 +125,7 @@ async fn set_up_and_execute(
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
 ) -> Executed {
-    let SyncContext { runtime, groups, devices, csi, cancel } = with;
+    let SyncContext { runtime, groups, devices, csi, dra, cancel } = with;
     // The cgroup must exist before the sandbox, which is created in it.
     let resizes = plan.resizes();
     // Shrinking containers do so before the pod's cgroup shrinks, growing ones after it has grown.
@@ -168,9 +173,15 @@ async fn set_up_and_execute(
     let devices = |container: &Container| -> BoxFuture<Result<ContainerConfig, VolumeError>> {
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
         let of_volumes = volumes.container_devices(&container);
+        let of_claims = dra.cdi_devices(pod, &container);
         Box::pin(async move {
             let mut config = devices.container_config(&uid, &container).await?;
             config.devices.extend(of_volumes?);
+            for name in of_claims? {
+                if !config.cdi_devices.iter().any(|known| known.name == name) {
+                    config.cdi_devices.push(CdiDevice { name });
+                }
+            }
             Ok(config)
         })
     };

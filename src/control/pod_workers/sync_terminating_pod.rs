@@ -1,7 +1,8 @@
-//! Stops everything of a running pod.
+//! Stops everything of a running pod, and unprepares its claims.
 
 use std::time::Duration;
 
+use crate::kubelet::dra::{DraError, DraManager};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::platform::cri;
 use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
@@ -12,6 +13,7 @@ use crate::types::error::ErrorChain;
 /// failed.
 pub(super) async fn stop_pod(
     runtime: &PodRuntime,
+    dra: &DraManager,
     pod: Option<&Pod>,
     observed: &ObservedPod,
     grace: Duration,
@@ -20,9 +22,13 @@ pub(super) async fn stop_pod(
     let uid = observed.uid.clone();
     let (observation, still) = match try_stop(runtime, pod, observed, grace, by_lists).await {
         Ok(after) => {
-            let stopped = after.pod.is_stopped();
+            let still = match after.pod.is_stopped() {
+                // Before the pod's status shows that it has ended, so that its devices are free by then.
+                true => dra.unprepare(&uid, &runtime.objects).await.err().map(|error| unprepare_failed(&error)),
+                false => Some(STILL_RUNS.to_owned()),
+            };
             // The lists do not hold everything that an observation needs.
-            ((!by_lists).then_some(after), (!stopped).then(|| STILL_RUNS.to_owned()))
+            ((!by_lists).then_some(after), still)
         }
         Err(error) => (None, Some(ErrorChain(&error).to_string())),
     };
@@ -41,6 +47,11 @@ async fn try_stop(
     let before = runtime.listed_pod(&observed.uid).await?;
     runtime.kill_pod(pod, &before.pod, Some(grace)).await?;
     if by_lists { runtime.listed_pod(&observed.uid).await } else { runtime.observe_pod(&observed.uid).await }
+}
+
+/// Upstream's message.
+fn unprepare_failed(error: &DraError) -> String {
+    format!("unprepare dynamic resources: {}", ErrorChain(error))
 }
 
 const STILL_RUNS: &str = "something of the pod still runs after it was stopped";

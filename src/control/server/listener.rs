@@ -37,7 +37,7 @@ impl Listener {
         loop {
             match bind(address).await {
                 Ok(listener) => {
-                    log!(info, "listening", door = name, address = address);
+                    log!(info, "listening", listener = name, address = address);
                     (told, backoff) = (false, FIRST_TRY);
                     self.accept(&listener, meet).await;
                 }
@@ -46,7 +46,7 @@ impl Listener {
                     log!(
                         warn,
                         "failed to listen, trying again",
-                        door = name,
+                        listener = name,
                         address = address,
                         error = ErrorChain(&error)
                     );
@@ -65,13 +65,13 @@ impl Listener {
             match listener.accept().await {
                 Ok((tcp, peer)) => {
                     if !connections.add(|standing| meet(tcp, peer, standing)) {
-                        log!(debug, "too many connections", door = self.name, peer = peer);
+                        log!(debug, "too many connections", listener = self.name, peer = peer);
                     }
                 }
                 // The client has already disconnected.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    log!(warn, "listener failed, trying again", door = self.name, error = ErrorChain(&error));
+                    log!(warn, "listener failed, trying again", listener = self.name, error = ErrorChain(&error));
                     return;
                 }
             }

@@ -28,6 +28,8 @@ pub(super) struct AgentMetrics<'a> {
     pub(super) certificates: &'a CertificateStatuses,
     pub(super) own: OwnProcess,
     pub(super) claims: Vec<ClaimSeen>,
+    /// Prepared ResourceClaims by driver, and their total.
+    pub(super) claims_in_use: (SortedMap<String, u64>, u64),
 }
 
 impl NodeStats {
@@ -42,6 +44,7 @@ impl NodeStats {
             cluster: self.cluster.as_ref(),
             certificates: &self.certificates,
             own: OwnProcess::read(),
+            claims_in_use: self.dra.in_use(),
             claims,
         })
     }
@@ -61,9 +64,25 @@ pub(super) fn page(sight: &AgentMetrics<'_>) -> Vec<u8> {
     of_containers(&mut page, sight.seen);
     metrics::write(&mut page);
     write_claims(&mut page, &sight.claims);
+    of_resource_claims(&mut page, &sight.claims_in_use);
     of_process(&mut page, &sight.own);
     of_coracle(&mut page, sight);
     page.into_bytes()
+}
+
+fn of_resource_claims(page: &mut Exposition, (by_driver, total): &(SortedMap<String, u64>, u64)) {
+    page.family(
+        "dra_resource_claims_in_use",
+        Kind::Gauge,
+        "[ALPHA] The number of ResourceClaims that are currently in use on the node, by driver name (driver_name label \
+         value) and across all drivers (special value <any> for driver_name). Note that the sum of all by-driver counts is \
+         not the total number of in-use ResourceClaims because the same ResourceClaim might use devices from different \
+         drivers. Instead, use the count for the <any> driver_name.",
+    );
+    let any = [("<any>", total)].into_iter();
+    for (driver, count) in any.chain(by_driver.iter().map(|(driver, count)| (driver.as_str(), count))) {
+        page.sample(&Labels::of(&[("driver_name", driver)]), Number::Whole(*count));
+    }
 }
 
 fn of_node(page: &mut Exposition, sight: &AgentMetrics<'_>) {

@@ -6,16 +6,18 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::devices::Devices;
+use crate::kubelet::dra::DraManager;
 use crate::state::pods::AllocatedDevices;
 use crate::types::api::PodUid;
 
 pub(super) struct DeviceAllocations {
     devices: Rc<Devices>,
+    dra: Rc<DraManager>,
 }
 
 impl DeviceAllocations {
-    pub(super) fn new(devices: Rc<Devices>) -> Self {
-        Self { devices }
+    pub(super) fn new(devices: Rc<Devices>, dra: Rc<DraManager>) -> Self {
+        Self { devices, dra }
     }
 
     /// Restores device allocations from the annotations of running containers, which take precedence over the
@@ -36,26 +38,36 @@ impl DeviceAllocations {
     pub(super) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
         let mut effects = vec![
             Effect::NodeStatus(NodeStatusChange::Devices(self.devices.amounts())),
-            Effect::ReferencesChanged(pods.uids_where(|pod| self.devices.concerns(pod))),
+            Effect::ReferencesChanged(pods.uids_where(|pod| self.devices.concerns(pod) || self.dra.concerns(pod))),
         ];
         let uids = pods.workers().iter().map(|worker| &worker.identity.uid);
-        let shown = uids.filter(|uid| !self.devices.shown(uid).is_empty()).cloned();
+        let shown = uids.filter(|uid| !self.shown(uid, pods).is_empty()).cloned();
         effects.extend(shown.map(Effect::MarkStatus));
         effects
     }
 
     /// The devices that the pod's status lists.
-    pub(super) fn shown(&self, uid: &PodUid) -> Vec<AllocatedDevices> {
-        self.devices.shown(uid)
+    pub(super) fn shown(&self, uid: &PodUid, pods: &PodTable) -> Vec<AllocatedDevices> {
+        let mut shown = self.devices.shown(uid);
+        if let Some(pod) = pods.worker(uid).and_then(|worker| worker.pod.as_ref()) {
+            shown.extend(self.dra.shown(pod));
+        }
+        shown
     }
 
     pub(super) fn release(&self, pods: &PodTable) {
         release(&self.devices, pods);
+        if_known(pods, |stays| self.dra.keep_only(stays));
     }
 }
 
 /// Releases the devices of ended pods, once all pods are known.
 pub(super) fn release(devices: &Devices, pods: &PodTable) {
+    if_known(pods, |stays| devices.keep_only(stays));
+}
+
+/// Calls `act` with which pods keep their devices, once all pods are known.
+fn if_known(pods: &PodTable, act: impl FnOnce(&dyn Fn(&PodUid) -> bool)) {
     if !pods.is_relisted() || !pods.all_sources_ready() {
         return;
     }
@@ -64,7 +76,7 @@ pub(super) fn release(devices: &Devices, pods: &PodTable) {
         let is_observed = || observed.pod(uid).is_some() || pods.workers().is_unseen(uid);
         keeps(pods.worker(uid).map(|worker| worker.state), is_observed)
     };
-    devices.keep_only(&stays);
+    act(&stays);
 }
 
 /// Whether a pod keeps its devices. An unknown pod has no `state`.
@@ -93,7 +105,7 @@ mod tests {
     fn device_change_wakes_no_pod_without_devices() {
         with_node(|mut node| {
             node.pods.apply([Effect::Update(pod("a"))], rt::now());
-            let effects = DeviceAllocations::new(Rc::clone(&node.devices)).on_changed(&node.pods);
+            let effects = DeviceAllocations::new(Rc::clone(&node.devices), Rc::clone(&node.dra)).on_changed(&node.pods);
             let status = Effect::NodeStatus(NodeStatusChange::Devices(node.devices.amounts()));
             assert_eq!(effects, [status, Effect::ReferencesChanged(Vec::new())]);
         });

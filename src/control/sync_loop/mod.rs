@@ -52,6 +52,7 @@ use crate::control::server::SyncHealth;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
+use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
@@ -103,6 +104,7 @@ pub(crate) struct Dependencies {
     pub(crate) managers: ResourceManagers,
     pub(crate) devices: Rc<Devices>,
     pub(crate) csi: Rc<Csi>,
+    pub(crate) dra: Rc<DraManager>,
     pub(crate) node_state: Rc<RefCell<NodeState>>,
     pub(crate) health: SyncHealth,
     /// Sends to the loop's own inbox.
@@ -112,16 +114,18 @@ pub(crate) struct Dependencies {
 
 impl SyncLoop {
     pub(crate) fn new(config: &Config, dependencies: Dependencies) -> Self {
-        let Dependencies { runtime, groups, managers, devices, csi, node_state, health, sender, inbox } = dependencies;
+        let Dependencies { runtime, groups, managers, devices, csi, dra, node_state, health, sender, inbox } =
+            dependencies;
         let of_workers = pod_workers::Dependencies {
             runtime: Rc::clone(&runtime),
             groups: Rc::clone(&groups),
             devices: Rc::clone(&devices),
             csi: Rc::clone(&csi),
+            dra: Rc::clone(&dra),
             inbox: sender.clone(),
         };
         let workers = PodWorkers::new(of_workers, config.pods.max_container_restart_period);
-        let drivers = parts::Drivers { managers, devices, csi };
+        let drivers = parts::Drivers { managers, devices, csi, dra };
         let parts = Parts::new(config, &runtime, groups, drivers, &sender);
         Self {
             pods: PodTable::new(config, runtime, workers, node_state, sender.clone()),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::NodeState;
 use crate::control::server::Page;
 use crate::kubelet::certificates::CertificateStatuses;
+use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::stats::{Question, Stats, Subject, foreign_volumes};
 use crate::platform::apiserver::Client;
@@ -16,6 +17,7 @@ pub(crate) struct NodeStats {
     pub(crate) node_state: Rc<RefCell<NodeState>>,
     pub(crate) runtime: Rc<PodRuntime>,
     pub(crate) stats: Stats,
+    pub(crate) dra: Rc<DraManager>,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
     pub(crate) certificates: Rc<CertificateStatuses>,

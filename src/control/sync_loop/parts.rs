@@ -26,6 +26,7 @@ use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
+use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::resource_managers::ResourceManagers;
@@ -58,6 +59,7 @@ pub(super) struct Drivers {
     pub(super) managers: ResourceManagers,
     pub(super) devices: Rc<Devices>,
     pub(super) csi: Rc<Csi>,
+    pub(super) dra: Rc<DraManager>,
 }
 
 impl Parts {
@@ -68,7 +70,7 @@ impl Parts {
         drivers: Drivers,
         inbox: &Sender<SyncEvent>,
     ) -> Self {
-        let Drivers { managers, devices, csi } = drivers;
+        let Drivers { managers, devices, csi, dra } = drivers;
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             admission: PodAdmission::new(admission, Rc::clone(&devices)),
@@ -76,7 +78,7 @@ impl Parts {
             cgroups: NodeCgroups::new(Rc::clone(&groups), inbox.clone()),
             csi_drivers: CsiDrivers::new(Rc::clone(&csi), config.pods.sync_frequency),
             deadlines: Deadlines::default(),
-            devices: DeviceAllocations::new(devices),
+            devices: DeviceAllocations::new(devices, dra),
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
             image_garbage: ImageGarbage::default(),
             next_versions: NextVersions::new(inbox.clone()),

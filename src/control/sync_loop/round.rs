@@ -99,7 +99,8 @@ impl SyncLoop {
             // Before its first observation, the pod's status would report its containers as lost.
             if !self.pods.is_unknown(&uid) {
                 let resize = self.parts.resizes.of(&uid, self.pods.workers().resizing(&uid));
-                self.pods.refresh_status(&uid, resize, &self.parts.devices.shown(&uid));
+                let devices = self.parts.devices.shown(&uid, &self.pods);
+                self.pods.refresh_status(&uid, resize, &devices);
                 self.parts.reporting.on_status(&uid, &self.pods);
             }
             self.parts.deadlines.on_status(&uid, &self.pods, now);

@@ -15,6 +15,7 @@ use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
+use crate::kubelet::dra::DraManager;
 use crate::kubelet::images::Images;
 use crate::kubelet::kuberuntime::{PodRuntime, golden};
 use crate::platform::config::Config;
@@ -28,6 +29,7 @@ pub(super) struct Node {
     pub(super) pods: PodTable,
     pub(super) devices: Rc<Devices>,
     pub(super) csi: Rc<Csi>,
+    pub(super) dra: Rc<DraManager>,
     pub(super) groups: Rc<ContainerManager>,
     pub(super) inbox: async_channel::Sender<SyncEvent>,
     #[expect(dead_code, reason = "the inbox stays open")]
@@ -58,17 +60,19 @@ async fn node() -> Node {
     let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
     let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
     let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
+    let dra = DraManager::open(Path::new("/nowhere"), inbox.clone()).await;
     let of_workers = pod_workers::Dependencies {
         runtime: Rc::clone(&runtime),
         groups: Rc::clone(&groups),
         devices: Rc::clone(&devices),
         csi: Rc::clone(&csi),
+        dra: Rc::clone(&dra),
         inbox: inbox.clone(),
     };
     let workers = PodWorkers::new(of_workers, Duration::from_secs(300));
     let node_state = Rc::new(RefCell::new(NodeState::new(Sources::new(&[]))));
     let pods = PodTable::new(&config, runtime, workers, node_state, inbox.clone());
-    Node { pods, devices, csi, groups, inbox, events }
+    Node { pods, devices, csi, dra, groups, inbox, events }
 }
 
 pub(super) fn pod(uid: &str) -> Arc<Pod> {

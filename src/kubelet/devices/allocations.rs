@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::v1beta1::{self, ContainerAllocateResponse, DevicePluginOptions, HEALTHY};
 use crate::kubelet::resource_managers::Nodes;
-use crate::state::pods::AllocatedDevices;
+use crate::state::pods::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 use crate::types::api::{Container, Format, Pod, PodUid, Quantity, ResourceList, is_extended_resource};
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -319,15 +319,19 @@ impl DeviceAllocations {
         let of_pod = self.given.iter().filter(|given| given.pod == *pod);
         let shown = |given: &DeviceAllocation| {
             let resource = self.resources.get(&given.resource);
-            let health = |id: &String| match resource.and_then(|resource| resource.devices.get(id)) {
-                Some(device) => device.is_healthy,
-                // Before the first list, health is assumed; a device missing from the list is gone.
-                None => resource.is_none_or(|resource| !resource.is_told),
+            let health = |id: &String| {
+                let is_healthy = match resource.and_then(|resource| resource.devices.get(id)) {
+                    Some(device) => device.is_healthy,
+                    // Before the first list, health is assumed; a device missing from the list is gone.
+                    None => resource.is_none_or(|resource| !resource.is_told),
+                };
+                if is_healthy { DeviceHealth::Healthy } else { DeviceHealth::Unhealthy }
             };
+            let device = |id: &String| AllocatedDevice { id: id.clone(), health: health(id), message: String::new() };
             AllocatedDevices {
                 container: given.container.clone(),
                 resource: given.resource.clone(),
-                devices: given.ids().map(|id| (id.clone(), health(id))).collect(),
+                devices: given.ids().map(device).collect(),
             }
         };
         let mut shown: Vec<AllocatedDevices> = of_pod.map(shown).collect();

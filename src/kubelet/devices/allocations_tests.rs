@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use super::allocations::{DeviceAllocation, DeviceAllocations, InsufficientDevices, Left, Registration};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
 use crate::kubelet::resource_managers::Nodes;
+use crate::state::pods::{AllocatedDevice, DeviceHealth};
 use crate::types::api::{Container, Pod, RestartPolicy, annotations};
 use crate::types::cpu_set::CpuSet;
 
@@ -250,6 +251,14 @@ fn devices_are_stored_by_numa_node() {
     assert_eq!(book.given[0].ids().count(), 3);
 }
 
+fn healthy(id: &str) -> AllocatedDevice {
+    AllocatedDevice { id: id.to_owned(), health: DeviceHealth::Healthy, message: String::new() }
+}
+
+fn unhealthy(id: &str) -> AllocatedDevice {
+    AllocatedDevice { health: DeviceHealth::Unhealthy, ..healthy(id) }
+}
+
 #[test]
 fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     let mut book = book(&["a", "b"]);
@@ -257,13 +266,13 @@ fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     let registration = book.register(CAM, DevicePluginOptions::default());
     book.tell(CAM, registration, vec![ill("a"), device("b")]);
     let shown = book.shown(&"1".into());
-    assert_eq!(shown[0].devices, [("a".to_owned(), false), ("b".to_owned(), true)]);
+    assert_eq!(shown[0].devices, [unhealthy("a"), healthy("b")]);
     assert_eq!((shown[0].container.as_str(), shown[0].resource.as_str()), ("main", CAM));
     book.tell(CAM, registration, vec![device("a")]);
-    assert_eq!(book.shown(&"1".into())[0].devices, [("a".to_owned(), true), ("b".to_owned(), false)]);
+    assert_eq!(book.shown(&"1".into())[0].devices, [healthy("a"), unhealthy("b")]);
     let mut again = DeviceAllocations::default();
     again.restore(book.given.clone(), vec![CAM.to_owned()], Instant::now());
-    let both = [("a".to_owned(), true), ("b".to_owned(), true)];
+    let both = [healthy("a"), healthy("b")];
     assert_eq!(again.shown(&"1".into())[0].devices, both, "no list has arrived yet");
 }
 

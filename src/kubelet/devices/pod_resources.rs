@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Devices;
+use crate::kubelet::dra::{ClaimedDevice, DraManager};
 use crate::kubelet::resource_managers::Allocatable;
 use crate::platform::host::directories;
 use crate::platform::rpc::{Reply, Request, Server, handler};
@@ -33,6 +34,26 @@ message! {
         2 => devices: Vec<ContainerDevices>,
         3 => cpu_ids: Vec<i64>,
         4 => memory: Vec<ContainerMemory>,
+        5 => dynamic_resources: Vec<DynamicResource>,
+    }
+
+    /// The devices of a ResourceClaim.
+    struct DynamicResource {
+        2 => claim_name: String,
+        3 => claim_namespace: String,
+        4 => claim_resources: Vec<ClaimResource>,
+    }
+
+    struct ClaimResource {
+        1 => cdi_devices: Vec<CdiDevice>,
+        2 => driver_name: String,
+        3 => pool_name: String,
+        4 => device_name: String,
+        5 => share_id: String,
+    }
+
+    struct CdiDevice {
+        1 => name: String,
     }
 
     struct ContainerMemory {
@@ -72,6 +93,7 @@ pub(crate) struct PodResourcesServer {
     /// The kubelet's root directory.
     pub(crate) root: PathBuf,
     pub(crate) devices: Rc<Devices>,
+    pub(crate) dra: Rc<DraManager>,
     /// The pods that have not ended, by their uid on the node.
     pub(crate) pods: Box<dyn Fn() -> Vec<(PodUid, Arc<Pod>)>>,
     /// CPUs and memory of containers.
@@ -167,6 +189,7 @@ impl PodResourcesServer {
                 .collect(),
             cpu_ids: placements.own_cpus(uid, &container.name).map(ids).unwrap_or_default(),
             memory: memory(placements.memory_of(uid, &container.name)),
+            dynamic_resources: self.dra.claimed(pod, container).into_iter().map(of_claim).collect(),
         };
         PodResources {
             name: pod.metadata.name.clone(),
@@ -174,6 +197,18 @@ impl PodResourcesServer {
             containers: sidecars.chain(&pod.spec.containers).map(of_container).collect(),
         }
     }
+}
+
+fn of_claim(((namespace, name), devices): ((String, String), Vec<ClaimedDevice>)) -> DynamicResource {
+    let resource = |device: ClaimedDevice| ClaimResource {
+        cdi_devices: device.cdi_ids.into_iter().map(|name| CdiDevice { name }).collect(),
+        driver_name: device.driver,
+        pool_name: device.pool,
+        device_name: device.device,
+        share_id: device.share_id.unwrap_or_default(),
+    };
+    let claim_resources = devices.into_iter().map(resource).collect();
+    DynamicResource { claim_name: name, claim_namespace: namespace, claim_resources }
 }
 
 /// One entry per device and NUMA node.

@@ -36,6 +36,7 @@ pub(super) fn of_topic(topic: &Topic) -> String {
         }
         Topic::RuntimeClass(class) => name(&["runtimeclass", class]),
         Topic::Attachment(attachment) => name(&["attachment", attachment]),
+        Topic::ResourceClaim(key) => name(&["resourceclaim", &key.namespace, &key.name, key.pod.as_str()]),
         Topic::CsiDriver(driver) => name(&["csidriver", driver]),
         Topic::TrustBundles(BundleKey::Named(bundle)) => name(&["trustbundle", bundle]),
         Topic::TrustBundles(BundleKey::Signed(signer)) => name(&["trustbundles", signer]),
@@ -113,7 +114,7 @@ pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::objects::{ClaimOwner, ObjectKey, ObjectKind};
+    use crate::state::objects::{ClaimOwner, ObjectKey, ObjectKind, ResourceClaimKey};
 
     #[test]
     fn each_topic_has_its_own_name() {
@@ -125,6 +126,13 @@ mod tests {
             service_account: "sa".into(),
             audience: audience.into(),
             seconds: 3607,
+        };
+        let claim = ResourceClaimKey {
+            namespace: "ns".into(),
+            name: "c".into(),
+            pod: "u".into(),
+            pod_name: "p".into(),
+            is_generated: true,
         };
         let object = |kind| Topic::Object(ObjectKey { kind, namespace: "ns".into(), name: "a".into() });
         for (topic, expected) in [
@@ -139,6 +147,7 @@ mod tests {
             (Topic::RuntimeClass("a".into()), "runtimeclass/a"),
             (Topic::CsiDriver("a".into()), "csidriver/a"),
             (Topic::Attachment("csi-1".into()), "attachment/csi-1"),
+            (Topic::ResourceClaim(claim), "resourceclaim/ns/c/u"),
             (Topic::TrustBundles(BundleKey::Named("a".into())), "trustbundle/a"),
             (Topic::TrustBundles(BundleKey::Signed("x.io/a".into())), "trustbundles/x.io%2Fa"),
         ] {

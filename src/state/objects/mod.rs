@@ -11,6 +11,7 @@ mod object_event;
 mod persistent_volume;
 mod references;
 mod required_objects;
+mod resource_claim;
 mod service;
 mod trust_bundle;
 
@@ -32,6 +33,9 @@ pub(crate) use persistent_volume::{
 pub(crate) use references::{references, volumes_follow};
 use required_objects::Known;
 pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
+pub(crate) use resource_claim::{
+    ClaimNotCreated, ClaimRefusal, ResourceClaim, ResourceClaimKey, extended_requests, pod_claims,
+};
 pub(crate) use service::Service;
 #[cfg(test)]
 pub(crate) use service::ServicePort;
@@ -111,6 +115,23 @@ impl Objects {
     pub(crate) fn claimed(&self, claim: &Topic) -> Lookup<&PersistentVolume> {
         match self.known.get(claim) {
             Lookup::Found(Content::Volume(volume)) => Lookup::Found(volume),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// The known ResourceClaims of all pods.
+    pub(crate) fn resource_claims(&self) -> impl Iterator<Item = (&ResourceClaimKey, &ResourceClaim)> {
+        self.known.values().filter_map(|(topic, content)| match (topic, content) {
+            (Topic::ResourceClaim(key), Content::ResourceClaim(claim)) => Some((key, claim)),
+            _ => None,
+        })
+    }
+
+    /// A ResourceClaim that a pod uses.
+    pub(crate) fn resource_claim(&self, key: &ResourceClaimKey) -> Lookup<&ResourceClaim> {
+        match self.known.get(&Topic::ResourceClaim(key.clone())) {
+            Lookup::Found(Content::ResourceClaim(claim)) => Lookup::Found(claim),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
         }

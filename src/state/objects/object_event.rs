@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Attachment, ConfigObject, CsiDriver, PersistentVolume, Service, Topic, TrustBundle};
+use super::{Attachment, ConfigObject, CsiDriver, PersistentVolume, ResourceClaim, Service, Topic, TrustBundle};
 
 #[derive(Clone, PartialEq)]
 pub(crate) enum ObjectEvent {
@@ -26,6 +26,7 @@ pub(crate) enum Content {
     RuntimeHandler(String),
     CsiDriver(CsiDriver),
     Attachment(Attachment),
+    ResourceClaim(ResourceClaim),
     TrustBundles(Vec<TrustBundle>),
 }
 

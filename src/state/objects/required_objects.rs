@@ -1,6 +1,6 @@
 //! What pods of the cluster need from the API server. Pure.
 
-use super::{CsiSource, ObjectKey, attachment_name, references};
+use super::{CsiSource, ObjectKey, ResourceClaimKey, attachment_name, pod_claims, references};
 use crate::types::api::{
     ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, Volume, VolumeSource,
 };
@@ -27,6 +27,7 @@ pub(crate) enum Topic {
     CsiDriver(String),
     /// By name.
     Attachment(String),
+    ResourceClaim(ResourceClaimKey),
     TrustBundles(BundleKey),
 }
 
@@ -84,6 +85,9 @@ impl Topic {
         }));
         topics.extend(pod.spec.volumes.iter().filter_map(|volume| Self::claim(pod, volume)));
         topics.extend(pod.spec.runtime_class_name.clone().map(Self::RuntimeClass));
+        topics.extend(pod_claims(pod).flatten().filter_map(|claim| {
+            Some(Self::ResourceClaim(ResourceClaimKey::new(pod, claim.claim?, claim.is_generated)))
+        }));
         topics
     }
 
@@ -183,6 +187,14 @@ impl<T: PartialEq> Known<T> {
         }
         self.0.insert(topic, Heard::Not(why));
         true
+    }
+
+    /// The known values.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&Topic, &T)> {
+        self.0.iter().filter_map(|(topic, heard)| match heard {
+            Heard::Is(Some(value)) => Some((topic, value)),
+            Heard::Is(None) | Heard::Not(_) => None,
+        })
     }
 
     /// There is neither a value nor a failure.

@@ -22,7 +22,7 @@ pub(crate) mod volume_paths;
 mod waiting_reason;
 
 pub(crate) use cpu_placements::{Assigned, MemoryBlock, PlacedMemory, Placements};
-pub(crate) use device_allocation::AllocatedDevices;
+pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 pub(crate) use event_object::EventObject;
 pub(crate) use event_ring::{EventRing, NewEvent, Sent, Unsent, UnsentChange};
 pub(crate) use observed::{

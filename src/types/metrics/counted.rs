@@ -34,6 +34,8 @@ pub(crate) enum Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timed {
     DeviceAllocations,
+    DraGrpcOperations,
+    DraOperations,
     ImagePulls,
     PlegIntervals,
     PlegRelists,
@@ -228,7 +230,9 @@ impl Count {
 
 impl Timed {
     /// As [`Count::ALL`].
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 14] = [
+        Self::DraGrpcOperations,
+        Self::DraOperations,
         Self::DeviceAllocations,
         Self::ImagePulls,
         Self::PlegIntervals,
@@ -249,6 +253,19 @@ impl Timed {
                 "kubelet_device_plugin_alloc_duration_seconds",
                 "[ALPHA] Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.",
                 &["resource_name"],
+            ),
+            Self::DraGrpcOperations => described(
+                "dra_grpc_operations_duration_seconds",
+                "[ALPHA] Duration in seconds of the DRA gRPC operations",
+                &["driver_name", "method_name", "grpc_status_code"],
+            ),
+            Self::DraOperations => described(
+                "dra_operations_duration_seconds",
+                "[ALPHA] Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod \
+                 when the pod starts or stops. Identified by the name of the operation (PrepareResources or \
+                 UnprepareResources) and separated by the success of the operation. The number of failed operations is \
+                 provided through the histogram's overall count.",
+                &["operation_name", "is_error"],
             ),
             Self::ImagePulls => described(
                 "kubelet_image_pull_duration_seconds",
@@ -318,6 +335,7 @@ impl Timed {
     /// Upstream's bounds.
     pub(super) const fn buckets(self) -> &'static [Bucket] {
         match self {
+            Self::DraGrpcOperations | Self::DraOperations => &DRA,
             Self::ImagePulls => &PULLS,
             Self::PodStarts => &STARTS,
             Self::RestRequests => &REST,
@@ -350,6 +368,24 @@ const USUAL: [Bucket; 11] = [
     ("2.5", 2500 * MS),
     ("5", 5 * S),
     ("10", 10 * S),
+];
+
+const DRA: [Bucket; 15] = [
+    ("0.1", 100 * MS),
+    ("0.1534127404634391", 153_412_740),
+    ("0.23535468936502524", 235_354_689),
+    ("0.36106407876409946", 361_064_078),
+    ("0.5539182980610752", 553_918_298),
+    ("0.8497812409839363", 849_781_240),
+    ("1.303672689737678", 1_303_672_689),
+    ("1.9999999999999993", 1_999_999_999),
+    ("3.068254809268781", 3_068_254_809),
+    ("4.707093787300503", 4_707_093_787),
+    ("7.221281575281985", 7_221_281_575),
+    ("11.0783659612215", 11_078_365_961),
+    ("16.995624819678717", 16_995_624_819),
+    ("26.07345379475355", 26_073_453_794),
+    ("39.99999999999997", 39_999_999_999),
 ];
 
 const OPERATIONS: [Bucket; 14] = [

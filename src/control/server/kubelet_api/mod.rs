@@ -120,7 +120,7 @@ impl KubeletApiServer {
             door.authorities.looked.beyond(0).await;
         }
         let tcp_door = Listener {
-            name: "the kubelet's API",
+            name: "kubelet API",
             address: door.settings.address,
             most: MOST,
             most_strangers: MOST_STRANGERS,

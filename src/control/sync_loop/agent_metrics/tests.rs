@@ -13,14 +13,13 @@ const METRICS: &str = include_str!("../../../../tests/data/upstream-1.36/figures
 const PROBES: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
 
 /// Prefixes of upstream's metrics that are missing on this node's page, and why.
-const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
+const NOT_ON_THE_PAGE: [(&str, &str); 47] = [
     ("aggregator_", "of an API server, linked into every program of upstream's"),
     ("apiserver_", "the same"),
     ("cardinality_enforcement_", "of upstream's metrics library"),
     ("disabled_metrics_total", "the same"),
     ("hidden_metrics_total", "the same"),
     ("registered_metrics_total", "the same"),
-    ("dra_", "there is no dynamic allocation of resources"),
     ("force_cleaned_failed_volume_", "no volume is reconstructed: what is on the disk is looked at"),
     ("reconstruct_volume_", "the same"),
     ("storage_operation_", "the same"),
@@ -78,6 +77,7 @@ fn sight<'a>(
         certificates,
         own: OwnProcess::read(),
         claims: Vec::new(),
+        claims_in_use: ([("gpu.example.com".to_owned(), 1)].into_iter().collect(), 1),
     }
 }
 
@@ -107,6 +107,8 @@ fn count_everything() {
         metrics::took(what, &["a"], Duration::from_millis(7));
     }
     metrics::took(Timed::RestRequests, &["h:6443", "GET"], Duration::from_millis(7));
+    metrics::took(Timed::DraOperations, &["PrepareResources", "false"], Duration::from_millis(7));
+    metrics::took(Timed::DraGrpcOperations, &["d", "NodePrepareResources", "OK"], Duration::from_millis(7));
     metrics::took(Timed::Probes, &["main", "default", "web", "Liveness"], Duration::from_millis(7));
     metrics::relisted(1_800_000_000);
 }
@@ -148,6 +150,7 @@ fn metrics_match_upstreams_names_help_and_labels() {
         assert_eq!(our.label_names(), family.label_names(), "{name}");
     }
     assert!(met >= 25, "{met}");
+    assert_eq!(ours["dra_resource_claims_in_use"].value(&[("driver_name", "<any>")]), 1.0);
     assert_eq!(ours["kubelet_running_pods"].value(&[]), 1.0);
     assert_eq!(ours["kubelet_running_containers"].value(&[("container_state", "running")]), 1.0);
     assert_eq!(ours["kubelet_working_pods"].value(&[("lifecycle", "terminating")]), 1.0);

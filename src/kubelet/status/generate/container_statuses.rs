@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::state::pods::{self, ObservedContainer, ObservedUser, Waiting};
+use crate::state::pods::{self, AllocatedDevice, ObservedContainer, ObservedUser, Waiting};
 use crate::types::api::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     ContainerUser, LinuxContainerUser, ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time,
@@ -266,8 +266,12 @@ impl Of<'_> {
     fn devices(&self) -> Vec<Value> {
         let own = self.input.devices.iter().filter(|given| given.container == self.container.name);
         let shown = own.map(|given| {
-            let health = |(id, is_healthy): &(String, bool)| {
-                json!({"resourceID": id, "health": if *is_healthy { "Healthy" } else { "Unhealthy" }})
+            let health = |device: &AllocatedDevice| {
+                let mut shown = json!({"resourceID": device.id, "health": device.health.name()});
+                if let Some(fields) = shown.as_object_mut().filter(|_| !device.message.is_empty()) {
+                    fields.insert("message".to_owned(), device.message.as_str().into());
+                }
+                shown
             };
             json!({"name": given.resource, "resources": given.devices.iter().map(health).collect::<Value>()})
         });

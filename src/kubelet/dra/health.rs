@@ -1,0 +1,203 @@
+//! The health of devices, as drivers report it by `DRAResourceHealth` (v1alpha1).
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::DraManager;
+use super::drivers::Plugin;
+use super::v1::{DeviceHealth as Report, Empty, HealthResponse};
+use crate::platform::rpc::Error;
+use crate::platform::rt;
+use crate::protocol::grpc::Code;
+use crate::protocol::protobuf::{decode, encode};
+use crate::state::pods::{DeviceHealth, SyncEvent};
+use crate::types::sorted::SortedMap;
+
+/// Health of a device that its driver no longer reports is unknown after this, unless the driver names a time.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Delay before a health stream is opened again.
+const AGAIN: Duration = Duration::from_secs(5);
+const LONGEST_MESSAGE: usize = 1024;
+/// Devices of one driver that are kept.
+const MOST_DEVICES: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct HealthCache {
+    /// By driver, then by pool and device.
+    drivers: SortedMap<String, SortedMap<(String, String), ReportedHealth>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ReportedHealth {
+    health: DeviceHealth,
+    message: String,
+    timeout: Duration,
+    at: Instant,
+}
+
+impl HealthCache {
+    pub(super) fn of(&self, driver: &str, pool: &str, device: &str) -> (DeviceHealth, &str) {
+        let known = self.drivers.get(driver).and_then(|devices| devices.get(&(pool.to_owned(), device.to_owned())));
+        known.map_or((DeviceHealth::Unknown, ""), |known| (known.health, &known.message))
+    }
+
+    pub(super) fn forget(&mut self, driver: &str) {
+        self.drivers.remove(driver);
+    }
+
+    /// Takes the complete list of a driver. True if any device's health changed.
+    fn update(&mut self, driver: &str, reports: Vec<Report>, now: Instant) -> bool {
+        let known = self.drivers.entry(driver.to_owned()).or_default();
+        let mut changed = false;
+        for report in reports.into_iter().take(MOST_DEVICES) {
+            let device = report.device.unwrap_or_default();
+            let seconds = u64::try_from(report.timeout_seconds).ok().filter(|seconds| *seconds > 0);
+            let new = ReportedHealth {
+                health: match report.health {
+                    1 => DeviceHealth::Healthy,
+                    2 => DeviceHealth::Unhealthy,
+                    _ => DeviceHealth::Unknown,
+                },
+                message: shortened(report.message),
+                timeout: seconds.map_or(TIMEOUT, Duration::from_secs),
+                at: now,
+            };
+            let shown = |one: &ReportedHealth| (one.health, one.message.clone());
+            let key = (device.pool_name, device.device_name);
+            if known.len() >= MOST_DEVICES && !known.contains_key(&key) {
+                continue;
+            }
+            let is_new =
+                |old: Option<ReportedHealth>, new: (DeviceHealth, String)| old.map(|old| shown(&old)) != Some(new);
+            let now_shown = shown(&new);
+            changed |= is_new(known.insert(key, new), now_shown);
+        }
+        changed | self.expire(driver, now)
+    }
+
+    /// Reports that are too old become unknown. True if any did.
+    fn expire(&mut self, driver: &str, now: Instant) -> bool {
+        let mut changed = false;
+        for one in self.drivers.get_mut(driver).into_iter().flat_map(|known| known.values_mut()) {
+            if one.health != DeviceHealth::Unknown && now.saturating_duration_since(one.at) >= one.timeout {
+                one.health = DeviceHealth::Unknown;
+                one.message.clear();
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// When the next report of the driver expires.
+    fn next_expiry(&self, driver: &str) -> Option<Instant> {
+        let known = self.drivers.get(driver).into_iter().flat_map(|known| known.values());
+        known.filter(|one| one.health != DeviceHealth::Unknown).filter_map(|one| one.at.checked_add(one.timeout)).min()
+    }
+}
+
+fn shortened(mut message: String) -> String {
+    if message.len() > LONGEST_MESSAGE {
+        let end = (0..=LONGEST_MESSAGE - 3).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
+        message.truncate(end);
+        message.push_str("...");
+    }
+    message
+}
+
+/// Follows the plugin's connection and the health of its devices, for as long as it is registered.
+pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
+    loop {
+        let mut watch = plugin.client.watch();
+        let ended = hear(&manager, &plugin).await;
+        let has_no_health = ended.err().and_then(|error| Some(error.status()?.code == Code::Unimplemented));
+        if has_no_health == Some(true) {
+            manager.set_connected(&plugin, true);
+            // Until the connection is lost.
+            while watch.changed().await {}
+        }
+        manager.set_connected(&plugin, false);
+        manager.health.borrow_mut().forget(&plugin.driver);
+        manager.health_changed().await;
+        rt::sleep(AGAIN).await;
+    }
+}
+
+async fn hear(manager: &DraManager, plugin: &Plugin) -> Result<(), Error> {
+    let method = "/v1alpha1.DRAResourceHealth/NodeWatchResources";
+    let mut reports = plugin.client.server_streaming(method, encode(&Empty {})).await?;
+    manager.set_connected(plugin, true);
+    let driver = plugin.driver.as_str();
+    loop {
+        let expiry = manager.health.borrow().next_expiry(driver);
+        let expires = async {
+            match expiry {
+                Some(moment) => rt::sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+            Ok(Some(None))
+        };
+        let next = async { reports.next().await.map(|message| message.map(Some)) };
+        let changed = match rt::either(next, expires).await? {
+            None => return Ok(()),
+            Some(None) => manager.health.borrow_mut().expire(driver, rt::now()),
+            Some(Some(message)) => {
+                let list: HealthResponse = decode(&message).map_err(|_| Error::Protocol("malformed health report"))?;
+                manager.health.borrow_mut().update(driver, list.devices, rt::now())
+            }
+        };
+        if changed {
+            manager.health_changed().await;
+        }
+    }
+}
+
+impl DraManager {
+    fn set_connected(&self, plugin: &Plugin, is_connected: bool) {
+        if plugin.is_connected.replace(is_connected) != is_connected {
+            self.changed.notify();
+        }
+    }
+
+    /// The statuses of pods with claims are to be recomputed.
+    async fn health_changed(&self) {
+        if !self.cache.borrow().claims.is_empty() {
+            // The receiver is gone only at shutdown.
+            let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::v1::DeviceIdentifier;
+    use super::*;
+
+    fn report(device: &str, health: i32, message: &str) -> Report {
+        let device = DeviceIdentifier { pool_name: "pool".to_owned(), device_name: device.to_owned() };
+        Report { device: Some(device), health, timeout_seconds: 0, message: message.to_owned() }
+    }
+
+    #[test]
+    fn health_is_unknown_until_reported_and_after_its_time() {
+        let told = rt::simulate(1, |_| async {
+            let (mut cache, begun) = (HealthCache::default(), rt::now());
+            assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unknown, ""));
+            assert!(cache.update("d", vec![report("a", 2, "too hot")], begun));
+            assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unhealthy, "too hot"));
+            assert!(!cache.update("d", vec![report("a", 2, "too hot")], begun), "nothing new");
+            let end = begun + TIMEOUT;
+            assert_eq!(cache.next_expiry("d"), Some(end));
+            assert!(cache.expire("d", end) && !cache.expire("d", end));
+            assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unknown, ""));
+            assert_eq!(cache.next_expiry("d"), None);
+        });
+        assert_eq!(told, Ok(()));
+    }
+
+    #[test]
+    fn long_messages_are_cut_as_upstream_does() {
+        assert_eq!(shortened("a".repeat(1024)).len(), 1024);
+        let cut = shortened("é".repeat(600));
+        assert!(cut.len() <= 1024 && cut.ends_with("é..."), "{}", cut.len());
+    }
+}

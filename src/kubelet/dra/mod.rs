@@ -1,0 +1,242 @@
+//! Dynamic resource allocation: claims of pods are prepared by DRA drivers before the pod's sandbox is created, and
+//! unprepared when the last pod that uses them has stopped.
+//!
+//! What is prepared is written to `dra_manager_state` before a driver is called, in upstream's format.
+
+mod checkpoint;
+mod claim_info;
+mod drivers;
+mod error;
+mod health;
+mod prepare;
+mod slices;
+mod unprepare;
+mod v1;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use async_channel::Sender;
+
+use crate::platform::host::{directories, file};
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+use crate::state::objects::Objects;
+use crate::state::pods::{AllocatedDevice, AllocatedDevices, SyncEvent};
+use crate::types::api::{Container, Pod, PodUid};
+use crate::types::sorted::{SortedMap, SortedSet};
+
+use claim_info::{ClaimInfo, ClaimInfoCache, ClaimName, PreparedDevice};
+use drivers::Registered;
+use health::HealthCache;
+
+pub(crate) use error::DraError;
+pub(crate) use slices::SliceCleaner;
+
+/// Upstream's name of the checkpoint file.
+const NAME: &str = "dra_manager_state";
+const LIMIT: u64 = 16 << 20;
+
+pub(crate) struct DraManager {
+    cache: RefCell<ClaimInfoCache>,
+    /// The instances of each driver, the newest last.
+    drivers: RefCell<SortedMap<String, Vec<Registered>>>,
+    health: RefCell<HealthCache>,
+    /// Claims that are being unprepared: no pod may join them.
+    leaving: RefCell<SortedSet<ClaimName>>,
+    /// Ended pods whose claims are being unprepared.
+    reclaimed: RefCell<SortedMap<PodUid, rt::Task<()>>>,
+    /// Notified when drivers register, connect or leave.
+    changed: Signal,
+    path: PathBuf,
+    /// The checkpoint on disk, and the lock of its writer.
+    written: RefCell<String>,
+    turn: rt::Semaphore,
+    /// The checkpoint could not be read yet, and must not be overwritten.
+    is_unread: Cell<bool>,
+    /// The checkpoint was corrupt: the claims of known pods count as prepared.
+    is_lost: Cell<bool>,
+    /// The sync loop's inbox.
+    inbox: Sender<SyncEvent>,
+}
+
+/// A device of a container, for the pod resources API.
+pub(crate) struct ClaimedDevice {
+    pub(crate) driver: String,
+    pub(crate) pool: String,
+    pub(crate) device: String,
+    pub(crate) share_id: Option<String>,
+    pub(crate) cdi_ids: Vec<String>,
+}
+
+impl DraManager {
+    /// Loads the checkpoint of an earlier process.
+    pub(crate) async fn open(root: &Path, inbox: Sender<SyncEvent>) -> Rc<Self> {
+        let manager = Rc::new(Self {
+            cache: RefCell::default(),
+            drivers: RefCell::default(),
+            health: RefCell::default(),
+            leaving: RefCell::default(),
+            reclaimed: RefCell::default(),
+            changed: Signal::default(),
+            path: root.join(NAME),
+            written: RefCell::new(checkpoint::write(&ClaimInfoCache::default())),
+            turn: rt::Semaphore::new(1),
+            is_unread: Cell::new(true),
+            is_lost: Cell::new(false),
+            inbox,
+        });
+        if let Err(error) = manager.read().await {
+            log!(error, "failed to read the DRA checkpoint", file = manager.path.display(), error = error);
+        }
+        manager
+    }
+
+    /// Reads the checkpoint once. Claims of this process take precedence.
+    async fn read(&self) -> io::Result<()> {
+        if !self.is_unread.get() {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let found = rt::blocking(move || {
+            let bytes = match file::read_all(&path, LIMIT) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                bytes => bytes?,
+            };
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let cache = checkpoint::read(&text);
+            if cache.is_none() {
+                directories::set_aside(&path)?;
+            }
+            Ok::<_, io::Error>(Some((text, cache)))
+        });
+        match found.await? {
+            Some((text, Some(kept))) => {
+                let mut cache = self.cache.borrow_mut();
+                for (name, info) in kept.claims {
+                    cache.claims.entry(name).or_insert(info);
+                }
+                self.written.replace(text);
+            }
+            Some((_, None)) => self.is_lost.set(true),
+            None => {}
+        }
+        self.is_unread.set(false);
+        Ok(())
+    }
+
+    /// Returns when the checkpoint is on disk.
+    async fn write(&self) -> Result<(), DraError> {
+        let _turn = self.turn.acquire().await;
+        self.read().await.map_err(DraError::Checkpoint)?;
+        let text = checkpoint::write(&self.cache.borrow());
+        if *self.written.borrow() == text {
+            return Ok(());
+        }
+        let (path, bytes) = (self.path.clone(), text.clone().into_bytes());
+        rt::blocking(move || file::replace(&path, &bytes)).await.map_err(DraError::Checkpoint)?;
+        self.written.replace(text);
+        Ok(())
+    }
+
+    /// After a lost checkpoint, the claims of all known pods count as prepared. Drivers accept repeated calls.
+    fn rebuild(&self, objects: &RefCell<Objects>) {
+        if !self.is_lost.get() {
+            return;
+        }
+        let (objects, mut cache) = (objects.borrow(), self.cache.borrow_mut());
+        for (key, claim) in objects.resource_claims() {
+            let name = (key.namespace.clone(), key.name.clone());
+            let info = cache.claims.entry(name).or_insert_with(|| ClaimInfo::new(&claim.uid, &claim.drivers));
+            if info.uid == claim.uid {
+                info.pods.insert(key.pod.clone());
+            }
+        }
+    }
+
+    /// The names of the CDI devices of a container.
+    pub(crate) fn cdi_devices(&self, pod: &Pod, container: &Container) -> Result<Vec<String>, DraError> {
+        let mut names = Vec::new();
+        for (_, claim, requests) in prepare::container_claims(pod, container)? {
+            let cache = self.cache.borrow();
+            let info = cache.claims.get(&claim).ok_or_else(|| {
+                let (namespace, name) = claim.clone();
+                DraError::Unprepared { name, namespace }
+            })?;
+            let devices = requests.iter().flat_map(|request| info.devices(request));
+            for id in devices.flat_map(|(_, device)| &device.cdi_ids) {
+                if !names.contains(id) {
+                    names.push(id.clone());
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The devices of a container by claim, for the pod resources API.
+    pub(crate) fn claimed(&self, pod: &Pod, container: &Container) -> Vec<(ClaimName, Vec<ClaimedDevice>)> {
+        let cache = self.cache.borrow();
+        let claims = prepare::container_claims(pod, container).unwrap_or_default();
+        let of_claim = |(_, name, requests): (String, ClaimName, Vec<String>)| {
+            let info = cache.claims.get(&name)?;
+            let mut devices: Vec<(&str, &PreparedDevice)> = Vec::new();
+            for one in requests.iter().flat_map(|request| info.devices(request)) {
+                if !devices.contains(&one) {
+                    devices.push(one);
+                }
+            }
+            let devices = devices.into_iter().map(|(driver, one)| ClaimedDevice {
+                driver: driver.to_owned(),
+                pool: one.pool.clone(),
+                device: one.device.clone(),
+                share_id: one.share_id.clone(),
+                cdi_ids: one.cdi_ids.clone(),
+            });
+            Some((name, devices.collect()))
+        };
+        claims.into_iter().filter_map(of_claim).collect()
+    }
+
+    /// The devices of the pod's containers and their health, as the pod's status lists them.
+    pub(crate) fn shown(&self, pod: &Pod) -> Vec<AllocatedDevices> {
+        if pod.spec.resource_claims.is_empty() {
+            return Vec::new();
+        }
+        let (cache, health) = (self.cache.borrow(), self.health.borrow());
+        let mut shown = Vec::new();
+        for container in &pod.spec.containers {
+            for claim in &container.resources.claims {
+                let Some(info) = prepare::claim_of(pod, &claim.name).and_then(|name| cache.claims.get(&name)) else {
+                    continue;
+                };
+                let mut devices: Vec<AllocatedDevice> = Vec::new();
+                for (driver, device) in info.devices(&claim.request) {
+                    let (health, message) = health.of(driver, &device.pool, &device.device);
+                    let fallback = || [driver, "/", &device.pool, "/", &device.device].concat();
+                    let id = device.cdi_ids.first().cloned().unwrap_or_else(fallback);
+                    if !devices.iter().any(|known| known.id == id) {
+                        devices.push(AllocatedDevice { id, health, message: message.to_owned() });
+                    }
+                }
+                let request = if claim.request.is_empty() { String::new() } else { ["/", &claim.request].concat() };
+                let resource = ["claim:", &claim.name, &request].concat();
+                if !devices.is_empty() {
+                    shown.push(AllocatedDevices { container: container.name.clone(), resource, devices });
+                }
+            }
+        }
+        shown
+    }
+
+    /// Whether the pod waits for a driver or has prepared claims.
+    pub(crate) fn concerns(&self, pod: &Pod) -> bool {
+        !pod.spec.resource_claims.is_empty() || pod.status.extended_resource_claim_status.is_some()
+    }
+
+    /// Prepared claims by driver, and their total: a claim may use several drivers.
+    pub(crate) fn in_use(&self) -> (SortedMap<String, u64>, u64) {
+        self.cache.borrow().in_use()
+    }
+}

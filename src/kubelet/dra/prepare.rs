@@ -1,0 +1,214 @@
+//! Prepares the claims of a pod.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::DraManager;
+use super::claim_info::{Batches, ClaimInfo, ClaimName, PreparedDevice};
+use super::drivers::{PREPARE, Plugin};
+use super::error::DraError;
+use super::v1::PrepareResponse;
+use crate::platform::rt;
+use crate::state::objects::{Lookup, Objects, ResourceClaimKey, extended_requests, pod_claims};
+use crate::types::api::{Container, Pod};
+use crate::types::metrics::{self, Timed};
+use crate::types::sorted::SortedMap;
+
+impl DraManager {
+    /// Prepares the pod's claims, before its sandbox is created. Claims that are prepared already stay as they are.
+    pub(crate) async fn prepare(&self, pod: &Pod, objects: &RefCell<Objects>) -> Result<(), DraError> {
+        if !self.concerns(pod) {
+            return Ok(());
+        }
+        let begun = rt::now();
+        let prepared = self.prepare_claims(pod, objects).await;
+        let is_error = if prepared.is_err() { "true" } else { "false" };
+        metrics::took(Timed::DraOperations, &["PrepareResources", is_error], rt::elapsed(begun));
+        prepared
+    }
+
+    /// Whether the devices of all claims of the pod are known. After a lost checkpoint they are not, although the pod's
+    /// sandbox exists.
+    pub(crate) fn is_recorded(&self, pod: &Pod) -> bool {
+        let cache = self.cache.borrow();
+        let is_recorded = |claim: &str| {
+            let name = (pod.metadata.namespace.clone(), claim.to_owned());
+            cache.claims.get(&name).is_some_and(|info| info.is_recorded && info.pods.contains(&pod.metadata.uid))
+        };
+        pod_claims(pod).flatten().filter_map(|claim| claim.claim).all(is_recorded)
+    }
+
+    async fn prepare_claims(&self, pod: &Pod, objects: &RefCell<Objects>) -> Result<(), DraError> {
+        self.rebuild(objects);
+        // Nothing is recorded before all claims and drivers are known, so that a pod that cannot start can be deleted
+        // without its drivers.
+        let claims = wanted(pod, &objects.borrow())?;
+        let mut plugins: SortedMap<String, Rc<Plugin>> = SortedMap::new();
+        for driver in claims.iter().flat_map(|(_, claim)| claim.drivers.keys()) {
+            plugins.insert(driver.clone(), self.plugin(driver)?);
+        }
+        let mut unprepared = Vec::new();
+        for (name, claim) in claims {
+            if self.leaving.borrow().contains(&name) {
+                return Err(DraError::Leaving { name: name.1 });
+            }
+            if self.cache.borrow_mut().reserve(name.clone(), claim, &pod.metadata.uid)? {
+                unprepared.push(name);
+            }
+        }
+        // Written before the first call, so that a claim is unprepared whatever becomes of this process.
+        self.write().await?;
+        let batches: Batches = self.cache.borrow().batches(&unprepared);
+        for (driver, claims) in &batches {
+            let Some(plugin) = plugins.get(driver) else { continue };
+            let response = plugin.prepare(claims).await?;
+            let mut cache = self.cache.borrow_mut();
+            for (name, devices) in read(claims, response)? {
+                if let Some(info) = cache.claims.get_mut(&name) {
+                    info.drivers.insert(driver.clone(), devices);
+                }
+            }
+        }
+        for name in &unprepared {
+            if let Some(info) = self.cache.borrow_mut().claims.get_mut(name) {
+                (info.is_prepared, info.is_recorded) = (true, true);
+            }
+        }
+        self.write().await
+    }
+}
+
+/// The claims that a pod needs, as far as it may use them.
+fn wanted(pod: &Pod, objects: &Objects) -> Result<Vec<(ClaimName, ClaimInfo)>, DraError> {
+    let mut wanted = Vec::new();
+    for entry in pod_claims(pod) {
+        let entry = entry.map_err(DraError::ClaimNotCreated)?;
+        let Some(name) = entry.claim else { continue };
+        let claim = match objects.resource_claim(&ResourceClaimKey::new(pod, name, entry.is_generated)) {
+            Lookup::Found(claim) => claim,
+            Lookup::Missing => return Err(DraError::ClaimMissing { name: name.to_owned() }),
+            Lookup::Unknown(why) => return Err(DraError::ClaimUnusable { why }),
+        };
+        let name = (pod.metadata.namespace.clone(), name.to_owned());
+        wanted.push((name, ClaimInfo::new(&claim.uid, &claim.drivers)));
+    }
+    Ok(wanted)
+}
+
+/// The devices of each claim of a request.
+fn read(
+    asked: &[super::v1::Claim],
+    response: PrepareResponse,
+) -> Result<Vec<(ClaimName, Vec<PreparedDevice>)>, DraError> {
+    let mut read = Vec::new();
+    for entry in response.claims {
+        let Some(claim) = asked.iter().find(|claim| claim.uid == entry.uid) else {
+            return Err(DraError::UnknownClaim { method: PREPARE, uid: entry.uid });
+        };
+        let result = entry.result.unwrap_or_default();
+        if !result.error.is_empty() {
+            return Err(DraError::Claim { method: PREPARE, claim: claim.name.clone(), message: result.error });
+        }
+        let devices = result.devices.into_iter().map(PreparedDevice::from).collect();
+        read.push(((claim.namespace.clone(), claim.name.clone()), devices));
+    }
+    match asked.len().saturating_sub(read.len()) {
+        0 => Ok(read),
+        count => Err(DraError::Skipped { method: PREPARE, count }),
+    }
+}
+
+/// The ResourceClaim of an entry of the pod, if it needs one.
+pub(super) fn claim_of(pod: &Pod, entry: &str) -> Option<ClaimName> {
+    let claim = pod_claims(pod).flatten().find(|claim| claim.entry == entry && !entry.is_empty())?.claim?;
+    Some((pod.metadata.namespace.clone(), claim.to_owned()))
+}
+
+/// The claims that a container uses: the entry's name, the claim, and the requests (an empty one means all).
+pub(super) fn container_claims(
+    pod: &Pod,
+    container: &Container,
+) -> Result<Vec<(String, ClaimName, Vec<String>)>, DraError> {
+    let mut used = Vec::new();
+    for claim in pod_claims(pod) {
+        let claim = claim.map_err(DraError::ClaimNotCreated)?;
+        let requests: Vec<String> = if claim.entry.is_empty() {
+            let has = |resource: &str| {
+                let amounts = [&container.resources.requests, &container.resources.limits];
+                amounts.into_iter().any(|list| list.get(resource).is_some_and(|amount| amount.value() > 0))
+            };
+            let requests = extended_requests(pod, &container.name).filter(|(resource, _)| has(resource));
+            requests.map(|(_, request)| request.to_owned()).collect()
+        } else {
+            let of_entry = container.resources.claims.iter().filter(|one| one.name == claim.entry);
+            of_entry.map(|one| one.request.clone()).collect()
+        };
+        if let (Some(name), false) = (claim.claim, requests.is_empty()) {
+            used.push((claim.entry.to_owned(), (pod.metadata.namespace.clone(), name.to_owned()), requests));
+        }
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::v1::{Claim, Device, PrepareEntry, PrepareResult};
+    use super::*;
+    use crate::types::api::decode;
+
+    fn claim(name: &str) -> Claim {
+        Claim { namespace: "ns".to_owned(), uid: format!("{name}-uid"), name: name.to_owned() }
+    }
+
+    fn entry(uid: &str, error: &str) -> PrepareEntry {
+        let devices = vec![Device { device_name: "a".to_owned(), ..Device::default() }];
+        PrepareEntry { uid: uid.to_owned(), result: Some(PrepareResult { devices, error: error.to_owned() }) }
+    }
+
+    #[test]
+    fn response_must_have_each_claim_of_the_request_and_no_other() {
+        let asked = [claim("c"), claim("d")];
+        let answer = |entries: &[PrepareEntry]| {
+            let read = read(&asked, PrepareResponse { claims: entries.to_vec() });
+            read.map(|claims| claims.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(answer(&[entry("c-uid", ""), entry("d-uid", "")]), Ok(2));
+        assert_eq!(answer(&[entry("c-uid", "")]), Err("NodePrepareResources skipped 1 ResourceClaims".to_owned()));
+        let text = "NodePrepareResources returned result for unknown claim UID x";
+        assert_eq!(answer(&[entry("x", "")]), Err(text.to_owned()));
+        let text = "NodePrepareResources failed for ResourceClaim d: no such device";
+        assert_eq!(answer(&[entry("d-uid", "no such device")]), Err(text.to_owned()));
+    }
+
+    #[test]
+    fn container_uses_the_claims_and_requests_that_it_names() {
+        let pod: Pod = decode(json!({
+            "metadata": {"namespace": "ns", "name": "p", "uid": "u"},
+            "spec": {
+                "resourceClaims": [
+                    {"name": "one", "resourceClaimName": "c"}, {"name": "two", "resourceClaimName": "d"},
+                ],
+                "containers": [
+                    {"name": "main", "resources": {"claims": [{"name": "one", "request": "gpu"}, {"name": "two"}]}},
+                    {"name": "side", "resources": {"limits": {"example.com/gpu": "1"}}},
+                    {"name": "none"},
+                ],
+            },
+            "status": {"extendedResourceClaimStatus": {"resourceClaimName": "e", "requestMappings": [
+                {"containerName": "side", "resourceName": "example.com/gpu", "requestName": "r0"},
+            ]}},
+        }))
+        .unwrap()
+        .value;
+        let of = |index: usize| {
+            let used = container_claims(&pod, &pod.spec.containers[index]).unwrap();
+            used.into_iter().map(|(_, (_, claim), requests)| (claim, requests)).collect::<Vec<_>>()
+        };
+        let claim = |name: &str, request: &str| (name.to_owned(), vec![request.to_owned()]);
+        assert_eq!(of(0), [claim("c", "gpu"), claim("d", "")]);
+        assert_eq!(of(1), [claim("e", "r0")]);
+        assert!(of(2).is_empty());
+    }
+}

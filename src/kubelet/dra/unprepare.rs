@@ -1,0 +1,110 @@
+//! Unprepares the claims of pods that have stopped.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::DraManager;
+use super::claim_info::{Batches, ClaimName};
+use super::drivers::UNPREPARE;
+use super::error::DraError;
+use super::v1::{Claim, UnprepareResponse};
+use crate::platform::rt;
+use crate::state::objects::Objects;
+use crate::types::api::PodUid;
+use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Timed};
+use crate::types::time::{Backoff, jitter};
+
+/// Back-off of the claims of pods that nothing else cleans up.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Claims that no pod may join while they are unprepared.
+struct Leaving<'a> {
+    manager: &'a DraManager,
+    names: &'a [ClaimName],
+}
+
+impl<'a> Leaving<'a> {
+    fn new(manager: &'a DraManager, names: &'a [ClaimName]) -> Self {
+        manager.leaving.borrow_mut().extend(names.iter().cloned());
+        Self { manager, names }
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut leaving = self.manager.leaving.borrow_mut();
+        for name in self.names {
+            leaving.remove(name);
+        }
+    }
+}
+
+impl DraManager {
+    /// Unprepares the claims that only this pod uses. All its containers have stopped. May be repeated.
+    pub(crate) async fn unprepare(&self, pod: &PodUid, objects: &RefCell<Objects>) -> Result<(), DraError> {
+        self.rebuild(objects);
+        if !self.cache.borrow().is_used_by(pod) {
+            return Ok(());
+        }
+        self.unprepare_of(pod).await
+    }
+
+    async fn unprepare_of(&self, pod: &PodUid) -> Result<(), DraError> {
+        let begun = rt::now();
+        let unprepared = self.unprepare_claims(pod).await;
+        let is_error = if unprepared.is_err() { "true" } else { "false" };
+        metrics::took(Timed::DraOperations, &["UnprepareResources", is_error], rt::elapsed(begun));
+        unprepared
+    }
+
+    async fn unprepare_claims(&self, pod: &PodUid) -> Result<(), DraError> {
+        let names = self.cache.borrow().last_used_by(pod);
+        let _leaving = Leaving::new(self, &names);
+        let batches: Batches = self.cache.borrow().batches(&names);
+        for (driver, claims) in &batches {
+            let response = self.plugin(driver)?.unprepare(claims).await?;
+            check(claims, response)?;
+        }
+        self.cache.borrow_mut().release(pod, &names);
+        self.write().await
+    }
+
+    /// Unprepares the claims of pods that are gone without having been stopped by this process.
+    pub(crate) fn keep_only(self: &Rc<Self>, stays: &dyn Fn(&PodUid) -> bool) {
+        let mut reclaimed = self.reclaimed.borrow_mut();
+        for pod in self.cache.borrow().pods() {
+            if !stays(&pod) && !reclaimed.contains_key(&pod) {
+                reclaimed.insert(pod.clone(), rt::spawn(reclaim(Rc::clone(self), pod)));
+            }
+        }
+    }
+}
+
+async fn reclaim(manager: Rc<DraManager>, pod: PodUid) {
+    let mut backoff = Backoff::new(FIRST, LONGEST);
+    while let Err(error) = manager.unprepare_of(&pod).await {
+        log!(warn, "failed to unprepare claims of a pod that is gone", pod = pod, error = ErrorChain(&error));
+        rt::sleep(jitter(backoff.next_wait(), 0.2, rt::random())).await;
+    }
+    manager.reclaimed.borrow_mut().remove(&pod);
+}
+
+fn check(asked: &[Claim], response: UnprepareResponse) -> Result<(), DraError> {
+    let count = response.claims.len();
+    for entry in response.claims {
+        let Some(claim) = asked.iter().find(|claim| claim.uid == entry.uid) else {
+            return Err(DraError::UnknownClaim { method: UNPREPARE, uid: entry.uid });
+        };
+        let message = entry.result.unwrap_or_default().error;
+        if !message.is_empty() {
+            return Err(DraError::Claim { method: UNPREPARE, claim: claim.name.clone(), message });
+        }
+    }
+    match asked.len().saturating_sub(count) {
+        0 => Ok(()),
+        count => Err(DraError::Skipped { method: UNPREPARE, count }),
+    }
+}
