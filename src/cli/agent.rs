@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::{failed, help, misused, print};
-use crate::control::server::systemd;
+use crate::control::server::{record_panics, systemd};
 use crate::node_agent;
 use crate::platform::config::{self, Config, Request};
 use crate::platform::host::procfs::Procfs;
@@ -26,6 +26,7 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     for warning in &warnings.0 {
         log!(warn, warning);
     }
+    record_panics(&config.root_dir);
     // The limits of pods mean less beside swap.
     if let Some(swap) = Procfs::host().swap_area().filter(|_| config.process.fail_swap_on) {
         return failed(&format!("swap is on ({swap}): switch it off, or set failSwapOn to false"));

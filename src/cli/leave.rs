@@ -12,8 +12,8 @@ use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, print};
 use crate::kubelet::certificates::{Store, node_of_kubeconfig};
-use crate::platform::apiserver::{Access, Client, Request, Source};
-use crate::platform::net::Dialer;
+use crate::platform::apiserver::{Access, Request, SingleRequests};
+use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
@@ -119,7 +119,7 @@ fn restart(report: &mut Report) {
 
 /// Deletes the node's lease, and with `delete_node` the node.
 async fn tell_cluster(node: &str, access: Access, delete_node: bool, report: &mut Report) {
-    let client = Client::new(Source::Given(Box::new(access)), Dialer::new());
+    let client = SingleRequests::new(access, Dialer::of_server(ProxySettings::from_environment()));
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
     delete(&client, "lease", &lease, node, report).await;
     if delete_node {
@@ -129,7 +129,7 @@ async fn tell_cluster(node: &str, access: Access, delete_node: bool, report: &mu
     }
 }
 
-async fn delete(client: &Client, kind: &str, path: &str, name: &str, report: &mut Report) {
+async fn delete(client: &SingleRequests, kind: &str, path: &str, name: &str, report: &mut Report) {
     match client.send(&Request::delete(path, &json!({}))).await {
         Ok(_) => Report::say(&format!("deleted in the cluster: {kind} {name}")),
         Err(error) if error.is_not_found() => {}

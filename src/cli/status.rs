@@ -11,7 +11,7 @@ use super::pod_row::age;
 use super::{failed, print};
 use crate::control::server::{
     ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus,
-    RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
+    PanicRecord, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
 };
 use crate::types::api::to_yaml;
 use crate::types::error::ErrorChain;
@@ -81,6 +81,10 @@ fn text(status: &NodeStatus) -> String {
     if let Some(stall) = &status.last_stall {
         lines.push("Last stall:".to_owned());
         lines.extend(last_stall(stall).map(|line| format!("  {line}")));
+    }
+    if let Some(panic) = &status.last_panic {
+        lines.push("Last panic:".to_owned());
+        lines.extend(last_panic(panic).map(|line| format!("  {line}")));
     }
     lines.push("Last errors:".to_owned());
     lines.extend(status.errors.iter().map(|error| format!("  {} {}", error.time, error.message)));
@@ -229,6 +233,14 @@ fn last_stall(stall: &Stall) -> impl Iterator<Item = String> {
     std::iter::once(head).chain(moved).chain(ended)
 }
 
+fn last_panic(panic: &PanicRecord) -> impl Iterator<Item = String> {
+    let PanicRecord { time, version, thread, location, message, .. } = panic;
+    let message: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let head = format!("{time} {version}, thread {thread}, {location}: {message}");
+    let next = panic.next_start.as_ref().map(|start| format!("it ended the process; the next start was at {start}"));
+    std::iter::once(head).chain(next)
+}
+
 fn or_none(text: &str) -> &str {
     if text.is_empty() { "no address" } else { text }
 }
@@ -251,6 +263,7 @@ mod tests {
             healthy: true,
             watchdog: WatchdogStatus { service_manager_seconds: Some(60), device: None },
             last_stall: None,
+            last_panic: None,
             runtime: RuntimeStatus {
                 endpoint: "/run/containerd/containerd.sock".to_owned(),
                 name: "containerd".to_owned(),
@@ -458,6 +471,23 @@ Certificates:
         stall.next_start = None;
         stall.moved_again_after_seconds = Some(41);
         assert!(page(&stall).contains(&format!("{head}  it went on after 41 s\nLast errors:")), "{}", page(&stall));
+    }
+
+    #[test]
+    fn last_panic_is_shown_on_one_line() {
+        let panic = PanicRecord {
+            time: "2026-11-20T20:24:00Z".to_owned(),
+            version: "0.2.0".to_owned(),
+            thread: "main".to_owned(),
+            location: "src/a.rs:7:9".to_owned(),
+            message: "left\nright".to_owned(),
+            next_start: Some("2026-11-20T20:24:01Z".to_owned()),
+            ..PanicRecord::default()
+        };
+        let page = text(&NodeStatus { last_panic: Some(panic), ..NodeStatus::default() });
+        let lines = "Last panic:\n  2026-11-20T20:24:00Z 0.2.0, thread main, src/a.rs:7:9: left right\n  \
+                     it ended the process; the next start was at 2026-11-20T20:24:01Z\nLast errors:";
+        assert!(page.contains(lines), "{page}");
     }
 
     #[test]

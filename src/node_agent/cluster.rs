@@ -10,10 +10,10 @@ use crate::control::pod_sources::api::ApiSource;
 use crate::kubelet::certificates::{self, ClientCertificate, CredentialPaths, Names, Store};
 use crate::kubelet::node::{NodeProfile, NodeRegistration};
 use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
-use crate::platform::apiserver::{Client, Gate, Source};
+use crate::platform::apiserver::{Client, Gate};
 use crate::platform::config::Config;
 use crate::platform::cri::ImageService;
-use crate::platform::net::Dialer;
+use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 use crate::state::pods::EventRing;
 
@@ -28,12 +28,12 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// `None` without a kubeconfig.
-    pub(super) async fn open(config: &Config) -> Option<Self> {
+    pub(super) async fn open(config: &Config, proxies: ProxySettings) -> Option<Self> {
         let kubeconfig = config.cluster.kubeconfig.clone()?;
         let sync = &config.cluster.sync;
         let gate = Gate::new(SyncScheduler::first(&sync.mode), sync.bytes_per_day);
-        let dialer = Dialer::of_api_server();
-        let client = Client::behind(gate, Source::Kubeconfig(kubeconfig), dialer.clone());
+        let dialer = Dialer::of_server(proxies);
+        let client = Client::behind(gate, kubeconfig, dialer.clone());
         let scheduler = SyncScheduler::new(client.clone(), sync.mode.clone(), &config.process.local_socket);
         let store = OfflineStore::open(config.root_dir.join(OFFLINE), key_places(config)).await;
         Some(Self { client, dialer, scheduler, store })

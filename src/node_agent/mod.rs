@@ -18,6 +18,7 @@ use std::rc::Rc;
 use crate::control::server::{LocalError, systemd};
 use crate::platform::config::Config;
 use crate::platform::host::signals;
+use crate::platform::net::ProxySettings;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
@@ -33,13 +34,13 @@ pub(crate) fn run(config: Config) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    rt::block_on(serve(Rc::new(config), ended))
+    rt::block_on(serve(Rc::new(config), ProxySettings::from_environment(), ended))
 }
 
 /// Runs the agent until `ended`, without handling signals.
-pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -> ExitCode {
+pub(crate) async fn serve(config: Rc<Config>, proxies: ProxySettings, ended: impl Future<Output = ()>) -> ExitCode {
     log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node.name);
-    let agent = match Agent::open(config).await {
+    let agent = match Agent::open(config, proxies).await {
         Ok(agent) => agent,
         Err(error) => {
             error.log();

@@ -19,6 +19,7 @@ use crate::control::server::{LocalServer, SyncHealth, Watchdog};
 use crate::control::sync_loop::{self, NodeState, SyncLoop};
 use crate::kubelet::node::NodeProfile;
 use crate::platform::config::Config;
+use crate::platform::net::ProxySettings;
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Reason};
@@ -42,7 +43,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) async fn open(config: Rc<Config>) -> Result<Self, StartError> {
+    pub(super) async fn open(config: Rc<Config>, proxies: ProxySettings) -> Result<Self, StartError> {
         // Binding comes first: it fails if another agent runs on this node.
         let local = LocalServer::bind(&config.process.local_socket).map_err(StartError::LocalSocket)?;
         let started = rt::now();
@@ -53,8 +54,8 @@ impl Agent {
         // The inbox is still empty.
         let _ = inbox.try_send(SyncEvent::NodeHappened(starting));
         let runtime = Runtime::open(&config, settings, managers.placements(), &inbox).await;
-        let cluster = Cluster::open(&config).await;
-        let sources = PodSources::open(&config)?;
+        let cluster = Cluster::open(&config, proxies.clone()).await;
+        let sources = PodSources::open(&config, proxies)?;
         let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
         let (news, certificates) = (Rc::default(), Rc::default());
         let handles = Handles { config, inbox, health, node_state, news, certificates };

@@ -9,22 +9,24 @@ use crate::control::pod_sources::static_file;
 use crate::control::pod_sources::url_pods::{self, PublicKey, Trust, UrlPods};
 use crate::platform::config::Config;
 use crate::platform::host::file;
-use crate::platform::net::{Dialer, Url};
+use crate::platform::net::{Dialer, ProxySettings, Url};
 use crate::platform::rt;
 use crate::state::pods::{SourceName, SyncEvent};
 use crate::types::text::without_credentials;
 
 pub(super) struct PodSources {
     url: Option<UrlPods>,
+    /// Connects to the URL.
+    dialer: Dialer,
     pub(super) local: LocalPods,
     asked: Receiver<LocalPodRequest>,
 }
 
 impl PodSources {
-    pub(super) fn open(config: &Config) -> Result<Self, StartError> {
+    pub(super) fn open(config: &Config, proxies: ProxySettings) -> Result<Self, StartError> {
         let url = url_pods(config).map_err(StartError::Settings)?;
         let (local, asked) = LocalPods::new();
-        Ok(Self { url, local, asked })
+        Ok(Self { url, dialer: Dialer::of_server(proxies), local, asked })
     }
 
     /// The enabled sources, with the API server if `in_cluster`.
@@ -35,12 +37,11 @@ impl PodSources {
         file.into_iter().chain([SourceName::Local]).chain(url).chain(api).collect()
     }
 
-    /// `dialer` connects to the URL.
-    pub(super) fn spawn(self, handles: &Handles, dialer: Dialer) -> Vec<rt::Task<()>> {
+    pub(super) fn spawn(self, handles: &Handles) -> Vec<rt::Task<()>> {
         let (config, inbox) = (&handles.config, &handles.inbox);
         let mut tasks = Vec::new();
         tasks.extend(file_source(config, inbox.clone()));
-        tasks.extend(self.url.map(|pods| rt::spawn(url_pods::run(pods, dialer, inbox.clone()))));
+        tasks.extend(self.url.map(|pods| rt::spawn(url_pods::run(pods, self.dialer, inbox.clone()))));
         let directory = config.root_dir.join("coracle/pods");
         tasks.push(rt::spawn(local_pods::run(directory, config.node.name.clone(), self.asked, inbox.clone())));
         tasks

@@ -40,7 +40,7 @@ impl Agent {
         }
         let writer = store.clone().map(|store| rt::spawn(store.run()));
         tasks.push(rt::spawn(runtime.importer.run()));
-        tasks.extend(sources.spawn(&handles, runtime.pods.dialer()));
+        tasks.extend(sources.spawn(&handles));
         SpawnedAgent { sync_loop, background: Background { tasks, watchdog, store, writer } }
     }
 

@@ -14,6 +14,7 @@ use super::plan::HeldCall;
 use super::record::Rule;
 use crate::node_agent;
 use crate::platform::config;
+use crate::platform::net::ProxySettings;
 use crate::platform::rt;
 
 /// Within this time the agent makes every call that a step leads to.
@@ -73,7 +74,7 @@ impl Node {
                     future::pending::<()>().await;
                 }
             };
-            let end = node_agent::serve(Rc::new(*config), ended).await;
+            let end = node_agent::serve(Rc::new(*config), ProxySettings::default(), ended).await;
             // The sender is gone once the signal was sent.
             if signalled.is_closed() {
                 return;

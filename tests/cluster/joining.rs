@@ -16,6 +16,7 @@ use super::fake_api::certificates::Authority;
 use super::fake_api::identity::Identity;
 use super::fake_api::world::Network;
 use super::fake_api::{FakeApi, Options};
+use super::forward_proxy::{ForwardProxy, Speaks};
 use super::joined::{LEASE, NODE};
 use super::node::{Manifest, NODE_NAME, Node};
 
@@ -36,6 +37,11 @@ struct Said {
 
 impl Fleet {
     fn new() -> Self {
+        Self::named(|port| format!("https://127.0.0.1:{port}"))
+    }
+
+    /// A cluster that calls itself by the URL `name` of its port.
+    fn named(name: impl Fn(u16) -> String) -> Self {
         let api = FakeApi::start(Options { approve: true, ..Options::default() });
         let node = Node::new();
         api.add_token(TOKEN, &Identity::bootstrap("abcdef"));
@@ -43,7 +49,7 @@ impl Fleet {
             "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    server: {}\n  name: \"\"\n\
              contexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n",
             STANDARD.encode(api.authority_pem()),
-            api.url()
+            name(api.address().port())
         );
         api.create(&json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -89,7 +95,12 @@ impl Fleet {
     }
 
     fn run(&self, line: &[&str]) -> Said {
+        self.run_with(line, &[])
+    }
+
+    fn run_with(&self, line: &[&str], environment: &[(&str, &str)]) -> Said {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+        command.envs(environment.iter().copied());
         command.args(line).arg("--kubernetes-dir").arg(self.path("etc")).arg("--root-dir").arg(self.path("pods"));
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -110,6 +121,10 @@ impl Fleet {
 
     /// Starts the agent as the service does.
     fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    fn start_with(&mut self, environment: &[(&str, &str)]) {
         let flags = fs::read_to_string(self.path("pods/coracle-flags.env")).unwrap();
         let flags =
             flags.lines().find_map(|line| line.strip_prefix("CORACLE_CLUSTER_ARGS=\"")?.strip_suffix('"')).unwrap();
@@ -117,6 +132,7 @@ impl Fleet {
         self.node.start_agent_with(|command| {
             command.args(flags.split_whitespace()).arg("--resolv-conf").arg(resolver);
             command.arg("--pod-manifest-path").arg(manifests);
+            command.envs(environment.iter().copied());
         });
     }
 }
@@ -175,6 +191,32 @@ fn a_machine_joins_runs_static_pods_and_leaves() {
     let nothing = fleet.run(&["leave", "--no-restart"]);
     assert_eq!(nothing.code, 1);
     assert!(nothing.error.contains("this machine is not a node of a cluster"), "{}", nothing.error);
+}
+
+#[test]
+fn a_machine_behind_a_proxy_joins_and_leaves() {
+    let api = |port| format!("kubernetes.default:{port}");
+    let mut fleet = Fleet::named(|port| format!("https://{}", api(port)));
+    let port = fleet.api.address().port();
+    let proxy = ForwardProxy::start(Speaks::Http, Some(("board", "s3cret")), fleet.api.address());
+    let variable = format!("http://board:s3cret@{}", proxy.address);
+    let environment = [("HTTPS_PROXY", variable.as_str())];
+    let pin = fleet.pin();
+    let line = ["join", &api(port), "--token", TOKEN, "--no-start", "--discovery-token-ca-cert-hash", &pin];
+    let said = fleet.run_with(&[&line[..], &["--node-name", NODE_NAME]].concat(), &environment);
+    assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
+    let hint = format!("reached through http://{}: set the proxy for the service too", proxy.address);
+    assert!(said.out.contains(&hint) && !said.out.contains("s3cret"), "{}", said.out);
+
+    // The certificate request takes the proxy as well.
+    fleet.start_with(&environment);
+    fleet.api.wait(LEASE, "the lease", |lease| lease["spec"]["holderIdentity"] == NODE_NAME);
+    fleet.node.kill_agent();
+    let left = fleet.run_with(&["leave", "--no-restart"], &environment);
+    assert_eq!((left.code, left.error.as_str()), (0, ""), "{}", left.out);
+    assert!(left.out.contains("deleted in the cluster: lease node-a"), "{}", left.out);
+    assert!(proxy.asked().iter().all(|asked| *asked == api(port)), "{:?}", proxy.asked());
+    assert!(!fleet.node.log().contains("s3cret"));
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod fake_cri;
 #[path = "../fake_logind/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake logind")]
 mod fake_logind;
+mod forward_proxy;
 mod golden;
 #[path = "../grpc_plugin/mod.rs"]
 mod grpc_plugin;
@@ -48,6 +49,7 @@ mod node;
 mod offline;
 mod outages;
 mod pods;
+mod proxies;
 mod registration;
 mod resizes;
 mod secrets;

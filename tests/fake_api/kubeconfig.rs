@@ -1,6 +1,7 @@
 //! Kubeconfig files for clients of the server.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -41,6 +42,12 @@ impl FakeApi {
     /// A client certificate with this validity.
     pub(crate) fn client_certificate(&self, identity: &Identity, validity: Validity) -> Certified {
         self.shared.authority().issue_client(identity, validity)
+    }
+
+    /// A certificate from the server's CA for another server on this machine.
+    pub(crate) fn certificate_of_localhost(&self) -> Certified {
+        let now = self.look(|world| world.now());
+        self.shared.authority().issue_server(Ipv4Addr::LOCALHOST.into(), &["localhost"], Validity::a_day(now))
     }
 
     fn kubeconfig_text(&self, dir: &Path, credentials: &Credentials) -> String {

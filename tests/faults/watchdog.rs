@@ -123,6 +123,29 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
+fn a_panic_of_the_last_process_is_shown_and_logged_once() {
+    let mut node = Node::new();
+    let path = node.folder().join("pods/coracle/last-panic.json");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let record =
+        r#"{"time": "2026-11-20T20:24:00Z", "thread": "main", "location": "src/a.rs:7:9", "message": "no pod"}"#;
+    fs::write(&path, record).unwrap();
+    let line = "error the last process panicked";
+    for _ in 0..2 {
+        node.start_agent();
+        node.wait_until("an answer", |_| node.says_that_the_runtime_is_ready());
+        let page = node.ask(&["status"]).unwrap();
+        assert!(
+            page.contains("Last panic:\n  2026-11-20T20:24:00Z") && page.contains("src/a.rs:7:9: no pod"),
+            "{page}"
+        );
+        wait_for("the start to be noted", || fs::read_to_string(&path).unwrap().contains("nextStart"));
+        node.kill_agent();
+    }
+    assert_eq!(node.log().matches(line).count(), 1, "{}", node.log());
+}
+
+#[test]
 fn a_hung_runtime_does_not_stop_the_heartbeat() {
     let (node, manager) = watched(Node::new());
     node.fake.on("*").hang();

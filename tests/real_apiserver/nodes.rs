@@ -1,10 +1,39 @@
 //! Joining, and the permissions of the node.
 
 use std::fs;
+use std::path::Path;
 
 use crate::cluster::{Cluster, TOKEN, condition, mode};
-use crate::control_plane::Assets;
+use crate::control_plane::{ADDRESS, Assets};
 use crate::node::NODE_NAME;
+
+#[test]
+fn a_node_behind_a_proxy_joins() {
+    let Some(assets) = Assets::find("a_node_behind_a_proxy_joins", &[]) else { return };
+    let mut cluster = Cluster::new(assets);
+    let folder = cluster.node.folder().to_owned();
+    let settings = folder.join("tinyproxy.conf");
+    let text = "Port 8888\nListen 127.0.0.1\nTimeout 600\nMaxClients 20\nConnectPort 6443\nBasicAuth board s3cret\n\
+                LogLevel Connect\n";
+    fs::write(&settings, text).unwrap();
+    let log = folder.join("tinyproxy.log");
+    let arguments = ["-d", "-c", settings.to_str().unwrap()];
+    let _proxy = cluster.node.enclosure().start(Path::new("/usr/bin/tinyproxy"), &arguments, &log);
+    let bootstrap = folder.join("bootstrap.conf");
+    let kubeconfig = fs::read_to_string(&bootstrap).unwrap();
+    let server = format!("server: https://{ADDRESS}:6443\n");
+    assert!(kubeconfig.contains(&server));
+    let behind = format!("{server}    proxy-url: http://board:s3cret@127.0.0.1:8888\n");
+    fs::write(&bootstrap, kubeconfig.replace(&server, &behind)).unwrap();
+
+    cluster.node.start_agent();
+    cluster.wait_until_ready();
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.contains(&format!("CONNECT {ADDRESS}:6443 HTTP/1.1")), "{log}");
+    // The node's own kubeconfig names the proxy as well.
+    assert!(fs::read_to_string(folder.join("kubelet.conf")).unwrap().contains("proxy-url"));
+    assert!(!cluster.node.agent_log().contains("s3cret"));
+}
 
 #[test]
 fn a_node_joins_with_a_token_and_has_only_node_permissions() {

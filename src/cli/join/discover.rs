@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::kubelet::certificates::discovery::{
     BootstrapToken, ClusterInfoError, Pin, pinned_authority, verified_kubeconfig,
 };
-use crate::platform::apiserver::{Access, ApiError, Client, Kubeconfig, Pem, Request, Source, Token};
-use crate::platform::net::Dialer;
+use crate::platform::apiserver::{Access, ApiError, Kubeconfig, Pem, Request, SingleRequests, Token};
+use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
@@ -35,6 +35,8 @@ pub(super) struct Cluster {
     pub(super) authority: Vec<u8>,
     /// The nodes' KubeletConfiguration.
     pub(super) kubelet_config: String,
+    /// The proxy in between, if the environment names one.
+    pub(super) proxy: Option<String>,
 }
 
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
@@ -55,7 +57,8 @@ pub(super) async fn discover(question: &Question, say: &dyn Fn(&str)) -> Result<
     let kubelet_config = config.pointer("/data/kubelet").and_then(Value::as_str);
     let kubelet_config = kubelet_config.ok_or("the cluster's kubelet-config has no configuration in it")?.to_owned();
     check_name(&client, &question.node_name).await?;
-    Ok(Cluster { kubeconfig, authority, kubelet_config })
+    let proxy = client.proxy().filter(|_| kubeconfig.proxy.is_none());
+    Ok(Cluster { kubeconfig, authority, kubelet_config, proxy })
 }
 
 /// The cluster and its CA, after verification.
@@ -82,7 +85,7 @@ async fn meet(question: &Question, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Ve
 }
 
 /// The verified kubeconfig in cluster-info. The cluster signs with a new token a moment after it was created.
-async fn patiently(question: &Question, say: &dyn Fn(&str), client: &Client) -> Result<String, String> {
+async fn patiently(question: &Question, say: &dyn Fn(&str), client: &SingleRequests) -> Result<String, String> {
     let end = Instant::now() + question.patience;
     let mut said = String::new();
     loop {
@@ -113,7 +116,7 @@ fn told(error: &ApiError) -> String {
 }
 
 /// Refuses the name of an existing ready node, as kubeadm does: two nodes of one name would conflict.
-async fn check_name(client: &Client, name: &str) -> Result<(), String> {
+async fn check_name(client: &SingleRequests, name: &str) -> Result<(), String> {
     let node = match client.send(&Request::get(format!("/api/v1/nodes/{name}"))).await {
         Ok(answer) => answer.json().map_err(|error| ErrorChain(&error).to_string())?,
         // Without permission to read it, the check is skipped.
@@ -134,7 +137,7 @@ async fn check_name(client: &Client, name: &str) -> Result<(), String> {
     }
 }
 
-fn client(kubeconfig: &Kubeconfig) -> Result<Client, String> {
+fn client(kubeconfig: &Kubeconfig) -> Result<SingleRequests, String> {
     let access = Access::new(kubeconfig, Path::new("cluster-info")).map_err(|error| ErrorChain(&error).to_string())?;
-    Ok(Client::new(Source::Given(Box::new(access)), Dialer::new()))
+    Ok(SingleRequests::new(access, Dialer::of_server(ProxySettings::from_environment())))
 }

@@ -78,6 +78,9 @@ fn join(command: &Join, question: &Question, layout: &Layout) -> Result<(), Stri
     }
     let cluster = rt::block_on(discover(question, &say))?;
     say(&format!("cluster verified: {}", cluster.kubeconfig.server));
+    if let Some(proxy) = &cluster.proxy {
+        say(&format!("reached through {proxy}: set the proxy for the service too (docs/joining-a-cluster.md)"));
+    }
     let name = command.node_name.as_ref().map(|_| question.node_name.as_str());
     for path in write(&cluster, question, layout, name)? {
         say(&format!("written: {}", path.display()));

@@ -45,4 +45,4 @@ pub(crate) use streaming::Streaming;
 pub(crate) use sync_status::{ExchangeStatus, SyncStatus};
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;
-pub(crate) use watchdog::{Stall, Watchdog, WatchdogStatus};
+pub(crate) use watchdog::{PanicRecord, Stall, Watchdog, WatchdogStatus, record_panics};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::image_entries::{ArchivesStatus, MissingImage};
 use super::sync_status::SyncStatus;
-use super::watchdog::{Stall, WatchdogStatus};
+use super::watchdog::{PanicRecord, Stall, WatchdogStatus};
 
 /// The response of `/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,9 @@ pub(crate) struct NodeStatus {
     /// The most recent stall, of this process or an earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_stall: Option<Stall>,
+    /// The most recent panic, which ended an earlier process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_panic: Option<PanicRecord>,
     pub(crate) runtime: RuntimeStatus,
     /// As in the Node status; empty before the first observation.
     pub(crate) conditions: Vec<ConditionStatus>,

@@ -70,6 +70,7 @@ impl LocalApi for NodeLocalApi {
             healthy: self.health.stalled(rt::now()).is_none(),
             watchdog: self.watchdog.status(),
             last_stall: self.watchdog.last_stall(),
+            last_panic: self.watchdog.last_panic(),
             runtime: RuntimeStatus {
                 endpoint: self.config.runtime.endpoint.display().to_string(),
                 name: runtime.name.clone(),

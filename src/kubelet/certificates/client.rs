@@ -17,7 +17,7 @@ use super::rotation::{Credentials, Held, NextRotation, Present, Seconds};
 use super::signing_request::Purpose;
 use super::store::StoreError;
 use super::waits::{changed, clock_set, due};
-use crate::platform::apiserver::{Client, Request, Source};
+use crate::platform::apiserver::{Client, Request};
 use crate::platform::host::clock;
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::net::Dialer;
@@ -187,9 +187,7 @@ impl ClientCertificateManager {
     async fn ask(&self, credentials: &[Credentials], present: Present) -> Result<(Issued, Credentials), Fault> {
         let settings = &self.settings;
         let client_with = |with: &Credentials| match (with, &settings.places.bootstrap_kubeconfig) {
-            (Credentials::Bootstrap, Some(path)) => {
-                settings.client.beside(Source::Kubeconfig(path.clone()), settings.dialer.clone())
-            }
+            (Credentials::Bootstrap, Some(path)) => settings.client.beside(path.clone(), settings.dialer.clone()),
             _ => settings.client.clone(),
         };
         let clients: Vec<Client> = credentials.iter().map(client_with).collect();

@@ -80,8 +80,7 @@ fn name(names: &Names, public_key: &[u8], usages: &[&str]) -> String {
 
 /// Base64 for URLs, without padding (RFC 4648, section 5).
 pub(super) fn url_safe(bytes: &[u8]) -> String {
-    let text = Bytes(bytes.to_vec()).to_base64();
-    text.trim_end_matches('=').replace('+', "-").replace('/', "_")
+    Bytes(bytes.to_vec()).to_base64url()
 }
 
 /// The outcome of a request.

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use super::kubeconfig::{Kubeconfig, Pem, Token};
 use super::tls;
 use crate::platform::host::file::read_all;
-use crate::platform::net::Url;
+use crate::platform::net::{Proxy, Url};
 use crate::types::api::UriScheme;
 
 /// The address of the server, the trusted CAs, and the client's credentials.
@@ -21,8 +21,11 @@ pub(crate) struct Access {
     pub(super) url: Url,
     /// `None` for plain HTTP.
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    pub(super) proxy: Option<Url>,
+    /// The kubeconfig's, which precedes that of the environment.
+    pub(super) proxy: Option<Proxy>,
     pub(super) token: Option<String>,
+    /// The trusted CA certificates.
+    pub(super) trusted: Vec<CertificateDer<'static>>,
     /// The digests of the trusted CA certificates.
     pub(super) authorities: Vec<String>,
 }
@@ -62,33 +65,39 @@ impl Access {
             url.ok_or_else(|| wrong(format!("{field}: expected https://HOST:PORT, found {text:?}")))
         };
         let url = address("server", &kubeconfig.server)?;
-        let proxy = kubeconfig.proxy.as_deref().map(|proxy| address("proxy-url", proxy)).transpose()?;
-        if proxy.as_ref().is_some_and(|proxy| proxy.scheme != UriScheme::Http) {
-            return Err(wrong("proxy-url: expected http://HOST:PORT".to_owned()));
-        }
+        let proxy = kubeconfig.proxy.as_deref().map(|proxy| {
+            // Its value may have a password.
+            let wrong = || wrong("proxy-url: expected http, https or socks5://HOST:PORT".to_owned());
+            Some(proxy).filter(|proxy| proxy.contains("://")).and_then(Proxy::parse).ok_or_else(wrong)
+        });
+        let proxy = proxy.transpose()?;
         let token = match &kubeconfig.token {
             Some(Token::Data(token)) => Some(token.clone()),
             Some(Token::File(path)) => Some(read_token(path)?),
             None => None,
         };
-        let mut authorities = Vec::new();
+        let mut trusted = Vec::new();
         let tls = match url.scheme {
             UriScheme::Http => None,
             UriScheme::Https => {
                 let name = kubeconfig.server_name.as_ref().unwrap_or(&url.host);
                 let name = ServerName::try_from(name.clone())
                     .map_err(|_| wrong(format!("tls-server-name: expected a DNS name or address, found {name:?}")))?;
-                let (config, believed) = client_config(kubeconfig, path)?;
-                authorities = believed;
+                let (config, authorities) = client_config(kubeconfig, path)?;
+                trusted = authorities;
                 Some((Arc::new(config), name))
             }
         };
-        Ok(Self { url, tls, proxy, token, authorities })
+        let authorities = trusted.iter().map(digest).collect();
+        Ok(Self { url, tls, proxy, token, trusted, authorities })
     }
 }
 
-/// The TLS configuration, and the digests of the trusted CAs.
-fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<(ClientConfig, Vec<String>), AccessError> {
+/// The TLS configuration, and the trusted CAs.
+fn client_config(
+    kubeconfig: &Kubeconfig,
+    path: &Path,
+) -> Result<(ClientConfig, Vec<CertificateDer<'static>>), AccessError> {
     let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
     let trust = match (&kubeconfig.authority, kubeconfig.insecure) {
         (_, true) => tls::Trust::Anybody,
@@ -102,7 +111,7 @@ fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<(ClientConfig, 
     };
     let authorities = match &trust {
         tls::Trust::Anybody => Vec::new(),
-        tls::Trust::Authorities(list) => list.iter().map(digest).collect(),
+        tls::Trust::Authorities(list) => list.clone(),
     };
     let identity = match &kubeconfig.certificate {
         None => None,

@@ -42,7 +42,8 @@ struct Inner {
 
 /// Everything needed to connect.
 struct Transport {
-    source: Source,
+    /// Loaded for each connection.
+    kubeconfig: PathBuf,
     dialer: Dialer,
     gate: Rc<Gate>,
     traffic: Rc<Traffic>,
@@ -55,14 +56,6 @@ struct Transport {
     overload: Overload,
     /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first connection.
     lost: Cell<Option<(Instant, u64)>>,
-}
-
-/// The source of address and credentials.
-#[derive(Clone, Debug)]
-pub(crate) enum Source {
-    /// Loaded for each connection.
-    Kubeconfig(PathBuf),
-    Given(Box<Access>),
 }
 
 /// A successful response.
@@ -79,7 +72,7 @@ pub(crate) struct Stream {
 }
 
 /// Upper bound on a response: some thousand pods.
-const LARGEST: usize = 32 << 20;
+pub(super) const LARGEST: usize = 32 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(20);
 /// The longest delay in about the first two minutes: the return of a server is noticed soon after a short absence.
@@ -93,24 +86,19 @@ const CONNECT: Duration = Duration::from_secs(15);
 const RENEW: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Connects on the first request.
-    pub(crate) fn new(source: Source, dialer: Dialer) -> Self {
-        Self::behind(Gate::none(), source, dialer)
+    /// Connects on the first request, and only while the gate admits requests.
+    pub(crate) fn behind(gate: Rc<Gate>, kubeconfig: PathBuf, dialer: Dialer) -> Self {
+        Self::with(gate, Rc::default(), kubeconfig, dialer)
     }
 
-    /// Connects only while the gate admits requests.
-    pub(crate) fn behind(gate: Rc<Gate>, source: Source, dialer: Dialer) -> Self {
-        Self::with(gate, Rc::default(), source, dialer)
+    /// A client with another kubeconfig behind the same gate. Both count into the same traffic.
+    pub(crate) fn beside(&self, kubeconfig: PathBuf, dialer: Dialer) -> Self {
+        Self::with(Rc::clone(self.gate()), Rc::clone(&self.inner.way.traffic), kubeconfig, dialer)
     }
 
-    /// A client with another source behind the same gate. Both count into the same traffic.
-    pub(crate) fn beside(&self, source: Source, dialer: Dialer) -> Self {
-        Self::with(Rc::clone(self.gate()), Rc::clone(&self.inner.way.traffic), source, dialer)
-    }
-
-    fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, source: Source, dialer: Dialer) -> Self {
+    fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, kubeconfig: PathBuf, dialer: Dialer) -> Self {
         let way = Transport {
-            source,
+            kubeconfig,
             dialer,
             gate,
             traffic,
@@ -136,26 +124,9 @@ impl Client {
     /// Time spent waiting at the gate does not count against the limit.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
         let pass = self.pass(request).await?;
-        let answer = self.send_in_time(request).await;
+        let answer = in_time(request, async |left| self.send_once(request, left).await).await;
         pass.ended(is_answered(&answer));
         answer
-    }
-
-    async fn send_in_time(&self, request: &Request) -> Result<Answer, ApiError> {
-        let begun = rt::now();
-        let left = || request.limit.saturating_sub(rt::elapsed(begun));
-        let mut tries = 1;
-        loop {
-            let error = match self.send_once(request, left()).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            match retry::wait(&error, request.is_idempotent(), tries, left(), rt::random()) {
-                Some(wait) => rt::sleep(wait).await,
-                None => return Err(error),
-            }
-            tries += 1;
-        }
     }
 
     async fn pass(&self, request: &Request) -> Result<Pass, ApiError> {
@@ -324,6 +295,27 @@ impl Client {
     }
 }
 
+/// Sends a request, again if that may help, within its limit. `send` gets what is left of it.
+pub(super) async fn in_time(
+    request: &Request,
+    send: impl AsyncFn(Duration) -> Result<Answer, ApiError>,
+) -> Result<Answer, ApiError> {
+    let begun = rt::now();
+    let left = || request.limit.saturating_sub(rt::elapsed(begun));
+    let mut tries = 1;
+    loop {
+        let error = match send(left()).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        match retry::wait(&error, request.is_idempotent(), tries, left(), rt::random()) {
+            Some(wait) => rt::sleep(wait).await,
+            None => return Err(error),
+        }
+        tries += 1;
+    }
+}
+
 /// NotFound and Conflict are answers too.
 fn is_answered<T>(answer: &Result<T, ApiError>) -> bool {
     answer.as_ref().map_or_else(|error| matches!(error.code(), Some(404 | 409)), |_| true)
@@ -345,6 +337,10 @@ async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
 }
 
 impl Answer {
+    pub(super) fn of(content: Vec<u8>) -> Self {
+        Self { content }
+    }
+
     pub(crate) fn json(&self) -> Result<Value, ApiError> {
         serde_json::from_slice(&self.content).map_err(|error| ApiError::Malformed(error.to_string().into()))
     }
@@ -377,14 +373,9 @@ impl Inner {
 
 impl Transport {
     async fn access(&self) -> Result<Access, ApiError> {
-        match &self.source {
-            Source::Given(access) => Ok(Access::clone(access)),
-            Source::Kubeconfig(path) => {
-                let path = path.clone();
-                let access = rt::blocking(move || Access::load(&path)).await;
-                access.map_err(|error| ApiError::Access(ErrorChain(&error).to_string().into()))
-            }
-        }
+        let path = self.kubeconfig.clone();
+        let access = rt::blocking(move || Access::load(&path)).await;
+        access.map_err(|error| ApiError::Access(ErrorChain(&error).to_string().into()))
     }
 
     /// The pacing of requests on a new connection after a long absence; `None` without one.
@@ -414,7 +405,7 @@ impl Transport {
     }
 }
 
-fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
+pub(super) fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
     ApiError::Unreachable(format!("connect to the API server {}: {why}", access.url.authority()).into())
 }
 
@@ -466,7 +457,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
     }
 }
 
-fn caller(access: &Access) -> Caller {
+pub(super) fn caller(access: &Access) -> Caller {
     Caller {
         scheme: match access.url.scheme {
             UriScheme::Http => "http",
@@ -491,6 +482,6 @@ fn agent() -> String {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({:?})", self.inner.way.source)
+        write!(f, "Client({:?})", self.inner.way.kubeconfig)
     }
 }

@@ -11,9 +11,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::access::Access;
 use super::tls::PROTOCOL;
 use super::traffic::Traffic;
-use crate::platform::net::{Dialer, TlsSocket, Url};
-use crate::platform::rt::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
-use crate::protocol::http1::Response;
+use crate::platform::net::{Dialer, ServerStream, TlsSocket};
+use crate::platform::rt::{AsyncRead, AsyncWrite};
 
 /// A plain or TLS socket. Clones share it.
 #[derive(Clone, Debug)]
@@ -24,52 +23,23 @@ pub(super) enum Socket {
 
 /// How long sent data may stay unacknowledged before the kernel closes the connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// For the proxy's response and everything before it.
 const CONNECT: Duration = Duration::from_secs(10);
 
 pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traffic>) -> io::Result<Socket> {
-    let Url { host, .. } = &access.url;
-    let port = access.url.port();
-    let tcp = match &access.proxy {
-        None => dialer.dial(host, port, CONNECT).await.map_err(io::Error::other)?,
-        Some(proxy) => {
-            let tcp = dialer.dial(&proxy.host, proxy.port(), CONNECT).await.map_err(io::Error::other)?;
-            through_proxy(tcp, &access.url).await?
-        }
-    };
+    let connected = dialer.connect(&access.url, access.proxy.as_ref(), &access.trusted, CONNECT).await;
+    let stream = connected.map_err(io::Error::other)?;
+    let tcp = stream.tcp();
     // A failure here only makes a dead connection last longer.
     let _ = tcp.set_nodelay(true);
     let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
-    let _ = setsockopt(&tcp, sockopt::TcpUserTimeout, &limit);
+    let _ = setsockopt(tcp, sockopt::TcpUserTimeout, &limit);
     traffic.connected();
-    let counted = Counted { tcp, traffic: Rc::clone(traffic) };
+    let counted = Counted { stream, traffic: Rc::clone(traffic) };
     let Some((config, name)) = &access.tls else { return Ok(Socket::Plain(counted)) };
     let tls = TlsSocket::connect(counted, config.clone(), name.clone()).await?;
     match tls.speaks(PROTOCOL) {
         true => Ok(Socket::Tls(tls)),
         false => Err(io::Error::other("server does not support HTTP/2")),
-    }
-}
-
-/// Opens a tunnel through a proxy (RFC 9110 section 9.3.6).
-async fn through_proxy(mut tcp: TcpStream, server: &Url) -> io::Result<TcpStream> {
-    let to = match server.host.contains(':') {
-        true => format!("[{}]:{}", server.host, server.port()),
-        false => format!("{}:{}", server.host, server.port()),
-    };
-    tcp.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).await?;
-    let mut response = Response::new(0);
-    let mut byte = [0];
-    // Byte by byte: what follows the head belongs to the server.
-    while !response.has_head() {
-        if tcp.read(&mut byte).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        response.receive(&byte).map_err(|what| io::Error::other(format!("proxy response: {what}")))?;
-    }
-    match response.status() {
-        200..300 => Ok(tcp),
-        status => Err(io::Error::other(format!("proxy refused the connection to {to}: status {status}"))),
     }
 }
 
@@ -108,13 +78,13 @@ impl AsyncWrite for Socket {
 /// A connection whose traffic is counted.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
-    tcp: TcpStream,
+    stream: ServerStream,
     traffic: Rc<Traffic>,
 }
 
 impl AsyncRead for Counted {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
-        let read = Pin::new(&mut self.tcp).poll_read(context, out);
+        let read = Pin::new(&mut self.stream).poll_read(context, out);
         if let Poll::Ready(Ok(len)) = read {
             self.traffic.received(len);
         }
@@ -124,7 +94,7 @@ impl AsyncRead for Counted {
 
 impl AsyncWrite for Counted {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.tcp).poll_write(context, bytes);
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(len)) = written {
             self.traffic.sent(len);
         }
@@ -132,10 +102,10 @@ impl AsyncWrite for Counted {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_close(context)
+        Pin::new(&mut self.stream).poll_close(context)
     }
 }

@@ -114,11 +114,6 @@ impl Gate {
         })
     }
 
-    /// A gate that is always open.
-    pub(super) fn none() -> Rc<Self> {
-        Self::new(Opening::Open(Rank::Event), None)
-    }
-
     /// Opens, opens further, or shuts.
     pub(crate) fn set(&self, opening: Opening) {
         let before = self.opening.replace(opening);

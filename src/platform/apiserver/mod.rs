@@ -1,4 +1,4 @@
-//! The API server client: requests, lists and watches over one HTTP/2 connection.
+//! The API server client: requests, lists and watches over one HTTP/2 connection. Also single requests without it.
 //!
 //! A [`Client`] connects on demand with the current kubeconfig; when idle it has one socket, no thread, and no timers
 //! but its callers'. A request with an unknown outcome is repeated only if that is idempotent.
@@ -18,13 +18,13 @@ mod reflector;
 mod reflector_state;
 mod request;
 mod retry;
+mod single_request;
 mod tls;
 mod traffic;
-mod verifier;
 mod watch_event;
 
 pub(crate) use access::Access;
-pub(crate) use client::{Client, Source};
+pub(crate) use client::{Answer, Client};
 pub(crate) use error::{ApiError, Status};
 pub(crate) use gate::{Gate, Opening, Rank};
 pub(crate) use gate_waiters::settle;
@@ -33,4 +33,4 @@ pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
 pub(crate) use reflector::reflect;
 pub(crate) use reflector_state::{Change, Collection};
 pub(crate) use request::{Patch, Request};
-pub(crate) use verifier::{believing, known_past};
+pub(crate) use single_request::SingleRequests;

@@ -109,6 +109,7 @@ impl Drop for Comeback {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::apiserver::Opening;
 
     #[test]
     fn delays_grow_with_the_absence_up_to_a_limit() {
@@ -122,7 +123,7 @@ mod tests {
     fn everything_is_admitted_within_ten_seconds_unless_the_server_is_overloaded() {
         for (away, is_overloaded, expected) in [(119, false, 0..5), (119, true, 100..200), (3600, false, 150..215)] {
             let took = rt::simulate(1, |_| async move {
-                let (gate, traffic) = (Gate::none(), Traffic::default());
+                let (gate, traffic) = (Gate::new(Opening::Open(Rank::Event), None), Traffic::default());
                 let overload = Overload::default();
                 let most = spread(Duration::from_secs(away)).unwrap_or_default();
                 let comeback = Comeback::begin(&gate, most, 0.99);

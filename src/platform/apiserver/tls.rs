@@ -6,8 +6,7 @@ use rustls::client::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::verifier::Verifier;
-use crate::platform::net::{AnyCertificate, HostClock};
+use crate::platform::net::{AnyCertificate, HostClock, Verifier};
 
 /// The servers to trust.
 pub(super) enum Trust {

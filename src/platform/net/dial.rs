@@ -8,41 +8,42 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, socket};
-use rustls::client::danger::ServerCertVerifier;
 
-use crate::platform::net::DialError;
 use crate::platform::net::tls::Tls;
+use crate::platform::net::{DialError, Proxy, ProxySettings, Url};
 use crate::platform::rt::{self, Async, Semaphore, TcpStream};
 
 /// Connects to hosts. Limits concurrent name lookups, so that an unresponsive name server does not occupy every thread.
-/// Clones share that limit and the TLS configuration.
+/// Clones share that limit and the TLS configuration. Probes and hooks have one without proxies.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     lookups: Arc<Semaphore>,
     pub(super) tls: Tls,
+    /// For servers other than pods.
+    proxies: Arc<ProxySettings>,
 }
 
 const LOOKUPS: usize = 2;
-/// The API server has one name.
-const LOOKUPS_OF_API_SERVER: usize = 1;
+/// A server and its proxy have one name each, and are asked for one after the other.
+const LOOKUPS_OF_SERVER: usize = 1;
 
 impl Dialer {
     pub(crate) fn new() -> Self {
-        Self::with_lookups(LOOKUPS)
+        Self::with_lookups(LOOKUPS, ProxySettings::default())
     }
 
-    /// For the API server only, whose lookups do not queue behind those of pods.
-    pub(crate) fn of_api_server() -> Self {
-        Self::with_lookups(LOOKUPS_OF_API_SERVER)
+    /// For one server, such as the API server, whose lookups do not queue behind those of pods.
+    pub(crate) fn of_server(proxies: ProxySettings) -> Self {
+        Self::with_lookups(LOOKUPS_OF_SERVER, proxies)
     }
 
-    fn with_lookups(lookups: usize) -> Self {
-        Self { lookups: Arc::new(Semaphore::new(lookups)), tls: Tls::default() }
+    fn with_lookups(lookups: usize, proxies: ProxySettings) -> Self {
+        Self { lookups: Arc::new(Semaphore::new(lookups)), tls: Tls::default(), proxies: Arc::new(proxies) }
     }
 
-    /// As this one, but verifies servers with `verifier`.
-    pub(crate) fn believing(&self, verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, rustls::Error> {
-        Ok(Self { lookups: Arc::clone(&self.lookups), tls: Tls::with(verifier)? })
+    /// The proxy of the environment for `url`, if any.
+    pub(crate) fn proxy_for(&self, url: &Url) -> Option<&Proxy> {
+        self.proxies.proxy_for(url)
     }
 
     /// Connects to the first address of `host` that accepts.
@@ -76,7 +77,7 @@ impl Dialer {
         Err(failure)
     }
 
-    async fn addresses(&self, host: &str, port: u16) -> Vec<SocketAddr> {
+    pub(super) async fn addresses(&self, host: &str, port: u16) -> Vec<SocketAddr> {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return vec![SocketAddr::new(ip, port)];
         }
@@ -146,7 +147,7 @@ mod tests {
         let found = rt::simulate(1, |world| async move {
             world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
             world.network.add_name("api", IpAddr::from([10, 0, 0, 1]));
-            let (pods, api) = (Dialer::new(), Dialer::of_api_server());
+            let (pods, api) = (Dialer::new(), Dialer::of_server(ProxySettings::default()));
             for _ in 0..10 {
                 assert!(pods.dial("dead", 80, Duration::from_millis(10)).await.is_err());
             }

@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 
 use nix::errno::Errno;
 
+use crate::platform::net::Proxy;
 use crate::platform::net::stream_error::TlsError;
 use crate::protocol::http1::Malformed;
+use crate::types::error::ErrorChain;
 
 /// No connection could be made.
 #[derive(Debug)]
@@ -25,10 +27,19 @@ pub(crate) enum DialError {
     },
 }
 
+/// No connection through a proxy could be made.
+#[derive(Debug)]
+pub(crate) struct ProxyError {
+    /// Without credentials.
+    proxy: String,
+    what: String,
+}
+
 /// A failed request.
 #[derive(Debug)]
 pub(crate) enum GetError {
     Dial(DialError),
+    Proxy(ProxyError),
     /// A header that cannot be sent.
     Header(String),
     Io {
@@ -40,6 +51,8 @@ pub(crate) enum GetError {
     /// The connection ended before the response.
     Closed,
     Malformed(Malformed),
+    /// A response that ureq does not accept.
+    Http(String),
     Tls(TlsError),
     TooManyRedirects,
     Timeout,
@@ -54,6 +67,19 @@ pub(crate) enum BodyError {
     Malformed(Malformed),
     Tls(TlsError),
     Timeout,
+}
+
+impl ProxyError {
+    pub(super) fn new(proxy: &Proxy, what: &str) -> Self {
+        Self { proxy: proxy.to_string(), what: what.to_owned() }
+    }
+
+    pub(super) fn io(proxy: &Proxy, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::new(proxy, "closed the connection"),
+            _ => Self::new(proxy, &ErrorChain(error).to_string()),
+        }
+    }
 }
 
 impl fmt::Display for DialError {
@@ -71,6 +97,7 @@ impl fmt::Display for GetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial(error) => error.fmt(f),
+            Self::Proxy(error) => error.fmt(f),
             Self::Header(name) => write!(f, "net/http: invalid header field value for {name:?}"),
             Self::Io { from: Some(from), to: Some(to), what, cause } => {
                 write!(f, "{what} tcp {from}->{to}: {what}: {}", Reason(cause))
@@ -78,6 +105,7 @@ impl fmt::Display for GetError {
             Self::Io { what, cause, .. } => write!(f, "{what} tcp: {what}: {}", Reason(cause)),
             Self::Closed => f.write_str("EOF"),
             Self::Malformed(error) => write!(f, "net/http: HTTP/1.x transport connection broken: {error}"),
+            Self::Http(error) => write!(f, "net/http: HTTP/1.x transport connection broken: {error}"),
             Self::Tls(error) => error.fmt(f),
             Self::TooManyRedirects => f.write_str("stopped after 10 redirects"),
             Self::Timeout => f.write_str("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
@@ -100,7 +128,14 @@ impl fmt::Display for BodyError {
     }
 }
 
+impl fmt::Display for ProxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "proxy {}: {}", self.proxy, self.what)
+    }
+}
+
 impl std::error::Error for DialError {}
+impl std::error::Error for ProxyError {}
 impl std::error::Error for GetError {}
 impl std::error::Error for BodyError {}
 

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::platform::net::error::BodyError;
+use crate::platform::net::redirect::{REDIRECTS, redirect};
 use crate::platform::net::stream::Stream;
 use crate::platform::net::stream_error::StreamError;
 use crate::platform::net::tls::HANDSHAKE;
@@ -17,77 +18,24 @@ use crate::types::api::UriScheme;
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    pub(crate) content_type: Option<String>,
-    /// Validators of the content.
-    pub(crate) etag: Option<String>,
-    pub(crate) last_modified: Option<String>,
-    /// Whether its length was given, so that the body is known to be complete.
-    pub(crate) is_counted: bool,
-}
-
-impl Answer {
-    fn of(response: Response) -> Self {
-        let header = |name| response.header(name).map(str::to_owned);
-        Self {
-            status: response.status(),
-            content_type: header("content-type"),
-            etag: header("etag"),
-            last_modified: header("last-modified"),
-            is_counted: response.is_counted(),
-            body: response.into_body(),
-        }
-    }
-}
-
-/// Limits of a request.
-#[derive(Clone, Copy)]
-struct FetchOptions {
-    /// Most bytes of the body to keep.
-    most: usize,
-    /// Whether to refuse redirects from HTTPS to HTTP.
-    stays_secret: bool,
 }
 
 /// Limit of a body (kubelet: `maxRespBodyLength`).
 const BODY: usize = 10 * 1024;
-const REDIRECTS: usize = 10;
 const READ: usize = 4096;
 
 impl Dialer {
     /// Sends a GET for `url`. Follows redirects on the same host; a redirect to another host is returned as the
     /// response.
     pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
-        self.get_as(FetchOptions { most: BODY, stays_secret: false }, url, headers, limit).await
-    }
-
-    /// As [`Self::get`], keeping `most` bytes of the body, and without redirects to plain HTTP.
-    pub(crate) async fn fetch(
-        &self,
-        url: &Url,
-        headers: &Headers,
-        limit: Duration,
-        most: usize,
-    ) -> Result<Answer, GetError> {
-        self.get_as(FetchOptions { most, stays_secret: true }, url, headers, limit).await
-    }
-
-    async fn get_as(
-        &self,
-        how: FetchOptions,
-        url: &Url,
-        headers: &Headers,
-        limit: Duration,
-    ) -> Result<Answer, GetError> {
         let end = rt::now() + limit;
         let left = || end.saturating_duration_since(rt::now());
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=REDIRECTS {
-            let asked = rt::deadline(left(), self.ask(&at, headers, keep_host, how.most)).await;
+            let asked = rt::deadline(left(), self.ask(&at, headers, keep_host)).await;
             let (stream, mut response) = asked.map_err(|rt::Elapsed| GetError::Timeout)??;
-            let next = redirect(url, &at, &response)
-                .filter(|(next, _)| !how.stays_secret || at.scheme == UriScheme::Http || next.scheme == at.scheme);
-            if let Some((next, is_relative)) = next {
+            if let Some((next, is_relative)) = redirect(url, &at, response.status(), response.location()) {
                 // A given Host header is kept on a relative redirect.
                 keep_host &= is_relative;
                 at = next;
@@ -96,19 +44,13 @@ impl Dialer {
             }
             let read = rt::deadline(left(), read_body(stream, &mut response)).await;
             read.unwrap_or(Err(BodyError::Timeout)).map_err(GetError::Body)?;
-            return Ok(Answer::of(response));
+            return Ok(Answer { status: response.status(), body: response.into_body() });
         }
         Err(GetError::TooManyRedirects)
     }
 
     /// Sends the request and reads the response up to its head.
-    async fn ask(
-        &self,
-        url: &Url,
-        headers: &Headers,
-        keep_host: bool,
-        most: usize,
-    ) -> Result<(Stream, Response), GetError> {
+    async fn ask(&self, url: &Url, headers: &Headers, keep_host: bool) -> Result<(Stream, Response), GetError> {
         let request = headers.request(url, keep_host)?;
         let tcp = self.reach(&url.host, url.port()).await.map_err(GetError::Dial)?;
         let mut stream = match url.scheme {
@@ -118,7 +60,7 @@ impl Dialer {
         if let Err(error) = stream.write_all(&request).await {
             return Err(broken(stream.tcp(), error));
         }
-        let mut response = Response::new(most);
+        let mut response = Response::new(BODY);
         let mut buffer = vec![0; READ].into_boxed_slice();
         while !response.has_head() {
             match stream.read(&mut buffer).await {
@@ -161,18 +103,6 @@ async fn read_body(mut stream: Stream, response: &mut Response) -> Result<(), Bo
     }
     stream.end().await;
     Ok(())
-}
-
-/// The target of a redirect response to a request for `at`, and whether its location is relative; `None` if it is not a
-/// redirect to follow.
-fn redirect(first: &Url, at: &Url, response: &Response) -> Option<(Url, bool)> {
-    if !matches!(response.status(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    let location = response.location()?;
-    let next = at.join(location)?;
-    let is_relative = !location.contains("//");
-    next.host.eq_ignore_ascii_case(&first.host).then_some((next, is_relative))
 }
 
 fn broken(tcp: &TcpStream, error: StreamError) -> GetError {

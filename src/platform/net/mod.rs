@@ -1,22 +1,39 @@
-//! Outgoing connections: TCP by address or name, and HTTP and HTTPS GET requests. Also TLS over other streams.
+//! Outgoing connections: TCP by address or name, GET requests of probes and hooks, single requests to other servers, and
+//! proxies on the way to these. Also TLS over other streams.
 //!
 //! Errors have the upstream kubelet's texts, which users know from events and search for.
 
 mod dial;
+mod environment;
 mod error;
+mod fetch;
+mod fetch_connection;
 mod get;
+mod proxies;
+mod proxy;
+mod proxy_tls;
+mod redirect;
 mod request;
+mod server_stream;
 mod stream;
 mod stream_error;
 mod tls;
 mod tls_socket;
+mod tunnel;
 mod url;
+mod verifier;
 
 pub(crate) use dial::Dialer;
-pub(crate) use error::{DialError, GetError};
+pub(crate) use error::{DialError, GetError, ProxyError};
+pub(crate) use fetch::{FetchRequest, FetchTls, Fetched};
 pub(crate) use get::Answer;
+pub(crate) use proxies::ProxySettings;
+pub(crate) use proxy::Proxy;
+pub(crate) use proxy_tls::{MOST_AUTHORITIES, SYSTEM_AUTHORITIES};
 pub(crate) use request::{Headers, KUBERNETES, Purpose};
+pub(crate) use server_stream::ServerStream;
 pub(crate) use stream_error::TlsError;
-pub(crate) use tls::{AnyCertificate, HostClock};
+pub(crate) use tls::{AnyCertificate, HostClock, config as tls_config};
 pub(crate) use tls_socket::TlsSocket;
 pub(crate) use url::Url;
+pub(crate) use verifier::{Verifier, believable, believing, known_past};

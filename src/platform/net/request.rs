@@ -19,8 +19,11 @@ pub(crate) struct Headers {
     /// Replaces the host of the URL.
     host: Option<String>,
     /// In order, with names in canonical form.
-    rest: Vec<(String, String)>,
+    rest: Vec<Field>,
 }
+
+/// Name and value.
+type Field = (String, String);
 
 impl Headers {
     /// The given headers, plus `User-Agent` and `Accept` unless they are given. A given but empty one is not sent.
@@ -58,17 +61,25 @@ impl Headers {
         self
     }
 
-    /// The bytes of the request; an error if a header contains a line break.
-    pub(super) fn request(&self, url: &Url, keep_host: bool) -> Result<Vec<u8>, GetError> {
+    /// The host and the other headers; an error if one contains a line break.
+    pub(super) fn fields(&self, url: &Url, keep_host: bool) -> Result<(String, &[Field]), GetError> {
         let own = if keep_host { self.host.clone() } else { None };
         let host = own.unwrap_or_else(|| url.authority());
-        let mut out = format!("GET {} HTTP/1.1\r\n", url.target);
-        let host = ("Host".to_owned(), host);
-        for (name, value) in std::iter::once(&host).chain(&self.rest) {
-            let fits = value.chars().all(|c| c == '\t' || !c.is_control());
-            if !fits {
-                return Err(GetError::Header(name.clone()));
-            }
+        let is_broken = |value: &str| value.chars().any(|c| c != '\t' && c.is_control());
+        if is_broken(&host) {
+            return Err(GetError::Header("Host".to_owned()));
+        }
+        match self.rest.iter().find(|(_, value)| is_broken(value)) {
+            Some((name, _)) => Err(GetError::Header(name.clone())),
+            None => Ok((host, &self.rest)),
+        }
+    }
+
+    /// The bytes of a GET request.
+    pub(super) fn request(&self, url: &Url, keep_host: bool) -> Result<Vec<u8>, GetError> {
+        let (host, rest) = self.fields(url, keep_host)?;
+        let mut out = format!("GET {} HTTP/1.1\r\nHost: {}\r\n", url.target, host.trim());
+        for (name, value) in rest {
             out.extend([name.as_str(), ": ", value.trim(), "\r\n"]);
         }
         out.push_str("Connection: close\r\n\r\n");

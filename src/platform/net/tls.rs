@@ -39,11 +39,6 @@ const RECORD_HEADER: usize = 5;
 const READ: usize = 4096;
 
 impl Tls {
-    /// Verifies servers with `verifier`.
-    pub(super) fn with(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, rustls::Error> {
-        Ok(Self(Rc::new(OnceCell::from(config(verifier)?))))
-    }
-
     /// Performs the handshake with `host` over `tcp`.
     pub(super) async fn connect(&self, tcp: TcpStream, host: &str) -> Result<TlsStream, StreamError> {
         let config = match self.0.get() {
@@ -60,7 +55,8 @@ impl Tls {
     }
 }
 
-fn config(verifier: Arc<dyn ServerCertVerifier>) -> Result<Arc<ClientConfig>, rustls::Error> {
+/// For one HTTP/1 request without a client certificate.
+pub(crate) fn config(verifier: Arc<dyn ServerCertVerifier>) -> Result<Arc<ClientConfig>, rustls::Error> {
     let builder = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(HostClock));
     let builder = builder.with_safe_default_protocol_versions()?;
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();

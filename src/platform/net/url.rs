@@ -28,6 +28,11 @@ impl Url {
         nowhere.join(text).filter(|url| !url.host.is_empty())
     }
 
+    /// `None` for the scheme's default.
+    pub(super) fn given_port(&self) -> Option<u16> {
+        self.port
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port.unwrap_or(match self.scheme {
             UriScheme::Http => 80,

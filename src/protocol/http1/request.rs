@@ -218,7 +218,7 @@ pub fn push_escaped(out: &mut String, text: &str) {
 }
 
 /// RFC 3986, section 2.1; `None` for a malformed escape or if the result is not UTF-8.
-fn unescape(text: &str) -> Option<String> {
+pub fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -6,10 +6,7 @@ use std::fmt;
 #[derive(Debug)]
 pub struct Response {
     status: u16,
-    /// Only those in [`KEPT`].
-    headers: Vec<(&'static str, String)>,
-    /// Whether its length is known, so that a truncated response is recognized.
-    is_counted: bool,
+    location: Option<String>,
     body: Vec<u8>,
     /// The most bytes of the body to keep. The response is done when it is reached.
     limit: usize,
@@ -51,8 +48,6 @@ pub enum Malformed {
     Chunk,
 }
 
-/// The headers that callers use.
-const KEPT: [&str; 4] = ["content-type", "etag", "last-modified", "location"];
 /// Limit of all heads and trailers together, in bytes.
 const HEAD: usize = 64 * 1024;
 /// Limit of a chunk size line with its extensions.
@@ -63,7 +58,7 @@ impl Response {
     pub fn new(limit: usize) -> Self {
         let (unread, body) = (Vec::new(), Vec::new());
         let state = State::Head;
-        Self { status: 0, headers: Vec::new(), is_counted: true, body, limit, overhead: 0, unread, state }
+        Self { status: 0, location: None, body, limit, overhead: 0, unread, state }
     }
 
     /// 0 before the head is complete.
@@ -72,17 +67,7 @@ impl Response {
     }
 
     pub fn location(&self) -> Option<&str> {
-        self.header("location")
-    }
-
-    /// The header with this name, which must be in [`KEPT`].
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
-    }
-
-    /// Whether the length is known other than by the end of the connection.
-    pub fn is_counted(&self) -> bool {
-        self.is_counted
+        self.location.as_deref()
     }
 
     pub fn into_body(self) -> Vec<u8> {
@@ -231,8 +216,8 @@ impl Response {
                 length = Some(value.parse::<u64>().map_err(|_| Malformed::Header)?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 chunked = value.eq_ignore_ascii_case("chunked");
-            } else if let Some(known) = KEPT.into_iter().find(|known| name.eq_ignore_ascii_case(known)) {
-                self.headers.push((known, value.to_owned()));
+            } else if name.eq_ignore_ascii_case("location") && self.location.is_none() {
+                self.location = Some(value.to_owned());
             }
         }
         Ok(match length {
@@ -240,10 +225,7 @@ impl Response {
             _ if chunked => State::Chunk(Chunk::Size),
             Some(0) => State::Done,
             Some(length) => State::Counted(length),
-            None => {
-                self.is_counted = false;
-                State::UntilEnd
-            }
+            None => State::UntilEnd,
         })
     }
 }

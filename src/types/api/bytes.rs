@@ -1,5 +1,7 @@
 //! Byte strings, which JSON holds as base64 (RFC 4648, with padding). Pure.
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use serde_json::Value;
 
 use super::decode::{Decode, DecodeError, Place, text};
@@ -11,11 +13,25 @@ pub struct Bytes(pub Vec<u8>);
 impl Bytes {
     /// `None` if `text` is not base64 with padding.
     pub fn from_base64(text: &str) -> Option<Self> {
-        from_base64(text).map(Self)
+        // Go skips line breaks.
+        let decoded = match text.contains(['\n', '\r']) {
+            true => STANDARD.decode(text.replace(['\n', '\r'], "")),
+            false => STANDARD.decode(text),
+        };
+        decoded.ok().map(Self)
+    }
+
+    /// Base64 for URLs, without padding (RFC 4648, section 5).
+    pub fn from_base64url(text: &str) -> Option<Self> {
+        URL_SAFE.decode(text).ok().map(Self)
     }
 
     pub fn to_base64(&self) -> String {
-        to_base64(&self.0)
+        STANDARD.encode(&self.0)
+    }
+
+    pub fn to_base64url(&self) -> String {
+        URL_SAFE.encode(&self.0)
     }
 }
 
@@ -31,68 +47,29 @@ impl Decode for Bytes {
 
 impl Encode for Bytes {
     fn write(&self, json: &mut Json) {
-        json.string(&to_base64(&self.0));
+        json.string(&self.to_base64());
     }
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// Skips line breaks and ignores the unused bits before padding, as Go does.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let mut group = 0_u32;
-    let mut digits = 0;
-    let mut padding = 0;
-    for byte in text.bytes() {
-        let digit = match byte {
-            b'\n' | b'\r' => continue,
-            b'=' => {
-                padding += 1;
-                continue;
-            }
-            _ if padding > 0 => return None,
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        group = group << 6 | u32::from(digit);
-        digits += 1;
-        if digits == 4 {
-            bytes.extend(group.to_be_bytes().into_iter().skip(1));
-            (group, digits) = (0, 0);
-        }
-    }
-    let rest = match (digits, padding) {
-        (0, 0) => 0,
-        (2, 2) => 1,
-        (3, 1) => 2,
-        _ => return None,
-    };
-    group <<= 6 * (4 - digits);
-    bytes.extend(group.to_be_bytes().into_iter().skip(1).take(rest));
-    Some(bytes)
-}
-
-fn to_base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let digit = usize::try_from(group >> (18 - 6 * place) & 63).ok().and_then(|digit| ALPHABET.get(digit));
-            let is_padding = place > u32::try_from(chunk.len()).unwrap_or(3);
-            text.push(if is_padding { '=' } else { char::from(digit.copied().unwrap_or(b'=')) });
-        }
-    }
-    text
-}
+/// As Go decodes it: unused bits before the padding are ignored.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    LENIENT.with_decode_padding_mode(DecodePaddingMode::RequireNone).with_encode_padding(false),
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn from_base64(text: &str) -> Option<Vec<u8>> {
+        Bytes::from_base64(text).map(|bytes| bytes.0)
+    }
+
+    fn to_base64(bytes: &[u8]) -> String {
+        Bytes(bytes.to_vec()).to_base64()
+    }
 
     #[test]
     fn rfc_vectors_round_trip() {
@@ -112,6 +89,12 @@ mod tests {
         assert_eq!(from_base64(&to_base64(&all)), Some(all));
         assert_eq!(from_base64("Zm9v\r\nYmFy\n").as_deref(), Some(&b"foobar"[..]));
         assert_eq!(to_base64(&[0xfb, 0xff]), "+/8=");
+        assert_eq!(from_base64("Zh==").as_deref(), Some(&b"f"[..]));
+        assert_eq!(Bytes::from_base64url("-_8"), Some(Bytes(vec![0xfb, 0xff])));
+        assert_eq!(Bytes(vec![0xfb, 0xff]).to_base64url(), "-_8");
+        for text in ["-_8=", "+/8", "Z"] {
+            assert_eq!(Bytes::from_base64url(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod signature;
 mod url_state;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::Sender;
@@ -21,10 +22,12 @@ use async_channel::Sender;
 use self::error::FetchError;
 pub(crate) use self::signature::{EXPECTED, PublicKey, Trust};
 use self::url_state::{SignedManifest, Taken, UrlState, decode, encode};
-use crate::platform::apiserver::believing;
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
-use crate::platform::net::{Answer, Dialer, Headers, Purpose, Url};
+use crate::platform::net::{
+    AnyCertificate, Dialer, FetchRequest, FetchTls, Fetched as Response, Headers, MOST_AUTHORITIES, Purpose,
+    SYSTEM_AUTHORITIES, Url, believing, tls_config,
+};
 use crate::platform::rt;
 use crate::protocol::pem;
 use crate::state::pods::SyncEvent;
@@ -82,9 +85,6 @@ const KEPT_HEAD: u64 = 16 << 10;
 const MOST_OF_SERIAL: u64 = 1 << 10;
 /// Longest wait between polls of an unreachable server.
 const LONGEST: Duration = Duration::from_secs(300);
-/// The usual path of the system's CA bundle.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-const MOST_AUTHORITIES: u64 = 4 << 20;
 
 struct UrlSource {
     source: UrlPods,
@@ -219,11 +219,9 @@ impl UrlSource {
     }
 
     async fn fetch(&self) -> Result<Fetched, FetchError> {
-        let dialer = self.dialer().await?;
+        let tls = self.tls().await?;
         let url = &self.source.url;
-        let headers = self.headers(self.book.is_known());
-        let answer = dialer.fetch(url, &headers, self.source.limit, MOST + 1).await;
-        let answer = answer.map_err(FetchError::Get)?;
+        let answer = self.ask(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
         if answer.status == 304 && self.book.is_known() {
             return Ok(Fetched::NotModified);
         }
@@ -236,12 +234,12 @@ impl UrlSource {
             None => None,
             Some(_) => {
                 let url = with_suffix(url);
-                let answer = dialer.fetch(&url, &self.headers(false), self.source.limit, MOST_OF_SIGNATURE + 1).await;
+                let answer = self.ask(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
                 let failed = |error| FetchError::Signature {
                     url: without_credentials(&url.to_string()),
                     source: Box::new(error),
                 };
-                let answer = answer.map_err(FetchError::Get).map_err(failed)?;
+                let answer = answer.map_err(failed)?;
                 Some(whole(&answer, MOST_OF_SIGNATURE).map_err(failed)?.to_vec())
             }
         };
@@ -249,19 +247,38 @@ impl UrlSource {
         Ok(Fetched::Given(SignedManifest { manifest, signature }, validators))
     }
 
-    /// Checks the server's certificate on TLS connections. Reads the CA bundle each time, because it may be replaced.
-    async fn dialer(&self) -> Result<Dialer, FetchError> {
+    /// Sends a GET. The body is cut one byte after `most`.
+    async fn ask(&self, url: &Url, headers: Headers, tls: FetchTls, most: usize) -> Result<Response, FetchError> {
+        let request = FetchRequest {
+            method: "GET",
+            url: url.clone(),
+            headers,
+            content: Vec::new(),
+            tls: Some(tls),
+            proxy: None,
+            limit: self.source.limit,
+            most: most + 1,
+            follows: true,
+        };
+        self.dialer.fetch(request).await.map_err(FetchError::Get)
+    }
+
+    /// Checks the server's certificate. Reads the CA bundle each time, because it may be replaced.
+    async fn tls(&self) -> Result<FetchTls, FetchError> {
         if self.source.url.scheme == UriScheme::Http {
-            return Ok(self.dialer.clone());
+            // Only a redirect leads to HTTPS, and the redirect itself was not verified.
+            let config = tls_config(Arc::new(AnyCertificate)).map_err(FetchError::Tls)?;
+            return Ok(FetchTls { config, name: None, trusted: Vec::new() });
         }
         let path = self.source.authorities.clone().unwrap_or_else(|| PathBuf::from(SYSTEM_AUTHORITIES));
         let file = path.clone();
         let read = rt::blocking(move || file::read_all(&file, MOST_AUTHORITIES)).await;
         let text = read.map_err(|source| FetchError::ReadAuthorities { path: path.clone(), source })?;
         let unusable = |source| FetchError::Authorities { path: path.clone(), source };
-        let authorities = pem::certificates(&text).map_err(|_| unusable("expected certificates in PEM".into()))?;
-        let verifier = believing(&authorities).map_err(|error| unusable(error.into()))?;
-        self.dialer.believing(verifier).map_err(FetchError::Tls)
+        let trusted = pem::certificates(&text).map_err(|_| unusable("expected certificates in PEM".into()))?;
+        let verifier = believing(&trusted).map_err(|error| unusable(error.into()))?;
+        let config = tls_config(verifier).map_err(FetchError::Tls)?;
+        Ok(FetchTls { config, name: None, trusted })
     }
 
     fn headers(&self, is_conditional: bool) -> Headers {
@@ -285,7 +302,7 @@ impl UrlSource {
 }
 
 /// The body of a successful and complete response.
-fn whole(answer: &Answer, most: usize) -> Result<&[u8], FetchError> {
+fn whole(answer: &Response, most: usize) -> Result<&[u8], FetchError> {
     if answer.status != 200 {
         return Err(FetchError::Status { status: answer.status });
     }

@@ -30,19 +30,9 @@ fn among_protocols(request: &Request) -> Result<Option<String>, &'static str> {
         return Err("no protocol beside the token");
     }
     let text = token.strip_prefix(TOKEN_PROTOCOL).unwrap_or_default();
-    let token = from_base64url(text).and_then(|bytes| String::from_utf8(bytes).ok());
+    let token = Bytes::from_base64url(text).and_then(|bytes| String::from_utf8(bytes.0).ok());
     let token = token.ok_or("a token among the protocols that is not base64url of a text")?;
     Ok(Some(token).filter(|token| !token.is_empty()))
-}
-
-/// RFC 4648, section 5, without padding.
-fn from_base64url(text: &str) -> Option<Vec<u8>> {
-    if text.contains(['+', '/', '=']) {
-        return None;
-    }
-    let fill = ["", "", "==", "="].get(text.len() % 4)?;
-    let plain = text.replace('-', "+").replace('_', "/") + fill;
-    Bytes::from_base64(&plain).map(|bytes| bytes.0)
 }
 
 #[cfg(test)]

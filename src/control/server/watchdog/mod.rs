@@ -5,11 +5,12 @@
 //! (`beats`): a spinning loop starves all other tasks. The runtime and the network do not matter: the loop waits for
 //! neither. Without a watchdog there is no thread.
 //!
-//! The service manager may kill without warning, so a stall is recorded first.
+//! The service manager may kill without warning, so a stall is recorded first. A panic is recorded as well.
 
 mod beat_file;
 mod beats;
 mod device;
+mod panic_record;
 mod previous_run;
 mod stall;
 
@@ -31,6 +32,7 @@ use beats::{Beats, Look, Progress};
 use device::Device;
 use stall::StallFile;
 
+pub(crate) use panic_record::{PanicRecord, record_panics};
 #[cfg(test)]
 pub(crate) use stall::DeviceStatus;
 pub(crate) use stall::{Stall, WatchdogStatus};
@@ -51,6 +53,7 @@ struct State {
     phase: Phase,
     status: WatchdogStatus,
     last_stall: Option<Stall>,
+    last_panic: Option<PanicRecord>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +76,8 @@ impl Watchdog {
         let last_stall = previous_run::look_back(&file, &beat_path);
         let shared = Arc::new(Shared { file: file.clone(), state: Mutex::default(), wake: Condvar::default() });
         shared.lock().last_stall = last_stall;
+        let last_panic = panic_record::look_back(&config.root_dir);
+        shared.lock().last_panic = last_panic;
         let device = config.health.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));
         let manager = systemd::watchdog_interval();
         if manager.is_some() || device.is_some() {
@@ -105,6 +110,11 @@ impl Watchdog {
 
     pub(crate) fn last_stall(&self) -> Option<Stall> {
         self.0.lock().last_stall.clone()
+    }
+
+    /// The last panic of an earlier process.
+    pub(crate) fn last_panic(&self) -> Option<PanicRecord> {
+        self.0.lock().last_panic.clone()
     }
 
     /// Records for the next start that the sync loop ran `rounds` rounds without waiting, while `part` was due. Works

@@ -74,12 +74,8 @@ fn is_signed(content: &str, signature: &str, token: &BootstrapToken) -> bool {
     is_ours && decode(mac).is_some_and(|mac| hmac::verify(&key, signed.as_bytes(), &mac).is_ok())
 }
 
-/// Base64 for URLs, without padding (RFC 4648, section 5).
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    let padding = "=".repeat((4 - text.len() % 4) % 4);
-    let padded = text.replace('-', "+").replace('_', "/") + &padding;
-    Bytes::from_base64(&padded).filter(|_| plain).map(|bytes| bytes.0)
+    Bytes::from_base64url(text).map(|bytes| bytes.0)
 }
 
 #[cfg(test)]

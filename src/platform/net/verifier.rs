@@ -1,4 +1,4 @@
-//! Verifies the API server's certificate, even if the clock is behind.
+//! Verifies a server's certificate, even if the clock is behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::protocol::x509::Certificate;
 
 /// rustls verifies chain, name and dates; this type only corrects the current time.
 #[derive(Debug)]
-pub(super) struct Verifier {
+pub(crate) struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
     /// The latest time known to be past, in Unix seconds.
     floor: u64,
@@ -22,7 +22,7 @@ pub(super) struct Verifier {
 
 impl Verifier {
     /// `own` is the client's certificate chain, which was issued in the past as well.
-    pub(super) fn new(
+    pub(crate) fn new(
         authorities: &[CertificateDer<'static>],
         own: &[CertificateDer<'static>],
         provider: Arc<CryptoProvider>,
