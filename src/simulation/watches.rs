@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::api_server::{ADDRESS, ApiServer, NODE};
 use super::record::{Lines, Record};
 use super::wanted::{Pod, Source as Origin, Traits};
-use crate::platform::apiserver::{Change, Client, Collection, Gate, Opening, Rank, Source, reflect};
-use crate::platform::net::Dialer;
+use crate::platform::apiserver::{Change, Client, Collection, Gate, Opening, Rank, reflect};
+use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 
 /// The label `number` of each pod.
@@ -56,7 +56,7 @@ fn no_change_is_lost_when_the_gate_is_shut() {
                 }
             });
             let gate = Gate::new(Opening::Open(Rank::Event), None);
-            let client = Client::behind(Rc::clone(&gate), Source::Kubeconfig(path), Dialer::of_api_server());
+            let client = Client::behind(Rc::clone(&gate), path, Dialer::of_server(ProxySettings::default()));
             let collection = Collection {
                 path: "/api/v1/pods".into(),
                 field_selector: format!("spec.nodeName={NODE}"),

@@ -36,4 +36,4 @@ pub(crate) use stream_error::TlsError;
 pub(crate) use tls::{AnyCertificate, HostClock, config as tls_config};
 pub(crate) use tls_socket::TlsSocket;
 pub(crate) use url::Url;
-pub(crate) use verifier::{Verifier, believable, believing, known_past};
+pub(crate) use verifier::{Verifier, believing, known_past};

@@ -16,7 +16,7 @@ use super::time_mark::TimeMark;
 use super::user::User;
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::{clock, file};
-use crate::platform::net::{believable, known_past};
+use crate::platform::net::known_past;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::protocol::pem;
