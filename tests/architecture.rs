@@ -38,6 +38,10 @@ const ARROWS: &[(&str, &str)] = &[
     ("csi", "node"),
     // Devices are allocated by NUMA node too.
     ("devices", "resource_managers"),
+    // The pod resources API lists the devices of claims too.
+    ("devices", "dra"),
+    // ResourceSlices are removed once the node has registered.
+    ("dra", "node"),
     ("grpc", "hpack"),
     ("host", "rt"),
     ("http2", "hpack"),

@@ -251,18 +251,27 @@ fn everything_is_told_within_ten_seconds_after_a_short_absence() {
         return;
     }
     let quiet = Duration::from_secs(30);
+    let mut lives = 0;
     for seconds in [20, 50, 110] {
         let lasts = Duration::from_secs(seconds);
         let absence = vec![after(30, What::ApiGone { lasts }), after(10, What::Exit { which: 0, code: 1 })];
         let first = vec![create(wanted::Traits::default())];
-        for seed in 0..4 {
+        for seed in 0..8 {
             let episodes = [first.clone(), absence.clone()].map(|steps| Episode { steps, quiet, offline: false });
             let report = live(&Plan { seed, lease: Duration::from_secs(40), episodes: episodes.to_vec() });
             assert_eq!(report.violation, None, "seed {seed}:\n{}", report.lines.join("\n"));
+            // Without events, the end of a container is only seen at the next relist.
+            let has_no_events = |line: &String| line.contains("GetContainerEvents") && line.contains("Unimplemented");
+            if report.lines.iter().any(has_no_events) {
+                continue;
+            }
+            lives += 1;
             let took = report.longest_recovery;
-            assert!(took <= Duration::from_secs(10), "away for {seconds} s, seed {seed}: {took:?}");
+            let lines = || report.lines.join("\n");
+            assert!(took <= Duration::from_secs(10), "away for {seconds} s, seed {seed}: {took:?}\n{}", lines());
         }
     }
+    assert!(lives >= 9, "{lives} lives with events");
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl fmt::Display for DraError {
             Self::UnsupportedVersions { versions } => write!(
                 f,
                 "none of services supported by the plugin ({versions:?}) are supported by the kubelet ({:?})",
-                super::drivers::SERVICES
+                super::v1::SERVICES
             ),
         }
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::DraManager;
-use super::drivers::Plugin;
+use super::plugin::Plugin;
 use super::v1::{DeviceHealth as Report, Empty, HealthResponse};
 use crate::platform::rpc::Error;
 use crate::platform::rt;

@@ -8,6 +8,7 @@ mod claim_info;
 mod drivers;
 mod error;
 mod health;
+mod plugin;
 mod prepare;
 mod slices;
 mod unprepare;

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::DraManager;
 use super::claim_info::{Batches, ClaimInfo, ClaimName, PreparedDevice};
-use super::drivers::{PREPARE, Plugin};
 use super::error::DraError;
+use super::plugin::{PREPARE, Plugin};
 use super::v1::PrepareResponse;
 use crate::platform::rt;
 use crate::state::objects::{Lookup, Objects, ResourceClaimKey, extended_requests, pod_claims};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::DraManager;
 use super::claim_info::{Batches, ClaimName};
-use super::drivers::UNPREPARE;
 use super::error::DraError;
+use super::plugin::UNPREPARE;
 use super::v1::{Claim, UnprepareResponse};
 use crate::platform::rt;
 use crate::state::objects::Objects;

@@ -2,6 +2,9 @@
 
 use crate::protocol::protobuf::message;
 
+/// The services that the kubelet can call, as plugins name them.
+pub(super) const SERVICES: [&str; 2] = ["v1.DRAPlugin", "v1beta1.DRAPlugin"];
+
 message! {
     /// NodePrepareResourcesRequest and NodeUnprepareResourcesRequest.
     pub(super) struct ClaimsRequest {

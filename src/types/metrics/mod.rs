@@ -8,6 +8,7 @@
 //! The counts belong to the thread that runs all async code, so nothing is passed around and nothing is locked. Other
 //! values of a page are read when the page is requested.
 
+mod buckets;
 mod counted;
 mod exposition;
 #[cfg(test)]
