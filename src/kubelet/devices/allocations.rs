@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::v1beta1::{self, ContainerAllocateResponse, DevicePluginOptions, HEALTHY};
 use crate::kubelet::resource_managers::Nodes;
+use crate::state::objects::is_backed_by_claim;
 use crate::state::pods::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 use crate::types::api::{Container, Format, Pod, PodUid, Quantity, ResourceList, is_extended_resource};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -222,7 +223,7 @@ impl DeviceAllocations {
     /// Whether the pod requests a known device resource, or has devices.
     pub(super) fn concerns(&self, pod: &Pod) -> bool {
         in_order(pod)
-            .flat_map(|(container, _)| asked(container))
+            .flat_map(|(container, _)| asked(pod, container))
             .any(|(name, _)| self.is_known(name) || pod.is_static())
     }
 
@@ -373,8 +374,9 @@ fn in_order(pod: &Pod) -> impl Iterator<Item = (&Container, bool)> {
     init.chain(pod.spec.containers.iter().map(|container| (container, true)))
 }
 
-/// The limits of extended resources.
-fn asked(container: &Container) -> impl Iterator<Item = (&str, usize)> {
-    let limits = container.resources.limits.iter().filter(|(name, _)| is_extended_resource(name));
+/// The limits of extended resources that no claim serves.
+fn asked<'a>(pod: &'a Pod, container: &'a Container) -> impl Iterator<Item = (&'a str, usize)> {
+    let is_asked = |name: &str| is_extended_resource(name) && !is_backed_by_claim(pod, &container.name, name);
+    let limits = container.resources.limits.iter().filter(move |(name, _)| is_asked(name));
     limits.map(|(name, count)| (name, usize::try_from(count.value()).unwrap_or(0)))
 }

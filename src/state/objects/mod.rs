@@ -34,7 +34,7 @@ pub(crate) use references::{references, volumes_follow};
 use required_objects::Known;
 pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
 pub(crate) use resource_claim::{
-    ClaimNotCreated, ClaimRefusal, ResourceClaim, ResourceClaimKey, extended_requests, pod_claims,
+    ClaimNotCreated, ClaimRefusal, ResourceClaim, ResourceClaimKey, extended_requests, is_backed_by_claim, pod_claims,
 };
 pub(crate) use service::Service;
 #[cfg(test)]

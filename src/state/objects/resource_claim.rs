@@ -119,6 +119,11 @@ pub(crate) fn extended_requests<'a>(pod: &'a Pod, container: &'a str) -> impl It
     })
 }
 
+/// Whether a container's extended resource is served by a claim, and by no device plugin.
+pub(crate) fn is_backed_by_claim(pod: &Pod, container: &str, resource: &str) -> bool {
+    extended_requests(pod, container).any(|(mapped, _)| mapped == resource)
+}
+
 fn named<'a>(pod: &'a Pod, entry: &'a Value) -> Result<PodClaim<'a>, ClaimNotCreated> {
     let text = |value: &'a Value, key: &str| value.get(key).and_then(Value::as_str);
     let name = text(entry, "name").unwrap_or_default();
@@ -237,5 +242,7 @@ mod tests {
         assert_eq!(claims, wanted);
         let requests: Vec<_> = extended_requests(&pod, "main").collect();
         assert_eq!(requests, [("example.com/gpu", "container-0-request-0")]);
+        assert!(is_backed_by_claim(&pod, "side", "example.com/gpu"));
+        assert!(!is_backed_by_claim(&pod, "other", "example.com/gpu"));
     }
 }

@@ -38,7 +38,7 @@ impl DeviceAllocations {
     ) -> Result<(), InsufficientDevices> {
         let uid = &pod.metadata.uid;
         let stays = in_order(pod).any(|(other, stays)| stays && other.name == container.name);
-        for (name, count) in asked(container) {
+        for (name, count) in asked(pod, container) {
             if !self.is_known(name) {
                 if pod.is_static() {
                     return Err(InsufficientDevices(format!("no device plugin has registered {name}")));
@@ -82,7 +82,7 @@ impl DeviceAllocations {
         left: &Left,
         may_wait: bool,
     ) -> Vec<Hints> {
-        let amounts = container.map_or_else(|| most_at_once(pod), |container| asked(container).collect());
+        let amounts = container.map_or_else(|| most_at_once(pod), |container| asked(pod, container).collect());
         let none = SortedSet::new();
         let mut found = Vec::new();
         for (name, count) in amounts.into_iter().filter(|(_, count)| *count > 0) {
@@ -284,7 +284,7 @@ fn most_at_once(pod: &Pod) -> Vec<(&str, usize)> {
     let mut most: Vec<(&str, usize)> = Vec::new();
     let mut staying: Vec<(&str, usize)> = Vec::new();
     for (container, stays) in in_order(pod) {
-        for (name, count) in asked(container) {
+        for (name, count) in asked(pod, container) {
             let before: usize = staying.iter().filter(|(other, _)| *other == name).map(|(_, count)| count).sum();
             let now = before.saturating_add(count);
             match most.iter_mut().find(|(other, _)| *other == name) {
