@@ -70,7 +70,7 @@ fn the_page_follows_the_pods_of_a_running_node() {
     browser.wait_to_read("All is well");
     node.apply(&Manifest::new("web").container("main", STAY).container("beside", STAY));
     node.apply(&Manifest::new("store").container("main", STAY));
-    browser.wait_to_read("2 of 2 pods run");
+    browser.wait_to_read("2 of 2 pods running");
     assert_eq!(browser.evaluate("document.title"), "node-a");
     browser.wait_until(
         "what the pod uses is drawn",
@@ -104,7 +104,7 @@ fn the_page_follows_the_pods_of_a_running_node() {
         "the broken pod stands first",
         "document.querySelector('#pods > li').innerText.startsWith('broken-node-a')",
     );
-    browser.wait_to_read("2 things need attention");
+    browser.wait_to_read("2 problems");
     assert_eq!(browser.evaluate("document.querySelectorAll('img').length"), 0);
     browser.picture("page-wrong.png");
     browser.look_as((390, 844), "dark");
@@ -113,7 +113,7 @@ fn the_page_follows_the_pods_of_a_running_node() {
     node.remove_manifest("broken");
     node.remove_manifest("evil");
     browser.wait_to_read("All is well");
-    browser.wait_to_read("2 of 2 pods run");
+    browser.wait_to_read("2 of 2 pods running");
     assert_eq!(browser.complaints(), [""; 0], "the page, or its policy, has complained");
     browser.end();
 }
@@ -124,7 +124,7 @@ fn the_page_reports_a_lost_node_and_reconnects() {
     node.apply(&Manifest::new("web").container("main", STAY));
     let mut browser = Chromium::start(&node);
     browser.open(PAGE, (390, 844), "light");
-    browser.wait_to_read("1 of 1 pod runs");
+    browser.wait_to_read("1 of 1 pod running");
     node.stop_agent(Signal::SIGKILL);
     browser.wait_to_read("No connection to the node since ");
     assert_eq!(browser.evaluate("document.title"), "not connected: node-a");

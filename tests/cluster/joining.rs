@@ -113,6 +113,9 @@ impl Fleet {
         for folder in ["etc", "etc/pki", "pods", "pods/pki"] {
             let Ok(entries) = fs::read_dir(self.path(folder)) else { continue };
             let files = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.is_dir());
+            // The agent's own record of its pods' resources, with a cluster or without.
+            let files =
+                files.filter(|path| !path.ends_with("allocated_pods_state") && !path.ends_with("actuated_pods_state"));
             found.extend(files.map(|path| path.strip_prefix(self.node.folder()).unwrap().display().to_string()));
         }
         found.sort();

@@ -122,7 +122,10 @@ fn hostile_pods_and_clients_harm_neither_the_agent_nor_honest_neighbours() {
         let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             while begun.elapsed() < length() {
                 let ask = Instant::now();
-                let pods = timed(local(node.folder(), "GET /pods HTTP/1.1\r\nHost: x\r\n\r\n").unwrap(), ask);
+                let pods = timed(
+                    local(node.folder(), "GET /pods HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap(),
+                    ask,
+                );
                 let health = node.enclosure().on_network(|| {
                     let ask = Instant::now();
                     let mut stream = TcpStream::connect(HEALTHZ).unwrap();

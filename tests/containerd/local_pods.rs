@@ -108,7 +108,7 @@ fn manifest_directory_and_applied_pods_do_not_replace_each_other() {
     fs::write(kept(&node, "other"), &whole[..whole.len() / 2]).unwrap();
     node.start_agent();
     node.wait_until("the other pods are known", |pods| pods.has("web", |pod| pod.is_ready()));
-    assert!(node.source_errors().contains("local:default/other: its file is damaged and was set aside"));
+    assert!(node.source_errors().contains("local:default/other: its file is corrupt and was set aside"));
     assert_eq!(node.running_containers("other")[0].id, id, "what a damaged file had started was ended");
     assert_eq!(said(&node, &["apply", "-f", "-"], &other.text()).0, Some(0));
     let after = node.wait_until("it is known again", |pods| pods.has("other", |pod| pod.is_ready()));
@@ -150,7 +150,7 @@ fn restart_restarts_containers_in_place_and_counts_them() {
         "{error}"
     );
     let (code, _, error) = said(&node, &["restart", "web", "-c", "x"], "");
-    assert_eq!((code, error.as_str()), (Some(1), "coracle: pod web-node-a has no container x: main, other\n"));
+    assert_eq!((code, error.as_str()), (Some(1), "coracle: pod web-node-a has no container x, only main, other\n"));
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn with_tonic_server(name: &str, test: impl AsyncFnOnce(Client)) {
     });
     listening.recv().unwrap();
     rt::block_on(async {
-        let client = Client::new(&format!("unix://{}", directory.socket().display()));
+        let client = Client::with_limit(&format!("unix://{}", directory.socket().display()), 16 << 20);
         test(client).await;
         // The client's task must run once more to close the connection.
         rt::yield_now().await;
