@@ -37,8 +37,8 @@ wait_for "its status has what it has" 30 is_reported
 
 # The node does not have enough resources: the running pod stays unchanged.
 sized grows 900000 24
-is_infeasible() { [ "$(condition grows PodResizePending reason)" = Infeasible ]; }
-wait_for "its status says that this is not to be had" 30 is_infeasible
+is_deferred() { [ "$(condition grows PodResizePending reason)" = Deferred ]; }
+wait_for "its status says that the resize is deferred" 30 is_deferred
 has grows 10000 24 || fail "it was resized all the same"
 sized grows 100 24
 is_settled() { [ -z "$(condition grows PodResizePending reason)" ]; }
