@@ -53,7 +53,7 @@ impl Agent {
         let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
         // The inbox is still empty.
         let _ = inbox.try_send(SyncEvent::NodeHappened(starting));
-        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox).await;
+        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone()).await;
         let cluster = Cluster::open(&config, proxies.clone()).await;
         let sources = PodSources::open(&config, proxies)?;
         let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;

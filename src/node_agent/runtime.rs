@@ -12,6 +12,7 @@ use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::config::Config;
 use crate::platform::cri::{ImageService, RuntimeService};
+use crate::platform::net::ProxySettings;
 use crate::platform::rpc;
 use crate::protocol::grpc;
 use crate::state::pods::{Placements, SyncEvent};
@@ -34,6 +35,7 @@ impl Runtime {
         settings: NodeSettings,
         placements: Rc<RefCell<Placements>>,
         inbox: &Sender<SyncEvent>,
+        proxies: ProxySettings,
     ) -> Self {
         let services = Services::of(config);
         let record = config.root_dir.join("coracle/image-archives.json");
@@ -52,6 +54,7 @@ impl Runtime {
             directory: config.root_dir.join("coracle/fetch"),
             hosts: config.images.fetch.hosts_directory.clone(),
             endpoint: config.runtime.image_endpoint.clone(),
+            proxies,
         };
         let fetcher = config.images.fetch.is_resumable;
         let fetcher = fetcher.then(|| Fetcher::new(places, services.images.clone(), services.runtime.clone()));

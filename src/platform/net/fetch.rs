@@ -1,7 +1,6 @@
 //! Single requests: one question to one server, on a connection of its own.
 //!
-//! ureq speaks HTTP on the blocking pool. The connection is made here, because ureq has no verifier of certificates that
-//! tolerates a wrong clock, and sends plain HTTP through a proxy with CONNECT, which most proxies refuse.
+//! ureq speaks HTTP on the blocking pool.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +10,8 @@ use rustls::client::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use ureq::http;
 
-use super::fetch_connection::{Connection, Target};
+use super::agent::exchange;
+use super::http_connection::{Connection, Limit, Target};
 use super::redirect::{REDIRECTS, redirect};
 use super::{Dialer, GetError, Headers, Proxy, TlsError, Url};
 use crate::platform::rt;
@@ -120,8 +120,8 @@ impl OneRequest {
         };
         let trusted = self.request.tls.as_ref().map_or(&[][..], |tls| &tls.trusted);
         let target = Target { url: &self.url, proxy: self.proxy.as_ref(), tls, trusted };
-        let connection = Connection::open(&target, &self.addresses, self.end)?;
-        let (head, body) = connection.exchange(request, self.request.most)?;
+        let connection = Connection::open(&target, &self.addresses, Limit::Until(self.end))?;
+        let (head, body) = exchange(connection, request, self.request.most)?;
         Ok(Fetched::of(&head, body))
     }
 
@@ -139,11 +139,6 @@ impl OneRequest {
         request = request.header("Host", host);
         for (name, value) in fields {
             request = request.header(name.as_str(), value.trim());
-        }
-        // A proxy that forwards the request is asked in its head.
-        let forwards = self.proxy.as_ref().filter(|proxy| proxy.forwards(self.url.scheme));
-        if let Some(value) = forwards.and_then(Proxy::authorization) {
-            request = request.header("Proxy-Authorization", value);
         }
         let request = request.header("Connection", "close").body(self.request.content.clone());
         request.map_err(|error| GetError::Header(error.to_string()))

@@ -3,12 +3,13 @@
 //!
 //! Errors have the upstream kubelet's texts, which users know from events and search for.
 
+mod agent;
 mod dial;
 mod environment;
 mod error;
 mod fetch;
-mod fetch_connection;
 mod get;
+mod http_connection;
 mod proxies;
 mod proxy;
 mod proxy_tls;
@@ -23,13 +24,14 @@ mod tunnel;
 mod url;
 mod verifier;
 
+pub(crate) use agent::Connect;
 pub(crate) use dial::Dialer;
 pub(crate) use error::{DialError, GetError, ProxyError};
 pub(crate) use fetch::{FetchRequest, FetchTls, Fetched};
 pub(crate) use get::Answer;
 pub(crate) use proxies::ProxySettings;
 pub(crate) use proxy::Proxy;
-pub(crate) use proxy_tls::{MOST_AUTHORITIES, SYSTEM_AUTHORITIES};
+pub(crate) use proxy_tls::{MOST_AUTHORITIES, SYSTEM_AUTHORITIES, with_system};
 pub(crate) use request::{Headers, KUBERNETES, Purpose};
 pub(crate) use server_stream::ServerStream;
 pub(crate) use stream_error::TlsError;

@@ -17,8 +17,14 @@ use crate::protocol::pem;
 pub(crate) const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub(crate) const MOST_AUTHORITIES: u64 = 4 << 20;
 
-/// Reads the system's CA bundle each time, because it may be replaced. Blocks.
+/// For a proxy that one of `trusted` or a CA of the system vouches for. Blocks.
 pub(super) fn config(trusted: &[CertificateDer<'static>]) -> io::Result<Arc<ClientConfig>> {
+    let verifier = believing(&with_system(trusted)?).map_err(|error| io::Error::other(error.to_string()))?;
+    tls::config(verifier).map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// These CAs and those of the system. Reads the system's bundle each time, because it may be replaced. Blocks.
+pub(crate) fn with_system(trusted: &[CertificateDer<'static>]) -> io::Result<Vec<CertificateDer<'static>>> {
     let system = match file::read_all(Path::new(SYSTEM_AUTHORITIES), MOST_AUTHORITIES) {
         Ok(text) => pem::certificates(&text).unwrap_or_default(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -27,8 +33,7 @@ pub(super) fn config(trusted: &[CertificateDer<'static>]) -> io::Result<Arc<Clie
     let mut authorities: Vec<CertificateDer<'static>> = trusted.iter().cloned().chain(system).collect();
     // One that cannot be used must not prevent the use of the others.
     authorities.retain(|authority| RootCertStore::empty().add(authority.clone()).is_ok());
-    let verifier = believing(&authorities).map_err(|error| io::Error::other(error.to_string()))?;
-    tls::config(verifier).map_err(|error| io::Error::other(error.to_string()))
+    Ok(authorities)
 }
 
 pub(super) fn name(proxy: &Proxy) -> io::Result<ServerName<'static>> {

@@ -3,18 +3,17 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustls::client::ClientConfig;
 use serde_json::Value;
 use ureq::http::{self, HeaderMap, Request, Response};
 use ureq::{Agent, Body};
 
-use super::Cancelled;
 use super::challenge::{Challenge, token_url};
-use super::connection::{CANCELLED, agent};
 use super::error::RegistryError;
 use super::hosts::{Mirror, authority};
+use crate::platform::net::Connect;
 use crate::types::api::Bytes;
 
 /// The credentials for a registry. `Debug` does not print them.
@@ -38,6 +37,7 @@ pub(crate) struct Registry {
     repository: String,
     login: Option<Login>,
     agent: Agent,
+    cancelled: Arc<AtomicBool>,
     /// The value of the header.
     authorization: Option<String>,
 }
@@ -60,6 +60,7 @@ pub(crate) struct Answered {
     pub(crate) total: Option<u64>,
     url: String,
     body: ureq::BodyReader<'static>,
+    cancelled: Arc<AtomicBool>,
 }
 
 const REDIRECTS: usize = 5;
@@ -68,16 +69,11 @@ const MOST_TEXT: u64 = 64 << 10;
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 impl Registry {
-    pub(crate) fn new(
-        mirror: Mirror,
-        repository: &str,
-        login: Option<Login>,
-        tls: Arc<ClientConfig>,
-        cancelled: Cancelled,
-    ) -> Self {
+    pub(crate) fn new(mirror: Mirror, repository: &str, login: Option<Login>, connect: Connect) -> Self {
         let login = login.filter(|_| mirror.is_origin);
-        let agent = agent(tls, cancelled);
-        Self { mirror, repository: repository.to_owned(), login, agent, authorization: None }
+        let cancelled = Arc::clone(&connect.cancelled);
+        let agent = connect.agent();
+        Self { mirror, repository: repository.to_owned(), login, agent, cancelled, authorization: None }
     }
 
     pub(crate) fn base(&self) -> &str {
@@ -94,11 +90,11 @@ impl Registry {
         let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
         let (at, response) = self.follow(&url, ask)?;
         if response.status().as_u16() != 401 || authority(&at) != authority(&url) {
-            return answered(&at, ask, response);
+            return self.answered(&at, ask, response);
         }
         self.authorize(&url, response.headers())?;
         let (at, response) = self.follow(&url, ask)?;
-        answered(&at, ask, response)
+        self.answered(&at, ask, response)
     }
 
     /// Sends the request and follows redirects, to other hosts without credentials.
@@ -135,7 +131,7 @@ impl Registry {
     fn send(&self, url: &str, request: Result<Request<()>, http::Error>) -> Result<Response<Body>, RegistryError> {
         let request = request.map_err(|error| RegistryError::protocol(url, error.to_string()))?;
         self.agent.run(request).map_err(|error| match error {
-            ureq::Error::Io(error) => of_io(url, &error),
+            _ if self.cancelled.load(Ordering::Relaxed) => RegistryError::Cancelled,
             error => RegistryError::of(url, error),
         })
     }
@@ -160,7 +156,7 @@ impl Registry {
                     request = request.header("Authorization", basic);
                 }
                 let ask = Ask { path: "", accept: "*/*", from: 0 };
-                let answer = answered(&realm, ask, self.send(&realm, request.body(()))?)?;
+                let answer = self.answered(&realm, ask, self.send(&realm, request.body(()))?)?;
                 let text = answer.text(MOST_TEXT)?;
                 let token: Value = serde_json::from_slice(&text).unwrap_or_default();
                 let token = ["token", "access_token"].iter().find_map(|name| token.get(name)?.as_str());
@@ -171,15 +167,41 @@ impl Registry {
         }
         Ok(())
     }
+
+    fn answered(&self, url: &str, ask: Ask<'_>, response: Response<Body>) -> Result<Answered, RegistryError> {
+        let status = response.status().as_u16();
+        let (head, body) = response.into_parts();
+        let body = body.into_reader();
+        let cancelled = Arc::clone(&self.cancelled);
+        let answer = |from, total| Answered { from, total, url: url.to_owned(), body, cancelled };
+        let length = header(&head.headers, "content-length").and_then(|length| length.parse().ok());
+        let (from, total) = match status {
+            200 => (0, length),
+            206 => {
+                let range = header(&head.headers, "content-range").unwrap_or_default();
+                let range = content_range(&range)
+                    .filter(|(from, _)| *from == ask.from)
+                    .ok_or_else(|| RegistryError::protocol(url, format!("wrong range {range:?}")))?;
+                (range.0, range.1)
+            }
+            _ => {
+                let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
+                let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT));
+                let message = answer(0, None).text(MOST_TEXT).ok().and_then(|text| told(&text)).unwrap_or_default();
+                return Err(RegistryError::Status { url: url.to_owned(), status, message, retry_after });
+            }
+        };
+        Ok(answer(from, total))
+    }
 }
 
 impl Answered {
     /// The whole body, of at most `most` bytes.
     pub(crate) fn text(self, most: u64) -> Result<Vec<u8>, RegistryError> {
         let mut text = Vec::new();
-        let url = self.url;
+        let Self { url, cancelled, .. } = self;
         let read = self.body.take(most.saturating_add(1)).read_to_end(&mut text);
-        read.map_err(|error| of_io(&url, &error))?;
+        read.map_err(|error| of_io(&url, &error, &cancelled))?;
         if u64::try_from(text.len()).unwrap_or(u64::MAX) > most {
             return Err(RegistryError::protocol(&url, format!("the answer has more than {most} bytes")));
         }
@@ -190,35 +212,10 @@ impl Answered {
         loop {
             match self.body.read(out) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.map_err(|error| of_io(&self.url, &error)),
+                read => return read.map_err(|error| of_io(&self.url, &error, &self.cancelled)),
             }
         }
     }
-}
-
-fn answered(url: &str, ask: Ask<'_>, response: Response<Body>) -> Result<Answered, RegistryError> {
-    let status = response.status().as_u16();
-    let (head, body) = response.into_parts();
-    let length = header(&head.headers, "content-length").and_then(|length| length.parse().ok());
-    let (from, total) = match status {
-        200 => (0, length),
-        206 => {
-            let range = header(&head.headers, "content-range").unwrap_or_default();
-            let range = content_range(&range)
-                .filter(|(from, _)| *from == ask.from)
-                .ok_or_else(|| RegistryError::protocol(url, format!("wrong range {range:?}")))?;
-            (range.0, range.1)
-        }
-        _ => {
-            let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
-            let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT));
-            let body = body.into_reader();
-            let answer = Answered { from: 0, total: None, url: url.to_owned(), body };
-            let message = answer.text(MOST_TEXT).ok().and_then(|text| told(&text)).unwrap_or_default();
-            return Err(RegistryError::Status { url: url.to_owned(), status, message, retry_after });
-        }
-    };
-    Ok(Answered { from, total, url: url.to_owned(), body: body.into_reader() })
 }
 
 /// The message of a registry's error document.
@@ -235,9 +232,8 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     Some((range.split_once('-')?.0.trim().parse().ok()?, total.trim().parse().ok()))
 }
 
-fn of_io(url: &str, error: &io::Error) -> RegistryError {
-    let is_cancelled = error.get_ref().is_some_and(|error| error.to_string() == CANCELLED);
-    if is_cancelled { RegistryError::Cancelled } else { RegistryError::io(url, error) }
+fn of_io(url: &str, error: &io::Error, cancelled: &AtomicBool) -> RegistryError {
+    if cancelled.load(Ordering::Relaxed) { RegistryError::Cancelled } else { RegistryError::io(url, error) }
 }
 
 fn basic(login: &Login) -> String {

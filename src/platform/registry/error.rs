@@ -20,13 +20,13 @@ impl RegistryError {
     pub(super) fn of(url: &str, error: ureq::Error) -> Self {
         match error {
             ureq::Error::Io(error) => Self::io(url, &error),
+            ureq::Error::Other(error) => Self::Connection { url: url.to_owned(), message: error.to_string() },
             error => Self::Connection { url: url.to_owned(), message: error.to_string() },
         }
     }
 
     pub(crate) fn io(url: &str, error: &io::Error) -> Self {
         let message = match error.kind() {
-            io::ErrorKind::Interrupted => return Self::Cancelled,
             io::ErrorKind::TimedOut => "i/o timeout".to_owned(),
             io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
             io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),

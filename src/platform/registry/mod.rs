@@ -6,17 +6,9 @@
 
 mod challenge;
 mod client;
-mod connection;
 mod error;
 mod hosts;
 
 pub(crate) use client::{Ask, Login, Registry};
-pub(crate) use connection::tls_config;
 pub(crate) use error::RegistryError;
 pub(crate) use hosts::{Mirror, mirrors};
-
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-/// Set to end a request early.
-pub(crate) type Cancelled = Arc<AtomicBool>;

@@ -248,6 +248,10 @@ impl Job {
             part.append(bytes)?;
             self.progress.here.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
         }
+        if answer.total.is_some() {
+            // Reading the end keeps the connection for the next blob. What follows does not matter.
+            let _ = answer.read(&mut buffer);
+        }
         Ok(())
     }
 

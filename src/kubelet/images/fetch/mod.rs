@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustls::client::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::CertificateDer;
 
@@ -38,8 +37,8 @@ use super::image_name::{Reference, reference};
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::{clock, file, program};
-use crate::platform::net::{AnyCertificate, believing};
-use crate::platform::registry::{Login, Mirror, Registry, mirrors, tls_config};
+use crate::platform::net::{AnyCertificate, Connect, ProxySettings, believing, tls_config, with_system};
+use crate::platform::registry::{Login, Mirror, Registry, mirrors};
 use crate::platform::rt;
 use crate::protocol::pem;
 use crate::protocol::sha256::sha256;
@@ -55,6 +54,7 @@ pub(crate) struct Fetcher {
     endpoint: PathBuf,
     images: ImageService,
     runtime: RuntimeService,
+    proxies: Arc<ProxySettings>,
     /// Pulls under way by directory, so that two pods do not fetch one image at the same time.
     busy: RefCell<SortedMap<String, Rc<rt::Semaphore>>>,
 }
@@ -65,6 +65,7 @@ pub(crate) struct FetchPlaces {
     pub(crate) directory: PathBuf,
     pub(crate) hosts: PathBuf,
     pub(crate) endpoint: PathBuf,
+    pub(crate) proxies: ProxySettings,
 }
 
 /// Parts that no pull has used for this long, in seconds, are removed.
@@ -74,8 +75,6 @@ const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Number and interval of checks until the runtime lists an imported image.
 const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
 const LIST_LIMIT: Duration = Duration::from_secs(60);
-/// The usual path of the system's CA bundle.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 const MOST_FILE: u64 = 4 << 20;
 
 impl std::fmt::Debug for Fetcher {
@@ -86,8 +85,8 @@ impl std::fmt::Debug for Fetcher {
 
 impl Fetcher {
     pub(crate) fn new(places: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
-        let FetchPlaces { directory, hosts, endpoint } = places;
-        Self { directory, hosts, endpoint, images, runtime, busy: RefCell::default() }
+        let FetchPlaces { directory, hosts, endpoint, proxies } = places;
+        Self { directory, hosts, endpoint, images, runtime, proxies: Arc::new(proxies), busy: RefCell::default() }
     }
 
     /// Makes the image present in the runtime; returns its id, or one line about the failure.
@@ -148,9 +147,18 @@ impl Fetcher {
         let (hosts, repository, registry) = (self.hosts.clone(), name.path.clone(), name.registry.clone());
         let reference = name.reference().to_owned();
         let boot = clock::boot_id();
+        let proxies = Arc::clone(&self.proxies);
         let (tell, told) = async_channel::bounded(1);
         let work = move || {
-            let servers = servers(&registry, &repository, login, &hosts, &cancelled);
+            let connect = |mirror: &Mirror| {
+                let (proxies, cancelled) = (Arc::clone(&proxies), Arc::clone(&cancelled));
+                Ok(Connect {
+                    tls: tls_config(verifier(mirror)?).map_err(|error| error.to_string())?,
+                    proxies,
+                    cancelled,
+                })
+            };
+            let servers = servers(&registry, &repository, login, &hosts, connect);
             let fetched = servers.and_then(|servers| {
                 let machine = std::env::consts::ARCH;
                 let mut job =
@@ -240,7 +248,7 @@ fn servers(
     repository: &str,
     login: Option<Login>,
     hosts: &Path,
-    cancelled: &Arc<AtomicBool>,
+    connect: impl Fn(&Mirror) -> Result<Connect, String>,
 ) -> Result<Vec<Registry>, String> {
     let places = [registry.to_owned(), registry.replace(':', "_") + "_", "_default".to_owned()];
     let directory = places.iter().map(|place| hosts.join(place)).find(|place| place.join(HOSTS_FILE).exists());
@@ -249,34 +257,29 @@ fn servers(
     let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let all = mirrors(registry, text.as_deref(), &directory);
     let of = |mirror: Mirror| {
-        let tls = tls(&mirror)?;
-        Ok(Registry::new(mirror, repository, login.clone(), tls, Arc::clone(cancelled)))
+        let connect = connect(&mirror)?;
+        Ok(Registry::new(mirror, repository, login.clone(), connect))
     };
     all.into_iter().map(of).collect()
 }
 
 const HOSTS_FILE: &str = "hosts.toml";
 
-fn tls(mirror: &Mirror) -> Result<Arc<ClientConfig>, String> {
-    let verifier: Arc<dyn ServerCertVerifier> = match authorities(mirror)? {
+fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    match authorities(mirror)? {
         // The registry is asked over plain HTTP; the digests protect what it redirects to.
-        all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Arc::new(AnyCertificate),
-        all => believing(&all).map_err(|error| format!("CA certificates for {}: {error}", mirror.base))?,
-    };
-    tls_config(verifier).map_err(|error| error.to_string())
+        all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
+        all => believing(&all).map_err(|error| format!("CA certificates for {}: {error}", mirror.base)),
+    }
 }
 
 /// The system's CAs, and those for this server.
 fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, String> {
-    let system = PathBuf::from(SYSTEM_AUTHORITIES);
     let mut all = Vec::new();
-    for path in mirror.authorities.iter().chain([&system]) {
+    for path in &mirror.authorities {
         let unusable = |why: &dyn std::fmt::Display| format!("CA certificates {}: {why}", path.display());
-        match file::read_all(path, MOST_FILE) {
-            Ok(text) => all.extend(pem::certificates(&text).map_err(|error| unusable(&error.0))?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && *path == system => {}
-            Err(error) => return Err(unusable(&error)),
-        }
+        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(&error))?;
+        all.extend(pem::certificates(&text).map_err(|error| unusable(&error.0))?);
     }
-    Ok(all)
+    with_system(&all).map_err(|error| format!("CA certificates of the system: {error}"))
 }

@@ -1,6 +1,6 @@
 //! Fetches from a registry that misbehaves.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::thread;
@@ -9,8 +9,8 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::*;
-use crate::platform::net::AnyCertificate;
-use crate::platform::registry::{Login, Mirror, tls_config};
+use crate::platform::net::{AnyCertificate, Connect, ProxySettings, tls_config};
+use crate::platform::registry::{Login, Mirror};
 
 /// One misbehaviour; each applies to one answer with a blob, or to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,12 +178,17 @@ impl FakeRegistry {
     }
 
     fn server(&self, is_origin: bool, cancelled: &Arc<AtomicBool>) -> Registry {
-        let base = format!("http://{}/v2", self.address);
-        let mirror = Mirror { base, resolves: true, is_origin, ..Mirror::default() };
-        let login = Login { username: "u".to_owned(), password: "secret".to_owned() };
-        let tls = tls_config(Arc::new(AnyCertificate)).unwrap();
-        Registry::new(mirror, "team/app", Some(login), tls, Arc::clone(cancelled))
+        server(&self.address, is_origin, cancelled, ProxySettings::default())
     }
+}
+
+fn server(address: &str, is_origin: bool, cancelled: &Arc<AtomicBool>, proxies: ProxySettings) -> Registry {
+    let base = format!("http://{address}/v2");
+    let mirror = Mirror { base, resolves: true, is_origin, ..Mirror::default() };
+    let login = Login { username: "u".to_owned(), password: "secret".to_owned() };
+    let tls = tls_config(Arc::new(AnyCertificate)).unwrap();
+    let connect = Connect { tls, proxies: Arc::new(proxies), cancelled: Arc::clone(cancelled) };
+    Registry::new(mirror, "team/app", Some(login), connect)
 }
 
 struct Folder(PathBuf);
@@ -383,4 +388,90 @@ fn layers_that_the_runtime_has_are_not_fetched() {
     job.run().unwrap();
     assert!(folder.has(&layers[1]) && !folder.has(&layers[0]));
     assert_eq!(registry.state.lock().unwrap().sent, 2002);
+}
+
+/// A proxy that takes every server for the one at `behind`. Returns its address and the bytes that clients sent first.
+fn proxy(behind: &str, is_socks: bool) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (behind, asked) = (behind.to_owned(), Arc::new(Mutex::new(Vec::new())));
+    let heads = Arc::clone(&asked);
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let mut server = TcpStream::connect(&behind).unwrap();
+            let mut reader = BufReader::new(client.try_clone().unwrap());
+            let mut head = String::new();
+            if is_socks {
+                let mut greeting = [0; 3];
+                reader.read_exact(&mut greeting).unwrap();
+                (&client).write_all(&[5, 0]).unwrap();
+                let mut request = vec![0; 4 + 1 + "registry.test".len() + 2];
+                reader.read_exact(&mut request).unwrap();
+                (&client).write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+                head = String::from_utf8_lossy(&request[5..18]).into_owned();
+            } else {
+                while !head.ends_with("\r\n\r\n") {
+                    assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+                }
+                let own = head.replacen("http://registry.test:5000", "", 1);
+                server.write_all(own.as_bytes()).unwrap();
+            }
+            heads.lock().unwrap().push(head);
+            let mut from_server = server.try_clone().unwrap();
+            let mut to_client = client.try_clone().unwrap();
+            thread::spawn(move || drop(io::copy(&mut from_server, &mut to_client)));
+            thread::spawn(move || drop(io::copy(&mut reader, &mut server)));
+        }
+    });
+    (address, asked)
+}
+
+#[test]
+fn proxy_of_the_environment_is_used() {
+    for (name, is_socks) in [("forwards", false), ("socks5", true)] {
+        let (layer, folder) = (layer(100_000), Folder::new(name));
+        let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+        let (address, asked) = proxy(&registry.address, is_socks);
+        let proxies = |name: &str| match name {
+            "HTTP_PROXY" if is_socks => Some(format!("socks5://{address}")),
+            "HTTP_PROXY" => Some(format!("http://user:pass@{address}")),
+            _ => None,
+        };
+        let mut job = job(&[&registry], &folder, "b");
+        let proxies = ProxySettings::from_variables(proxies).0;
+        job.servers = vec![server("registry.test:5000", true, &job.cancelled, proxies.clone())];
+        job.run().unwrap();
+        assert!(folder.has(&layer));
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        if is_socks {
+            // The blobs came over the kept connection.
+            assert_eq!(asked, ["registry.test"]);
+        } else {
+            assert_eq!(asked.len(), 3, "{asked:?}");
+            let whole = |head: &String| head.starts_with("GET http://registry.test:5000/v2/team/app/");
+            assert!(asked.iter().all(whole), "{asked:?}");
+            let credentials = "proxy-authorization: basic dxnlcjpwyxnz\r\n";
+            assert!(asked.iter().all(|head| head.to_ascii_lowercase().matches(credentials).count() == 1), "{asked:?}");
+        }
+        // Loopback is never behind a proxy.
+        let folder = Folder::new(&format!("{name}-loopback"));
+        job.layout = folder.layout();
+        job.servers = vec![server(&registry.address, true, &job.cancelled, proxies)];
+        job.run().unwrap();
+        assert!(folder.has(&layer));
+    }
+}
+
+#[test]
+fn error_names_the_proxy_that_refuses() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = listener.local_addr().unwrap();
+    drop(listener);
+    let folder = Folder::new("dead-proxy");
+    let mut job = job(&[&FakeRegistry::start(&[])], &folder, "b");
+    let proxies = ProxySettings::from_variables(|name| (name == "ALL_PROXY").then(|| dead.to_string())).0;
+    job.servers = vec![server("registry.test:5000", true, &job.cancelled, proxies)];
+    let error = job.run().unwrap_err().to_string();
+    let expected = format!("proxy http://{dead}: dial tcp {dead}: connect: connection refused");
+    assert_eq!(error, format!("get http://registry.test:5000/v2/team/app/manifests/1: {expected}"));
 }
