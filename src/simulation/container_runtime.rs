@@ -403,6 +403,7 @@ impl ContainerRuntime {
                 });
                 inside.iter().for_each(|container| self.on_stop(container));
             }
+            "RunPodSandbox" => self.check_allocation(message),
             _ => {}
         }
         let answer = self.change(|runtime| runtime.answer(method, message)).map(Reply::Message);

@@ -197,6 +197,13 @@ enum Start {
 }
 
 #[test]
+fn allocation_is_on_disk_before_the_sandbox_exists() {
+    let slow_disk = after(1, What::SlowDisk { longest: Duration::from_secs(1), lasts: Duration::from_secs(120) });
+    let writes = (0..6).map(|_| after(0, What::WriteManifest(wanted::Traits::default())));
+    live_through(&[([slow_disk].into_iter().chain(writes).collect(), Start::None)]);
+}
+
+#[test]
 fn pods_not_observed_at_the_start_are_not_reported_as_restarted() {
     let pods = (0..6).map(|_| create(wanted::Traits::default()));
     let failing = container_runtime::Faults { failed: 300, ..container_runtime::Faults::default() };

@@ -47,6 +47,8 @@ pub(super) enum Rule {
     HasDevice,
     /// No volume of a running container is unpublished, and CSI calls come in the order of the specification.
     VolumeStays,
+    /// A sandbox is created when the checkpoint has the pod's allocation, unless the disk had faults.
+    RecordsAllocation,
     /// An idle node writes nothing, and sends only what its lease and its watches need.
     Rests,
 }

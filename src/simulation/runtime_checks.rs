@@ -6,6 +6,8 @@ use super::{device_plugin, fake_cri};
 use crate::platform::cri::v1;
 use crate::protocol::protobuf::decode;
 
+/// In [`super::machine::Machine::disk`].
+const ALLOCATED: &str = "/tmp/coracle-simulation/pods/allocated_pods_state";
 /// Calls per minute that count as a storm. Some twenty failing pods need half of it.
 const STORM: u32 = 6000;
 
@@ -35,6 +37,20 @@ impl ContainerRuntime {
                 })
             }
             _ => None,
+        }
+    }
+
+    /// The sandbox's pod is in the checkpoint of allocated resources.
+    pub(super) fn check_allocation(&self, message: &[u8]) {
+        let counts = self.record.counts();
+        if ["full disks", "disks that failed"].iter().any(|fault| counts.contains_key(fault)) {
+            return;
+        }
+        let Some(uid) = self.uid_of("RunPodSandbox", message) else { return };
+        let text = std::fs::read_to_string(ALLOCATED).unwrap_or_default();
+        if !text.contains(&uid) {
+            self.record
+                .violated(Rule::RecordsAllocation, format!("pod {uid} starts, and its allocation is not on disk"));
         }
     }
 

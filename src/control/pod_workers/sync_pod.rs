@@ -139,6 +139,10 @@ async fn set_up_and_execute(
     warnings: &mut Vec<(Reason, String)>,
 ) -> Executed {
     let SyncContext { runtime, groups, devices, csi, dra, cancel } = with;
+    if plan.starts() || plan.resizes() {
+        // A restart must not admit the pod with other amounts than those that its containers have.
+        runtime.allocations().allocated.flush().await;
+    }
     // The cgroup must exist before the sandbox, which is created in it.
     let resize = PodResize { runtime, groups, pod, observed };
     let mut steps = None;
