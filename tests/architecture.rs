@@ -93,7 +93,7 @@ const EFFECTS: &[&str] = &[
 ];
 
 /// Plain data of modules that have effects. `Procfs`, which reads procfs, is an effect.
-const PLAIN_DATA: &[&str] = &["crate::platform::host::file_system::Room", "crate::platform::host::procfs"];
+const PLAIN_DATA: &[&str] = &["crate::platform::host::file_system::DiskSpace", "crate::platform::host::procfs"];
 
 /// The API types refer to each other like those of Kubernetes.
 const MAY_HAVE_CYCLES: &str = "types/api";

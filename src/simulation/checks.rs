@@ -9,7 +9,7 @@ use super::container_runtime::{self, revision as revision_of};
 use super::fake_cri;
 use super::life::Node;
 use super::record::Rule;
-use super::wanted::{Pod, Wanted, tells_secret};
+use super::wanted::{Pod, WantedPods, tells_secret};
 use crate::platform::cri::v1;
 use crate::types::metrics;
 
@@ -36,7 +36,7 @@ impl Node {
     }
 
     /// The CSI driver's volumes are published for the pods that want them, and for no others.
-    fn volumes_are_where_they_belong(&self, wanted: &Wanted) -> Result<(), String> {
+    fn volumes_are_where_they_belong(&self, wanted: &WantedPods) -> Result<(), String> {
         let driver = &self.csi.service;
         let mut users = BTreeSet::new();
         for (revision, pod) in wanted.pods.iter().filter(|(_, pod)| pod.traits.volume) {
@@ -100,7 +100,7 @@ impl Node {
         Ok(())
     }
 
-    fn api_shows_no_others(&self, wanted: &Wanted) -> Result<(), String> {
+    fn api_shows_no_others(&self, wanted: &WantedPods) -> Result<(), String> {
         let objects = self.api.look(|server| server.list("/api/v1/pods"));
         for object in objects {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();

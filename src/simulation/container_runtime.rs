@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
 use super::record::Record;
-use super::wanted::{REVISION, Wanted};
+use super::wanted::{REVISION, WantedPods};
 use crate::platform::cri::v1;
 use crate::platform::host::clock;
 use crate::platform::rpc::{Reply, Request, ServerLimits, Signal, handler, serve_connection};
@@ -65,7 +65,7 @@ struct Armed {
 pub(super) struct ContainerRuntime {
     pub(super) world: Rc<World>,
     pub(super) record: Rc<Record>,
-    pub(super) wanted: Rc<RefCell<Wanted>>,
+    pub(super) wanted: Rc<RefCell<WantedPods>>,
     runtime: RefCell<Runtime>,
     faults: Cell<Faults>,
     /// [`Faults::mute`], for the listeners.
@@ -120,7 +120,7 @@ fn now() -> i64 {
 }
 
 impl ContainerRuntime {
-    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, wanted: &Rc<RefCell<Wanted>>) -> Rc<Self> {
+    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, wanted: &Rc<RefCell<WantedPods>>) -> Rc<Self> {
         let mut runtime = Runtime::new(now);
         for image in ["registry.k8s.io/pause:3.10", "busybox"] {
             runtime.add_image(image);

@@ -18,7 +18,7 @@ use super::machine::Machine;
 use super::plan::{Plan, PluginKind};
 use super::plugin::{self, Plugin};
 use super::record::{Lines, Record, Rule, Violation};
-use super::wanted::{Pod, SECRET_DATA, Source, Wanted, tells_secret};
+use super::wanted::{Pod, SECRET_DATA, Source, WantedPods, tells_secret};
 use crate::platform::rt::{self, Line, Resolver, World, simulate};
 use crate::types::log::{self, Level};
 
@@ -67,7 +67,7 @@ pub(super) fn live(plan: &Plan) -> Report {
 }
 
 /// What the agent has used.
-struct Figures {
+struct AgentUsage {
     /// To and from the API server.
     bytes: u64,
     syncs: u64,
@@ -76,7 +76,7 @@ struct Figures {
     calls: BTreeMap<String, u64>,
 }
 
-impl Figures {
+impl AgentUsage {
     fn since(&self, before: &Self) -> Self {
         let calls = self
             .calls
@@ -95,7 +95,7 @@ pub(super) struct Node {
     pub(super) world: Rc<World>,
     pub(super) record: Rc<Record>,
     pub(super) machine: Machine,
-    pub(super) wanted: Rc<RefCell<Wanted>>,
+    pub(super) wanted: Rc<RefCell<WantedPods>>,
     pub(super) api: Rc<ApiServer>,
     pub(super) runtime: Rc<ContainerRuntime>,
     pub(super) csi: Rc<Plugin<CsiDriver>>,
@@ -118,7 +118,7 @@ pub(super) struct Node {
 impl Node {
     fn new(world: &Rc<World>, plan: &Plan, lines: Lines) -> Self {
         let record = Record::new(world, lines);
-        let wanted: Rc<RefCell<Wanted>> = Rc::default();
+        let wanted: Rc<RefCell<WantedPods>> = Rc::default();
         let api = ApiServer::new(world, &record, plan.seed);
         let runtime = ContainerRuntime::new(world, &record, &wanted);
         let machine = Machine::new();
@@ -225,7 +225,7 @@ impl Node {
         self.pass(measured).await;
         let passed = self.figures().since(&before);
         let an_hour = |count: u64| count * 3600 / measured.as_secs();
-        let Figures { bytes, syncs, wakes, ref calls } = passed;
+        let AgentUsage { bytes, syncs, wakes, ref calls } = passed;
         let pods = u64::try_from(self.wanted.borrow().pods.len()).unwrap_or_default();
         self.record.line(&format!(
             "rest    {wakes} wake-ups, {bytes} bytes, calls {calls:?} in {measured:?} with {pods} pods"
@@ -243,8 +243,8 @@ impl Node {
         }
     }
 
-    fn figures(&self) -> Figures {
-        Figures {
+    fn figures(&self) -> AgentUsage {
+        AgentUsage {
             bytes: self.world.network.bytes(ADDRESS),
             syncs: self.world.files.syncs.get(),
             wakes: self.world.wakes.get(),

@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use life::{Report, live};
-use plan::{Episode, Plan, Step, What};
+use plan::{Episode, Plan, Step, StepKind};
 
 /// The results of several simulations.
 #[derive(Debug, Default)]
@@ -153,21 +153,21 @@ fn nodes_live_through_whatever_happens() {
 }
 
 /// A step, `seconds` after the previous one.
-fn after(seconds: u64, what: What) -> Step {
+fn after(seconds: u64, what: StepKind) -> Step {
     Step { after: Duration::from_secs(seconds), what }
 }
 
 fn create(traits: wanted::Traits) -> Step {
-    after(1, What::CreatePod(traits))
+    after(1, StepKind::CreatePod(traits))
 }
 
 fn kill_agent() -> Step {
-    after(1, What::KillAgent { down: Duration::from_secs(1) })
+    after(1, StepKind::KillAgent { down: Duration::from_secs(1) })
 }
 
 /// Every read, write and sync fails for five minutes.
 fn fail_disk() -> Step {
-    after(30, What::DiskFails { rate: 1000, lasts: Duration::from_secs(300) })
+    after(30, StepKind::DiskFails { rate: 1000, lasts: Duration::from_secs(300) })
 }
 
 /// Runs some simulations with these episodes, after which the node must converge.
@@ -207,8 +207,8 @@ fn allocation_is_on_disk_before_the_sandbox_exists() {
 fn pods_not_observed_at_the_start_are_not_reported_as_restarted() {
     let pods = (0..6).map(|_| create(wanted::Traits::default()));
     let failing = container_runtime::Faults { failed: 300, ..container_runtime::Faults::default() };
-    let failing = What::RuntimeFails { faults: failing, lasts: Duration::from_secs(30) };
-    let start = vec![after(0, failing), kill_agent(), after(40, What::EndWatches)];
+    let failing = StepKind::RuntimeFails { faults: failing, lasts: Duration::from_secs(30) };
+    let start = vec![after(0, failing), kill_agent(), after(40, StepKind::EndWatches)];
     live_through(&[(pods.collect(), Start::None), (start, Start::None)]);
 }
 
@@ -218,7 +218,7 @@ fn tokens_are_stored_when_the_key_was_unreadable_at_first() {
     live_through(&[
         (vec![create(wanted::Traits::default())], Start::None),
         (
-            vec![fail_disk(), kill_agent(), after(280, What::CreatePod(token)), after(60, What::EndWatches)],
+            vec![fail_disk(), kill_agent(), after(280, StepKind::CreatePod(token)), after(60, StepKind::EndWatches)],
             Start::Offline,
         ),
     ]);
@@ -227,10 +227,10 @@ fn tokens_are_stored_when_the_key_was_unreadable_at_first() {
 #[test]
 fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
     let volume = wanted::Traits { volume: true, ..wanted::Traits::default() };
-    let delete = What::DeletePod { which: 0, grace: Some(0) };
+    let delete = StepKind::DeletePod { which: 0, grace: Some(0) };
     live_through(&[
         (vec![create(volume)], Start::None),
-        (vec![fail_disk(), after(30, delete), after(60, What::EndWatches)], Start::None),
+        (vec![fail_disk(), after(30, delete), after(60, StepKind::EndWatches)], Start::None),
     ]);
 }
 
@@ -261,7 +261,7 @@ fn everything_is_told_within_ten_seconds_after_a_short_absence() {
     let mut lives = 0;
     for seconds in [20, 50, 110] {
         let lasts = Duration::from_secs(seconds);
-        let absence = vec![after(30, What::ApiGone { lasts }), after(10, What::Exit { which: 0, code: 1 })];
+        let absence = vec![after(30, StepKind::ApiGone { lasts }), after(10, StepKind::Exit { which: 0, code: 1 })];
         let first = vec![create(wanted::Traits::default())];
         for seed in 0..8 {
             let episodes = [first.clone(), absence.clone()].map(|steps| Episode { steps, quiet, offline: false });
@@ -295,7 +295,7 @@ fn plan_is_reduced_to_the_steps_that_matter() {
     let plan = Plan::new(7, Duration::from_secs(12 * 3600), Duration::ZERO);
     let matters = |plan: &Plan| {
         let steps = plan.episodes.iter().flat_map(|episode| &episode.steps);
-        steps.filter(|step| matches!(step.what, What::KillAgent { .. })).count() >= 2
+        steps.filter(|step| matches!(step.what, StepKind::KillAgent { .. })).count() >= 2
     };
     assert!(plan.len() > 10 && matters(&plan));
     let shortest = plan.reduced(matters);

@@ -30,12 +30,12 @@ pub(super) struct Episode {
 pub(super) struct Step {
     /// Time since the previous step.
     pub(super) after: Duration,
-    pub(super) what: What,
+    pub(super) what: StepKind,
 }
 
 /// What happens in a step. The numbers select among what exists at that time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum StepKind {
     CreatePod(Traits),
     DeletePod {
         which: u64,
@@ -253,7 +253,7 @@ impl Plan {
             episode.quiet += numbers.time(rest);
             if episodes.is_empty() {
                 // The node starts with some pods.
-                let first = (0..numbers.below(7)).map(|_| What::CreatePod(habits.traits(&mut numbers)));
+                let first = (0..numbers.below(7)).map(|_| StepKind::CreatePod(habits.traits(&mut numbers)));
                 let steps = first.map(|what| Step { after: Duration::from_millis(200), what });
                 episode.steps.splice(0..0, steps.collect::<Vec<_>>());
             }
@@ -319,14 +319,14 @@ impl Episode {
         // Either much happens in a minute, or faults come and go.
         let longest = if numbers.chance(40) { MINUTE / 3 } else { 4 * MINUTE };
         let mut steps: Vec<Step> = (0..3 + numbers.below(20))
-            .map(|_| Step { after: numbers.time(longest), what: What::new(habits.kind(numbers), habits, numbers) })
+            .map(|_| Step { after: numbers.time(longest), what: StepKind::new(habits.kind(numbers), habits, numbers) })
             .collect();
         if numbers.chance(30) {
             // All of it happens during one fault.
             let faults: Vec<Kind> =
                 habits.kinds.iter().filter(|(kind, _)| kind.lasts()).map(|(kind, _)| *kind).collect();
             let kind = if numbers.chance(25) { Kind::DiskFails } else { *numbers.one_of(&faults) };
-            let what = What::new(kind, habits, numbers);
+            let what = StepKind::new(kind, habits, numbers);
             steps.insert(0, Step { after: Duration::from_secs(1), what });
         }
         let quiet = if numbers.chance(30) { numbers.time(240 * MINUTE) } else { numbers.time(20 * MINUTE) };
@@ -334,7 +334,7 @@ impl Episode {
     }
 }
 
-/// The kinds of [`What`] in random plans.
+/// The kinds of [`StepKind`] in random plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     CreatePod,
@@ -430,7 +430,7 @@ impl Kind {
     }
 }
 
-impl What {
+impl StepKind {
     fn new(kind: Kind, habits: &Habits, numbers: &mut Numbers) -> Self {
         let outage = 40 * MINUTE;
         match kind {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::agent::LATEST_CALL;
 use super::life::Node;
-use super::plan::What;
+use super::plan::StepKind;
 use super::record::Rule;
 use super::wanted::{Pod, Source, Traits, app};
 use crate::platform::cri::v1;
@@ -18,54 +18,54 @@ const OTHERS: Duration = Duration::from_secs(110);
 const PODS: usize = 12;
 
 impl Node {
-    pub(super) async fn take(&mut self, what: &What) {
+    pub(super) async fn take(&mut self, what: &StepKind) {
         match what {
-            What::CreatePod(traits) => self.create_pod(*traits),
-            What::DeletePod { which, grace } => self.delete_pod(*which, *grace),
-            What::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
-            What::WriteManifest(traits) => self.write_manifest(*traits),
-            What::ChangeManifest(which) => {
+            StepKind::CreatePod(traits) => self.create_pod(*traits),
+            StepKind::DeletePod { which, grace } => self.delete_pod(*which, *grace),
+            StepKind::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
+            StepKind::WriteManifest(traits) => self.write_manifest(*traits),
+            StepKind::ChangeManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
                 self.wanted.borrow_mut().pods.remove(&old);
                 let revision = self.want(&pod);
                 self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
             }
-            What::RemoveManifest(which) => {
+            StepKind::RemoveManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
                 self.wanted.borrow_mut().pods.remove(&old);
                 self.machine.remove_manifest(&pod.name);
             }
-            What::Exit { which, code } => {
+            StepKind::Exit { which, code } => {
                 if let Some(id) = self.running(*which) {
                     self.record.count("containers ended");
                     self.runtime.change(|runtime| runtime.exit(&id, *code));
                 }
             }
-            What::SandboxDies(which) => self.sandbox_dies(*which),
-            What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
-            What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
-            What::OthersGoOn { restart } => self.others_go_on(*restart).await,
-            What::IgnoreSigterm(which) => {
+            StepKind::SandboxDies(which) => self.sandbox_dies(*which),
+            StepKind::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
+            StepKind::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
+            StepKind::OthersGoOn { restart } => self.others_go_on(*restart).await,
+            StepKind::IgnoreSigterm(which) => {
                 if let Some(id) = self.running(*which) {
                     self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
                 }
             }
-            What::ChangeConfigMap => {
+            StepKind::ChangeConfigMap => {
                 self.names += 1;
                 let patch = json!({"data": {"version": self.names.to_string()}});
                 self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
             }
-            What::KillAgent { down } => {
+            StepKind::KillAgent { down } => {
                 self.record.count("agents killed");
                 self.kill_agent().await;
                 self.starts = Some(self.world.passed() + *down);
             }
-            What::EndAgent { down } => {
+            StepKind::EndAgent { down } => {
                 self.record.count("agents ended by a signal");
                 self.end_agent().await;
                 self.starts = Some(self.world.passed() + *down);
             }
-            What::Reboot { down } => {
+            StepKind::Reboot { down } => {
                 self.cut_power(*down).await;
                 self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
             }

@@ -59,7 +59,7 @@ pub(super) struct Traits {
 
 /// The wanted pods by revision.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct WantedPods {
     pub(super) pods: BTreeMap<String, Pod>,
     /// Pods that were deleted and restored with the API server. The agent may have started to end them, and then ends
     /// them.
@@ -67,7 +67,7 @@ pub(super) struct Wanted {
     revisions: u64,
 }
 
-impl Wanted {
+impl WantedPods {
     pub(super) fn is_wanted(&self, revision: &str) -> bool {
         self.pods.contains_key(revision)
     }

@@ -13,7 +13,7 @@ use crate::protocol::spdy::{Event, StreamId};
 
 /// The streams besides stdout and the error stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct StreamOptions {
     pub(super) stdin: bool,
     pub(super) stderr: bool,
     pub(super) tty: bool,
@@ -49,7 +49,7 @@ struct Ready {
 }
 
 /// Copies the streams until both sides have finished.
-pub(super) fn converse(mut session: Session, wanted: Wanted) -> Result<Outcome, SessionError> {
+pub(super) fn converse(mut session: Session, wanted: StreamOptions) -> Result<Outcome, SessionError> {
     let status_stream = session.open_stream("error", &[]);
     let stdin = wanted.stdin.then(|| session.open_stream("stdin", &[]));
     let stdout = Output::new(session.open_stream("stdout", &[]));

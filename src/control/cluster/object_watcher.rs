@@ -23,7 +23,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 use crate::types::time::{Backoff, jitter};
 
 /// Fetches and watches the wanted objects, and sends changes to the sync loop.
-pub(crate) struct Follower {
+pub(crate) struct ObjectWatcher {
     context: WatchContext,
     followed: SortedMap<Topic, rt::Task<()>>,
 }
@@ -37,7 +37,7 @@ const CLAIM_LONGEST: Duration = Duration::from_secs(60);
 const VERSION_FIRST: Duration = Duration::from_secs(2);
 const VERSION_LONGEST: Duration = Duration::from_secs(600);
 
-impl Follower {
+impl ObjectWatcher {
     pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>) -> Self {
         Self { context: WatchContext { client, store, inbox }, followed: SortedMap::new() }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::token_lifetime::{self, Dates, is_worth_keeping};
+use super::token_lifetime::{self, TokenLifetime, is_worth_keeping};
 use super::watch_context::WatchContext;
 use crate::platform::apiserver::{ApiError, Client, Rank, Request};
 use crate::platform::host::clock;
@@ -31,7 +31,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
     let topic = Topic::Token(key.clone());
     let mut untold = stored.as_ref().and_then(token_lifetime::read);
     let mut kept = untold.as_ref().map(|(_, dates)| *dates);
-    let mut used: Option<Dates> = None;
+    let mut used: Option<TokenLifetime> = None;
     let mut is_warned = false;
     let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
     let mut half = None;
@@ -53,7 +53,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
             (Ok((token, life)), _) => {
                 backoff.reset();
                 is_warned = false;
-                let dates = Dates::of(&token, now, life);
+                let dates = TokenLifetime::of(&token, now, life);
                 used = Some(dates);
                 if is_worth_keeping(kept, now) {
                     context.store.remember(&topic, &token_lifetime::write(&token, dates));
@@ -94,11 +94,11 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
     }
 }
 
-fn heard(topic: &Topic, text: String, dates: Dates) -> ObjectEvent {
+fn heard(topic: &Topic, text: String, dates: TokenLifetime) -> ObjectEvent {
     ObjectEvent::Heard(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
 }
 
-fn expired(key: &TokenKey, dates: Dates) -> PodEvent {
+fn expired(key: &TokenKey, dates: TokenLifetime) -> PodEvent {
     let TokenKey { pod, namespace, service_account, .. } = key;
     let when = Time::from_unix_nanos(dates.expires.saturating_mul(1_000_000_000));
     let message = format!(

@@ -26,7 +26,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
             return;
         }
     };
-    let mut looks = Looks { runtime, inbox, under_way: SortedMap::new() };
+    let mut looks = RunningObservations { runtime, inbox, under_way: SortedMap::new() };
     loop {
         let pod = match events.next_pod().await {
             Ok(Some(pod)) => pod,
@@ -47,19 +47,19 @@ async fn never_again() {
 }
 
 /// The running observations. Dropping it ends them.
-struct Looks {
+struct RunningObservations {
     runtime: Rc<PodRuntime>,
     inbox: Sender<SyncEvent>,
-    under_way: SortedMap<PodUid, Look>,
+    under_way: SortedMap<PodUid, RunningObservation>,
 }
 
-struct Look {
+struct RunningObservation {
     /// Further events arrived since the observation started.
     again: Rc<Cell<bool>>,
     task: rt::Task<()>,
 }
 
-impl Looks {
+impl RunningObservations {
     fn ask(&mut self, pod: PodUid) {
         self.under_way.retain(|_, look| !look.task.is_finished());
         if let Some(look) = self.under_way.get(&pod) {
@@ -68,7 +68,7 @@ impl Looks {
         }
         let again = Rc::new(Cell::new(false));
         let task = look(Rc::clone(&self.runtime), self.inbox.clone(), pod.clone(), Rc::clone(&again));
-        self.under_way.insert(pod, Look { again, task: rt::spawn(task) });
+        self.under_way.insert(pod, RunningObservation { again, task: rt::spawn(task) });
     }
 }
 

@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::kubelet::images::Images;
-    use crate::kubelet::node::{Facts, NodeSettings};
+    use crate::kubelet::node::{NodeInfo, NodeSettings};
     use crate::platform::config::Config;
     use crate::platform::cri::{ImageService, RuntimeService};
 
@@ -161,7 +161,7 @@ mod tests {
             let client = rpc::Client::new("/run/simulated/absent.sock");
             let instant = Duration::from_nanos(1);
             let images = Images::new(ImageService::new(client.clone(), instant), &config, inbox.clone());
-            let node = NodeSettings::new(&config, &Facts::read(Path::new("/")));
+            let node = NodeSettings::new(&config, &NodeInfo::read(Path::new("/")));
             let cri = RuntimeService::new(client, instant);
             let runtime = Rc::new(PodRuntime::new(cri, images, node, Rc::default(), inbox.clone()));
             // Without a pause this would be 60 million rounds.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use async_channel::{Receiver, Sender, bounded};
 
-use super::api_pods::{ApiPods, Kept};
+use super::api_pods::{ApiPods, StoreChange};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{Change, Client, Collection, Rank, reflect};
@@ -125,11 +125,11 @@ impl ApiSource {
         true
     }
 
-    fn keep(&self, kept: Vec<Kept>) {
+    fn keep(&self, kept: Vec<StoreChange>) {
         for one in kept {
             match one {
-                Kept::There { pod, content, pace } => self.store.remember_pod(&pod, content, pace),
-                Kept::Gone(pod) => self.store.forget_pod(&pod),
+                StoreChange::There { pod, content, pace } => self.store.remember_pod(&pod, content, pace),
+                StoreChange::Gone(pod) => self.store.forget_pod(&pod),
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::control::pod_workers::restart_backoff::Key;
-use crate::control::pod_workers::sync_latency::Pace;
+use crate::control::pod_workers::sync_latency::SyncLatency;
 use crate::control::pod_workers::worker::{Kind, Worker};
 use crate::kubelet::kuberuntime::Cancel;
 use crate::platform::rt;
@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) waits_for: Vec<PodUid>,
     /// Records an event if the pod does not end in time.
     pub(super) overdue: Option<rt::Task<()>>,
-    pub(super) pace: Pace,
+    pub(super) pace: SyncLatency,
 }
 
 /// Whether running containers differ from what is allocated to them, with the pod's generation that asked for it.
@@ -86,7 +86,7 @@ impl Entry {
             asked: Vec::new(),
             waits_for: Vec::new(),
             overdue: None,
-            pace: Pace::new(rt::now()),
+            pace: SyncLatency::new(rt::now()),
         }
     }
 

@@ -113,7 +113,7 @@ impl PodWorkers {
             let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
                 runtime.resize_of(pod, container, is_init, running)
             };
-            let known = sync_input::Known {
+            let known = sync_input::SyncInput {
                 observed,
                 probed: probes.probed(uid),
                 held_until: &held_until,

@@ -13,9 +13,9 @@ use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::{DeviceError, Devices};
 use crate::kubelet::dra::{DraError, DraManager};
 use crate::kubelet::kuberuntime::{
-    BoxFuture, CancelWatch, Environment, Executed, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
+    BoxFuture, CancelWatch, Environment, ExecuteResult, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
 };
-use crate::kubelet::volumes::{self, SetUp};
+use crate::kubelet::volumes::{self, SetUpInputs};
 use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Mount};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
@@ -56,10 +56,10 @@ pub(super) async fn sync_pod(
         Ok(()) => set_up_and_execute(with, pod, plan, observed, &mut warnings).await,
         Err((reason, failure)) => {
             warnings.push((reason, failure.clone()));
-            Executed { failure: Some(failure), ..Executed::default() }
+            ExecuteResult { failure: Some(failure), ..ExecuteResult::default() }
         }
     };
-    let Executed { containers, mut failure, resize_failure } = executed;
+    let ExecuteResult { containers, mut failure, resize_failure } = executed;
     if plan.resizes() {
         // Upstream's metric counts milliseconds: `pod_resize_duration_milliseconds`.
         let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
@@ -137,7 +137,7 @@ async fn set_up_and_execute(
     plan: &Plan,
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
-) -> Executed {
+) -> ExecuteResult {
     let SyncContext { runtime, groups, devices, csi, dra, cancel } = with;
     if plan.starts() || plan.resizes() {
         // A restart must not admit the pod with other amounts than those that its containers have.
@@ -155,7 +155,7 @@ async fn set_up_and_execute(
     } else if let Err(error) = groups.ensure_pod(pod).await {
         let failure = no_group(&error);
         warnings.push((Reason::FAILED_CREATE_POD_CONTAINER, failure.clone()));
-        return Executed { failure: Some(failure), ..Executed::default() };
+        return ExecuteResult { failure: Some(failure), ..ExecuteResult::default() };
     }
     let plan = match resize_failure {
         None => Cow::Borrowed(plan),
@@ -168,14 +168,14 @@ async fn set_up_and_execute(
     };
     let set_up = {
         let objects = runtime.objects.borrow();
-        volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
+        volumes::set_up(pod, SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
     };
     let volumes = match set_up.await {
         Ok(volumes) => volumes,
         Err(error) => {
             let failure = ErrorChain(&error).to_string();
             warnings.push((error.reason(), failure.clone()));
-            return Executed { failure: Some(failure), ..Executed::default() };
+            return ExecuteResult { failure: Some(failure), ..ExecuteResult::default() };
         }
     };
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::http::{After, Response, chunk, stream_head};
+use super::http::{AfterResponse, Response, chunk, stream_head};
 use super::relay::relay;
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
@@ -23,21 +23,21 @@ pub(super) struct Connections {
     most: usize,
     most_strangers: usize,
     most_of_one: usize,
-    open: VecDeque<Open>,
+    open: VecDeque<OpenConnection>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     /// `None`: a client on this machine.
     peer: Option<IpAddr>,
-    standing: Rc<Cell<Standing>>,
+    standing: Rc<Cell<ClientState>>,
     begun: Instant,
     task: Task<()>,
 }
 
 /// What is known about the client of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ClientState {
     #[default]
     Stranger,
     /// Authenticated, with no request in progress.
@@ -63,7 +63,7 @@ impl Connections {
     /// As [`Connections::add_of`], for a client on this machine.
     pub(super) fn add<F: Future<Output = ()> + 'static>(
         &mut self,
-        connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
+        connection: impl FnOnce(Rc<Cell<ClientState>>) -> F,
     ) -> bool {
         self.add_of(None, connection)
     }
@@ -72,26 +72,28 @@ impl Connections {
     pub(super) fn add_of<F: Future<Output = ()> + 'static>(
         &mut self,
         peer: Option<IpAddr>,
-        connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
+        connection: impl FnOnce(Rc<Cell<ClientState>>) -> F,
     ) -> bool {
         self.open.retain(|open| !open.task.is_finished());
-        let is_of_peer = |open: &Open| peer.is_some() && open.peer == peer;
+        let is_of_peer = |open: &OpenConnection| peer.is_some() && open.peer == peer;
         let has_too_many = self.open.iter().filter(|open| is_of_peer(open)).count() >= self.most_of_one;
         if has_too_many || self.open.len() >= self.most || self.strangers().count() >= self.most_strangers {
             // A peer with too many connections displaces its own.
-            let may_go = |open: &Open| !has_too_many || is_of_peer(open);
+            let may_go = |open: &OpenConnection| !has_too_many || is_of_peer(open);
             let oldest = |standing| self.open.iter().position(|open| open.standing.get() == standing && may_go(open));
-            let Some(displaced) = oldest(Standing::Stranger).or_else(|| oldest(Standing::Idle)) else { return false };
+            let Some(displaced) = oldest(ClientState::Stranger).or_else(|| oldest(ClientState::Idle)) else {
+                return false;
+            };
             self.open.remove(displaced);
         }
         let standing = Rc::default();
         let task = rt::spawn(connection(Rc::clone(&standing)));
-        self.open.push_back(Open { peer, standing, begun: rt::now(), task });
+        self.open.push_back(OpenConnection { peer, standing, begun: rt::now(), task });
         true
     }
 
-    fn strangers(&self) -> impl Iterator<Item = &Open> {
-        self.open.iter().filter(|open| open.standing.get() == Standing::Stranger)
+    fn strangers(&self) -> impl Iterator<Item = &OpenConnection> {
+        self.open.iter().filter(|open| open.standing.get() == ClientState::Stranger)
     }
 
     /// Waits while a new connection would displace an unauthenticated one that has just been opened. Many clients that
@@ -120,7 +122,7 @@ pub(super) enum Reply {
     /// A file or a part of it; the last response on its connection.
     File(Pin<Box<dyn Future<Output = Result<FilePart, Response>>>>),
     /// The connection is handed over to another server.
-    HandOn(Handing),
+    HandOn(UpgradeFuture),
     /// A text that is sent in parts, until it ends.
     Text(Box<dyn Text>),
 }
@@ -136,7 +138,7 @@ impl Reply {
 }
 
 /// The server that takes over a connection, and the first data to send to it.
-pub(super) struct HandedOn {
+pub(super) struct UpgradedConnection {
     pub(super) to: TcpStream,
     pub(super) head: Vec<u8>,
 }
@@ -150,7 +152,7 @@ pub(super) struct FilePart {
     pub(super) body: Option<(File, u64)>,
 }
 
-pub(super) type Handing = Pin<Box<dyn Future<Output = Result<HandedOn, Response>>>>;
+pub(super) type UpgradeFuture = Pin<Box<dyn Future<Output = Result<UpgradedConnection, Response>>>>;
 
 /// A text in parts.
 pub(super) trait Text {
@@ -170,10 +172,10 @@ pub(super) trait Text {
     }
 }
 
-pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
+pub(super) type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
 
 /// Answers the requests of one connection.
-pub(super) trait Answers {
+pub(super) trait RequestHandler {
     /// Whether the connection accepts more than one request.
     fn keeps(&self) -> bool;
 
@@ -182,7 +184,7 @@ pub(super) trait Answers {
         None
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a>;
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a>;
 
     /// Claims a stream, for a response that takes as long as its reader. `None`: they are not limited.
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
@@ -199,14 +201,14 @@ pub(super) trait Answers {
 }
 
 /// Answers one GET, and closes the connection.
-pub(super) struct OneGet<F>(pub(super) F);
+pub(super) struct SingleGet<F>(pub(super) F);
 
-impl<F: Fn(&str, &str) -> Reply> Answers for OneGet<F> {
+impl<F: Fn(&str, &str) -> Reply> RequestHandler for SingleGet<F> {
     fn keeps(&self) -> bool {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(ready(match &*request.method {
             "GET" | "HEAD" => self.0(&request.path, &request.query),
             _ => Reply::Whole(Response::only_get()),
@@ -216,7 +218,7 @@ impl<F: Fn(&str, &str) -> Reply> Answers for OneGet<F> {
 
 /// Reads requests and answers them. A client that is too slow, disconnects or violates the protocol is dropped without
 /// an error.
-pub(super) async fn answer<S>(mut stream: S, answers: impl Answers)
+pub(super) async fn answer<S>(mut stream: S, answers: impl RequestHandler)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -224,7 +226,7 @@ where
     let _ = rt::deadline(PATIENCE, stream.close()).await;
 }
 
-async fn converse<S>(stream: &mut S, answers: &impl Answers) -> io::Result<()>
+async fn converse<S>(stream: &mut S, answers: &impl RequestHandler) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -234,13 +236,13 @@ where
         let request = match next_request(stream, &mut unread, wait, answers).await? {
             Ok(request) => request,
             Err(response) => {
-                write(stream, &response.bytes(false, After::Close, answers.headers())).await?;
+                write(stream, &response.bytes(false, AfterResponse::Close, answers.headers())).await?;
                 stream.close().await?;
                 // Closing with unread data causes a reset, in which the response may be lost.
                 return rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()));
             }
         };
-        let after = if request.keeps && answers.keeps() { After::Keep } else { After::Close };
+        let after = if request.keeps && answers.keeps() { AfterResponse::Keep } else { AfterResponse::Close };
         let head_only = request.method == "HEAD";
         let reply = answers.answer(&request).await;
         let (reply, _slot) = match if reply.is_stream() { answers.stream() } else { Ok(None) } {
@@ -249,7 +251,7 @@ where
         };
         let (response, after) = match reply {
             Reply::Whole(response) => (response, after),
-            Reply::Last(response) => (response, After::Close),
+            Reply::Last(response) => (response, AfterResponse::Close),
             Reply::Later(response) => match rt::deadline(PATIENCE, response).await {
                 Ok(response) => (response, after),
                 Err(rt::Elapsed) => return Ok(()),
@@ -257,7 +259,7 @@ where
             // Input from the client is ignored meanwhile.
             Reply::Slow(response) => {
                 let response = async { Ok(response.await) };
-                (rt::either(response, gone(stream)).await?, After::Close)
+                (rt::either(response, gone(stream)).await?, AfterResponse::Close)
             }
             Reply::File(part) => match rt::deadline(PATIENCE, part).await {
                 Ok(Err(response)) => (response, after),
@@ -266,7 +268,7 @@ where
             },
             Reply::HandOn(handing) => match rt::deadline(PATIENCE, handing).await {
                 Ok(Err(response)) => (response, after),
-                Ok(Ok(HandedOn { to, mut head })) => {
+                Ok(Ok(UpgradedConnection { to, mut head })) => {
                     head.append(&mut unread);
                     return relay(stream, to, &head).await;
                 }
@@ -276,7 +278,7 @@ where
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(())) => {
                     // Later requests of the client wait until the end.
-                    let head = stream_head(text.content_type(), After::Close, answers.headers());
+                    let head = stream_head(text.content_type(), AfterResponse::Close, answers.headers());
                     write(stream, &head).await?;
                     return send(stream, text).await;
                 }
@@ -284,7 +286,7 @@ where
             },
         };
         write(stream, &response.bytes(head_only, after, answers.headers())).await?;
-        if after == After::Close {
+        if after == AfterResponse::Close {
             return Ok(());
         }
         answers.rest();
@@ -300,7 +302,7 @@ async fn next_request<S>(
     stream: &mut S,
     unread: &mut Vec<u8>,
     wait: Duration,
-    answers: &impl Answers,
+    answers: &impl RequestHandler,
 ) -> io::Result<Result<Request, Response>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -344,7 +346,7 @@ where
     }
 }
 
-/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`Answers::takes`], are kept.
+/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::takes`], are kept.
 async fn body<S: AsyncRead + Unpin>(
     stream: &mut S,
     unread: &mut Vec<u8>,

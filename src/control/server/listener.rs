@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connections::{Connections, Standing};
+use super::connections::{ClientState, Connections};
 use crate::platform::rt::{self, TcpListener, TcpStream};
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
@@ -26,7 +26,7 @@ pub(super) struct Listener {
 }
 
 /// Serves a connection, and updates its standing.
-pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<Standing>>) -> HandlerFuture;
+pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<ClientState>>) -> HandlerFuture;
 pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));

@@ -46,13 +46,13 @@ pub(crate) trait LocalApi {
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
 
     /// The runtime's id of the running container of this name.
-    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent>;
+    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, NotFound>;
 
     /// Carries out a change of one pod when awaited, and returns the result.
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>>;
 
     /// The id of the pod's sandbox, if it is ready.
-    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent>;
+    fn sandbox(&self, pod: &PodQuery) -> Result<String, NotFound>;
 }
 
 /// A result that takes a while. The error is one line.
@@ -75,7 +75,7 @@ impl PodQuery {
 
 /// What was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum NotFound {
     Pod,
     Container(String),
 }

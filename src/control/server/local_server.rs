@@ -30,7 +30,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connections::{Answering, Answers, Connections, FEW, Reply, Standing, answer};
+use super::connections::{ClientState, Connections, FEW, Reply, RequestHandler, ResponseFuture, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
@@ -83,7 +83,8 @@ impl LocalServer {
                     backoff.reset();
                     if is_trusted(&stream) {
                         let (api, streaming, slots) = (Rc::clone(&api), self.streaming.clone(), Rc::clone(&self.slots));
-                        connections.add(|standing| answer(stream, Visit { api, streaming, slots, standing }));
+                        connections
+                            .add(|standing| answer(stream, ServedConnection { api, streaming, slots, standing }));
                     }
                 }
                 Err(error) => {
@@ -96,14 +97,14 @@ impl LocalServer {
 }
 
 /// One connection with one request.
-struct Visit {
+struct ServedConnection {
     api: Rc<dyn LocalApi>,
     streaming: Option<Streaming>,
     slots: Rc<StreamSlots>,
-    standing: Rc<Cell<Standing>>,
+    standing: Rc<Cell<ClientState>>,
 }
 
-impl Answers for Visit {
+impl RequestHandler for ServedConnection {
     fn keeps(&self) -> bool {
         false
     }
@@ -116,14 +117,14 @@ impl Answers for Visit {
         self.slots.take("root").map(Some)
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         // A followed log or a shell must not be displaced by later connections.
-        self.standing.set(Standing::Busy);
+        self.standing.set(ClientState::Busy);
         Box::pin(ready(self.reply(request)))
     }
 }
 
-impl Visit {
+impl ServedConnection {
     fn reply(&self, request: &Request) -> Reply {
         let api = &*self.api;
         let streamed = self.streaming.as_ref().and_then(|streaming| stream(request, api, streaming));

@@ -12,9 +12,9 @@ use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::{Admission, Rejection};
 use crate::kubelet::devices::Devices;
 use crate::kubelet::resource_managers::{PodAllocation, Provider, unexpected};
-use crate::kubelet::status::Failed;
+use crate::kubelet::status::PodFailure;
 use crate::platform::rt;
-use crate::state::pods::{NodeTerms, PodEvent};
+use crate::state::pods::{NodeFields, PodEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::metrics::{self, Count, Timed};
 
@@ -39,7 +39,7 @@ impl PodAdmission {
     }
 
     /// The API server sent the Node object's scheduling terms.
-    pub(super) fn on_node_terms(&mut self, terms: NodeTerms) {
+    pub(super) fn on_node_terms(&mut self, terms: NodeFields) {
         self.admission.in_cluster(terms);
     }
 
@@ -139,7 +139,11 @@ pub(super) fn preempt(uid: &PodUid) -> EndPod {
     EndPod {
         uid: uid.clone(),
         cause: EndCause::Preempted,
-        failed: Failed { reason: Reason::PREEMPTING, message: PREEMPTED.into(), disruption: Some(DISRUPTED.into()) },
+        failed: PodFailure {
+            reason: Reason::PREEMPTING,
+            message: PREEMPTED.into(),
+            disruption: Some(DISRUPTED.into()),
+        },
         grace: Duration::MAX,
         event: Some(PodEvent::of_pod(uid, EventKind::Warning, Reason::PREEMPTING, PREEMPTED)),
     }
@@ -150,7 +154,7 @@ fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
     Effect::End(EndPod {
         uid: uid.clone(),
         cause: EndCause::Rejected,
-        failed: Failed { reason: reason.clone(), message: status.into(), disruption: None },
+        failed: PodFailure { reason: reason.clone(), message: status.into(), disruption: None },
         grace: Duration::MAX,
         event: Some(PodEvent::of_pod(uid, EventKind::Warning, reason, message)),
     })

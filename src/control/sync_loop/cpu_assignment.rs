@@ -7,11 +7,11 @@ use async_channel::Sender;
 
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::pod_table::PodTable;
-use crate::kubelet::kuberuntime::{Misplaced, PodRuntime};
+use crate::kubelet::kuberuntime::{MisplacedContainer, PodRuntime};
 use crate::kubelet::resource_managers::{InUse, PodAllocation, ResourceManagers, write_state};
 use crate::platform::cgroups::{cpuset_of, mems_of};
 use crate::platform::rt;
-use crate::state::pods::{Placed, SyncEvent};
+use crate::state::pods::{CpuMoveResult, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
@@ -85,7 +85,7 @@ impl CpuAssignment {
     }
 
     /// Failures are retried after the next relist.
-    pub(super) fn on_placed(&mut self, placed: Placed) {
+    pub(super) fn on_placed(&mut self, placed: CpuMoveResult) {
         self.task = None;
         if placed.is_unwritten {
             self.managers.not_written();
@@ -112,8 +112,12 @@ fn keeps(state: Option<State>, all_sources_ready: bool) -> bool {
     }
 }
 
-async fn place(runtime: &PodRuntime, files: Vec<(PathBuf, String)>, misplaced: Vec<Misplaced>) -> Placed {
-    let mut placed = Placed::default();
+async fn place(
+    runtime: &PodRuntime,
+    files: Vec<(PathBuf, String)>,
+    misplaced: Vec<MisplacedContainer>,
+) -> CpuMoveResult {
+    let mut placed = CpuMoveResult::default();
     for (path, text) in files {
         let shown = path.display().to_string();
         if let Err(error) = rt::blocking(move || write_state(&path, &text)).await {

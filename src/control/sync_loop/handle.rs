@@ -6,7 +6,7 @@ use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
-use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone, WorkResult};
+use crate::state::pods::{NodeFields, RuntimeState, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::PodUid;
 
 impl SyncLoop {
@@ -66,7 +66,7 @@ impl SyncLoop {
         self.pods.sync_all();
     }
 
-    fn on_node_terms(&mut self, terms: NodeTerms, now: Instant) {
+    fn on_node_terms(&mut self, terms: NodeFields, now: Instant) {
         self.parts.reporting.on_node_terms(&terms);
         let is_news = self.parts.objects.on_node_terms(&terms, &self.pods);
         self.parts.admission.on_node_terms(terms);

@@ -15,9 +15,9 @@ use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_sources::versions::VersionView;
 use crate::control::server::{
-    Absent, AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus,
-    ConditionStatus, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page,
-    PodEntry, PodQuery, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
+    AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
+    ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page, PodEntry,
+    PodQuery, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
 use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::node_stats::NodeStats;
@@ -33,7 +33,7 @@ use crate::platform::config::Config;
 use crate::platform::rt;
 use crate::state::pods::{
     ContainerState, HostIps, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
-    PressureCondition, RestartRequest, SourcePod, SyncEvent, VersionAsk, VersionAsked,
+    PressureCondition, RestartRequest, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
 };
 use crate::types::api::{Event, Pod, PodUid, Time};
 
@@ -176,17 +176,17 @@ impl LocalApi for NodeLocalApi {
         Ok(LogSource { log, ended: node_state.followers.add(pod, &run.id) })
     }
 
-    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent> {
+    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, NotFound> {
         let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
-        let uid = node_state.uid_of(pod).ok_or(Absent::Pod)?;
+        let uid = node_state.uid_of(pod).ok_or(NotFound::Pod)?;
         let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
-        container.map(|container| container.id.clone()).ok_or_else(|| Absent::Container(name.to_owned()))
+        container.map(|container| container.id.clone()).ok_or_else(|| NotFound::Container(name.to_owned()))
     }
 
-    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent> {
+    fn sandbox(&self, pod: &PodQuery) -> Result<String, NotFound> {
         let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
         let sandbox = node_state.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
-        sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
+        sandbox.map(|sandbox| sandbox.id.clone()).ok_or(NotFound::Pod)
     }
 
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
@@ -257,7 +257,7 @@ impl NodeLocalApi {
     }
 
     /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
-    fn ask_of_versions(&self, change: &PodChange, what: VersionAsk) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+    fn ask_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let pod = match self.find(&self.node_state.borrow(), change) {
             Ok(found) => Arc::clone(&found.pod),
             Err(missing) => return Box::pin(ready(missing)),
@@ -266,7 +266,7 @@ impl NodeLocalApi {
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::VersionAsked(VersionAsked { pod, what, answer })).await;
+            let _ = inbox.send(SyncEvent::VersionAsked(VersionActionRequest { pod, what, answer })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }

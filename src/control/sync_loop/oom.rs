@@ -116,7 +116,7 @@ fn open_kernel_log() -> Option<Rc<KernelLog>> {
 /// Follows the kernel log until it can no longer be read.
 async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     loop {
-        let Unread { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
+        let KernelMessages { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
             Ok(unread) => unread,
             Err(error) => {
                 log!(warn, "failed to read the kernel log", error = ErrorChain(&error));
@@ -135,14 +135,14 @@ async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
 
 /// What the kernel logged since the last read.
 #[derive(Default)]
-struct Unread {
+struct KernelMessages {
     kills: Vec<OomKill>,
     /// A kill report has started and is not complete.
     begun: bool,
 }
 
-fn unread(log: &KernelLog) -> io::Result<Unread> {
-    let mut unread = Unread::default();
+fn unread(log: &KernelLog) -> io::Result<KernelMessages> {
+    let mut unread = KernelMessages::default();
     log.read(|record| {
         unread.begun |= record.contains(" invoked oom-killer: ");
         unread.kills.extend(OomKill::read(record));

@@ -8,7 +8,7 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::host::clock;
-use crate::state::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
+use crate::state::pods::{MirrorDone, NodeFields, ReportDone, SourcePod};
 use crate::types::api::{Pod, PodUid};
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Reporting {
         self.manager.as_ref().is_some_and(StatusManager::is_telling)
     }
 
-    pub(super) fn on_node_terms(&mut self, terms: &NodeTerms) {
+    pub(super) fn on_node_terms(&mut self, terms: &NodeFields) {
         if let Some(manager) = &mut self.manager {
             manager.node_is(&terms.uid);
         }

@@ -7,7 +7,7 @@ use crate::control::pod_sources::static_pod::is_own_uid;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
 use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::pending_resizes::{Deciders, RetryTrigger};
+use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::control::sync_loop::versions::PodVersions;
 use crate::control::sync_loop::{SyncLoop, adoption};
@@ -87,7 +87,7 @@ impl SyncLoop {
             self.recreate(pod, now);
         } else {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let deciders = Deciders { admission: &parts.admission, managers: parts.cpus.managers() };
+            let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers() };
             let effects = parts.resizes.on_update(pod, pods, deciders, now);
             let is_resized = effects.len() > 1;
             self.pods.apply(effects, now);

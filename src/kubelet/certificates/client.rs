@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
-use super::csr::Issued;
-use super::csr_attempt::{Fault, pursue};
+use super::csr::IssuedCertificate;
+use super::csr_attempt::{AttemptError, pursue};
 use super::events::CertificateEvents;
-use super::inspect::{CredentialPaths, Mark, StoredCredentials, StoredPair};
-use super::next_step::{OwnCertificate, OwnCredentials, Situation, Step};
+use super::inspect::{CredentialPaths, CredentialsMark, StoredCredentials, StoredPair};
+use super::next_step::{CredentialState, OwnCertificate, OwnCredentials, Step};
 use super::pkcs10::Names;
-use super::rotation::{Credentials, Held, NextRotation, Present, Seconds};
+use super::rotation::{Credentials, HeldCertificate, KnownTime, NextRotation, Seconds};
 use super::signing_request::Purpose;
 use super::store::StoreError;
 use super::waits::{changed, clock_set, due};
@@ -63,7 +63,7 @@ struct ClientCertificateManager {
     /// Files that the watch covers.
     files: Vec<PathBuf>,
     /// The credentials that the connection was last built from.
-    mark: Option<Mark>,
+    mark: Option<CredentialsMark>,
     /// The certificate issued to this process, and the uptime at that moment.
     issued: Option<(Certificate, Duration)>,
     /// The client's count of 401 responses when this was last checked.
@@ -102,7 +102,7 @@ impl ClientCertificateManager {
                 };
                 let Some(asked) = rt::either(asked, interrupted).await else { return };
                 let done = match asked {
-                    Ok((issued, with)) => self.put(issued, with, present).await.map_err(Fault::Store),
+                    Ok((issued, with)) => self.put(issued, with, present).await.map_err(AttemptError::Store),
                     Err(error) => Err(error),
                 };
                 if let Err(fault) = done {
@@ -132,26 +132,26 @@ impl ClientCertificateManager {
     }
 
     /// The floor advances by the time that this process has run.
-    fn present(&self, found: &StoredCredentials) -> Present {
+    fn present(&self, found: &StoredCredentials) -> KnownTime {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
         let floor = found.floor.saturating_add(Seconds::try_from(counted).unwrap_or_default());
-        Present { clock: clock::now().unix_seconds(), floor }
+        KnownTime { clock: clock::now().unix_seconds(), floor }
     }
 
-    fn situation(&self, found: &StoredCredentials) -> Situation {
+    fn situation(&self, found: &StoredCredentials) -> CredentialState {
         let own = match &found.own {
             StoredPair::Nobody => OwnCredentials::Nobody,
             StoredPair::Token => OwnCredentials::Token,
             StoredPair::Certificate { leaf, is_embedded } => {
                 let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
                 OwnCredentials::Certificate(OwnCertificate {
-                    held: Held::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at))),
+                    held: HeldCertificate::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at))),
                     is_for_node: self.settings.names.are_in(leaf),
                     is_embedded: *is_embedded,
                 })
             }
         };
-        Situation {
+        CredentialState {
             own,
             has_bootstrap: found.has_bootstrap,
             rotates: self.settings.rotates,
@@ -184,7 +184,11 @@ impl ClientCertificateManager {
         }
     }
 
-    async fn ask(&self, credentials: &[Credentials], present: Present) -> Result<(Issued, Credentials), Fault> {
+    async fn ask(
+        &self,
+        credentials: &[Credentials],
+        present: KnownTime,
+    ) -> Result<(IssuedCertificate, Credentials), AttemptError> {
         let settings = &self.settings;
         let client_with = |with: &Credentials| match (with, &settings.places.bootstrap_kubeconfig) {
             (Credentials::Bootstrap, Some(path)) => settings.client.beside(path.clone(), settings.dialer.clone()),
@@ -196,7 +200,12 @@ impl ClientCertificateManager {
         Ok((issued, credentials.get(number).copied().unwrap_or(Credentials::Own)))
     }
 
-    async fn put(&mut self, issued: Issued, with: Credentials, present: Present) -> Result<(), StoreError> {
+    async fn put(
+        &mut self,
+        issued: IssuedCertificate,
+        with: Credentials,
+        present: KnownTime,
+    ) -> Result<(), StoreError> {
         let places = self.settings.places.clone();
         let pair = issued.pair.clone();
         let from_bootstrap = with == Credentials::Bootstrap;
@@ -207,7 +216,7 @@ impl ClientCertificateManager {
         Ok(())
     }
 
-    fn note(&self, found: &StoredCredentials, situation: &Situation, present: Present) {
+    fn note(&self, found: &StoredCredentials, situation: &CredentialState, present: KnownTime) {
         let mut entry = CertificateEntry { fault: found.faults.first().cloned(), ..CertificateEntry::default() };
         if let OwnCredentials::Certificate(own) = situation.own {
             entry.not_after = Some(own.held.not_after);

@@ -16,33 +16,38 @@ use crate::platform::rt;
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 #[derive(Debug)]
-pub(super) struct Issued {
+pub(super) struct IssuedCertificate {
     pub(super) pair: Pair,
     /// The request was created just now. A request from before a restart may have been signed long ago.
     pub(super) is_fresh: bool,
 }
 
 /// Returns a certificate for `names` and `key`. A second call with the same key finds the first request.
-pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &Key) -> Result<Issued, AskError> {
-    let der = certification_request(key, names).map_err(AskError::Key)?;
-    let public_key = key.public_key().map_err(AskError::Key)?;
+pub(super) async fn ask(
+    client: &Client,
+    purpose: Purpose,
+    names: &Names,
+    key: &Key,
+) -> Result<IssuedCertificate, CsrError> {
+    let der = certification_request(key, names).map_err(CsrError::Key)?;
+    let public_key = key.public_key().map_err(CsrError::Key)?;
     let request = SigningRequest::new(purpose, names, &public_key, key.is_rsa(), &der);
     let is_fresh = match client.send(&Request::post(PATH, &request.object)).await {
         Ok(_) => true,
         Err(error) if error.is_already_exists() => false,
-        Err(error) => return Err(AskError::Api(error)),
+        Err(error) => return Err(CsrError::Api(error)),
     };
     log!(info, "certificate requested", signer = purpose.signer(), request = request.name, new = is_fresh);
     let issued = match rt::deadline(REQUEST_WAIT, issued(client, &request.name)).await {
         Ok(issued) => issued?,
-        Err(rt::Elapsed) => return Err(AskError::NotInTime { name: request.name }),
+        Err(rt::Elapsed) => return Err(CsrError::NotInTime { name: request.name }),
     };
-    let pair = Pair::new(&issued, key.clone()).map_err(AskError::Pair)?;
-    if names.are_in(&pair.leaf) { Ok(Issued { pair, is_fresh }) } else { Err(AskError::OtherNames) }
+    let pair = Pair::new(&issued, key.clone()).map_err(CsrError::Pair)?;
+    if names.are_in(&pair.leaf) { Ok(IssuedCertificate { pair, is_fresh }) } else { Err(CsrError::OtherNames) }
 }
 
 /// Waits until the request is signed or denied.
-async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
+async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
     let (sender, changes) = async_channel::bounded(4);
     let collection = Collection {
         path: PATH.to_owned(),
@@ -62,12 +67,12 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
             }
         };
         if object.is_null() {
-            return Err(AskError::Gone { name: name.to_owned() });
+            return Err(CsrError::Gone { name: name.to_owned() });
         }
         match Outcome::of(&object) {
             Outcome::Pending => {}
             Outcome::Issued(pem) => return Ok(pem),
-            Outcome::Refused(why) => return Err(AskError::Denied(why)),
+            Outcome::Refused(why) => return Err(CsrError::Denied(why)),
         }
     }
     // The reflector runs as long as its receiver exists.
@@ -75,7 +80,7 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
 }
 
 #[derive(Debug)]
-pub(super) enum AskError {
+pub(super) enum CsrError {
     Api(ApiError),
     Denied(String),
     NotInTime {
@@ -92,7 +97,7 @@ pub(super) enum AskError {
     Key(KeyError),
 }
 
-impl AskError {
+impl CsrError {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Api(error) if error.is_retryable() => Failure::Passing,
@@ -112,7 +117,7 @@ impl AskError {
     }
 }
 
-impl fmt::Display for AskError {
+impl fmt::Display for CsrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = REQUEST_WAIT / 60;
         match self {
@@ -134,7 +139,7 @@ impl fmt::Display for AskError {
     }
 }
 
-impl std::error::Error for AskError {
+impl std::error::Error for CsrError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Api(error) => Some(error),

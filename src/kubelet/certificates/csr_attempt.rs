@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::csr::{AskError, Issued, ask};
+use super::csr::{CsrError, IssuedCertificate, ask};
 use super::pkcs10::Names;
-use super::rotation::{Failure, Held, Present, RenewalState};
+use super::rotation::{Failure, HeldCertificate, KnownTime, RenewalState};
 use super::signing_request::Purpose;
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::Client;
@@ -17,16 +17,16 @@ pub(super) async fn pursue(
     purpose: Purpose,
     names: &Names,
     clients: &[Client],
-    present: Present,
-) -> Result<(Issued, usize), Fault> {
+    present: KnownTime,
+) -> Result<(IssuedCertificate, usize), AttemptError> {
     let keeps = store.clone();
-    let key = rt::blocking(move || keeps.key()).await.map_err(Fault::Store)?;
+    let key = rt::blocking(move || keeps.key()).await.map_err(AttemptError::Store)?;
     let mut refused = None;
     for (number, client) in clients.iter().enumerate() {
         let asked = ask(client, purpose, names, &key).await.and_then(|issued| {
-            let standing = Held::new(&issued.pair.leaf, None).standing(present);
+            let standing = HeldCertificate::new(&issued.pair.leaf, None).standing(present);
             let is_old = !issued.is_fresh && !matches!(standing, RenewalState::Good { .. });
-            if is_old { Err(AskError::Old) } else { Ok(issued) }
+            if is_old { Err(CsrError::Old) } else { Ok(issued) }
         });
         match asked {
             Ok(issued) => return Ok((issued, number)),
@@ -34,24 +34,24 @@ pub(super) async fn pursue(
             Err(error) => {
                 if error.spends_the_key() {
                     let store = store.clone();
-                    rt::blocking(move || store.forget_key()).await.map_err(Fault::Store)?;
+                    rt::blocking(move || store.forget_key()).await.map_err(AttemptError::Store)?;
                 }
-                return Err(Fault::Ask(error));
+                return Err(AttemptError::Ask(error));
             }
         }
     }
-    Err(refused.map_or(Fault::Nothing, Fault::Ask))
+    Err(refused.map_or(AttemptError::Nothing, AttemptError::Ask))
 }
 
 #[derive(Debug)]
-pub(super) enum Fault {
-    Ask(AskError),
+pub(super) enum AttemptError {
+    Ask(CsrError),
     Store(StoreError),
     /// There are no credentials to send a request with.
     Nothing,
 }
 
-impl Fault {
+impl AttemptError {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Ask(error) => error.failure(),
@@ -61,7 +61,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for AttemptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask(error) => ErrorChain(error).fmt(f),

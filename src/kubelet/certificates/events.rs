@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
-use super::csr_attempt::Fault;
-use super::rotation::{Present, RenewalState, Seconds, nearness, wait};
+use super::csr_attempt::AttemptError;
+use super::rotation::{KnownTime, RenewalState, Seconds, nearness, wait};
 use crate::platform::rt;
 use crate::protocol::x509::Certificate;
 use crate::state::pods::{NodeEvent, SyncEvent};
@@ -38,7 +38,7 @@ impl CertificateEvents {
     }
 
     /// Reports a failed attempt and returns the back-off.
-    pub(super) fn failed(&mut self, fault: &Fault, leaf: Option<&Certificate>, present: Present) -> Duration {
+    pub(super) fn failed(&mut self, fault: &AttemptError, leaf: Option<&Certificate>, present: KnownTime) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let (which, why) = (self.which.name(), fault.to_string());
         let message = match leaf {

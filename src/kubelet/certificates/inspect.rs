@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::kubeconfig;
 use super::pair::Pair;
 use super::pkcs10::Names;
-use super::rotation::{Held, Present, RenewalState, Seconds};
+use super::rotation::{HeldCertificate, KnownTime, RenewalState, Seconds};
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::{Kubeconfig, Pem};
 use crate::platform::host::directories::set_aside;
@@ -33,7 +33,7 @@ pub(super) struct StoredCredentials {
     /// The latest time that is certainly past.
     pub(super) floor: Seconds,
     /// Everything that a connection is built from. When it changes, the client reconnects.
-    pub(super) mark: Mark,
+    pub(super) mark: CredentialsMark,
     /// The files to watch.
     pub(super) files: Vec<PathBuf>,
 }
@@ -45,7 +45,7 @@ pub(super) enum StoredPair {
     Certificate { leaf: Certificate, is_embedded: bool },
 }
 
-pub(super) type Mark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
+pub(super) type CredentialsMark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
 
 /// Size limit of kubeconfigs and CA files.
 const LIMIT: u64 = 1 << 20;
@@ -64,7 +64,7 @@ impl CredentialPaths {
         if let Some(stored) = &stored {
             if let Some(cluster) = seen.kubeconfig.as_ref().or(bootstrap.as_ref()) {
                 let known = [Some(&stored.leaf), seen.pair.as_ref().map(|pair| &pair.leaf)];
-                let present = Present { clock, floor: floor(known, authority_of(cluster).as_deref()) };
+                let present = KnownTime { clock, floor: floor(known, authority_of(cluster).as_deref()) };
                 if seen.is_worse_than(stored, names, present) {
                     faults.clear();
                     faults.extend(self.write_kubeconfig(cluster).err().map(|error| ErrorChain(&error).to_string()));
@@ -119,8 +119,8 @@ impl CredentialPaths {
         file::replace(path, text.as_bytes()).map_err(|cause| StoreError::io("write", path, cause))
     }
 
-    fn kubeconfig(&self, faults: &mut Vec<String>) -> Seen {
-        let Some(kubeconfig) = read_kubeconfig(&self.kubeconfig, faults) else { return Seen::default() };
+    fn kubeconfig(&self, faults: &mut Vec<String>) -> KubeconfigContent {
+        let Some(kubeconfig) = read_kubeconfig(&self.kubeconfig, faults) else { return KubeconfigContent::default() };
         let mut text = |pem: &Pem| match pem {
             Pem::Data(data) => Some(data.clone()),
             Pem::File(path) => match file::read_all(path, LIMIT) {
@@ -140,7 +140,7 @@ impl CredentialPaths {
                 None
             }
         });
-        Seen { kubeconfig: Some(kubeconfig), pair, is_embedded }
+        KubeconfigContent { kubeconfig: Some(kubeconfig), pair, is_embedded }
     }
 
     fn files(&self, kubeconfig: Option<&Kubeconfig>) -> Vec<PathBuf> {
@@ -172,21 +172,22 @@ pub(crate) fn node_of_kubeconfig(path: &Path) -> Option<String> {
 
 /// The content of the kubeconfig, and its pair if that can be read.
 #[derive(Debug, Default)]
-struct Seen {
+struct KubeconfigContent {
     kubeconfig: Option<Kubeconfig>,
     pair: Option<Pair>,
     is_embedded: bool,
 }
 
-impl Seen {
+impl KubeconfigContent {
     fn uses_token(&self) -> bool {
         self.kubeconfig.as_ref().is_some_and(|kubeconfig| kubeconfig.token.is_some())
     }
 
     /// The stored pair is better than the kubeconfig's credentials.
-    fn is_worse_than(&self, stored: &Pair, names: &Names, present: Present) -> bool {
+    fn is_worse_than(&self, stored: &Pair, names: &Names, present: KnownTime) -> bool {
         let is_good = |pair: &Pair| {
-            names.are_in(&pair.leaf) && Held::new(&pair.leaf, None).standing(present) != RenewalState::Expired
+            names.are_in(&pair.leaf)
+                && HeldCertificate::new(&pair.leaf, None).standing(present) != RenewalState::Expired
         };
         let is_own = self.pair.as_ref().is_some_and(|pair| !self.is_embedded && is_good(pair));
         !is_own && !self.uses_token() && is_good(stored)

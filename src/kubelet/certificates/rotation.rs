@@ -14,20 +14,20 @@ pub(crate) type Seconds = i64;
 
 /// The current time, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Present {
+pub(crate) struct KnownTime {
     pub(crate) clock: Seconds,
     /// The latest time that is certainly past.
     pub(crate) floor: Seconds,
 }
 
-impl Present {
+impl KnownTime {
     pub(crate) fn now(self) -> Seconds {
         self.clock.max(self.floor)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldCertificate {
     pub(crate) not_before: Seconds,
     pub(crate) not_after: Seconds,
     /// Time since this process obtained it, by the monotonic clock; `None` if an earlier process did.
@@ -60,7 +60,7 @@ pub(crate) enum NextRotation {
 /// Signers backdate certificates for clients whose clocks are behind.
 const BACKDATED: Seconds = 24 * 3600;
 
-impl Held {
+impl HeldCertificate {
     /// `issued`: the time since this process obtained it.
     pub(crate) fn new(certificate: &Certificate, issued: Option<Duration>) -> Self {
         // The public key serves as the random number: nodes renew at different times, and each node always at the
@@ -70,7 +70,7 @@ impl Held {
         Self { not_before: certificate.not_before, not_after: certificate.not_after, age: issued, share: share(random) }
     }
 
-    pub(crate) fn standing(&self, present: Present) -> RenewalState {
+    pub(crate) fn standing(&self, present: KnownTime) -> RenewalState {
         let now = self.moment(present);
         let life = self.not_after.saturating_sub(self.not_before).max(0);
         // 128 bits hold the product for any lifetime.
@@ -92,7 +92,7 @@ impl Held {
     }
 
     /// How to wait for a time in its life: by the clock, or by duration if the clock is wrong.
-    pub(crate) fn wait(&self, until: Seconds, present: Present) -> NextRotation {
+    pub(crate) fn wait(&self, until: Seconds, present: KnownTime) -> NextRotation {
         let now = self.moment(present);
         if now == present.clock {
             return NextRotation::Date(until);
@@ -101,8 +101,8 @@ impl Held {
     }
 
     /// The current time: if this process obtained it, at least the issue time plus the time counted since.
-    fn moment(&self, present: Present) -> Seconds {
-        let now = Present { floor: present.floor.max(self.not_before), ..present }.now();
+    fn moment(&self, present: KnownTime) -> Seconds {
+        let now = KnownTime { floor: present.floor.max(self.not_before), ..present }.now();
         let Some(age) = self.age else { return now };
         let counted = self.not_before.saturating_add(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
         if now.saturating_sub(counted) > BACKDATED { counted } else { now }

@@ -28,7 +28,7 @@ use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
 /// The polling of one volume's claim.
-pub(super) struct Growth {
+pub(super) struct ExpansionPoll {
     volume: CsiVolume,
     #[expect(dead_code, reason = "dropping the task cancels it")]
     task: rt::Task<()>,
@@ -84,7 +84,7 @@ impl Csi {
         seen
     }
 
-    fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> Growth {
+    fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> ExpansionPoll {
         let (csi, of, seen) = (Rc::downgrade(self), volume.clone(), self.seen(&volume));
         let task = rt::spawn(async move {
             loop {
@@ -95,7 +95,7 @@ impl Csi {
                 }
             }
         });
-        Growth { volume, task }
+        ExpansionPoll { volume, task }
     }
 
     /// The driver, if it can expand the volume.

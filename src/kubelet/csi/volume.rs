@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::drivers::{Driver, method};
-use super::error::{CsiError, MissingObject, Phase, SetUpError, Unmounted};
+use super::error::{CsiError, MissingObject, Phase, SetUpError, UnmountFailure};
 use super::v1::{
     AccessMode, Empty, MountVolume, NodePublishVolumeRequest, NodeStageVolumeRequest, SINGLE_NODE_MULTI_WRITER,
     STAGE_UNSTAGE_VOLUME, UndoRequest, VOLUME_MOUNT_GROUP, VolumeCapability,
@@ -26,10 +26,10 @@ use crate::protocol::sha256::sha256;
 use crate::state::objects::{ObjectKey, attachment_name, unique_name};
 use crate::types::sorted::SortedMap;
 
-type Texts = SortedMap<String, String>;
+type StringMap = SortedMap<String, String>;
 
 /// Completes when the pod is terminating.
-pub(crate) type Ends = Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) type PodTerminating = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A volume as one pod uses it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,15 +45,15 @@ pub(crate) struct CsiVolume {
     /// The first of the volume's access modes, in Kubernetes' terms.
     pub(crate) access_mode: String,
     pub(crate) read_only: bool,
-    pub(crate) attributes: Texts,
+    pub(crate) attributes: StringMap,
     /// Pod info and tokens that are added to the volume context of NodePublishVolume.
-    pub(crate) pod_attributes: Texts,
-    pub(crate) stage_secrets: Texts,
-    pub(crate) publish_secrets: Texts,
+    pub(crate) pod_attributes: StringMap,
+    pub(crate) stage_secrets: StringMap,
+    pub(crate) publish_secrets: StringMap,
     /// The pod's fsGroup.
     pub(crate) group: Option<u32>,
     /// The publish context of the attachment; `None` if the volume needs no attachment.
-    pub(crate) attachment: Option<Texts>,
+    pub(crate) attachment: Option<StringMap>,
     /// `volumeMode: Block`.
     pub(crate) is_block: bool,
     /// Namespace and name of the claim.
@@ -66,7 +66,7 @@ pub(crate) struct CsiVolume {
 
 /// Whether the kubelet must still set the volume's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OwnershipIsDue(pub(crate) bool);
+pub(crate) struct FsGroupPending(pub(crate) bool);
 
 /// The handle of an inline volume (`makeVolumeHandle`).
 pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
@@ -84,7 +84,11 @@ impl Csi {
     /// Stages and publishes the volume as far as needed.
     ///
     /// A terminating pod does not wait for a call in progress; the tear-down undoes it.
-    pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<OwnershipIsDue, SetUpError> {
+    pub(crate) async fn set_up(
+        &self,
+        volume: &CsiVolume,
+        ends: &mut PodTerminating,
+    ) -> Result<FsGroupPending, SetUpError> {
         let CsiVolume { driver: name, handle, .. } = volume;
         let turn = self.turn(name, handle);
         let ended = async {
@@ -101,7 +105,7 @@ impl Csi {
         let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&target);
         if self.is_done(&target, is_published) {
             // It is published, even if its driver is not registered now.
-            return Ok(OwnershipIsDue(self.driver(name).is_ok_and(|driver| !owned(&driver))));
+            return Ok(FsGroupPending(self.driver(name).is_ok_and(|driver| !owned(&driver))));
         }
         if let Some(missing) = &volume.missing {
             return Err(CsiError::Missing(missing.clone()).in_phase(missing.phase()));
@@ -160,7 +164,7 @@ impl Csi {
             Ok(())
         };
         until(grown, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
-        Ok(OwnershipIsDue(!owned(&driver)))
+        Ok(FsGroupPending(!owned(&driver)))
     }
 
     /// Publishes a published volume again, because its volume context may have changed. The volume stays published
@@ -202,7 +206,7 @@ impl Csi {
 
     /// Unpublishes the volumes of the pod with this directory, and unstages those that no other pod uses. The files
     /// that are needed for this are removed last, so that it can be repeated after an interruption.
-    pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), Unmounted> {
+    pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), UnmountFailure> {
         self.awaits_no_more(pod);
         self.grow_no_more(pod);
         let directory = pod.to_owned();
@@ -214,7 +218,7 @@ impl Csi {
             };
             volumes.into_iter().map(read).collect::<Result<Vec<_>, CsiError>>()
         });
-        let failed = |volume: &Path, error| Unmounted { volume: volume.to_owned(), error };
+        let failed = |volume: &Path, error| UnmountFailure { volume: volume.to_owned(), error };
         let found = found.await.map_err(|error| failed(pod, error))?;
         let mut outcome = Ok(());
         for (data, path) in found {
@@ -304,7 +308,7 @@ impl Csi {
     }
 }
 
-async fn until(made: impl Future<Output = Result<(), CsiError>>, ends: &mut Ends) -> Result<(), CsiError> {
+async fn until(made: impl Future<Output = Result<(), CsiError>>, ends: &mut PodTerminating) -> Result<(), CsiError> {
     let ended = async {
         ends.await;
         Err(CsiError::PodEnds)

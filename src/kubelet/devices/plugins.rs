@@ -12,7 +12,7 @@ use super::allocations::Registration;
 use super::error::DeviceError;
 use super::v1beta1::{DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest, VERSION};
 use crate::platform::host::directories;
-use crate::platform::plugin_manager::{PluginInfo, Taker};
+use crate::platform::plugin_manager::{PluginHandler, PluginInfo};
 use crate::platform::rpc::{self, Client, Reply, Request, Server, handler};
 use crate::platform::rt;
 use crate::protocol::grpc::{Code, Status};
@@ -133,9 +133,9 @@ impl Devices {
     }
 
     /// The plugin watcher's handler for device plugins.
-    pub(crate) fn taker(self: &Rc<Self>) -> Taker {
+    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
-        Taker {
+        PluginHandler {
             kind: "DevicePlugin",
             takes: Box::new(move |plugin| {
                 let devices = Rc::clone(&takes);

@@ -10,13 +10,13 @@ use super::DraManager;
 use super::error::DraError;
 use super::health;
 use super::plugin::{Plugin, version};
-use crate::platform::plugin_manager::{PluginInfo, Taker};
+use crate::platform::plugin_manager::{PluginHandler, PluginInfo};
 use crate::platform::rpc::Client;
 use crate::platform::rt;
 use crate::state::pods::SyncEvent;
 
 /// A registered plugin, and the task that follows its connection and health.
-pub(super) struct Registered {
+pub(super) struct RegisteredPlugin {
     plugin: Rc<Plugin>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     follower: rt::Task<()>,
@@ -24,9 +24,9 @@ pub(super) struct Registered {
 
 impl DraManager {
     /// The plugin watcher's handler for DRA drivers.
-    pub(crate) fn taker(self: &Rc<Self>) -> Taker {
+    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
-        Taker {
+        PluginHandler {
             kind: "DRAPlugin",
             takes: Box::new(move |plugin| {
                 let manager = Rc::clone(&takes);
@@ -43,14 +43,14 @@ impl DraManager {
         let plugin =
             Rc::new(Plugin { driver: driver.clone(), client, socket, version, is_connected: Cell::new(false) });
         let follower = rt::spawn(health::follow(Rc::clone(self), Rc::clone(&plugin)));
-        self.add(driver, Registered { plugin, follower });
+        self.add(driver, RegisteredPlugin { plugin, follower });
         self.changed.notify();
         // Pods that wait for the driver retry at once. The receiver is gone only at shutdown.
         let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
         Ok(())
     }
 
-    fn add(&self, driver: String, new: Registered) {
+    fn add(&self, driver: String, new: RegisteredPlugin) {
         let mut drivers = self.drivers.borrow_mut();
         let instances = drivers.entry(driver).or_default();
         instances.retain(|one| one.plugin.socket != new.plugin.socket);

@@ -30,7 +30,7 @@ use crate::types::api::{Container, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 use claim_info::{ClaimInfo, ClaimInfoCache, ClaimName, PreparedDevice};
-use drivers::Registered;
+use drivers::RegisteredPlugin;
 use health::HealthCache;
 
 pub(crate) use error::DraError;
@@ -43,7 +43,7 @@ const LIMIT: u64 = 16 << 20;
 pub(crate) struct DraManager {
     cache: RefCell<ClaimInfoCache>,
     /// The instances of each driver, the newest last.
-    drivers: RefCell<SortedMap<String, Vec<Registered>>>,
+    drivers: RefCell<SortedMap<String, Vec<RegisteredPlugin>>>,
     health: RefCell<HealthCache>,
     /// Claims that are being unprepared: no pod may join them.
     leaving: RefCell<SortedSet<ClaimName>>,

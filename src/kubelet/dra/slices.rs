@@ -28,12 +28,12 @@ pub(crate) struct SliceCleaner {
 
 /// The drivers that are away, and when their slices are removed. Pure.
 #[derive(Debug, Default)]
-struct Absences {
+struct AbsentDrivers {
     due: SortedMap<String, Instant>,
     seen: SortedSet<String>,
 }
 
-impl Absences {
+impl AbsentDrivers {
     /// The drivers of slices that an earlier process left. They had time to register.
     fn left_over(drivers: SortedSet<String>, now: Instant) -> Self {
         Self { due: drivers.iter().map(|driver| (driver.clone(), now)).collect(), seen: drivers }
@@ -71,7 +71,7 @@ impl SliceCleaner {
     pub(crate) async fn run(self) {
         self.news.heard().await;
         rt::sleep(GRACE).await;
-        let mut absences = Absences::left_over(self.left_over().await, rt::now());
+        let mut absences = AbsentDrivers::left_over(self.left_over().await, rt::now());
         loop {
             let seen = self.manager.changed.changes();
             let is_usable = |driver: &str| self.manager.is_usable(driver);
@@ -136,7 +136,7 @@ mod tests {
         let told = rt::simulate(1, |_| async {
             let begun = rt::now();
             let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-            let mut absences = Absences::left_over(names(&["a", "gone"]).into_iter().collect(), begun);
+            let mut absences = AbsentDrivers::left_over(names(&["a", "gone"]).into_iter().collect(), begun);
             absences.update(names(&["a", "b"]), &|driver| driver == "a", begun);
             assert_eq!(absences.take_due(begun), ["gone"]);
             assert_eq!(absences.next(), Some(begun + GRACE));

@@ -21,19 +21,19 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Claims that no pod may join while they are unprepared.
-struct Leaving<'a> {
+struct UnpreparingClaims<'a> {
     manager: &'a DraManager,
     names: &'a [ClaimName],
 }
 
-impl<'a> Leaving<'a> {
+impl<'a> UnpreparingClaims<'a> {
     fn new(manager: &'a DraManager, names: &'a [ClaimName]) -> Self {
         manager.leaving.borrow_mut().extend(names.iter().cloned());
         Self { manager, names }
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for UnpreparingClaims<'_> {
     fn drop(&mut self) {
         let mut leaving = self.manager.leaving.borrow_mut();
         for name in self.names {
@@ -66,7 +66,7 @@ impl DraManager {
 
     async fn unprepare_claims(&self, pod: &PodUid) -> Result<(), DraError> {
         let names = self.cache.borrow().last_used_by(pod);
-        let _leaving = Leaving::new(self, &names);
+        let _leaving = UnpreparingClaims::new(self, &names);
         let batches: Batches = self.cache.borrow().batches(&names);
         for (driver, claims) in &batches {
             let response = self.plugin(driver)?.unprepare(claims).await?;

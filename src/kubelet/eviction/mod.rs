@@ -14,11 +14,11 @@ mod thresholds;
 mod usage;
 
 pub(crate) use image_layout::Layout;
-pub(crate) use local_storage::{Exceeded, exceeded, has_limits};
+pub(crate) use local_storage::{ExceededLimit, exceeded, has_limits};
 pub(crate) use message::node_was_low;
 pub(crate) use observations::{FilesystemPaths, observe};
 pub(crate) use pod_measurement::{Candidate, Measure};
 pub(crate) use rank::rank;
 pub(crate) use signals::{Observations, Starved};
 pub(crate) use thresholds::{ThresholdState, is_close, is_resolved};
-pub(crate) use usage::{Measured, PodUsage};
+pub(crate) use usage::{MeasuredPod, PodUsage};

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::credentials::{Credential, PullSecrets};
 use super::pull_error::FailedPull;
 use super::service::Service;
-use super::verification::{Pulled, Verdict, recorded, verdict};
-use super::{Images, PresentImage, Wanted, image_name, pull_policy};
+use super::verification::{CredentialCheck, PullOrigin, recorded, verdict};
+use super::{Images, PresentImage, WantedImage, image_name, pull_policy};
 use crate::platform::config::CredentialsVerification;
 use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
 use crate::platform::host::clock;
@@ -16,9 +16,9 @@ use crate::types::api::{EventKind, Pod, PullPolicy, Reason};
 use crate::types::error::ErrorChain;
 
 /// A requested image with everything needed to pull it.
-pub(super) struct Order<'a> {
+pub(super) struct PullInputs<'a> {
     pub(super) pod: &'a Pod,
-    pub(super) wanted: Wanted<'a>,
+    pub(super) wanted: WantedImage<'a>,
     pub(super) policy: PullPolicy,
     pub(super) spec: ImageSpec,
     /// Including the registry, without tag and digest.
@@ -27,10 +27,10 @@ pub(super) struct Order<'a> {
     pub(super) secrets: &'a PullSecrets,
 }
 
-impl<'a> Order<'a> {
+impl<'a> PullInputs<'a> {
     pub(super) fn new(
         pod: &'a Pod,
-        wanted: Wanted<'a>,
+        wanted: WantedImage<'a>,
         sandbox: &'a PodSandboxConfig,
         secrets: &'a PullSecrets,
     ) -> Result<Self, Waiting> {
@@ -61,7 +61,7 @@ impl<'a> Order<'a> {
 }
 
 impl<S: Service> Images<S> {
-    pub(super) async fn bring(&self, order: &Order<'_>) -> Result<PresentImage, Waiting> {
+    pub(super) async fn bring(&self, order: &PullInputs<'_>) -> Result<PresentImage, Waiting> {
         let image = order.image();
         if pull_policy::looks_first(order.policy) {
             let mut present = self.present(order).await?;
@@ -104,7 +104,7 @@ impl<S: Service> Images<S> {
     }
 
     /// The present image, while its registry is known to be unreachable, so that no pod waits for a timeout again.
-    pub(super) async fn present_during_outage(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
+    pub(super) async fn present_during_outage(&self, order: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
         if self.strict
             || !pull_policy::present_will_do(order.policy)
             || !self.outages.borrow().lasts(order.registry(), rt::now())
@@ -119,7 +119,7 @@ impl<S: Service> Images<S> {
     }
 
     /// The present image, after a pull that could not reach the registry.
-    async fn present_instead(&self, order: &Order<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
+    async fn present_instead(&self, order: &PullInputs<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
         let FailedPull { waiting, is_unreachable } = failed;
         let will_do = !self.strict && pull_policy::present_will_do(order.policy);
         if !will_do || !is_unreachable {
@@ -135,21 +135,21 @@ impl<S: Service> Images<S> {
     }
 
     /// The present image, if the pod may use it without asking the registry.
-    pub(super) async fn present(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
+    pub(super) async fn present(&self, order: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
         let Some(present) = self.look(order, &order.spec).await? else { return Ok(None) };
         Ok(self.may_use(order, &present).await.then_some(present))
     }
 
-    async fn may_use(&self, order: &Order<'_>, present: &PresentImage) -> bool {
+    async fn may_use(&self, order: &PullInputs<'_>, present: &PresentImage) -> bool {
         if self.verification == CredentialsVerification::Never {
             return true;
         }
         let image_ref = &present.image_ref;
         let known = self.records.known(image_ref, order.image()).await;
         let pulled = match &known.record {
-            Some(record) => Pulled::Recorded(record),
-            None if known.intended => Pulled::Intended,
-            None => Pulled::No,
+            Some(record) => PullOrigin::Recorded(record),
+            None if known.intended => PullOrigin::Intended,
+            None => PullOrigin::No,
         };
         let secrets = order.secrets.find(&order.repository);
         let is_named = present
@@ -157,19 +157,19 @@ impl<S: Service> Images<S> {
             .iter()
             .any(|name| image_name::repository(name).is_ok_and(|repository| repository == order.repository));
         match verdict(&self.verification, &order.repository, is_named, pulled, &secrets) {
-            Verdict::Use => true,
-            Verdict::UseWith(credential) => {
+            CredentialCheck::Use => true,
+            CredentialCheck::UseWith(credential) => {
                 self.record(order, image_ref, known.record.as_ref(), Some(credential)).await;
                 true
             }
-            Verdict::Ask => false,
+            CredentialCheck::Ask => false,
         }
     }
 
     /// Records the credentials that pulled the image.
     pub(super) async fn record(
         &self,
-        order: &Order<'_>,
+        order: &PullInputs<'_>,
         image_ref: &str,
         known: Option<&Value>,
         credential: Option<&Credential>,
@@ -182,26 +182,26 @@ impl<S: Service> Images<S> {
     }
 
     /// The runtime's image with this name or id.
-    pub(super) async fn look(&self, order: &Order<'_>, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
+    pub(super) async fn look(&self, order: &PullInputs<'_>, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
         match self.service.status(spec).await {
             Ok(found) => Ok(found.map(PresentImage::from)),
             Err(error) => Err(self.inspect_error(order, &ErrorChain(&error).to_string())),
         }
     }
 
-    pub(super) fn inspect_error(&self, order: &Order<'_>, error: &str) -> Waiting {
+    pub(super) fn inspect_error(&self, order: &PullInputs<'_>, error: &str) -> Waiting {
         let what = format!("Failed to inspect image {:?}: {error}", order.image());
         self.tell_of(order, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
         Waiting::new(Reason::IMAGE_INSPECT_ERROR, what)
     }
 
-    pub(super) fn tell_present(&self, order: &Order<'_>) {
+    pub(super) fn tell_present(&self, order: &PullInputs<'_>) {
         let image = order.image();
         let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
         self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
     }
 
-    fn tell_stand_in(&self, order: &Order<'_>) {
+    fn tell_stand_in(&self, order: &PullInputs<'_>) {
         let (image, registry) = (order.image(), order.registry());
         let what = format!(
             "Registry {registry} cannot be reached: container image {image:?} is used as it is present on machine"
@@ -209,7 +209,7 @@ impl<S: Service> Images<S> {
         self.tell_of(order, EventKind::Warning, Reason::PULLED, what);
     }
 
-    pub(super) fn tell_of(&self, order: &Order<'_>, kind: EventKind, reason: Reason, message: String) {
+    pub(super) fn tell_of(&self, order: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {
         self.tell(order.pod, order.wanted, kind, reason, message);
     }
 }

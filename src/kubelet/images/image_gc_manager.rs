@@ -8,7 +8,7 @@ use super::Images;
 use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
 use super::service::{ImageError, Service};
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
-use crate::platform::host::file_system::{Room, room};
+use crate::platform::host::file_system::{DiskSpace, room};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
@@ -153,7 +153,7 @@ impl<S: Service> Images<S> {
         }
     }
 
-    async fn room(&self) -> Result<Room, CollectError> {
+    async fn room(&self) -> Result<DiskSpace, CollectError> {
         let (path, _) = self.disks().await?;
         let shown = path.display().to_string();
         let room = rt::blocking(move || room(&path)).await.map_err(|error| {

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::platform::config::ImageGc;
 use crate::platform::cri::v1::Image;
-use crate::platform::host::file_system::Room;
+use crate::platform::host::file_system::DiskSpace;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What is known about the images. As upstream, only since the start of this process.
 #[derive(Debug)]
-pub(super) struct ImageBook {
+pub(super) struct ImageRecords {
     records: SortedMap<String, Record>,
     began: Instant,
     /// A first look has happened; images not seen then are newer.
@@ -38,7 +38,7 @@ pub(super) struct Unused {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InUse(SortedSet<String>);
 
-impl ImageBook {
+impl ImageRecords {
     pub(super) fn new(began: Instant) -> Self {
         Self { records: SortedMap::new(), began, looked: false }
     }
@@ -102,20 +102,20 @@ impl InUse {
 }
 
 /// Whole percent, rounded up.
-pub(super) fn used_percent(room: Room) -> u64 {
+pub(super) fn used_percent(room: DiskSpace) -> u64 {
     let Some(available) = room.available.saturating_mul(100).checked_div(room.capacity) else { return 0 };
     100_u64.saturating_sub(available)
 }
 
 /// The number of bytes to free, if usage is above the high threshold.
-pub(super) fn to_free(room: Room, gc: &ImageGc) -> Option<u64> {
+pub(super) fn to_free(room: DiskSpace, gc: &ImageGc) -> Option<u64> {
     let is_time = room.capacity > 0 && used_percent(room) >= u64::from(gc.high);
     let goal = u128::from(room.capacity) * u128::from(100_u8.saturating_sub(gc.low)) / 100;
     is_time.then(|| u64::try_from(goal).unwrap_or(u64::MAX).saturating_sub(room.available))
 }
 
 /// Message of the event `FreeDiskSpaceFailed`.
-pub(super) fn not_enough(room: Room, freed: u64) -> String {
+pub(super) fn not_enough(room: DiskSpace, freed: u64) -> String {
     format!(
         "Insufficient free disk space on the node's image filesystem ({}% of {} used). Failed to free sufficient space by \
          deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs, \
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn never_used_images_come_first_then_least_recently_used() {
         let start = Instant::now();
-        let mut book = ImageBook::new(start);
+        let mut book = ImageRecords::new(start);
         let mut images = vec![image("a"), image("b"), image("c")];
         assert_eq!(ids(&book.look(&images, &in_use(&["a", "b", "c"]), start)), NONE);
         assert_eq!(ids(&book.look(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn image_is_in_use_by_any_name_and_pinned_ones_stay() {
-        let mut book = ImageBook::new(Instant::now());
+        let mut book = ImageRecords::new(Instant::now());
         let mut digest = image("d");
         digest.repo_digests = vec!["r.io/d@sha256:1".to_owned()];
         let pinned = Image { pinned: true, ..image("p") };
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn new_image_is_too_young_but_initial_ones_are_not() {
         let start = Instant::now();
-        let mut book = ImageBook::new(start);
+        let mut book = ImageRecords::new(start);
         book.pulled("pulled", start);
         let images = [image("old"), image("pulled")];
         let ripe = |unused: &[Unused], now| {
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn image_is_overdue_after_max_age_unused() {
         let start = Instant::now();
-        let mut book = ImageBook::new(start);
+        let mut book = ImageRecords::new(start);
         let images = [image("idle"), image("used")];
         book.look(&images, &in_use(&["used"]), start + SECOND * 50);
         let unused = book.look(&images, &in_use(&[]), start + SECOND * 60);
@@ -222,15 +222,15 @@ mod tests {
     #[test]
     fn space_is_freed_from_the_high_to_the_low_threshold() {
         let gc = ImageGc::default();
-        let room = |available| Room { capacity: 1000, available };
+        let room = |available| DiskSpace { capacity: 1000, available };
         for (available, percent, free) in
             [(1000, 0, None), (160, 84, None), (151, 85, Some(49)), (150, 85, Some(50)), (0, 100, Some(200))]
         {
             assert_eq!(used_percent(room(available)), percent, "{available}");
             assert_eq!(to_free(room(available), &gc), free, "{available}");
         }
-        assert_eq!(to_free(Room { capacity: 0, available: 0 }, &gc), None);
-        let huge = Room { capacity: u64::MAX, available: 0 };
+        assert_eq!(to_free(DiskSpace { capacity: 0, available: 0 }, &gc), None);
+        let huge = DiskSpace { capacity: u64::MAX, available: 0 };
         assert!(to_free(huge, &gc).is_some_and(|bytes| bytes > u64::MAX / 6));
     }
 
@@ -239,7 +239,7 @@ mod tests {
         for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (97_828_376_576, "91.1 GiB")] {
             assert_eq!(human(bytes), text);
         }
-        let message = not_enough(Room { capacity: 28_346_784_153, available: 3_500_000_000 }, 385_820_817);
+        let message = not_enough(DiskSpace { capacity: 28_346_784_153, available: 3_500_000_000 }, 385_820_817);
         assert!(
             message.starts_with("Insufficient free disk space on the node's image filesystem (88% of 26.4 GiB used). ")
         );

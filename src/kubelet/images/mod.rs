@@ -46,8 +46,8 @@ pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
 use credentials::NodeCredentials;
 use early_pulls::EarlyPulls;
-use ensure_image::Order;
-use image_gc_policy::ImageBook;
+use ensure_image::PullInputs;
+use image_gc_policy::ImageRecords;
 use pull_backoff::PullBackoff;
 use pull_records::PullRecords;
 use registry_outages::Outages;
@@ -73,7 +73,7 @@ pub(crate) struct Images<S = ImageService> {
     fetcher: Option<Fetcher>,
     archives: ImageArchives,
     gc: ImageGc,
-    book: RefCell<ImageBook>,
+    book: RefCell<ImageRecords>,
     /// Images were pulled recently.
     pulled: Cell<bool>,
     /// All images were listed at least once.
@@ -98,14 +98,14 @@ pub(crate) struct PresentImage {
 
 /// An image name with its pull policy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedImage<'a> {
     pub(crate) image: &'a str,
     pub(crate) policy: Option<PullPolicy>,
     /// The container for events; `None` for an image volume.
     pub(crate) container: Option<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> WantedImage<'a> {
     /// The image of a container.
     pub(crate) fn by(container: &'a Container) -> Self {
         let Container { image, image_pull_policy: policy, name, .. } = container;
@@ -159,7 +159,7 @@ impl<S: Service> Images<S> {
             fetcher: None,
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
-            book: RefCell::new(ImageBook::new(rt::now())),
+            book: RefCell::new(ImageRecords::new(rt::now())),
             pulled: Cell::new(false),
             looked: Cell::new(false),
             disks: RefCell::default(),
@@ -187,7 +187,7 @@ impl<S: Service> Images<S> {
     pub(crate) async fn ensure(
         &self,
         pod: &Pod,
-        wanted: Wanted<'_>,
+        wanted: WantedImage<'_>,
         sandbox: &PodSandboxConfig,
         secrets: &PullSecrets,
         cancel: impl Future<Output = ()>,
@@ -197,7 +197,7 @@ impl<S: Service> Images<S> {
             Err(Waiting::new(Reason::CONTAINER_CREATING, ""))
         };
         let bring = async {
-            let order = Order::new(pod, wanted, sandbox, secrets);
+            let order = PullInputs::new(pod, wanted, sandbox, secrets);
             let order = order.inspect_err(|waiting| {
                 self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
             })?;
@@ -212,7 +212,7 @@ impl<S: Service> Images<S> {
     }
 
     /// The image was pulled for a container of a pod that starts later.
-    pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: Wanted<'_>) {
+    pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: WantedImage<'_>) {
         self.early.borrow_mut().add(pod, wanted, rt::now());
     }
 
@@ -220,7 +220,7 @@ impl<S: Service> Images<S> {
         self.under_way.clone()
     }
 
-    fn tell(&self, pod: &Pod, wanted: Wanted<'_>, kind: EventKind, reason: Reason, message: String) {
+    fn tell(&self, pod: &Pod, wanted: WantedImage<'_>, kind: EventKind, reason: Reason, message: String) {
         let uid = &pod.metadata.uid;
         let event = match wanted.container {
             Some(container) => PodEvent::of_container(uid, container, kind, reason, message),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::credentials::{Credential, Owner};
-use super::ensure_image::Order;
+use super::ensure_image::PullInputs;
 use super::pull_error::{self, FailedPull, PullError};
 use super::service::{ImageError, Service};
 use super::{Images, PresentImage, pull_policy};
@@ -17,7 +17,7 @@ use crate::types::metrics::{self, Timed};
 use crate::types::time::Backoff;
 
 /// The result of waiting for a turn.
-enum Turn<'a> {
+enum PullTurn<'a> {
     /// `None`: pulls are not limited.
     Mine(Option<rt::SemaphoreGuard<'a>>),
     /// The image became present while waiting.
@@ -26,14 +26,14 @@ enum Turn<'a> {
 
 impl<S: Service> Images<S> {
     /// Waits for a turn and pulls. A failure is recorded for the back-off.
-    pub(super) async fn pull(&self, order: &Order<'_>) -> Result<PresentImage, FailedPull> {
+    pub(super) async fn pull(&self, order: &PullInputs<'_>) -> Result<PresentImage, FailedPull> {
         let image = order.image();
         let asked = rt::now();
         self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
         let under_way = self.under_way.add(image, &order.pod.full_name(), asked);
         let turn = match self.turn(order).await? {
-            Turn::Mine(turn) => turn,
-            Turn::Done(present) => return Ok(present),
+            PullTurn::Mine(turn) => turn,
+            PullTurn::Done(present) => return Ok(present),
         };
         let begun = rt::now();
         under_way.begins(begun);
@@ -69,7 +69,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Records who may use the image, and removes the intent record.
-    async fn note_pulled(&self, order: &Order<'_>, image_ref: &str, credential: Option<&Credential>) {
+    async fn note_pulled(&self, order: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
@@ -80,10 +80,10 @@ impl<S: Service> Images<S> {
         }
     }
 
-    async fn turn(&self, order: &Order<'_>) -> Result<Turn<'_>, Waiting> {
-        let Some(turns) = &self.turns else { return Ok(Turn::Mine(None)) };
+    async fn turn(&self, order: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
+        let Some(turns) = &self.turns else { return Ok(PullTurn::Mine(None)) };
         if let Some(turn) = turns.try_acquire() {
-            return Ok(Turn::Mine(Some(turn)));
+            return Ok(PullTurn::Mine(Some(turn)));
         }
         let turn = turns.acquire().await;
         // The previous pull may have been of this image, or may have found the registry unreachable.
@@ -96,12 +96,12 @@ impl<S: Service> Images<S> {
         } else {
             self.present_during_outage(order).await?
         };
-        Ok(present.map_or_else(|| Turn::Mine(Some(turn)), Turn::Done))
+        Ok(present.map_or_else(|| PullTurn::Mine(Some(turn)), PullTurn::Done))
     }
 
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
     /// credential that succeeded.
-    async fn pull_with_credentials(&self, order: &Order<'_>) -> Result<(String, Option<Credential>), PullError> {
+    async fn pull_with_credentials(&self, order: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
         self.tell_failed_secrets(order);
         let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
         credentials.extend(self.credentials.find(&order.repository).await);
@@ -124,7 +124,7 @@ impl<S: Service> Images<S> {
     }
 
     /// A failed write does not prevent the pod from starting.
-    async fn intend(&self, order: &Order<'_>) {
+    async fn intend(&self, order: &PullInputs<'_>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
@@ -134,7 +134,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Logs periodically that the pull continues, because runtimes report no progress.
-    async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, ImageError> {
+    async fn pull_once(&self, order: &PullInputs<'_>, credential: Option<&Credential>) -> Result<String, ImageError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
         let pull = async {
@@ -156,7 +156,7 @@ impl<S: Service> Images<S> {
         rt::either(pull, reminders).await
     }
 
-    fn tell_failed_secrets(&self, order: &Order<'_>) {
+    fn tell_failed_secrets(&self, order: &PullInputs<'_>) {
         let failed = &order.secrets.failed;
         if failed.is_empty() {
             return;
@@ -176,12 +176,12 @@ impl<S: Service> Images<S> {
             "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
             names.join(", ")
         );
-        let of_pod = super::Wanted { container: None, ..order.wanted };
+        let of_pod = super::WantedImage { container: None, ..order.wanted };
         let reason = Reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
         self.tell(order.pod, of_pod, EventKind::Warning, reason, what);
     }
 
-    fn failed(&self, order: &Order<'_>, error: &PullError, now: Instant) -> FailedPull {
+    fn failed(&self, order: &PullInputs<'_>, error: &PullError, now: Instant) -> FailedPull {
         let (image, why) = (order.image(), error.to_string());
         self.tell_of(order, EventKind::Warning, Reason::FAILED, format!("Failed to pull image {image:?}: {why}"));
         let is_unreachable = error.is_unreachable();
@@ -197,7 +197,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Looks up the image that was just pulled.
-    async fn described(&self, order: &Order<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
+    async fn described(&self, order: &PullInputs<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
         let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
         match self.look(order, &spec).await? {
             Some(present) => Ok(PresentImage { image_ref: spec.image, ..present }),

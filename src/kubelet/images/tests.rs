@@ -153,7 +153,7 @@ async fn ensure_with(
     secrets: &PullSecrets,
 ) -> Result<PresentImage, Waiting> {
     let wanted = container(image, policy);
-    images.ensure(&pod(uid), Wanted::by(&wanted), &PodSandboxConfig::default(), secrets, pending()).await
+    images.ensure(&pod(uid), WantedImage::by(&wanted), &PodSandboxConfig::default(), secrets, pending()).await
 }
 
 fn now(images: &Images<Rc<Script>>, image: &str, policy: PullPolicy) -> Result<PresentImage, Waiting> {
@@ -324,7 +324,7 @@ fn cancelled_pull_frees_its_turn_without_backoff() {
                 rt::sleep(Duration::from_millis(1)).await;
             }
         };
-        images.ensure(&pod("u"), Wanted::by(&wanted), &PodSandboxConfig::default(), &secrets, begun).await
+        images.ensure(&pod("u"), WantedImage::by(&wanted), &PodSandboxConfig::default(), &secrets, begun).await
     });
     assert_eq!(given_up, self::waits(Reason::CONTAINER_CREATING, ""));
     assert_eq!(images.retry_at(&PodUid::from("u"), "a:1"), None);

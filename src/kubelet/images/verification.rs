@@ -10,7 +10,7 @@ use crate::platform::config::CredentialsVerification;
 
 /// How an image was pulled.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pulled<'a> {
+pub(super) enum PullOrigin<'a> {
     /// Not by a kubelet: it was preloaded.
     No,
     /// A kubelet intended to pull it; the result is unknown.
@@ -19,7 +19,7 @@ pub(super) enum Pulled<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict<'a> {
+pub(super) enum CredentialCheck<'a> {
     Use,
     /// This Secret has the credentials of a recorded one; record it as well.
     UseWith(&'a Credential),
@@ -36,26 +36,26 @@ pub(super) fn verdict<'a>(
     policy: &CredentialsVerification,
     repository: &str,
     is_named: bool,
-    pulled: Pulled<'_>,
+    pulled: PullOrigin<'_>,
     secrets: &[&'a Credential],
-) -> Verdict<'a> {
+) -> CredentialCheck<'a> {
     let verifies = match policy {
         CredentialsVerification::Never => false,
-        CredentialsVerification::NeverForPreloaded => !matches!(pulled, Pulled::No),
+        CredentialsVerification::NeverForPreloaded => !matches!(pulled, PullOrigin::No),
         CredentialsVerification::NeverFor(patterns) => !patterns.iter().any(|pattern| fits(pattern, repository)),
         CredentialsVerification::Always => true,
     };
     if !verifies {
-        return Verdict::Use;
+        return CredentialCheck::Use;
     }
-    let Pulled::Recorded(record) = pulled else { return Verdict::Ask };
+    let PullOrigin::Recorded(record) = pulled else { return CredentialCheck::Ask };
     let Some(known) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
         // No kubelet has pulled it under this name, so an image with the name was preloaded.
         let was_put_here = is_named && *policy == CredentialsVerification::NeverForPreloaded;
-        return if was_put_here { Verdict::Use } else { Verdict::Ask };
+        return if was_put_here { CredentialCheck::Use } else { CredentialCheck::Ask };
     };
     if is_open(known) {
-        return Verdict::Use;
+        return CredentialCheck::Use;
     }
     let known = known.get(SECRETS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for credential in secrets {
@@ -63,16 +63,16 @@ pub(super) fn verdict<'a>(
         for known in known {
             let (same_login, same_secret) = (known.get(HASH) == mark.get(HASH), is_same_secret(known, &mark));
             match (same_login, same_secret) {
-                (true, true) => return Verdict::Use,
+                (true, true) => return CredentialCheck::Use,
                 (true, false) | (false, true) if kept(known_count(record, repository)) => {
-                    return Verdict::UseWith(credential);
+                    return CredentialCheck::UseWith(credential);
                 }
-                (true, false) => return Verdict::Use,
+                (true, false) => return CredentialCheck::Use,
                 (false, _) => {}
             }
         }
     }
-    Verdict::Ask
+    CredentialCheck::Ask
 }
 
 fn kept(count: usize) -> bool {
@@ -198,13 +198,13 @@ mod tests {
     fn preloaded_image_is_open_unless_the_policy_forbids() {
         let list = CredentialsVerification::NeverFor(vec!["r.io/*".to_owned(), "busybox".to_owned()]);
         for (policy, repository, pulled, expected) in [
-            (&CredentialsVerification::Never, REPOSITORY, Pulled::Intended, Verdict::Use),
-            (&DEFAULT, REPOSITORY, Pulled::No, Verdict::Use),
-            (&DEFAULT, REPOSITORY, Pulled::Intended, Verdict::Ask),
-            (&list, REPOSITORY, Pulled::Intended, Verdict::Use),
-            (&list, "docker.io/library/busybox", Pulled::No, Verdict::Use),
-            (&list, "q.io/a", Pulled::No, Verdict::Ask),
-            (&CredentialsVerification::Always, REPOSITORY, Pulled::No, Verdict::Ask),
+            (&CredentialsVerification::Never, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
+            (&DEFAULT, REPOSITORY, PullOrigin::No, CredentialCheck::Use),
+            (&DEFAULT, REPOSITORY, PullOrigin::Intended, CredentialCheck::Ask),
+            (&list, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
+            (&list, "docker.io/library/busybox", PullOrigin::No, CredentialCheck::Use),
+            (&list, "q.io/a", PullOrigin::No, CredentialCheck::Ask),
+            (&CredentialsVerification::Always, REPOSITORY, PullOrigin::No, CredentialCheck::Ask),
         ] {
             assert_eq!(verdict(policy, repository, true, pulled, &[]), expected, "{policy:?} {repository} {pulled:?}");
         }
@@ -215,10 +215,11 @@ mod tests {
         let (known, other) = (credential("known", "p"), credential("other", "q"));
         let record = record(&[Some(&known)]);
         let ask =
-            |secrets: &[&Credential]| match verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), secrets) {
-                Verdict::Use => "use".to_owned(),
-                Verdict::UseWith(credential) => format!("use with {:?}", credential.owner),
-                Verdict::Ask => "ask".to_owned(),
+            |secrets: &[&Credential]| match verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), secrets)
+            {
+                CredentialCheck::Use => "use".to_owned(),
+                CredentialCheck::UseWith(credential) => format!("use with {:?}", credential.owner),
+                CredentialCheck::Ask => "ask".to_owned(),
             };
         assert_eq!(ask(&[]), "ask");
         assert_eq!(ask(&[&other]), "ask");
@@ -234,7 +235,7 @@ mod tests {
         let record = record(&[Some(&credential_of("s", "1", "p"))]);
         let ask = |uid, password| {
             let credential = credential_of("s", uid, password);
-            verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), &[&credential]) == Verdict::Ask
+            verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[&credential]) == CredentialCheck::Ask
         };
         assert!(!ask("1", "new"), "the same Secret with a new login");
         assert!(ask("2", "new"), "a new Secret of the same name with another login");
@@ -244,10 +245,10 @@ mod tests {
     #[test]
     fn preloaded_name_stays_open_only_for_that_name() {
         let record = record(&[Some(&credential("known", "p"))]);
-        let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, Pulled::Recorded(&record), &[]);
-        assert_eq!(ask(&DEFAULT, true), Verdict::Use);
-        assert_eq!(ask(&DEFAULT, false), Verdict::Ask, "known by its id only");
-        assert_eq!(ask(&CredentialsVerification::Always, true), Verdict::Ask);
+        let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, PullOrigin::Recorded(&record), &[]);
+        assert_eq!(ask(&DEFAULT, true), CredentialCheck::Use);
+        assert_eq!(ask(&DEFAULT, false), CredentialCheck::Ask, "known by its id only");
+        assert_eq!(ask(&CredentialsVerification::Always, true), CredentialCheck::Ask);
     }
 
     #[test]
@@ -256,7 +257,7 @@ mod tests {
         let node = Credential { owner: Owner::Node, ..credential("", "p") };
         for opened in [None, Some(&node)] {
             let record = record(&[Some(&known), opened]);
-            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), &[]), Verdict::Use);
+            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[]), CredentialCheck::Use);
             assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&known), "later"), None);
         }
     }
@@ -288,9 +289,15 @@ mod tests {
     fn broken_record_asks_the_registry_and_is_repaired() {
         for broken in [json!({}), json!({"credentialMapping": 7}), json!({"credentialMapping": {"r.io/a": []}})] {
             let known = credential("known", "p");
-            assert_eq!(verdict(&DEFAULT, REPOSITORY, false, Pulled::Recorded(&broken), &[&known]), Verdict::Ask);
+            assert_eq!(
+                verdict(&DEFAULT, REPOSITORY, false, PullOrigin::Recorded(&broken), &[&known]),
+                CredentialCheck::Ask
+            );
             let whole = recorded(Some(&broken), "sha256:1", REPOSITORY, Some(&known), "now").unwrap();
-            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&whole), &[&known]), Verdict::Use);
+            assert_eq!(
+                verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&whole), &[&known]),
+                CredentialCheck::Use
+            );
         }
     }
 }

@@ -63,12 +63,14 @@ use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
-pub(crate) use cpu_placement::Misplaced;
+pub(crate) use cpu_placement::MisplacedContainer;
 pub(crate) use environment::{Environment, FileValue};
 use error::SandboxError;
-pub(crate) use execute::{BoxFuture, Executed, VolumeError, VolumesFor};
+pub(crate) use execute::{BoxFuture, ExecuteResult, VolumeError, VolumesFor};
 pub(crate) use known_images::KnownImage;
-pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
+pub(crate) use pod_actions::{
+    Action, ActionInputs, ContainerIndex, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
+};
 pub(crate) use pod_cache::Process;
 
 /// The runtime with the state needed to run pods in it.

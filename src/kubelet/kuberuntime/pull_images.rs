@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use crate::kubelet::images::{PullSecrets, Wanted};
+use crate::kubelet::images::{PullSecrets, WantedImage};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::platform::cri::v1::DnsConfig;
@@ -28,12 +28,12 @@ impl PodRuntime {
     }
 }
 
-fn images(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
+fn images(pod: &Pod) -> impl Iterator<Item = WantedImage<'_>> {
     let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Image(source) => {
-            Some(Wanted { image: &source.reference, policy: source.pull_policy, container: None })
+            Some(WantedImage { image: &source.reference, policy: source.pull_policy, container: None })
         }
         _ => None,
     });
-    pod.spec.all_containers().map(Wanted::by).chain(mounted)
+    pod.spec.all_containers().map(WantedImage::by).chain(mounted)
 }

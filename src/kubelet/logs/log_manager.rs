@@ -29,7 +29,7 @@ use crate::types::sorted::SortedMap;
 
 /// A container's log and its symlink.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptLog {
+pub(crate) struct ManagedLog {
     pub(crate) container_id: String,
     pub(crate) log: PathBuf,
     pub(crate) link: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) struct LogManager {
     _task: rt::Task<()>,
 }
 
-type Changes = SortedMap<PodUid, Vec<KeptLog>>;
+type Changes = SortedMap<PodUid, Vec<ManagedLog>>;
 
 impl LogManager {
     pub(crate) fn start(cri: RuntimeService, limits: LogLimits) -> Self {
@@ -58,7 +58,7 @@ impl LogManager {
     }
 
     /// Replaces the pod's logs.
-    pub(crate) fn keep(&self, pod: &PodUid, logs: Vec<KeptLog>) {
+    pub(crate) fn keep(&self, pod: &PodUid, logs: Vec<ManagedLog>) {
         let mut known = self.known.borrow_mut();
         if known.get(pod).map_or(logs.is_empty(), |known| *known == logs) {
             return;
@@ -101,7 +101,7 @@ struct Entry {
 
 type Done = (String, Result<RotationState, RotateError>);
 
-enum Woken {
+enum WakeReason {
     Changed,
     Told(std::io::Result<Option<Vec<WatchDescriptor>>>),
     Done(Done),
@@ -136,32 +136,32 @@ impl RotationTask {
     async fn run(mut self, changes: Rc<RefCell<Changes>>, changed: Receiver<()>) {
         loop {
             match self.woken(&changed).await {
-                Woken::Over => return,
-                Woken::Changed => {
+                WakeReason::Over => return,
+                WakeReason::Changed => {
                     for (pod, logs) in changes.take() {
                         self.change(&pod, logs).await;
                     }
                 }
-                Woken::Told(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
-                Woken::Told(Ok(None)) => self.look_at_all(),
-                Woken::Told(Err(error)) => {
+                WakeReason::Told(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
+                WakeReason::Told(Ok(None)) => self.look_at_all(),
+                WakeReason::Told(Err(error)) => {
                     log!(warn, "failed to watch logs, polling instead", error = ErrorChain(&error));
                     self.watch = None;
                     self.look_at_all();
                 }
-                Woken::Done((id, standing)) => self.seen_to(&id, standing),
-                Woken::Due => {}
+                WakeReason::Done((id, standing)) => self.seen_to(&id, standing),
+                WakeReason::Due => {}
             }
             self.look_at_due();
         }
     }
 
-    async fn woken(&self, changed: &Receiver<()>) -> Woken {
-        let changed = async { changed.recv().await.map_or(Woken::Over, |()| Woken::Changed) };
-        let done = async { self.done.1.recv().await.map_or(Woken::Over, Woken::Done) };
+    async fn woken(&self, changed: &Receiver<()>) -> WakeReason {
+        let changed = async { changed.recv().await.map_or(WakeReason::Over, |()| WakeReason::Changed) };
+        let done = async { self.done.1.recv().await.map_or(WakeReason::Over, WakeReason::Done) };
         let told = async {
             match &self.watch {
-                Some(watch) => Woken::Told(watch.told().await),
+                Some(watch) => WakeReason::Told(watch.told().await),
                 None => std::future::pending().await,
             }
         };
@@ -170,12 +170,12 @@ impl RotationTask {
                 Some(moment) => rt::sleep_until(moment).await,
                 None => std::future::pending().await,
             }
-            Woken::Due
+            WakeReason::Due
         };
         rt::either(rt::either(changed, done), rt::either(told, due)).await
     }
 
-    async fn change(&mut self, pod: &PodUid, logs: Vec<KeptLog>) {
+    async fn change(&mut self, pod: &PodUid, logs: Vec<ManagedLog>) {
         let runs = |id: &String| logs.iter().any(|log| log.runs && log.container_id == *id);
         self.logs.retain(|id, entry| entry.pod != *pod || runs(id));
         let kept = &self.logs;

@@ -178,9 +178,9 @@ fn readable(log: &Path) -> io::Result<Vec<LogFile>> {
 }
 
 /// A start position, and the inode and size of the last file.
-type Start = (Position, Option<(u64, u64)>);
+type StartPosition = (Position, Option<(u64, u64)>);
 
-fn begin(log: &Path, request: &LogRequest) -> io::Result<Start> {
+fn begin(log: &Path, request: &LogRequest) -> io::Result<StartPosition> {
     for _ in 0..LOOKS {
         if let Some(begun) = begin_in_list(log, request)? {
             return Ok(begun);
@@ -190,7 +190,7 @@ fn begin(log: &Path, request: &LogRequest) -> io::Result<Start> {
 }
 
 /// `None`: a file was replaced after it was listed.
-fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<Start>> {
+fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<StartPosition>> {
     let mut files = readable(log)?;
     let end = files.last().map(|file| (file.inode, file.size));
     if let Some(since) = request.since {

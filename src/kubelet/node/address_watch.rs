@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use super::{Facts, StatusInputs};
+use super::{NodeInfo, StatusInputs};
 use crate::platform::host::link_state::LinkEvents;
 use crate::platform::rt;
 use crate::state::pods::{HostIps, SyncEvent};
@@ -25,7 +25,7 @@ impl AddressWatch {
         let Some(events) = LinkEvents::of_addresses() else { return };
         loop {
             // A change between the start and the first event is not missed.
-            if !self.look(&Facts::read_addresses()).await {
+            if !self.look(&NodeInfo::read_addresses()).await {
                 return;
             }
             events.next().await;

@@ -25,7 +25,7 @@ use crate::types::api::{MEMORY, ResourceList};
 
 pub(crate) use address_watch::AddressWatch;
 pub(crate) use machine_info::Machine;
-pub(crate) use node_info::Facts;
+pub(crate) use node_info::NodeInfo;
 pub(crate) use profile::NodeProfile;
 pub(crate) use registration::NodeRegistration;
 pub(crate) use runtime_health::RuntimeHealth;
@@ -93,7 +93,7 @@ impl NodeSettings {
     }
 
     /// Derives the settings from the configuration and the machine's facts.
-    pub(crate) fn new(config: &Config, facts: &Facts) -> Self {
+    pub(crate) fn new(config: &Config, facts: &NodeInfo) -> Self {
         let pod_cgroups = (facts.cgroup_v2 && config.cgroups.per_qos)
             .then(|| PodCgroups { driver: config.cgroups.driver, root: config.cgroups.root.clone() });
         let per_core = config.pods.per_core.map(|pods| pods.saturating_mul(facts.cpus.max(1)));

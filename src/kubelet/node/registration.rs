@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::lease_task;
 use super::node_images::shown_images;
-use super::node_object::{NodeObjectState, Outcome, Step};
-use super::{Facts, NodeObservation, NodeProfile, StatusInputs};
+use super::node_object::{NodeObjectState, NodeStep, Outcome};
+use super::{NodeInfo, NodeObservation, NodeProfile, StatusInputs};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, reflect};
 use crate::platform::config::Reporting;
 use crate::platform::cri::ImageService;
 use crate::platform::host::clock;
 use crate::platform::rt;
-use crate::state::pods::{NodeTerms, SyncEvent};
+use crate::state::pods::{NodeFields, SyncEvent};
 use crate::types::api::{ContainerImage, Node, decode};
 use crate::types::error::ErrorChain;
 
@@ -71,7 +71,7 @@ impl NodeRegistration {
             if own.report_is_due(rt::now()) {
                 images = self.list_images().await.unwrap_or(images);
             }
-            let addresses = Facts::read_addresses();
+            let addresses = NodeInfo::read_addresses();
             self.news.set_addresses(self.profile.addresses(&addresses, own.addresses()));
             let step = own.next(&NodeObservation {
                 pressures: &self.news.pressures.borrow(),
@@ -91,7 +91,7 @@ impl NodeRegistration {
             self.tell_terms(&own, &mut terms).await;
             self.news.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
             match step {
-                Step::Wait(until) => {
+                NodeStep::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {
                         self.take_in(&mut own, change);
                     }
@@ -112,7 +112,7 @@ impl NodeRegistration {
     }
 
     /// Sent before any pod of the cluster: admission depends on it.
-    async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeTerms>) {
+    async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeFields>) {
         let terms = own.terms();
         if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {
             *told = Some(terms.clone());
@@ -187,21 +187,21 @@ struct NodeExchange {
     fails: bool,
 }
 
-async fn ask(client: &Client, name: &str, step: &Step, talk: &mut NodeExchange) -> Outcome {
+async fn ask(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExchange) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
     let answer = match step {
-        Step::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
-        Step::Look => seen(client, &Request::get(path).ranked(Rank::Node)).await,
-        Step::Patch(patch) => {
+        NodeStep::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
+        NodeStep::Look => seen(client, &Request::get(path).ranked(Rank::Node)).await,
+        NodeStep::Patch(patch) => {
             // The watch delivers the updated object.
             let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).unread();
             client.send(&request.ranked(Rank::Node)).await.map(|_| Outcome::Patched)
         }
-        Step::Wait(_) => return Outcome::Failed { is_retryable: true },
+        NodeStep::Wait(_) => return Outcome::Failed { is_retryable: true },
     };
     match answer {
         Ok(outcome) => {
-            if matches!(step, Step::Create(_)) {
+            if matches!(step, NodeStep::Create(_)) {
                 log!(info, "node registered", node = name);
             }
             if std::mem::take(&mut talk.fails) {
@@ -217,7 +217,7 @@ async fn ask(client: &Client, name: &str, step: &Step, talk: &mut NodeExchange) 
             }
             match step {
                 // The object may exist even if this node may not create it.
-                Step::Create(_) if error.is_forbidden() => Outcome::Exists,
+                NodeStep::Create(_) if error.is_forbidden() => Outcome::Exists,
                 _ => Outcome::Failed { is_retryable: error.is_retryable() },
             }
         }

@@ -22,14 +22,14 @@ use crate::platform::host::clock;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::objects::Topic;
-use crate::state::pods::NodeTerms;
+use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, Time};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
 use files::Folder;
-use journal::{Batch, Committed, Faults, Journal};
+use journal::{Batch, CommitResult, Faults, Journal};
 use names::Cluster;
 pub(crate) use names::{used_part, without_managed_fields};
 pub(crate) use seal::KeyPlaces;
@@ -87,7 +87,7 @@ pub(crate) struct StoredObjects {
 
 /// How soon a change is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum WriteUrgency {
     /// Received from the cluster.
     Soon,
     /// Reported by the node, which can determine it again.
@@ -214,11 +214,11 @@ impl OfflineStore {
     pub(crate) fn remember_cluster(&self, authorities: Vec<String>, node: String) {
         let cluster = Cluster { authorities, node };
         if self.inner.cluster.borrow().as_ref() != Some(&cluster) {
-            self.change(names::CLUSTER.to_owned(), Some(cluster.write().to_string().into_bytes()), Pace::Soon);
+            self.change(names::CLUSTER.to_owned(), Some(cluster.write().to_string().into_bytes()), WriteUrgency::Soon);
             self.inner.cluster.replace(Some(cluster));
         }
         if let Some(content) = self.inner.other_node.take() {
-            self.change(names::NODE.to_owned(), Some(content), Pace::Soon);
+            self.change(names::NODE.to_owned(), Some(content), WriteUrgency::Soon);
         }
     }
 
@@ -236,7 +236,7 @@ impl OfflineStore {
     }
 
     /// The stored fields of the Node object.
-    pub(crate) fn take_node(&self) -> Option<NodeTerms> {
+    pub(crate) fn take_node(&self) -> Option<NodeFields> {
         self.take_named(names::NODE).and_then(names::read_terms)
     }
 
@@ -248,42 +248,42 @@ impl OfflineStore {
     /// Removes the records that nothing has taken: their pods no longer exist.
     pub(crate) fn forget_what_is_left(&self) {
         for (name, _) in self.inner.found.take() {
-            self.change(name, None, Pace::Later);
+            self.change(name, None, WriteUrgency::Later);
         }
     }
 
-    pub(crate) fn remember_pod(&self, pod: &Pod, content: Vec<u8>, pace: Pace) {
+    pub(crate) fn remember_pod(&self, pod: &Pod, content: Vec<u8>, pace: WriteUrgency) {
         self.change(names::of_pod(pod), Some(content), pace);
     }
 
     pub(crate) fn forget_pod(&self, pod: &Pod) {
-        self.change(names::of_pod(pod), None, Pace::Soon);
+        self.change(names::of_pod(pod), None, WriteUrgency::Soon);
     }
 
     pub(crate) fn remember(&self, topic: &Topic, content: &Value) {
-        self.change(names::of_topic(topic), Some(content.to_string().into_bytes()), Pace::Soon);
+        self.change(names::of_topic(topic), Some(content.to_string().into_bytes()), WriteUrgency::Soon);
     }
 
     pub(crate) fn forget(&self, topic: &Topic) {
-        self.change(names::of_topic(topic), None, Pace::Soon);
+        self.change(names::of_topic(topic), None, WriteUrgency::Soon);
     }
 
     /// A Node with another uid than the stored one is kept back until `remember_cluster` confirms its cluster.
-    pub(crate) fn remember_node(&self, terms: &NodeTerms) {
+    pub(crate) fn remember_node(&self, terms: &NodeFields) {
         let content = names::write_terms(terms).to_string().into_bytes();
         if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != terms.uid) {
             self.inner.other_node.replace(Some(content));
         } else {
-            self.change(names::NODE.to_owned(), Some(content), Pace::Soon);
+            self.change(names::NODE.to_owned(), Some(content), WriteUrgency::Soon);
         }
     }
 
-    fn change(&self, name: String, content: Option<Vec<u8>>, pace: Pace) {
+    fn change(&self, name: String, content: Option<Vec<u8>>, pace: WriteUrgency) {
         self.inner.found.borrow_mut().remove(&name);
         self.inner.pending.borrow_mut().insert(name, content);
         let wait = match pace {
-            Pace::Soon => SOON,
-            Pace::Later => LATER,
+            WriteUrgency::Soon => SOON,
+            WriteUrgency::Later => LATER,
         };
         let due = rt::now() + wait;
         self.inner.due.set(Some(self.inner.due.get().map_or(due, |before| before.min(due))));
@@ -354,11 +354,11 @@ impl OfflineStore {
         is_done
     }
 
-    fn note(&self, journal: &Journal, batch: Batch, done: std::io::Result<Committed>) -> bool {
+    fn note(&self, journal: &Journal, batch: Batch, done: std::io::Result<CommitResult>) -> bool {
         let mut book = self.inner.book.borrow_mut();
         (book.records, book.bytes) = (journal.records(), journal.length());
         match done {
-            Ok(Committed { bytes, left_out, damaged, secrets }) => {
+            Ok(CommitResult { bytes, left_out, damaged, secrets }) => {
                 if let Some(secrets) = secrets {
                     log!(info, "offline store key read", secrets = secrets);
                     book.secrets = secrets;

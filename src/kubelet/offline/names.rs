@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::record::name;
 use crate::state::objects::{BundleKey, TokenKey, Topic};
-use crate::state::pods::NodeTerms;
+use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, decode, encode};
 
 /// Prefix of pod records.
@@ -94,13 +94,13 @@ impl Cluster {
     }
 }
 
-pub(super) fn write_terms(terms: &NodeTerms) -> Value {
+pub(super) fn write_terms(terms: &NodeFields) -> Value {
     let taints: Vec<Value> = terms.taints.iter().map(|taint| encode(taint)).collect();
     json!({"uid": terms.uid, "labels": encode(&terms.labels), "taints": taints, "attached": terms.attached})
 }
 
 /// `None` if it is malformed.
-pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
+pub(super) fn read_terms(content: Value) -> Option<NodeFields> {
     let mut content = content;
     let mut field = |name: &str| content.get_mut(name).map(Value::take);
     let Some(Value::String(uid)) = field("uid") else { return None };
@@ -108,7 +108,7 @@ pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
     let taints = decode(field("taints")?).ok()?.value;
     let attached = content.get("attached").and_then(Value::as_array).into_iter().flatten();
     let attached = attached.filter_map(Value::as_str).map(str::to_owned).collect();
-    Some(NodeTerms { uid, labels, taints, attached, ..NodeTerms::default() })
+    Some(NodeFields { uid, labels, taints, attached, ..NodeFields::default() })
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use async_channel::Sender;
 
 use crate::kubelet::probes::prober::Prober;
 use crate::kubelet::probes::results::{ProbeOutcome, ProbeResults, container_at, probe_of, with_probes};
-use crate::kubelet::probes::worker::{Assignment, ProbedAddress};
+use crate::kubelet::probes::worker::{ProbeTarget, ProbedAddress};
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::{clock, process};
 use crate::platform::net::Dialer;
@@ -32,7 +32,7 @@ use crate::types::api::{Container, Pod, PodUid};
 use crate::types::metrics;
 use crate::types::sorted::SortedMap;
 
-pub(crate) use results::Probed;
+pub(crate) use results::ContainerProbeState;
 
 /// Dropping it stops every probe.
 pub(crate) struct Probes {
@@ -63,7 +63,7 @@ struct ProbeWorker {
 /// A container that had run for this long when the agent started was adopted (as in the upstream kubelet).
 const SLACK: Duration = Duration::from_secs(10);
 
-static NONE: SortedMap<String, Probed> = SortedMap::new();
+static NONE: SortedMap<String, ContainerProbeState> = SortedMap::new();
 
 impl Probes {
     pub(crate) fn new(cri: RuntimeService, dialer: Dialer, host_ips: HostIps, inbox: Sender<SyncEvent>) -> Self {
@@ -72,7 +72,7 @@ impl Probes {
     }
 
     /// The results of the pod's running containers with probes.
-    pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, Probed> {
+    pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, ContainerProbeState> {
         self.pods.get(uid).map_or(&NONE, |pod| pod.book.probed())
     }
 
@@ -98,7 +98,7 @@ impl Probes {
                     continue;
                 }
                 let Some(running) = observed.container(&container.name) else { continue };
-                let work = Assignment {
+                let work = ProbeTarget {
                     pod: Arc::clone(pod),
                     place,
                     kind,

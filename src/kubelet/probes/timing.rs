@@ -7,12 +7,12 @@ use crate::types::api::Probe;
 
 /// Counts consecutive results against the thresholds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ResultRun {
     passed: bool,
     row: u32,
 }
 
-impl Tally {
+impl ResultRun {
     /// Adds a result; returns a verdict once its threshold is reached.
     pub(super) fn count(&mut self, passed: bool, probe: &Probe) -> Option<bool> {
         if passed != self.passed {
@@ -67,7 +67,7 @@ mod tests {
     #[track_caller]
     fn check(thresholds: (i32, i32), answers: &str, verdicts: &str) {
         let probe = probe(thresholds.0, thresholds.1);
-        let mut tally = Tally::default();
+        let mut tally = ResultRun::default();
         let made = answers.chars().map(|answer| match tally.count(answer == '+', &probe) {
             None => '.',
             Some(true) => '+',

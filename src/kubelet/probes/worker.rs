@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::kubelet::probes::outcome::Outcome;
 use crate::kubelet::probes::prober::Prober;
 use crate::kubelet::probes::results::{container_at, probe_of};
-use crate::kubelet::probes::timing::{self, Tally};
+use crate::kubelet::probes::timing::{self, ResultRun};
 use crate::platform::rt;
 use crate::state::pods::{HostIps, PodEvent, ProbeKind, ProbeResult, SyncEvent};
 use crate::types::api::{EventKind, Pod};
@@ -16,7 +16,7 @@ use crate::types::metrics::{self, Count, Timed};
 
 /// The probe and instance that a worker is for.
 #[derive(Debug)]
-pub(super) struct Assignment {
+pub(super) struct ProbeTarget {
     pub(super) pod: Arc<Pod>,
     /// Index of the container in the pod.
     pub(super) place: usize,
@@ -48,8 +48,8 @@ impl ProbedAddress {
 const TRIES: u32 = 3;
 
 /// Runs until a verdict makes further probes of this instance pointless.
-pub(super) async fn run(prober: Rc<Prober>, work: Assignment) {
-    let mut tally = Tally::default();
+pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
+    let mut tally = ResultRun::default();
     let mut told = None;
     let mut tick = work.first;
     loop {
@@ -78,7 +78,7 @@ pub(super) async fn run(prober: Rc<Prober>, work: Assignment) {
     }
 }
 
-async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
+async fn ask(prober: &Prober, work: &ProbeTarget) -> Option<bool> {
     let container = container_at(&work.pod.spec, work.place)?;
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
@@ -100,7 +100,7 @@ async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
 }
 
 /// Upstream's metrics: each attempt, and the duration of successful ones.
-fn note(work: &Assignment, container: &str, outcome: &Outcome, begun: Instant) {
+fn note(work: &ProbeTarget, container: &str, outcome: &Outcome, begun: Instant) {
     let metadata = &work.pod.metadata;
     let (namespace, pod, uid) = (metadata.namespace.as_str(), metadata.name.as_str(), metadata.uid.as_str());
     let kind = work.kind.to_string();
@@ -115,7 +115,7 @@ fn note(work: &Assignment, container: &str, outcome: &Outcome, begun: Instant) {
     }
 }
 
-fn result(work: &Assignment, passed: bool) -> ProbeResult {
+fn result(work: &ProbeTarget, passed: bool) -> ProbeResult {
     ProbeResult {
         pod: work.pod.metadata.uid.clone(),
         container: container_at(&work.pod.spec, work.place).map_or_else(String::new, |one| one.name.clone()),

@@ -8,7 +8,7 @@ use crate::types::cpu_set::CpuSet;
 
 /// `None` if there are not enough free CPUs.
 pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> Option<CpuSet> {
-    let mut taking = Taking { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
+    let mut taking = CpuAccumulator { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
     if free.len() < wanted {
         return None;
     }
@@ -29,7 +29,7 @@ pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> 
     Some(taking.taken)
 }
 
-struct Taking<'a> {
+struct CpuAccumulator<'a> {
     topology: &'a Topology,
     free: CpuSet,
     taken: CpuSet,
@@ -53,7 +53,7 @@ impl Topology {
     }
 }
 
-impl Taking<'_> {
+impl CpuAccumulator<'_> {
     fn missing(&self) -> usize {
         self.wanted - self.taken.len()
     }
@@ -100,7 +100,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
     if wanted == 0 || wanted % group != 0 || free.len() < wanted || too_many {
         return take_packed(topology, free, wanted);
     }
-    let taking = Taking { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
+    let taking = CpuAccumulator { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
     let by_node = |node: u32| taking.free_in(Level::Node, node);
     let nodes: Vec<u32> = taking.sorted(usize::from(!topology.has_packages_in_nodes()));
     let counts: Vec<usize> = nodes.iter().map(|node| by_node(*node).len()).collect();
@@ -108,7 +108,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
     let groups_per_node = topology.cpus.len().div_ceil(group).div_ceil(topology.nodes().len().max(1));
     let fewest = groups_wanted.div_ceil(groups_per_node.max(1));
     for size in fewest..=groups_wanted.min(nodes.len()) {
-        let mut best: Option<Spread> = None;
+        let mut best: Option<Distribution> = None;
         for combination in combinations(nodes.len(), size) {
             if best.as_ref().is_some_and(|best| best.imbalance == 0.0) {
                 break;
@@ -139,7 +139,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
 const MOST_NODES: usize = 10;
 
 /// How many CPUs to take from each node, by index in the list of nodes.
-struct Spread {
+struct Distribution {
     even: Parts,
     rest: Parts,
     /// Standard deviation of the CPUs left on the nodes.
@@ -161,7 +161,7 @@ fn split(total: usize, step: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The most even distribution over these nodes; `None` if they have too few CPUs.
-fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Option<Spread> {
+fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Option<Distribution> {
     let of = |node: &usize| counts.get(*node).copied().unwrap_or(0);
     let in_groups: usize = nodes.iter().map(|node| of(node) / group * group).sum();
     let each = wanted / nodes.len() / group * group;
@@ -175,18 +175,18 @@ fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Opt
     let even: Parts = nodes.iter().map(|node| (*node, Part { total: each, step: each })).collect();
     let remainder = wanted - each * nodes.len();
     if remainder == 0 {
-        return Some(Spread { even, rest: Vec::new(), imbalance: deviation(&left) });
+        return Some(Distribution { even, rest: Vec::new(), imbalance: deviation(&left) });
     }
     let able: Vec<usize> =
         nodes.iter().copied().filter(|node| left.get(*node).is_some_and(|left| *left >= group)).collect();
-    let mut best: Option<Spread> = None;
+    let mut best: Option<Distribution> = None;
     for size in (1..=able.len()).rev() {
         for subset in combinations(able.len(), size) {
             let subset: Vec<usize> = subset.iter().filter_map(|place| able.get(*place).copied()).collect();
             let Some((rest, after)) = give(&subset, &left, remainder, group) else { continue };
             let imbalance = deviation(&after);
             if best.as_ref().is_none_or(|best| imbalance < best.imbalance) {
-                best = Some(Spread { even: even.clone(), rest, imbalance });
+                best = Some(Distribution { even: even.clone(), rest, imbalance });
             }
         }
     }

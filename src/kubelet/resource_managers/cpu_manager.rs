@@ -12,7 +12,7 @@ use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
 /// The reason and message of a rejected pod, as upstream.
-pub(crate) type Refused = (Reason, String);
+pub(crate) type AllocationRejection = (Reason, String);
 
 #[derive(Clone, Debug)]
 pub(crate) struct CpuManager {
@@ -75,8 +75,8 @@ impl CpuManager {
         &self,
         assigned: &Assigned,
         pod: &Pod,
-        near: &mut Near<'_>,
-    ) -> Result<SortedMap<String, CpuSet>, Refused> {
+        near: &mut PreferredNodes<'_>,
+    ) -> Result<SortedMap<String, CpuSet>, AllocationRejection> {
         let had = assigned.get(&pod.metadata.uid);
         let had_by = |container: &Container| {
             let cpus = had?.get(&container.name)?;
@@ -159,7 +159,7 @@ impl CpuManager {
         reusable: &CpuSet,
         wanted: usize,
         nodes: Option<&CpuSet>,
-    ) -> Result<CpuSet, Refused> {
+    ) -> Result<CpuSet, AllocationRejection> {
         let available = free.clone().with(reusable);
         let mut chosen = CpuSet::EMPTY;
         let near = nodes.map(|nodes| self.topology.within(Level::Node, nodes));
@@ -187,7 +187,7 @@ impl CpuManager {
     }
 
     /// With `full-pcpus-only`: checks the number of free whole cores. A core with a reserved thread is not whole.
-    fn check_cores(&self, wanted: usize, free: &CpuSet) -> Result<(), Refused> {
+    fn check_cores(&self, wanted: usize, free: &CpuSet) -> Result<(), AllocationRejection> {
         let per_core = self.topology.cpus_per_core();
         if !self.options.full_cores {
             return Ok(());
@@ -207,7 +207,8 @@ impl CpuManager {
 }
 
 /// Returns the NUMA nodes to prefer for a container, given the hints for its CPUs.
-pub(super) type Near<'a> = dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, Refused> + 'a;
+pub(super) type PreferredNodes<'a> =
+    dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, AllocationRejection> + 'a;
 
 fn all_of(assigned: &Assigned) -> CpuSet {
     let sets = assigned.values().flat_map(SortedMap::values);
@@ -215,7 +216,7 @@ fn all_of(assigned: &Assigned) -> CpuSet {
 }
 
 /// The rejection for a failed allocation.
-pub(crate) fn unexpected(why: &str) -> Refused {
+pub(crate) fn unexpected(why: &str) -> AllocationRejection {
     (Reason::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {why}, which is unexpected"))
 }
 

@@ -33,7 +33,7 @@ use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedMap;
 
-pub(crate) use cpu_manager::{Refused, unexpected};
+pub(crate) use cpu_manager::{AllocationRejection, unexpected};
 pub(crate) use cpu_topology::Topology;
 pub(crate) use host_topology::{MemoryNodes, read_memory};
 pub(crate) use memory_policy::{Blocks, OwnMemory};
@@ -41,9 +41,9 @@ pub(crate) use state_files::{State, read_states, write_state};
 pub(crate) use topology_manager::{Hints, Nodes, hints};
 
 use cpu_manager::{CpuManager, own_cpus};
-use cpu_state::Saved;
+use cpu_state::SavedState;
 use memory_manager::MemoryManager;
-use memory_policy::Planning;
+use memory_policy::MemoryPlanning;
 use state_files::{CPU_STATE, MEMORY_STATE};
 
 /// Exclusive CPUs by container name.
@@ -95,7 +95,7 @@ pub(crate) trait Provider {
     /// The hints for each resource requested by the container, or by the pod as a whole.
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints>;
     /// Allocates the container's resources, from these nodes if given. Called in the order of container starts.
-    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused>;
+    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection>;
 }
 
 /// Upstream's message.
@@ -103,7 +103,7 @@ const NO_LOCALITY: &str = "Resources cannot be allocated with Topology locality"
 
 impl ResourceManagers {
     /// Starts from the state file. An error is one line about the configuration.
-    pub(crate) fn new(config: &Config, topology: Topology, state: State<Saved>) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, topology: Topology, state: State<SavedState>) -> Result<Self, String> {
         let nodes = topology.nodes();
         if let Some(TopologyManager { most_nodes, .. }) =
             config.managers.topology.filter(|manager| manager.most_nodes < nodes.len())
@@ -153,7 +153,7 @@ impl ResourceManagers {
         managers.cpus = Some(cpus);
         managers.unwritten = true;
         match state {
-            State::Whole(Saved { policy, assigned }) if policy == STATIC => {
+            State::Whole(SavedState { policy, assigned }) if policy == STATIC => {
                 let mut found = Vec::new();
                 for (pod, sets) in assigned {
                     found.extend(sets.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
@@ -233,7 +233,11 @@ impl ResourceManagers {
     }
 
     /// Computes the pod's allocation, aligned with the other providers' resources.
-    pub(crate) fn plan(&self, pod: &Pod, providers: Vec<&mut dyn Provider>) -> Result<PodAllocation, Refused> {
+    pub(crate) fn plan(
+        &self,
+        pod: &Pod,
+        providers: Vec<&mut dyn Provider>,
+    ) -> Result<PodAllocation, AllocationRejection> {
         let mut memory = self.memory.plan(pod);
         let mut all: Vec<&mut dyn Provider> = Vec::new();
         for provider in providers {
@@ -243,16 +247,16 @@ impl ResourceManagers {
             all.push(memory);
         }
         let cpus = self.plan_cpus(pod, &mut all);
-        if let Some(planned) = memory.as_ref().map(Planning::asked) {
+        if let Some(planned) = memory.as_ref().map(MemoryPlanning::asked) {
             (0..planned).for_each(|_| metrics::count(Count::MemoryPinnings, &[]));
         }
-        if memory.as_ref().is_some_and(Planning::has_failed) {
+        if memory.as_ref().is_some_and(MemoryPlanning::has_failed) {
             metrics::count(Count::MemoryPinningErrors, &[]);
         }
-        Ok(PodAllocation { cpus: cpus?, memory: memory.map(Planning::into_own).unwrap_or_default() })
+        Ok(PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() })
     }
 
-    fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
+    fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, AllocationRejection> {
         let assigned = &self.placements.borrow().exclusive;
         let merged = |policy, resources: Vec<Hints>| {
             let nodes = topology_manager::merge(policy, self.nodes, &resources);
@@ -411,7 +415,7 @@ mod tests {
         PodAllocation { cpus: own(cpus), ..PodAllocation::default() }
     }
 
-    fn managers(is_static: bool, state: State<Saved>) -> ResourceManagers {
+    fn managers(is_static: bool, state: State<SavedState>) -> ResourceManagers {
         ResourceManagers::new(&config(is_static), board(4), state).unwrap()
     }
 
@@ -421,7 +425,7 @@ mod tests {
         (shared, managers.take_unwritten().pop().map(|(_, text)| text))
     }
 
-    fn whole(text: &str) -> State<Saved> {
+    fn whole(text: &str) -> State<SavedState> {
         State::Whole(cpu_state::parse(text.as_bytes()).unwrap())
     }
 
@@ -502,7 +506,7 @@ mod tests {
             vec![able.map(hint).collect()]
         }
 
-        fn allocate(&mut self, _: &Container, nodes: Option<Nodes>) -> Result<(), Refused> {
+        fn allocate(&mut self, _: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
             self.1.push(nodes.map(|nodes| nodes.numbers().to_string()));
             Ok(())
         }

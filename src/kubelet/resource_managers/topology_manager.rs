@@ -103,7 +103,7 @@ pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> 
         }
     }
     let least = |hints: &Hints| hints.iter().filter_map(|hint| hint.nodes).map(Nodes::count).min();
-    let merging = Merging { all, enough: resources.iter().filter_map(least).max().unwrap_or(0) };
+    let merging = HintMerger { all, enough: resources.iter().filter_map(least).max().unwrap_or(0) };
     let mut best = None;
     merging.combine(&resources, Hint { nodes: None, preferred: true }, None, &mut best);
     let best = best.unwrap_or(Hint { nodes: Some(all), preferred: false });
@@ -113,13 +113,13 @@ pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> 
     Some(best.nodes.filter(|nodes| policy != TopologyPolicy::SingleNumaNode || *nodes != all))
 }
 
-struct Merging {
+struct HintMerger {
     all: Nodes,
     /// The number of nodes needed by the resource that needs most.
     enough: u32,
 }
 
-impl Merging {
+impl HintMerger {
     /// Tries all combinations of one hint per resource. `merged` is their intersection so far, `first` the nodes of
     /// the first hint with nodes.
     fn combine(&self, resources: &[Hints], merged: Hint, first: Option<Nodes>, best: &mut Option<Hint>) {

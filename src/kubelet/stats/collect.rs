@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::snapshot::{ContainerSnapshot, Figures, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot};
+use super::snapshot::{ContainerSnapshot, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot, UsageStats};
 use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::platform::host::clock;
 use crate::platform::host::disk_usage::{DiskUsage, disk_usage};
@@ -34,7 +34,7 @@ pub(super) struct CollectInputs {
 
 /// Fills in the statistics of `look`.
 pub(super) fn pass(look: &mut Snapshot, asked: &CollectInputs) {
-    let mut pass = Pass {
+    let mut pass = CollectPass {
         procfs: Procfs::host(),
         reader: UsageReader::new(Path::new(HIERARCHY)),
         at: look.at,
@@ -48,7 +48,7 @@ pub(super) fn pass(look: &mut Snapshot, asked: &CollectInputs) {
     }
 }
 
-struct Pass<'a> {
+struct CollectPass<'a> {
     procfs: Procfs,
     reader: UsageReader,
     at: i64,
@@ -58,7 +58,7 @@ struct Pass<'a> {
     swap_free: Option<u64>,
 }
 
-impl Pass<'_> {
+impl CollectPass<'_> {
     fn node(&mut self, node: &mut NodeSnapshot) {
         let memory = self.procfs.memory().unwrap_or_default();
         self.swap_free = (memory.swap_total > 0).then_some(memory.swap_free);
@@ -68,7 +68,7 @@ impl Pass<'_> {
         node.figures = self.machine(&memory);
         node.pods = match &self.asked.groups {
             Some((group, _)) => self.group(group).unwrap_or_default(),
-            None => Figures::default(),
+            None => UsageStats::default(),
         };
         if self.asked.depth == Depth::Whole {
             let classes = self.asked.groups.as_ref().map_or(&[][..], |(_, classes)| classes);
@@ -96,11 +96,11 @@ impl Pass<'_> {
     }
 
     /// The whole machine, from the root cgroup or, without cgroup v2, from procfs.
-    fn machine(&mut self, memory: &MemInfo) -> Figures {
+    fn machine(&mut self, memory: &MemInfo) -> UsageStats {
         let usage = self.asked.cgroup_v2.then(|| self.reader.read("", Depth::CpuAndMemory).ok()).flatten();
         let mut figures = usage
-            .map(|usage| Figures::of_group("/", usage, self.at, self.swap_free))
-            .unwrap_or_else(|| Figures { at: self.at, group: "/".to_owned(), ..Figures::default() });
+            .map(|usage| UsageStats::of_group("/", usage, self.at, self.swap_free))
+            .unwrap_or_else(|| UsageStats { at: self.at, group: "/".to_owned(), ..UsageStats::default() });
         if figures.cpu_nanos.is_none() {
             let times = self.procfs.cpu_times();
             figures.cpu_nanos = times.map(|times| times.user.saturating_add(times.system));
@@ -133,9 +133,9 @@ impl Pass<'_> {
         figures
     }
 
-    fn group(&mut self, group: &str) -> Option<Figures> {
+    fn group(&mut self, group: &str) -> Option<UsageStats> {
         let usage = self.reader.read(group, self.asked.depth).ok()?;
-        let mut figures = Figures::of_group(group, usage, self.at, self.swap_free);
+        let mut figures = UsageStats::of_group(group, usage, self.at, self.swap_free);
         if self.asked.depth < Depth::Whole {
             figures.group_usage = None;
         }

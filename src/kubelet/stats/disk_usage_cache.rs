@@ -11,20 +11,20 @@ use crate::platform::host::clock;
 use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::host::file_system::file_system;
 use crate::platform::rt;
-use crate::state::pods::VolumePlace;
+use crate::state::pods::VolumeDir;
 use crate::types::sorted::SortedMap;
 
-pub(super) type Volumes = (String, Vec<VolumePlace>);
+pub(super) type Volumes = (String, Vec<VolumeDir>);
 
 /// A request starts a walk, at most once a minute.
 #[derive(Default)]
 pub(super) struct DiskUsageCache {
     found: Rc<RefCell<SortedMap<String, Vec<VolumeSnapshot>>>>,
     began: Cell<Option<Instant>>,
-    under_way: RefCell<Option<UnderWay>>,
+    under_way: RefCell<Option<RunningWalk>>,
 }
 
-struct UnderWay {
+struct RunningWalk {
     /// Closed when the walk has ended.
     ended: Receiver<()>,
     #[expect(dead_code, reason = "dropping the task cancels it")]
@@ -51,7 +51,7 @@ impl DiskUsageCache {
                 found.replace(walked);
                 drop(held);
             });
-            self.under_way.replace(Some(UnderWay { ended, task }));
+            self.under_way.replace(Some(RunningWalk { ended, task }));
         }
         let ended = self.under_way.borrow().as_ref().map(|walk| walk.ended.clone());
         if let Some(ended) = ended {
@@ -68,7 +68,7 @@ impl DiskUsageCache {
 
 fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSnapshot>> {
     let end = rt::now() + LONGEST;
-    let volume = |place: VolumePlace| {
+    let volume = |place: VolumeDir| {
         let disk = file_system(&place.path).ok()?;
         let used = disk_usage(&place.path, end).ok()?;
         let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
@@ -89,7 +89,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("coracle-walks-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
         std::fs::write(root.join("file"), vec![1; 10_000]).unwrap();
-        let place = |name: &str, path: &Path| VolumePlace {
+        let place = |name: &str, path: &Path| VolumeDir {
             name: name.to_owned(),
             path: path.to_owned(),
             kind: "",

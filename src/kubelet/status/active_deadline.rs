@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use super::Failed;
+use super::PodFailure;
 use crate::types::api::{Pod, PodUid, Reason, Time};
 use crate::types::sorted::SortedMap;
 
@@ -60,8 +60,8 @@ impl ActiveDeadlines {
 }
 
 /// The failure of a pod past its deadline.
-pub(crate) fn deadline_exceeded() -> Failed {
-    Failed {
+pub(crate) fn deadline_exceeded() -> PodFailure {
+    PodFailure {
         reason: Reason::DEADLINE_EXCEEDED,
         message: Cow::Borrowed("Pod was active on the node longer than the specified deadline"),
         disruption: None,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::kubelet::csi::{CsiError, Phase, Unmounted};
+use crate::kubelet::csi::{CsiError, Phase, UnmountFailure};
 use crate::state::objects::ObjectKind;
 use crate::types::api::{FieldProblem, Reason};
 use crate::types::sorted::SortedSet;
@@ -46,7 +46,7 @@ pub(crate) enum Error {
         source: CsiError,
     },
     /// A CSI volume could not be unpublished or unstaged.
-    Unmount(Unmounted),
+    Unmount(UnmountFailure),
 }
 
 /// An invalid volume mount. The messages are upstream's.
@@ -183,7 +183,7 @@ impl fmt::Display for Error {
             Self::NoSuchDevice { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to pass into container {container:?}")
             }
-            Self::Unmount(Unmounted { volume, .. }) => {
+            Self::Unmount(UnmountFailure { volume, .. }) => {
                 write!(f, "UnmountVolume.TearDown failed for volume {}", volume.display())
             }
             // As for Csi.
@@ -200,7 +200,7 @@ impl std::error::Error for Error {
         match self {
             Self::Io { source, .. } | Self::SubPath { source, .. } => Some(source),
             Self::SetUp { problem, .. } => Some(problem),
-            Self::Csi { source, .. } | Self::Unmount(Unmounted { error: source, .. }) => Some(source),
+            Self::Csi { source, .. } | Self::Unmount(UnmountFailure { error: source, .. }) => Some(source),
             Self::Mount(_) | Self::NoSuchDevice { .. } | Self::NoSuchVolume { .. } => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, PathBuf};
 
-use super::SetUp;
+use super::SetUpInputs;
 use super::csi::{self, Csi};
 use super::error::{Error, FilesProblem, Problem};
 use super::fs_group::{changes_on_root_mismatch, fs_group};
@@ -22,11 +22,11 @@ pub(super) struct Plan {
     /// Directories that only the node's services may access.
     pub(super) private: Vec<PathBuf>,
     pub(super) logs: Vec<PathBuf>,
-    pub(super) volumes: Vec<Planned>,
+    pub(super) volumes: Vec<PlannedVolume>,
 }
 
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedVolume {
     pub(super) name: String,
     pub(super) source: Source,
 }
@@ -110,7 +110,7 @@ pub(super) enum Medium {
     },
 }
 
-impl Planned {
+impl PlannedVolume {
     /// Path on the host, if the volume has one.
     pub(super) fn place(&self) -> Option<PathBuf> {
         match &self.source {
@@ -152,13 +152,13 @@ impl Planned {
 }
 
 impl Plan {
-    pub(super) fn new(pod: &Pod, with: SetUp<'_>) -> Result<Self, Error> {
+    pub(super) fn new(pod: &Pod, with: SetUpInputs<'_>) -> Result<Self, Error> {
         let (meta, dirs) = (&pod.metadata, with.dirs);
         let logs = dirs.logs(&meta.namespace, &meta.name, &meta.uid);
         let used = pod.spec.volumes.iter().filter(|volume| is_used(&pod.spec, &volume.name));
         let mut room = MOST_FILES;
         let volumes = used.map(|volume| match source(pod, volume, with) {
-            Ok(source) => Ok(Planned { name: volume.name.clone(), source: within(source, &mut room) }),
+            Ok(source) => Ok(PlannedVolume { name: volume.name.clone(), source: within(source, &mut room) }),
             Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
         });
         Ok(Self {
@@ -191,7 +191,11 @@ const MOST_FILES: usize = 64 << 20;
 
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
 /// may be large.
-pub(super) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> bool) -> impl Iterator<Item = Box<Csi>> {
+pub(super) fn of_drivers(
+    pod: &Pod,
+    with: SetUpInputs<'_>,
+    meant: &dyn Fn(&str) -> bool,
+) -> impl Iterator<Item = Box<Csi>> {
     let is_meant = move |volume: &&Volume| {
         let source = with.objects.claimed_of_driver(pod, volume);
         source.is_some_and(|source| meant(&source.driver)) && is_used(&pod.spec, &volume.name)
@@ -217,7 +221,7 @@ fn is_passed(spec: &PodSpec, volume: &str) -> bool {
     spec.all_containers().any(|container| container.volume_devices.iter().any(|device| device.name == volume))
 }
 
-fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
+fn source(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, Problem> {
     let unsupported = |kind| Err(Problem::Unsupported { kind });
     let memory = with.node.allocatable_memory();
     // Files with possibly secret content are kept in memory; ConfigMaps are not.
@@ -264,7 +268,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
 }
 
 /// The volume bound to the claim.
-fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
+fn claimed(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, Problem> {
     let Some(claim @ Topic::Claim { name, .. }) = &Topic::claim(pod, volume) else {
         return Err(Problem::Unsupported { kind: "unknown" });
     };
@@ -317,7 +321,14 @@ fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
     Ok(place)
 }
 
-fn local(pod: &Pod, bound: &PersistentVolume, from: PathBuf, fs_type: &str, read_only: bool, with: SetUp<'_>) -> Local {
+fn local(
+    pod: &Pod,
+    bound: &PersistentVolume,
+    from: PathBuf,
+    fs_type: &str,
+    read_only: bool,
+    with: SetUpInputs<'_>,
+) -> Local {
     let (dirs, uid) = (with.dirs, &pod.metadata.uid);
     Local {
         from,
@@ -332,13 +343,13 @@ fn local(pod: &Pod, bound: &PersistentVolume, from: PathBuf, fs_type: &str, read
     }
 }
 
-fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUp<'_>) -> Source {
+fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUpInputs<'_>) -> Source {
     let path = with.dirs.volume(&pod.metadata.uid, NFS, name);
     Source::Nfs(Nfs { device: nfs_device(source), path, read_only })
 }
 
 /// A directory of the pod for a volume; `marker` names the directory with its ready file.
-fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, with: SetUp<'_>) -> EmptyDir {
+fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, with: SetUpInputs<'_>) -> EmptyDir {
     let uid = &pod.metadata.uid;
     EmptyDir {
         path: with.dirs.volume(uid, plugin, volume),

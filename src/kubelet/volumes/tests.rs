@@ -51,7 +51,7 @@ fn with_volume(uid: &str, source: Value) -> Pod {
 
 fn set_up_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<PodVolumes, String> {
     let node = golden::node_with_memory(64 << 20);
-    block_on(set_up(pod, SetUp { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
+    block_on(set_up(pod, SetUpInputs { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
         .map_err(|error| ErrorChain(&error).to_string())
 }
 
@@ -317,9 +317,9 @@ fn mounts_match_the_recorded_ones() {
     let mut recording: Value = serde_json::from_str(recording).unwrap();
     let pod: Pod = decode(recording["pod"].take()).unwrap().value;
     let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
-    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
+    let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
-    let places: Vec<Place> = plan.volumes.iter().map(|planned| planned.set_up_place(false)).collect();
+    let places: Vec<PreparedVolume> = plan.volumes.iter().map(|planned| planned.set_up_place(false)).collect();
     let given = MountInputs {
         places: &places,
         subpaths: &dirs.subpaths(&pod.metadata.uid),
@@ -350,7 +350,7 @@ fn volumes_written_by_the_node_are_relabelled_on_a_host_with_selinux() {
     let mounts = names.map(|name| json!({"name": name, "mountPath": format!("/{}", name.as_str().unwrap())}));
     let pod = pod("labels", mounts.collect(), volumes);
     let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
-    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
+    let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
     let relabelled = |selinux: bool| {
         let places = plan.volumes.iter().map(|planned| planned.set_up_place(selinux));
@@ -392,9 +392,13 @@ fn config_map(data: &str) -> Objects {
 fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<Vec<String>, String> {
     let node = golden::node_with_memory(64 << 20);
     let text = |error: &Error| ErrorChain(error).to_string();
-    let kept =
-        block_on(refresh(pod, SetUp { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
-            .map_err(|error| text(&error))?;
+    let kept = block_on(refresh(
+        pod,
+        SetUpInputs { dirs, node: &node, objects },
+        &no_drivers(),
+        Box::pin(std::future::pending()),
+    ))
+    .map_err(|error| text(&error))?;
     Ok(kept.iter().map(text).collect())
 }
 

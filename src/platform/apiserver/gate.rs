@@ -226,10 +226,10 @@ impl Gate {
     }
 
     /// Counts a request in flight until the result is dropped.
-    pub(super) fn passes(self: &Rc<Self>, rank: Rank) -> Pass {
+    pub(super) fn passes(self: &Rc<Self>, rank: Rank) -> GatePass {
         add(&self.counts(rank).under_way);
         self.moved.notify();
-        Pass { gate: Rc::clone(self), rank }
+        GatePass { gate: Rc::clone(self), rank }
     }
 }
 
@@ -252,12 +252,12 @@ impl Drop for Waits {
 }
 
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct GatePass {
     gate: Rc<Gate>,
     rank: Rank,
 }
 
-impl Pass {
+impl GatePass {
     /// Records the outcome of the request.
     pub(super) fn ended(&self, answered: bool) {
         let counts = self.gate.counts(self.rank);
@@ -265,7 +265,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for GatePass {
     fn drop(&mut self) {
         let under_way = &self.gate.counts(self.rank).under_way;
         under_way.set(under_way.get().saturating_sub(1));

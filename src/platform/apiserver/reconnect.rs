@@ -57,14 +57,14 @@ impl Overload {
 }
 
 /// Narrows the gate for as long as it lives.
-pub(super) struct Comeback {
+pub(super) struct ReconnectGuard {
     gate: Rc<Gate>,
     waits: [Duration; 2],
     /// The delay if the server is overloaded.
     overloaded: Duration,
 }
 
-impl Comeback {
+impl ReconnectGuard {
     /// Admits only leases from now on. `part` of the longest delays applies.
     pub(super) fn begin(gate: &Rc<Gate>, most: [Duration; 2], part: f64) -> Self {
         gate.narrow(Some(Rank::Lease));
@@ -100,7 +100,7 @@ impl Comeback {
     }
 }
 
-impl Drop for Comeback {
+impl Drop for ReconnectGuard {
     fn drop(&mut self) {
         self.gate.narrow(None);
     }
@@ -126,7 +126,7 @@ mod tests {
                 let (gate, traffic) = (Gate::new(Opening::Open(Rank::Event), None), Traffic::default());
                 let overload = Overload::default();
                 let most = spread(Duration::from_secs(away)).unwrap_or_default();
-                let comeback = Comeback::begin(&gate, most, 0.99);
+                let comeback = ReconnectGuard::begin(&gate, most, 0.99);
                 let begun = rt::now();
                 let lease = async {
                     rt::sleep(Duration::from_millis(100)).await;

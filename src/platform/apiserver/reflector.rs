@@ -8,7 +8,7 @@ use async_channel::Sender;
 
 use super::ApiError;
 use super::client::Client;
-use super::reflector_state::{Ask, Change, Collection, Reflection};
+use super::reflector_state::{Change, Collection, Reflection, ReflectorRequest};
 use super::request::Request;
 use super::watch_event::Lines;
 use crate::platform::rt;
@@ -30,10 +30,10 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         let openings = client.gate().openings();
         let begun = rt::now();
         let ask = reflection.ask(turn.is_round, rt::random());
-        let is_list = matches!(ask, Ask::List(_));
+        let is_list = matches!(ask, ReflectorRequest::List(_));
         let done = match ask {
-            Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
-            Ask::Watch { request, limit } => {
+            ReflectorRequest::List(request) => list(&client, &request, &mut reflection, &listener).await,
+            ReflectorRequest::Watch { request, limit } => {
                 let mut ended = pin!(rt::either(client.histories().beyond(history), client.gate().shut_out(rank)));
                 let end = begun + limit;
                 watch(&client, &request, end, ended.as_mut(), &mut reflection, &listener, turn.is_round).await

@@ -68,7 +68,7 @@ enum Next {
 
 /// The next request.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ask {
+pub(super) enum ReflectorRequest {
     List(Request),
     /// The client ends the watch after `limit` if the server does not.
     Watch {
@@ -115,7 +115,7 @@ impl Reflection {
     }
 
     /// With `once`, asks only for what exists and has changed so far.
-    pub(super) fn ask(&self, once: bool, random: u32) -> Ask {
+    pub(super) fn ask(&self, once: bool, random: u32) -> ReflectorRequest {
         let seconds = match (once, self.collection.bookmarks) {
             (false, _) => WATCH + u64::from(random) % WATCH,
             (true, true) => ONCE_WITH_BOOKMARK,
@@ -126,17 +126,19 @@ impl Reflection {
             Next::Begin if self.streams && !once => {
                 let watch = self.watch(seconds).with_query("sendInitialEvents", "true");
                 let watch = watch.with_query("resourceVersionMatch", "NotOlderThan");
-                Ask::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
+                ReflectorRequest::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
             }
-            Next::Begin => Ask::List(self.list().with_query("limit", PAGE)),
-            Next::Continue(mark) => Ask::List(self.list().with_query("limit", PAGE).with_query("continue", mark)),
+            Next::Begin => ReflectorRequest::List(self.list().with_query("limit", PAGE)),
+            Next::Continue(mark) => {
+                ReflectorRequest::List(self.list().with_query("limit", PAGE).with_query("continue", mark))
+            }
             Next::Watch(version) => {
                 let watch = self.watch(seconds).with_query("resourceVersion", version);
                 let request = match self.collection.bookmarks {
                     true => watch.with_query("allowWatchBookmarks", "true"),
                     false => watch,
                 };
-                Ask::Watch { request, limit }
+                ReflectorRequest::Watch { request, limit }
             }
         }
     }

@@ -250,8 +250,8 @@ pub(super) fn wanted(kind: &Kind) -> String {
     }
 }
 
-fn go(size: std::time::Duration) -> duration::Signed {
-    duration::Signed { negative: false, size }
+fn go(size: std::time::Duration) -> duration::SignedDuration {
+    duration::SignedDuration { negative: false, size }
 }
 
 /// A value as errors show it: short, and on one line.

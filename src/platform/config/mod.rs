@@ -69,7 +69,7 @@ pub(crate) use images::{CredentialsVerification, ImageGc};
 pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
 pub(crate) use process::{KernelParameters, LOCAL_SOCKET};
 pub(crate) use reporting::Reporting;
-pub(crate) use reserved::Enforced;
+pub(crate) use reserved::EnforcedLimits;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
 pub(crate) use shutdown::ShutdownPhase;
 

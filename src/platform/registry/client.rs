@@ -44,7 +44,7 @@ pub(crate) struct Registry {
 
 /// A request for something of the repository.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct ContentRequest<'a> {
     /// Below the repository, such as `blobs/sha256:...`.
     pub(crate) path: &'a str,
     pub(crate) accept: &'a str,
@@ -53,7 +53,7 @@ pub(crate) struct Ask<'a> {
 }
 
 /// A successful answer.
-pub(crate) struct Answered {
+pub(crate) struct ContentResponse {
     /// The first byte of the body; 0 if the server ignored the range.
     pub(crate) from: u64,
     /// The length of the whole content, if told.
@@ -86,7 +86,7 @@ impl Registry {
     }
 
     /// Asks, with a new token if the one at hand is not accepted.
-    pub(crate) fn get(&mut self, ask: Ask<'_>) -> Result<Answered, RegistryError> {
+    pub(crate) fn get(&mut self, ask: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
         let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
         let (at, response) = self.follow(&url, ask)?;
         if response.status().as_u16() != 401 || authority(&at) != authority(&url) {
@@ -98,7 +98,7 @@ impl Registry {
     }
 
     /// Sends the request and follows redirects, to other hosts without credentials.
-    fn follow(&self, url: &str, ask: Ask<'_>) -> Result<(String, Response<Body>), RegistryError> {
+    fn follow(&self, url: &str, ask: ContentRequest<'_>) -> Result<(String, Response<Body>), RegistryError> {
         let mut at = url.to_owned();
         for _ in 0..=REDIRECTS {
             let mut request = Request::get(&at).header("Accept", ask.accept);
@@ -155,7 +155,7 @@ impl Registry {
                 if let Some(basic) = basic {
                     request = request.header("Authorization", basic);
                 }
-                let ask = Ask { path: "", accept: "*/*", from: 0 };
+                let ask = ContentRequest { path: "", accept: "*/*", from: 0 };
                 let answer = self.answered(&realm, ask, self.send(&realm, request.body(()))?)?;
                 let text = answer.text(MOST_TEXT)?;
                 let token: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -168,12 +168,17 @@ impl Registry {
         Ok(())
     }
 
-    fn answered(&self, url: &str, ask: Ask<'_>, response: Response<Body>) -> Result<Answered, RegistryError> {
+    fn answered(
+        &self,
+        url: &str,
+        ask: ContentRequest<'_>,
+        response: Response<Body>,
+    ) -> Result<ContentResponse, RegistryError> {
         let status = response.status().as_u16();
         let (head, body) = response.into_parts();
         let body = body.into_reader();
         let cancelled = Arc::clone(&self.cancelled);
-        let answer = |from, total| Answered { from, total, url: url.to_owned(), body, cancelled };
+        let answer = |from, total| ContentResponse { from, total, url: url.to_owned(), body, cancelled };
         let length = header(&head.headers, "content-length").and_then(|length| length.parse().ok());
         let (from, total) = match status {
             200 => (0, length),
@@ -195,7 +200,7 @@ impl Registry {
     }
 }
 
-impl Answered {
+impl ContentResponse {
     /// The whole body, of at most `most` bytes.
     pub(crate) fn text(self, most: u64) -> Result<Vec<u8>, RegistryError> {
         let mut text = Vec::new();

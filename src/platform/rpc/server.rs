@@ -64,7 +64,7 @@ pub(super) async fn serve_accepted(
     limits: ServerLimits,
     handler: Handler,
 ) -> Infallible {
-    let mut open: VecDeque<Open> = VecDeque::new();
+    let mut open: VecDeque<OpenConnection> = VecDeque::new();
     loop {
         let stream = match accept().await {
             Ok(stream) => stream,
@@ -86,12 +86,12 @@ pub(super) async fn serve_accepted(
             // An error concerns only this client, which is gone.
             let _ = connection.serve().await;
         });
-        open.push_back(Open { is_busy, task });
+        open.push_back(OpenConnection { is_busy, task });
     }
 }
 
 /// A connection being served.
-struct Open {
+struct OpenConnection {
     /// Whether a handler is running for it.
     is_busy: Rc<Cell<bool>>,
     task: Task<()>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(crate) struct CsiDriver {
     pub(crate) attach_required: bool,
     pub(crate) pod_info_on_mount: bool,
-    pub(crate) group_policy: GroupPolicy,
+    pub(crate) group_policy: FsGroupPolicy,
     /// `Persistent`, `Ephemeral`.
     pub(crate) lifecycle_modes: Vec<String>,
     /// Audience, and lifetime in seconds.
@@ -22,7 +22,7 @@ pub(crate) struct CsiDriver {
 
 /// Who sets the volume's group to the pod's fsGroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GroupPolicy {
+pub(crate) enum FsGroupPolicy {
     /// The kubelet, for every volume.
     File,
     Nobody,
@@ -50,9 +50,9 @@ impl CsiDriver {
             attach_required: flag("attachRequired").unwrap_or(true),
             pod_info_on_mount: flag("podInfoOnMount").unwrap_or(false),
             group_policy: match spec("fsGroupPolicy").and_then(Value::as_str) {
-                Some("File") => GroupPolicy::File,
-                Some("None") => GroupPolicy::Nobody,
-                _ => GroupPolicy::ReadWriteOnceWithFsType,
+                Some("File") => FsGroupPolicy::File,
+                Some("None") => FsGroupPolicy::Nobody,
+                _ => FsGroupPolicy::ReadWriteOnceWithFsType,
             },
             lifecycle_modes: if modes.is_empty() { vec!["Persistent".to_owned()] } else { modes },
             token_requests: list("tokenRequests").map(token).collect(),
@@ -73,7 +73,7 @@ mod tests {
     fn missing_fields_have_the_apis_defaults() {
         let driver = CsiDriver::read(&json!({"spec": {}}));
         assert!(driver.attach_required && !driver.pod_info_on_mount && !driver.requires_republish);
-        assert_eq!(driver.group_policy, GroupPolicy::ReadWriteOnceWithFsType);
+        assert_eq!(driver.group_policy, FsGroupPolicy::ReadWriteOnceWithFsType);
         assert_eq!(driver.allocatable_period, None);
         assert_eq!((driver.lifecycle_modes, driver.token_requests), (vec!["Persistent".to_owned()], Vec::new()));
     }
@@ -88,7 +88,7 @@ mod tests {
         assert!(!driver.attach_required && driver.pod_info_on_mount && driver.requires_republish);
         assert_eq!(
             (driver.group_policy, &*driver.lifecycle_modes),
-            (GroupPolicy::Nobody, &["Ephemeral".to_owned()][..])
+            (FsGroupPolicy::Nobody, &["Ephemeral".to_owned()][..])
         );
         let period = |seconds: i64| {
             CsiDriver::read(&json!({"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})).allocatable_period

@@ -25,13 +25,13 @@ pub(crate) use claim_expansion::{
     ExpansionDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
 };
 pub(crate) use config_object::{ConfigObject, Content as FileContent, ObjectKey, ObjectKind};
-pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
+pub(crate) use csi_driver::{CsiDriver, FsGroupPolicy};
 pub(crate) use object_event::{Content, ObjectEvent};
 pub(crate) use persistent_volume::{
     CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to, is_controlled_by,
 };
 pub(crate) use references::{references, volumes_follow};
-use required_objects::Known;
+use required_objects::TopicStates;
 pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
 pub(crate) use resource_claim::{
     ClaimNotCreated, ClaimRefusal, ResourceClaim, ResourceClaimKey, extended_requests, is_backed_by_claim, pod_claims,
@@ -56,7 +56,7 @@ pub(crate) struct Objects {
     /// From manifests, for pods from manifests.
     objects: SortedMap<ObjectKey, SourceObject>,
     /// From an API server, for its pods.
-    known: Known<Content>,
+    known: TopicStates<Content>,
     /// Volumes that the attach/detach controller has attached to this node, by their names in the node status.
     attached: Vec<String>,
 }

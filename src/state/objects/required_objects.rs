@@ -139,17 +139,17 @@ impl TokenKey {
 
 /// What is known about the watched topics.
 #[derive(Debug)]
-pub(crate) struct Known<T>(SortedMap<Topic, Heard<T>>);
+pub(crate) struct TopicStates<T>(SortedMap<Topic, TopicState<T>>);
 
 #[derive(Debug)]
-enum Heard<T> {
+enum TopicState<T> {
     /// `None`: it does not exist.
     Is(Option<T>),
     /// Not read yet, and why.
     Not(String),
 }
 
-impl<T> Default for Known<T> {
+impl<T> Default for TopicStates<T> {
     fn default() -> Self {
         Self(SortedMap::new())
     }
@@ -163,20 +163,20 @@ pub(crate) enum Lookup<T> {
     Unknown(String),
 }
 
-impl<T: PartialEq> Known<T> {
+impl<T: PartialEq> TopicStates<T> {
     pub(crate) fn get(&self, topic: &Topic) -> Lookup<&T> {
         match self.0.get(topic) {
-            Some(Heard::Is(Some(value))) => Lookup::Found(value),
-            Some(Heard::Is(None)) => Lookup::Missing,
-            Some(Heard::Not(why)) => Lookup::Unknown(why.clone()),
+            Some(TopicState::Is(Some(value))) => Lookup::Found(value),
+            Some(TopicState::Is(None)) => Lookup::Missing,
+            Some(TopicState::Not(why)) => Lookup::Unknown(why.clone()),
             None => Lookup::Unknown("not read from the API server yet".to_owned()),
         }
     }
 
     /// True if it changed.
     pub(crate) fn set(&mut self, topic: Topic, value: Option<T>) -> bool {
-        let news = !matches!(self.0.get(&topic), Some(Heard::Is(known)) if *known == value);
-        self.0.insert(topic, Heard::Is(value));
+        let news = !matches!(self.0.get(&topic), Some(TopicState::Is(known)) if *known == value);
+        self.0.insert(topic, TopicState::Is(value));
         news
     }
 
@@ -185,15 +185,15 @@ impl<T: PartialEq> Known<T> {
         if self.0.contains_key(&topic) {
             return false;
         }
-        self.0.insert(topic, Heard::Not(why));
+        self.0.insert(topic, TopicState::Not(why));
         true
     }
 
     /// The known values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&Topic, &T)> {
         self.0.iter().filter_map(|(topic, heard)| match heard {
-            Heard::Is(Some(value)) => Some((topic, value)),
-            Heard::Is(None) | Heard::Not(_) => None,
+            TopicState::Is(Some(value)) => Some((topic, value)),
+            TopicState::Is(None) | TopicState::Not(_) => None,
         })
     }
 
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn known_value_stays_after_a_failure() {
-        let mut known = Known::default();
+        let mut known = TopicStates::default();
         assert!(known.is_unheard(&object("a")));
         assert!(known.fail(object("a"), "away".into()));
         assert_eq!(known.get(&object("a")), Lookup::Unknown("away".into()));

@@ -3,7 +3,7 @@
 use crate::state::objects::ObjectEvent;
 use crate::state::pods::{
     MirrorDone, NodeEvent, ObservationTicket, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation,
-    ProbeResult, ReportDone, RestartRequest, SourceUpdate, VersionAsked, Waiting,
+    ProbeResult, ReportDone, RestartRequest, SourceUpdate, VersionActionRequest, Waiting,
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 
@@ -29,7 +29,7 @@ pub(crate) enum SyncEvent {
     /// The node's addresses have changed.
     AddressesChanged,
     /// The Node object has changed in the cluster.
-    NodeHeard(NodeTerms),
+    NodeHeard(NodeFields),
     /// The kernel has OOM-killed a process.
     OomKilled(OomKill),
     /// This sandbox of the pod is running, but the pod's cgroup does not exist.
@@ -61,7 +61,7 @@ pub(crate) enum SyncEvent {
     /// A request to restart containers of a pod.
     RestartRequest(RestartRequest),
     /// A request about the versions of a pod.
-    VersionAsked(VersionAsked),
+    VersionAsked(VersionActionRequest),
     /// The images of a pod's next version were pulled, or a pull failed.
     NextVersionPulled { uid: PodUid, pulled: Result<(), Waiting> },
     /// The versions of pods were stored; a failure is one line.
@@ -69,14 +69,14 @@ pub(crate) enum SyncEvent {
     /// A node shutdown has begun (true) or was cancelled (false).
     NodeShutsDown(bool),
     /// Containers were moved to their CPUs.
-    Placed(Placed),
+    Placed(CpuMoveResult),
     /// The watchdog checks that the loop makes progress; receiving it is the answer.
     Beat,
 }
 
 /// The result of moving containers to their CPUs.
 #[derive(Debug, Default)]
-pub(crate) struct Placed {
+pub(crate) struct CpuMoveResult {
     /// The state files could not be written.
     pub(crate) is_unwritten: bool,
     /// One line about the failure.
@@ -85,7 +85,7 @@ pub(crate) struct Placed {
 
 /// The fields of the Node object that admission and volumes need.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct NodeTerms {
+pub(crate) struct NodeFields {
     /// Uid of the Node object.
     pub(crate) uid: String,
     pub(crate) labels: Map<String>,

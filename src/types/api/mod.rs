@@ -50,7 +50,7 @@ pub use container::*;
 pub use container_hash::{container_hash, container_hash_text, fnv_32a};
 pub use container_status::*;
 pub use declared_features::{DECLARED_FEATURES, required_features};
-pub use decode::{Decode, DecodeError, Decoded, Place, UNKNOWN_LIMIT, decode};
+pub use decode::{Decode, DecodeContext, DecodeError, Decoded, UNKNOWN_LIMIT, decode};
 pub use encode::{Encode, Json, encode, encode_text};
 pub use event::*;
 pub use expansion::{LONGEST_STRING, expand, expand_bytes};

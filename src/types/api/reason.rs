@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place, text};
+use super::decode::{Decode, DecodeContext, DecodeError, text};
 use super::encode::{Encode, Json};
 
 /// A CamelCase reason. Runtimes and other controllers use reasons that are not listed here.
@@ -194,7 +194,7 @@ impl fmt::Display for Reason {
 }
 
 impl Decode for Reason {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         text(value).map(Self::from)
     }
 }

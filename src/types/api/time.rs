@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place, text};
+use super::decode::{Decode, DecodeContext, DecodeError, text};
 use super::encode::{Encode, Json};
 
 /// A time with the API's precision of one second.
@@ -44,7 +44,7 @@ impl fmt::Display for Time {
 }
 
 impl Decode for Time {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let text = text(value)?;
         match text.parse() {
             Ok(moment) => Ok(Self::from_timestamp(moment)),

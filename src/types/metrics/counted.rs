@@ -2,7 +2,7 @@
 
 use super::buckets::{ADMISSIONS, Bucket, DRA, OPERATIONS, PULLS, RESIZES, REST, STARTS, STATUS, USUAL};
 
-/// A counter. Its label values are given in the order of [`Described::labels`].
+/// A counter. Its label values are given in the order of [`FamilyDescription::labels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Count {
     AdmissionRejections,
@@ -65,14 +65,14 @@ pub(crate) enum Timed {
 
 /// The name, help text and labels of a family.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Described {
+pub(super) struct FamilyDescription {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) labels: &'static [&'static str],
 }
 
-const fn described(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Described {
-    Described { name, help, labels }
+const fn described(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> FamilyDescription {
+    FamilyDescription { name, help, labels }
 }
 
 impl Count {
@@ -110,7 +110,7 @@ impl Count {
         Self::TopologyErrors,
     ];
 
-    pub(super) const fn described(self) -> Described {
+    pub(super) const fn described(self) -> FamilyDescription {
         match self {
             Self::AdmissionRejections => described(
                 "kubelet_admission_rejections_total",
@@ -301,7 +301,7 @@ impl Timed {
         Self::TopologyAdmissions,
     ];
 
-    pub(super) const fn described(self) -> Described {
+    pub(super) const fn described(self) -> FamilyDescription {
         match self {
             Self::CredentialPlugins => described(
                 "kubelet_credential_provider_plugin_duration",

@@ -3,27 +3,27 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use super::counted::{Count, Described, Timed};
+use super::counted::{Count, FamilyDescription, Timed};
 use super::{Exposition, Kind, Labels, Number};
 
 #[derive(Default)]
 struct Registry {
-    counts: Vec<Counted>,
-    times: Vec<Measured>,
+    counts: Vec<CounterEntry>,
+    times: Vec<HistogramEntry>,
     /// Unix seconds.
     last_relist: Option<i64>,
     /// Number of CPUs in the shared pool, and of exclusively allocated CPUs.
     processors: [usize; 2],
 }
 
-struct Counted {
+struct CounterEntry {
     what: Count,
     mark: u32,
     labels: Box<[Box<str>]>,
     count: u64,
 }
 
-struct Measured {
+struct HistogramEntry {
     what: Timed,
     mark: u32,
     labels: Box<[Box<str>]>,
@@ -45,7 +45,7 @@ pub(crate) fn count(what: Count, labels: &[&str]) {
         let mut alike = registry.counts.iter_mut().filter(|one| (one.what, one.mark) == (what, mark));
         match alike.find(|one| is_of(&one.labels, labels)) {
             Some(one) => one.count = one.count.saturating_add(1),
-            None => registry.counts.push(Counted { what, mark, labels: owned(labels), count: 1 }),
+            None => registry.counts.push(CounterEntry { what, mark, labels: owned(labels), count: 1 }),
         }
     });
 }
@@ -66,11 +66,11 @@ pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
     let bounds = what.buckets();
     let mark = mark(labels);
     with(|registry| {
-        let is_it = |one: &Measured| (one.what, one.mark) == (what, mark) && is_of(&one.labels, labels);
+        let is_it = |one: &HistogramEntry| (one.what, one.mark) == (what, mark) && is_of(&one.labels, labels);
         let known = registry.times.iter().position(is_it);
         let place = known.unwrap_or_else(|| {
             let buckets = vec![0; bounds.len()].into_boxed_slice();
-            registry.times.push(Measured { what, mark, labels: owned(labels), buckets, count: 0, nanos: 0 });
+            registry.times.push(HistogramEntry { what, mark, labels: owned(labels), buckets, count: 0, nanos: 0 });
             registry.times.len() - 1
         });
         let Some(one) = registry.times.get_mut(place) else { return };
@@ -169,7 +169,7 @@ fn write_times(page: &mut Exposition, registry: &Registry, what: Timed) {
     }
 }
 
-fn shown(described: Described, labels: &[Box<str>]) -> Labels {
+fn shown(described: FamilyDescription, labels: &[Box<str>]) -> Labels {
     let labels = described.labels.iter().zip(labels);
     labels.fold(Labels::default(), |all, (name, value)| all.with(name, value))
 }

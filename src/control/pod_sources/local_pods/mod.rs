@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
-use self::files::Loaded;
-use self::pod_list::{PodList, Verdict};
+use self::files::FileContent;
+use self::pod_list::{AcceptedManifest, PodList};
 use crate::platform::host::clock;
 use crate::platform::rt;
-use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};
+use crate::state::pods::{ApplyOutcome, PodAnswer, PodChange, PodChangeKind, SyncEvent};
 use crate::types::error::ErrorChain;
 
 /// Handle for requesting changes.
@@ -124,13 +124,13 @@ impl LocalPodSource {
         let path = self.directory.join(&key);
         match change.what {
             PodChangeKind::Get if self.book.has(&key) => match rt::blocking(move || files::read(&path)).await {
-                Ok(Loaded::Manifest(text)) => PodAnswer::Manifest(text),
-                Ok(Loaded::Damaged) => PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()),
+                Ok(FileContent::Manifest(text)) => PodAnswer::Manifest(text),
+                Ok(FileContent::Damaged) => PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()),
                 Err(error) => PodAnswer::Failed(format!("failed to read its file: {}", ErrorChain(&error))),
             },
             PodChangeKind::Put(text) => {
                 let judged = self.book.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
-                let Verdict { manifest, how, warnings } = match judged {
+                let AcceptedManifest { manifest, how, warnings } = match judged {
                     Ok(verdict) => verdict,
                     Err(why) => return PodAnswer::Refused(why),
                 };
@@ -138,7 +138,7 @@ impl LocalPodSource {
                     Ok(is_new) => {
                         self.book.put(key, manifest, clock::now());
                         self.tell().await;
-                        PodAnswer::Put { how: if is_new { how } else { Put::Unchanged }, warnings }
+                        PodAnswer::Put { how: if is_new { how } else { ApplyOutcome::Unchanged }, warnings }
                     }
                     Err(error) => PodAnswer::Failed(format!("failed to write its file: {}", ErrorChain(&error))),
                 }

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use self::files::{Content, Files, Listing, ListingPlan, says_the_same};
-use self::watch::{Noticed, Watch};
+use self::watch::{DirectoryEvent, Watch};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{SourceProblem, SourceUpdate, SyncEvent};
@@ -143,8 +143,8 @@ impl StaticFileSource {
             let moment = rt::now();
             for noticed in noticed {
                 let look_at = match noticed {
-                    Noticed::Directory => Some(moment),
-                    Noticed::File(name, event) => self.files.note(&name, event, moment),
+                    DirectoryEvent::Directory => Some(moment),
+                    DirectoryEvent::File(name, event) => self.files.note(&name, event, moment),
                 };
                 due = look_at.map_or(due, |look_at| due.min(look_at));
             }
@@ -186,7 +186,7 @@ impl Watcher {
     }
 
     /// Events, or `None` at `due`.
-    async fn until(&mut self, due: Instant) -> Option<Vec<Noticed>> {
+    async fn until(&mut self, due: Instant) -> Option<Vec<DirectoryEvent>> {
         let timer = async {
             rt::sleep_until(due).await;
             Ok(None)

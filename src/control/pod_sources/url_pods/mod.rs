@@ -21,11 +21,11 @@ use async_channel::Sender;
 
 use self::error::FetchError;
 pub(crate) use self::signature::{EXPECTED, PublicKey, Trust};
-use self::url_state::{SignedManifest, Taken, UrlState, decode, encode};
+use self::url_state::{ResponseVerdict, SignedManifest, UrlState, decode, encode};
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
 use crate::platform::net::{
-    AnyCertificate, Dialer, FetchRequest, FetchTls, Fetched as Response, Headers, MOST_AUTHORITIES, Purpose,
+    AnyCertificate, Dialer, FetchRequest, FetchResponse as Response, FetchTls, Headers, MOST_AUTHORITIES, Purpose,
     SYSTEM_AUTHORITIES, Url, believing, tls_config,
 };
 use crate::platform::rt;
@@ -103,7 +103,7 @@ struct Validators {
 }
 
 /// The result of a request.
-enum Fetched {
+enum FetchedManifest {
     /// Unchanged (304).
     NotModified,
     Given(SignedManifest, Validators),
@@ -160,18 +160,18 @@ impl UrlSource {
     /// Polls once. Returns the wait until the next poll.
     async fn round(&mut self) -> Result<Duration, Closed> {
         let is_news = match self.fetch().await {
-            Ok(Fetched::NotModified) => self.book.succeed(),
-            Ok(Fetched::Given(given, validators)) => {
+            Ok(FetchedManifest::NotModified) => self.book.succeed(),
+            Ok(FetchedManifest::Given(given, validators)) => {
                 match self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
                     Ok(taken) => match self.keep(&given).await {
                         Ok(()) => {
                             self.validators = validators;
-                            self.book.succeed() || taken == Taken::New
+                            self.book.succeed() || taken == ResponseVerdict::New
                         }
                         Err(error) => {
                             // Fetch the manifest in full at the next poll, and write it then.
                             self.validators = Validators::default();
-                            self.fail(ErrorChain(&error).to_string()) || taken == Taken::New
+                            self.fail(ErrorChain(&error).to_string()) || taken == ResponseVerdict::New
                         }
                     },
                     Err(why) => self.fail(why),
@@ -218,12 +218,12 @@ impl UrlSource {
         self.inbox.send(SyncEvent::Sources(self.book.update())).await.map_err(|_| Closed)
     }
 
-    async fn fetch(&self) -> Result<Fetched, FetchError> {
+    async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
         let tls = self.tls().await?;
         let url = &self.source.url;
         let answer = self.ask(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
         if answer.status == 304 && self.book.is_known() {
-            return Ok(Fetched::NotModified);
+            return Ok(FetchedManifest::NotModified);
         }
         let manifest = whole(&answer, MOST)?.to_vec();
         if answer.content_type.as_deref().is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html"))
@@ -244,7 +244,7 @@ impl UrlSource {
             }
         };
         let validators = Validators { etag: answer.etag, last_modified: answer.last_modified };
-        Ok(Fetched::Given(SignedManifest { manifest, signature }, validators))
+        Ok(FetchedManifest::Given(SignedManifest { manifest, signature }, validators))
     }
 
     /// Sends a GET. The body is cut one byte after `most`.

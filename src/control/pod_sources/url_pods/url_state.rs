@@ -38,7 +38,7 @@ pub(super) struct UrlState {
 
 /// The result of judging a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum ResponseVerdict {
     /// The manifest is already the accepted one.
     Same,
     New,
@@ -74,7 +74,7 @@ impl UrlState {
     }
 
     /// Accepts or rejects a response as a whole. The error is one line.
-    pub(super) fn take(&mut self, given: &SignedManifest, seen: &str, now: Time) -> Result<Taken, String> {
+    pub(super) fn take(&mut self, given: &SignedManifest, seen: &str, now: Time) -> Result<ResponseVerdict, String> {
         let digest = mark(&given.manifest);
         let found = Some(digest);
         let mut highest = self.highest;
@@ -85,7 +85,7 @@ impl UrlState {
         }
         if self.known == found {
             self.highest = highest;
-            return Ok(Taken::Same);
+            return Ok(ResponseVerdict::Same);
         }
         if given.manifest.iter().all(u8::is_ascii_whitespace) {
             return Err("there is nothing in it; to remove its pods, give a PodList without items".to_owned());
@@ -95,7 +95,7 @@ impl UrlState {
         self.manifest = manifest.keeping(&self.manifest);
         self.highest = highest;
         self.known = found;
-        Ok(Taken::New)
+        Ok(ResponseVerdict::New)
     }
 
     /// Records a failed or rejected request. True if the failure is new.
@@ -194,7 +194,7 @@ mod tests {
         UrlState::new(URL, "node1".to_owned(), key.map(trust))
     }
 
-    fn take(book: &mut UrlState, given: &SignedManifest) -> Result<Taken, String> {
+    fn take(book: &mut UrlState, given: &SignedManifest) -> Result<ResponseVerdict, String> {
         book.take(given, "2026-11-20T20:03:54Z", now())
     }
 
@@ -206,8 +206,8 @@ mod tests {
     fn pod_list_and_documents_are_all_read() {
         let mut book = book(None);
         assert!(!book.update().complete, "nothing was heard yet");
-        assert_eq!(take(&mut book, &given(WEB)), Ok(Taken::New));
-        assert_eq!(take(&mut book, &given(WEB)), Ok(Taken::Same));
+        assert_eq!(take(&mut book, &given(WEB)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut book, &given(WEB)), Ok(ResponseVerdict::Same));
         let update = book.update();
         assert!(update.complete);
         let pod = &update.pods[0];
@@ -215,11 +215,14 @@ mod tests {
         let list = r#"{"apiVersion": "v1", "kind": "PodList", "items": [
             {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
             {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}"#;
-        assert_eq!(take(&mut book, &given(list)), Ok(Taken::New));
+        assert_eq!(take(&mut book, &given(list)), Ok(ResponseVerdict::New));
         assert_eq!(names(&book), ["a-node1", "b-node1"]);
-        assert_eq!(take(&mut book, &given(&format!("{WEB}---\n{}", WEB.replace("web", "two")))), Ok(Taken::New));
+        assert_eq!(
+            take(&mut book, &given(&format!("{WEB}---\n{}", WEB.replace("web", "two")))),
+            Ok(ResponseVerdict::New)
+        );
         assert_eq!(names(&book), ["web-node1", "two-node1"]);
-        assert_eq!(take(&mut book, &given("apiVersion: v1\nkind: PodList\nitems: []\n")), Ok(Taken::New));
+        assert_eq!(take(&mut book, &given("apiVersion: v1\nkind: PodList\nitems: []\n")), Ok(ResponseVerdict::New));
         assert!(names(&book).is_empty() && book.update().complete);
     }
 
@@ -269,7 +272,7 @@ mod tests {
         let wrong = SignedManifest { signature: signed(&other).signature, ..given(WEB) };
         assert_eq!(take(&mut book, &wrong), Err(NOT_THIS.to_owned()));
         assert!(!book.is_known());
-        assert_eq!(take(&mut book, &signed(WEB)), Ok(Taken::New));
+        assert_eq!(take(&mut book, &signed(WEB)), Ok(ResponseVerdict::New));
         // The same text with a wrong signature is still refused.
         assert_eq!(take(&mut book, &wrong), Err(NOT_THIS.to_owned()));
         let kept = decode(URL, &encode(URL, &signed(WEB))).unwrap();
@@ -291,11 +294,11 @@ mod tests {
         };
         let (old, new) = (WEB.replace("busybox", "vulnerable"), WEB);
         let mut before = book(key.clone());
-        assert_eq!(take(&mut before, &signed(4, &old)), Ok(Taken::New));
-        assert_eq!(take(&mut before, &signed(5, new)), Ok(Taken::New));
-        assert_eq!(take(&mut before, &signed(5, new)), Ok(Taken::Same));
+        assert_eq!(take(&mut before, &signed(4, &old)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut before, &signed(5, new)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut before, &signed(5, new)), Ok(ResponseVerdict::Same));
         // The same manifest may get a new number.
-        assert_eq!(take(&mut before, &signed(6, new)), Ok(Taken::Same));
+        assert_eq!(take(&mut before, &signed(6, new)), Ok(ResponseVerdict::Same));
         let mut restarted = book(key);
         restarted.remember(&before.highest().unwrap());
         for mut book in [before, restarted] {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use self::record::Record;
-pub(crate) use self::record::{Ask, Doing, Verdict};
+pub(crate) use self::record::{RecordAction, TrialResult, TrialState};
 use super::static_pod::is_own_uid;
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
@@ -58,7 +58,7 @@ pub(crate) struct VersionView {
 }
 
 /// A file to write, or to remove.
-pub(crate) type Written = (PathBuf, Option<Vec<u8>>);
+pub(crate) type FileChange = (PathBuf, Option<Vec<u8>>);
 
 /// Room for a few versions of a large pod.
 const MOST_BYTES: u64 = 16 << 20;
@@ -157,8 +157,8 @@ impl Versions {
         &mut self,
         works: bool,
         now: Instant,
-        doing: impl Fn(&PodUid) -> Doing,
-    ) -> Vec<(PodUid, Verdict)> {
+        doing: impl Fn(&PodUid) -> TrialState,
+    ) -> Vec<(PodUid, TrialResult)> {
         let mut verdicts = Vec::new();
         for (key, entry) in &mut self.records {
             let Some(uid) = entry.record.on_trial(works, now).cloned() else { continue };
@@ -176,7 +176,7 @@ impl Versions {
     }
 
     /// Carries out a user's request. Returns what was done, or why it is not possible.
-    pub(crate) fn ask(&mut self, pod: &Pod, ask: Ask) -> Result<&'static str, String> {
+    pub(crate) fn ask(&mut self, pod: &Pod, ask: RecordAction) -> Result<&'static str, String> {
         let key = key(pod);
         match self.records.get_mut(&key).filter(|_| has_versions(pod)) {
             Some(entry) => {
@@ -225,7 +225,7 @@ impl Versions {
     }
 
     /// The changes to write, in flight until [`Self::wrote`].
-    pub(crate) fn take_unwritten(&mut self, now: Instant) -> Vec<Written> {
+    pub(crate) fn take_unwritten(&mut self, now: Instant) -> Vec<FileChange> {
         if self.retry.is_some_and(|at| now >= at) {
             self.retry = None;
             self.dirty.extend(mem::take(&mut self.in_flight));
@@ -253,7 +253,7 @@ impl Versions {
 
 /// Writes the changes. An error does not keep the others from being written; the first is returned as one line.
 /// Blocking.
-pub(crate) fn write(written: &[Written]) -> Result<(), String> {
+pub(crate) fn write(written: &[FileChange]) -> Result<(), String> {
     let mut result = Ok(());
     for (path, text) in written {
         let done = match text {

@@ -74,8 +74,8 @@ fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
 }
 
 fn reject(versions: &mut Versions) {
-    let verdicts = versions.judge(true, Instant::now(), |_| Doing::Failed);
-    assert!(matches!(verdicts.as_slice(), [(_, Verdict::Rejected(_))]), "{verdicts:?}");
+    let verdicts = versions.judge(true, Instant::now(), |_| TrialState::Failed);
+    assert!(matches!(verdicts.as_slice(), [(_, TrialResult::Rejected(_))]), "{verdicts:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kubelet::kuberuntime::{Action, Place};
+use crate::kubelet::kuberuntime::{Action, ContainerIndex};
 use crate::types::api::Reason;
 
 fn pod(image: &str) -> Arc<Pod> {
@@ -10,7 +10,10 @@ fn pod(image: &str) -> Arc<Pod> {
 }
 
 fn start() -> Plan {
-    Plan { actions: vec![Action::StartContainer { place: Place::Main(0), restart_count: 0 }], ..Plan::default() }
+    Plan {
+        actions: vec![Action::StartContainer { place: ContainerIndex::Main(0), restart_count: 0 }],
+        ..Plan::default()
+    }
 }
 
 /// Checks what the worker would do now.
@@ -40,7 +43,7 @@ fn busy_worker_starts_nothing_else() {
 #[test]
 fn worker_wakes_when_a_container_back_off_ends() {
     let moment = Instant::now() + Duration::from_secs(10);
-    let plan = Plan { backing_off: vec![(Place::Main(0), moment)], ..Plan::default() };
+    let plan = Plan { backing_off: vec![(ContainerIndex::Main(0), moment)], ..Plan::default() };
     check(&Worker::new(pod("a")), plan, Next::Wait(moment));
 }
 

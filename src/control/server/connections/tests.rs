@@ -11,12 +11,12 @@ use crate::platform::rt::{Async, block_on, blocking, either};
 
 struct Echo;
 
-impl Answers for Echo {
+impl RequestHandler for Echo {
     fn keeps(&self) -> bool {
         true
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         let text = format!("{} {} {}", request.method, request.path, request.body);
         let response = Response::text(Status::Ok, text);
         Box::pin(ready(if request.path == "/last" { Reply::Last(response) } else { Reply::Whole(response) }))
@@ -106,16 +106,16 @@ fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
         add(&mut connections);
         let (_, standings) = add(&mut connections);
         let of = |number: usize, standing| connections.open[number].standing.set(standing);
-        of(0, Standing::Busy);
-        of(1, Standing::Idle);
+        of(0, ClientState::Busy);
+        of(1, ClientState::Idle);
         let alive = || standings.iter().map(|standing| standing.upgrade().is_some()).collect::<Vec<_>>();
         assert_eq!(alive(), [true, true, true]);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, true, false]);
-        connections.open[2].standing.set(Standing::Busy);
+        connections.open[2].standing.set(ClientState::Busy);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, false, false]);
-        connections.open[2].standing.set(Standing::Busy);
+        connections.open[2].standing.set(ClientState::Busy);
         assert!(!add(&mut connections).0);
     });
 }
@@ -124,9 +124,9 @@ fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
 fn new_connections_wait_instead_of_displacing_recent_strangers() {
     block_on(async {
         let mut connections = Connections::new(3).with_strangers(1);
-        let stays = |standing: Rc<Cell<Standing>>| async move {
+        let stays = |standing: Rc<Cell<ClientState>>| async move {
             rt::sleep(Duration::from_millis(100)).await;
-            standing.set(Standing::Busy);
+            standing.set(ClientState::Busy);
             std::future::pending().await
         };
         let begun = Instant::now();
@@ -209,12 +209,12 @@ impl Text for Followed {
 
 struct Streams(Rc<StreamSlots>);
 
-impl Answers for Streams {
+impl RequestHandler for Streams {
     fn keeps(&self) -> bool {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         let reply = match &*request.path {
             "/follow" => Reply::Text(Box::new(Followed)),
             _ => Reply::Whole(Response::text(Status::Ok, "short")),
@@ -262,7 +262,7 @@ fn peer_with_too_many_connections_displaces_its_own() {
         let mut add = |peer: u8| {
             let peer = IpAddr::from([10, 0, 0, peer]);
             connections.add_of(Some(peer), |standing| async move {
-                standing.set(Standing::Idle);
+                standing.set(ClientState::Idle);
                 std::future::pending().await
             });
             connections.open.iter().map(|open| open.peer.unwrap().to_string()).collect::<Vec<_>>().join(" ")

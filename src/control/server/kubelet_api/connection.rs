@@ -10,7 +10,7 @@ use super::KubeletApiServer;
 use super::attributes::Attributes;
 use super::bearer_token::tokens;
 use super::client_ca::Verified;
-use super::delegated_auth::{Lifetimes, Unasked};
+use super::delegated_auth::{Lifetimes, ReviewFailure};
 use super::error::CertificateError;
 use super::health_metrics;
 use super::healthz::{checks, respond};
@@ -20,7 +20,7 @@ use super::run_and_checkpoint::{checkpoint, run};
 use super::system_logs::system_logs;
 use super::user::User;
 use super::zpages;
-use crate::control::server::connections::{Answering, Answers, Reply, Standing};
+use crate::control::server::connections::{ClientState, Reply, RequestHandler, ResponseFuture};
 use crate::control::server::container_logs::container_logs;
 use crate::control::server::http::{Response, Status};
 use crate::control::server::local_server::{page_of, reply_to_change};
@@ -34,7 +34,7 @@ use crate::protocol::http1::Request;
 use crate::types::api::KUBERNETES_VERSION;
 use crate::types::error::ErrorChain;
 
-pub(super) struct Visit {
+pub(super) struct ServedConnection {
     door: Rc<KubeletApiServer>,
     peer: IpAddr,
     /// The user of the last request.
@@ -42,15 +42,15 @@ pub(super) struct Visit {
     /// The certificates that the client presented in the handshake.
     shown: Vec<CertificateDer<'static>>,
     verified: RefCell<Option<Verified>>,
-    standing: Rc<Cell<Standing>>,
+    standing: Rc<Cell<ClientState>>,
 }
 
-impl Visit {
+impl ServedConnection {
     pub(super) fn new(
         door: Rc<KubeletApiServer>,
         peer: IpAddr,
         shown: Vec<CertificateDer<'static>>,
-        standing: Rc<Cell<Standing>>,
+        standing: Rc<Cell<ClientState>>,
     ) -> Self {
         Self { door, peer, client: RefCell::default(), shown, verified: RefCell::default(), standing }
     }
@@ -60,7 +60,7 @@ impl Visit {
             Ok(user) => user,
             Err(refused) => return Reply::Last(refused),
         };
-        self.standing.set(Standing::Busy);
+        self.standing.set(ClientState::Busy);
         self.client.replace(format!("{} {}", user.name, self.peer));
         let change = pod_changes::change(request, false);
         if change.is_some() && !self.is_by_certificate() {
@@ -131,11 +131,11 @@ impl Visit {
                 match self.door.word.user_of(&token, self.peer, good).await {
                     Ok(Some(user)) => return Ok(user),
                     Ok(None) => {}
-                    Err(Unasked::TooMany) => {
+                    Err(ReviewFailure::TooMany) => {
                         let text = "too many unknown tokens: try again in a minute\n";
                         return Err(Response::text(Status::TooManyRequests, text));
                     }
-                    Err(Unasked::Failed(error)) => {
+                    Err(ReviewFailure::Failed(error)) => {
                         log!(debug, "failed to review a token", error = ErrorChain(&error));
                     }
                 }
@@ -210,7 +210,7 @@ impl Visit {
     }
 }
 
-impl Answers for Visit {
+impl RequestHandler for ServedConnection {
     fn keeps(&self) -> bool {
         true
     }
@@ -220,7 +220,7 @@ impl Answers for Visit {
         pod_changes::takes(request).filter(|_| self.is_by_certificate())
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(self.reply(request))
     }
 
@@ -230,8 +230,8 @@ impl Answers for Visit {
 
     /// A client that was authenticated stays so between requests.
     fn rest(&self) {
-        if self.standing.get() == Standing::Busy {
-            self.standing.set(Standing::Idle);
+        if self.standing.get() == ClientState::Busy {
+            self.standing.set(ClientState::Idle);
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Lifetimes {
 
 /// Why a token could not be reviewed.
 #[derive(Debug)]
-pub(super) enum Unasked {
+pub(super) enum ReviewFailure {
     Failed(ReviewError),
     /// The limit on reviews of unknown tokens is exhausted.
     TooMany,
@@ -78,7 +78,12 @@ impl DelegatedAuth {
     }
 
     /// The user of a token; `Ok(None)`: the token is invalid. Fails if the review failed.
-    pub(super) async fn user_of(&self, token: &str, peer: IpAddr, good: Duration) -> Result<Option<User>, Unasked> {
+    pub(super) async fn user_of(
+        &self,
+        token: &str,
+        peer: IpAddr,
+        good: Duration,
+    ) -> Result<Option<User>, ReviewFailure> {
         let key = key(&self.salt, token.as_bytes());
         let known = || self.tokens.borrow().get(&key, rt::now());
         if let Some(user) = known() {
@@ -92,9 +97,9 @@ impl DelegatedAuth {
         let is_regular = self.regulars.borrow().get(&key, now).is_some();
         if !is_regular && !self.strangers.borrow_mut().take(peer, kibibytes(token), now) {
             self.tell_of_strangers(peer, now);
-            return Err(Unasked::TooMany);
+            return Err(ReviewFailure::TooMany);
         }
-        let answer = self.ask(TOKEN_REVIEWS, &token_review(token)).await.map_err(Unasked::Failed)?;
+        let answer = self.ask(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
         let user = user_of(&answer);
         if matches!(user, Ok(Some(_))) {
             self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());

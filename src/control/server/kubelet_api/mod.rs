@@ -45,7 +45,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustls::server::ServerConfig;
 
 use super::SyncHealth;
-use super::connections::{PATIENCE, Standing, answer};
+use super::connections::{ClientState, PATIENCE, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
@@ -60,7 +60,7 @@ use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
 use client_ca::Authorities;
-use connection::Visit;
+use connection::ServedConnection;
 use delegated_auth::DelegatedAuth;
 pub(crate) use read_only::ReadOnlyServer;
 use run_and_checkpoint::Checkpoints;
@@ -169,13 +169,13 @@ impl KubeletApiServer {
         }
     }
 
-    async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, standing: Rc<Cell<Standing>>) {
+    async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, standing: Rc<Cell<ClientState>>) {
         let Some(config) = self.tls.borrow().clone() else { return };
         watch_for_its_end(&tcp);
         let is_ready = self.shown.is_there();
         match rt::deadline(PATIENCE, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
-                let visit = Visit::new(self, peer.ip(), tls.peer_certificates(), standing);
+                let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), standing);
                 answer(tls, visit).await;
             }
             Ok(Err(_)) if !is_ready => self.tell_of_no_certificate(peer),

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::healthz::{checks, respond};
 use super::{health_metrics, pod_lists, watch_for_its_end};
 use crate::control::server::SyncHealth;
-use crate::control::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
+use crate::control::server::connections::{ClientState, FEW, Reply, RequestHandler, ResponseFuture, answer};
 use crate::control::server::http::Response;
 use crate::control::server::listener::Listener;
 use crate::control::server::local_api::LocalApi;
@@ -42,7 +42,7 @@ impl ReadOnlyServer {
         let door = Rc::new(self);
         let meet = |tcp, standing| {
             watch_for_its_end(&tcp);
-            answer(tcp, Visit { door: Rc::clone(&door), standing })
+            answer(tcp, ServedConnection { door: Rc::clone(&door), standing })
         };
         tcp_door.serve(&|tcp, _, standing| Box::pin(meet(tcp, standing))).await;
     }
@@ -69,22 +69,22 @@ impl ReadOnlyServer {
 }
 
 /// One connection.
-struct Visit {
+struct ServedConnection {
     door: Rc<ReadOnlyServer>,
-    standing: Rc<Cell<Standing>>,
+    standing: Rc<Cell<ClientState>>,
 }
 
-impl Answers for Visit {
+impl RequestHandler for ServedConnection {
     fn keeps(&self) -> bool {
         true
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
-        self.standing.set(Standing::Busy);
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+        self.standing.set(ClientState::Busy);
         Box::pin(ready(self.door.reply(request)))
     }
 
     fn rest(&self) {
-        self.standing.set(Standing::Idle);
+        self.standing.set(ClientState::Idle);
     }
 }

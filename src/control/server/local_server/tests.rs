@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::super::http::parse_response;
 use super::*;
 use crate::control::server::{
-    Absent, AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
+    AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery, SyncStatus,
 };
 use crate::platform::rt::{block_on, blocking, either};
 use crate::state::pods::PodAnswer;
@@ -93,12 +93,12 @@ impl LocalApi for TwoPods {
         Box::pin(async move { PodAnswer::Refused(format!("{change:?}")) })
     }
 
-    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
-        Err(Absent::Pod)
+    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, NotFound> {
+        Err(NotFound::Pod)
     }
 
-    fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
-        Err(Absent::Pod)
+    fn sandbox(&self, _: &PodQuery) -> Result<String, NotFound> {
+        Err(NotFound::Pod)
     }
 }
 

@@ -26,12 +26,12 @@ use flate2::read::GzDecoder;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
-use super::connections::{FEW, Standing, answer};
+use super::connections::{ClientState, FEW, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use crate::platform::rt::TcpStream;
 
-use connection::Visit;
+use connection::ServedConnection;
 use watchers::Watchers;
 
 /// The server of the status page.
@@ -91,14 +91,14 @@ impl StatusPage {
         }
     }
 
-    fn meet(&self, stream: TcpStream, standing: Rc<Cell<Standing>>) -> impl Future<Output = ()> + use<> {
+    fn meet(&self, stream: TcpStream, standing: Rc<Cell<ClientState>>) -> impl Future<Output = ()> + use<> {
         // Best effort: without these options, dead connections only last longer.
         let _ = stream.set_nodelay(true);
         let _ = setsockopt(&stream, sockopt::SndBuf, &WAITING_BYTES);
         let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
         let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &limit);
         let here = stream.local_addr().ok().map(|address| address.ip().to_canonical());
-        let visit = Visit::new(Rc::clone(&self.watchers), Rc::clone(&self.node_name), here, standing);
+        let visit = ServedConnection::new(Rc::clone(&self.watchers), Rc::clone(&self.node_name), here, standing);
         answer(stream, visit)
     }
 }

@@ -13,7 +13,7 @@ use super::*;
 use crate::control::server::connections::Text as _;
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::{
-    Absent, AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
+    AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery, SyncStatus,
 };
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
@@ -84,9 +84,9 @@ impl LocalApi for Asked {
         Err("asked for a log".to_owned())
     }
 
-    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
+    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, NotFound> {
         self.note();
-        Err(Absent::Pod)
+        Err(NotFound::Pod)
     }
 
     fn change(&self, _: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
@@ -94,9 +94,9 @@ impl LocalApi for Asked {
         Box::pin(async { PodAnswer::Failed("asked to change a pod".to_owned()) })
     }
 
-    fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
+    fn sandbox(&self, _: &PodQuery) -> Result<String, NotFound> {
         self.note();
-        Err(Absent::Pod)
+        Err(NotFound::Pod)
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// State between two looks. `rounds` is the number of rounds when the loop was asked at `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beats {
+pub(super) enum BeatState {
     Unasked,
     Asked {
         rounds: u32,
@@ -34,7 +34,7 @@ pub(super) enum Beats {
 
 /// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum BeatCheck {
     /// The loop made progress: pet, and ask again. `stalled`: how long it had not, if a stall was reported.
     Moves {
         stalled: Option<Duration>,
@@ -48,25 +48,25 @@ pub(super) enum Look {
     Still,
 }
 
-impl Beats {
-    pub(super) fn look(self, now_done: u32, now: Instant) -> (Self, Look) {
+impl BeatState {
+    pub(super) fn look(self, now_done: u32, now: Instant) -> (Self, BeatCheck) {
         let asked = Self::Asked { rounds: now_done, at: now };
         match self {
-            Self::Unasked => (asked, Look::Moves { stalled: None }),
+            Self::Unasked => (asked, BeatCheck::Moves { stalled: None }),
             Self::Asked { rounds, .. } | Self::Late { rounds, .. } if rounds != now_done => {
-                (asked, Look::Moves { stalled: None })
+                (asked, BeatCheck::Moves { stalled: None })
             }
             Self::Stalled { rounds, at } if rounds != now_done => {
-                (asked, Look::Moves { stalled: Some(now.saturating_duration_since(at)) })
+                (asked, BeatCheck::Moves { stalled: Some(now.saturating_duration_since(at)) })
             }
-            Self::Asked { rounds, at } => (Self::Late { rounds, at }, Look::Late),
-            Self::Late { rounds, at } => (Self::Stalled { rounds, at }, Look::Stalled { since: at }),
-            Self::Stalled { .. } => (self, Look::Still),
+            Self::Asked { rounds, at } => (Self::Late { rounds, at }, BeatCheck::Late),
+            Self::Late { rounds, at } => (Self::Stalled { rounds, at }, BeatCheck::Stalled { since: at }),
+            Self::Stalled { .. } => (self, BeatCheck::Still),
         }
     }
 }
 
-impl Look {
+impl BeatCheck {
     /// The wait until the next look.
     pub(super) fn next(self, half: Duration) -> Duration {
         match self {
@@ -107,9 +107,9 @@ mod tests {
     const INTERVAL: Duration = Duration::from_secs(60);
 
     /// The looks at a loop that completed a round before each `true`, with their times.
-    fn looks(moves: &[bool]) -> Vec<(Duration, Look)> {
+    fn looks(moves: &[bool]) -> Vec<(Duration, BeatCheck)> {
         let start = Instant::now();
-        let (mut beats, mut rounds, mut now) = (Beats::Unasked, u32::MAX, start);
+        let (mut beats, mut rounds, mut now) = (BeatState::Unasked, u32::MAX, start);
         let mut looks = Vec::new();
         for &moves in moves {
             rounds = rounds.wrapping_add(u32::from(moves));
@@ -130,10 +130,10 @@ mod tests {
     fn no_petting_without_a_round_after_the_first() {
         for sequence in sequences(10) {
             for (moves, (_, look)) in sequence.iter().zip(looks(&sequence)).skip(1) {
-                assert_eq!(*moves, matches!(look, Look::Moves { .. }), "{sequence:?}");
+                assert_eq!(*moves, matches!(look, BeatCheck::Moves { .. }), "{sequence:?}");
             }
         }
-        assert_eq!(looks(&[false]), [(Duration::ZERO, Look::Moves { stalled: None })]);
+        assert_eq!(looks(&[false]), [(Duration::ZERO, BeatCheck::Moves { stalled: None })]);
     }
 
     #[test]
@@ -149,15 +149,15 @@ mod tests {
             let mut told = 0;
             for (at, look) in looks(&sequence) {
                 match look {
-                    Look::Moves { stalled } => {
+                    BeatCheck::Moves { stalled } => {
                         assert_eq!(stalled, (told == 1).then_some(at - petted), "{sequence:?}");
                         (petted, told) = (at, 0);
                     }
-                    Look::Stalled { .. } => {
+                    BeatCheck::Stalled { .. } => {
                         told += 1;
                         assert!(at - petted < INTERVAL * 2 / 3, "{sequence:?}");
                     }
-                    Look::Late | Look::Still => {}
+                    BeatCheck::Late | BeatCheck::Still => {}
                 }
                 assert!(told <= 1, "{sequence:?}");
             }
@@ -168,14 +168,14 @@ mod tests {
     fn suspended_process_has_not_stalled() {
         let late = [(Duration::ZERO, true), (INTERVAL * 10, false), (INTERVAL * 10 + INTERVAL / 8, true)];
         let start = Instant::now();
-        let (mut beats, mut rounds) = (Beats::Unasked, 0);
+        let (mut beats, mut rounds) = (BeatState::Unasked, 0);
         for (at, moves) in late {
             rounds += u32::from(moves);
             let (next, look) = beats.look(rounds, start + at);
-            assert!(!matches!(look, Look::Stalled { .. }));
+            assert!(!matches!(look, BeatCheck::Stalled { .. }));
             beats = next;
         }
-        assert!(matches!(beats, Beats::Asked { .. }));
+        assert!(matches!(beats, BeatState::Asked { .. }));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::platform::rt;
 use crate::state::pods::SyncEvent;
 use crate::types::error::ErrorChain;
 use beat_file::BeatFile;
-use beats::{Beats, Look, Progress};
+use beats::{BeatCheck, BeatState, Progress};
 use device::Device;
 use stall::StallFile;
 
@@ -87,7 +87,7 @@ impl Watchdog {
                 ask,
                 turn,
                 progress: Progress::default(),
-                beats: Beats::Unasked,
+                beats: BeatState::Unasked,
                 manager,
                 device,
                 file,
@@ -160,7 +160,7 @@ struct WatchdogThread {
     /// Wakes the task that counts its turns.
     turn: Sender<()>,
     progress: Progress,
-    beats: Beats,
+    beats: BeatState,
     /// The service manager's watchdog interval.
     manager: Option<Duration>,
     device: Option<Device>,
@@ -178,7 +178,7 @@ impl WatchdogThread {
             let (beats, look) = self.beats.look(moves, Instant::now());
             self.beats = beats;
             match look {
-                Look::Moves { stalled } => {
+                BeatCheck::Moves { stalled } => {
                     self.pet();
                     if let Some(stalled) = stalled {
                         self.moves_again(stalled);
@@ -189,8 +189,8 @@ impl WatchdogThread {
                     // A full inbox is as good as an event: emptying it is a round.
                     let _ = self.ask.try_send(SyncEvent::Beat);
                 }
-                Look::Stalled { since } => self.stalls(since),
-                Look::Late | Look::Still => {}
+                BeatCheck::Stalled { since } => self.stalls(since),
+                BeatCheck::Late | BeatCheck::Still => {}
             }
             if self.shared.ends_within(look.next(self.half())) {
                 break;

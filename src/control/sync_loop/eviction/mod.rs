@@ -18,7 +18,7 @@ use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChan
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::{Rejection, check_pressure};
 use crate::kubelet::eviction::{Candidate, Starved};
-use crate::kubelet::status::Failed;
+use crate::kubelet::status::PodFailure;
 use crate::platform::config::Eviction;
 use crate::platform::host::clock;
 use crate::platform::host::memory_pressure::{MEMORY_PRESSURE, MemoryStalls};
@@ -203,7 +203,7 @@ impl EvictionManager {
 fn evict(PodEviction { uid, message, grace, is_disruption, .. }: PodEviction) -> EndPod {
     let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::EVICTED, message.as_str());
     let disruption = is_disruption.then(|| message.clone().into());
-    let failed = Failed { reason: Reason::EVICTED, message: message.into(), disruption };
+    let failed = PodFailure { reason: Reason::EVICTED, message: message.into(), disruption };
     EndPod { uid, cause: EndCause::Evicted, failed, grace, event: Some(event) }
 }
 

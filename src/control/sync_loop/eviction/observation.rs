@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::kubelet::eviction::{
-    self, Candidate, FilesystemPaths, Layout, Measure, Measured, Observations, PodUsage, Starved, ThresholdState,
+    self, Candidate, FilesystemPaths, Layout, Measure, MeasuredPod, Observations, PodUsage, Starved, ThresholdState,
     is_close, is_resolved, node_was_low, rank,
 };
 use crate::kubelet::kuberuntime::PodRuntime;
@@ -119,8 +119,8 @@ impl PressureCheck {
         // Pods on a hanging disk have no usage: evict one that was measured.
         let any = matches!(resource, Starved::Storage | Starved::Inodes) && usages.iter().any(Option::is_some);
         let measured = self.candidates.iter().zip(&usages).filter(|(_, usage)| usage.is_some() || !any);
-        let mut pods: Vec<Measured<'_>> =
-            measured.map(|(candidate, usage)| Measured { pod: &candidate.pod, usage: usage.as_ref() }).collect();
+        let mut pods: Vec<MeasuredPod<'_>> =
+            measured.map(|(candidate, usage)| MeasuredPod { pod: &candidate.pod, usage: usage.as_ref() }).collect();
         rank(&mut pods, resource, parts);
         let gone = pods.first()?;
         Some(PodEviction {

@@ -53,14 +53,14 @@ impl Part {
     }
 
     fn update(&mut self, node: &mut Node, pod: &Arc<Pod>) {
-        let deciders = Deciders { admission: &self.admission, managers: &self.managers };
+        let deciders = ResizeContext { admission: &self.admission, managers: &self.managers };
         let effects = self.resizes.on_update(pod, &node.pods, deciders, rt::now());
         node.pods.apply(effects, rt::now());
     }
 
     fn retry(&mut self, node: &mut Node) {
         for uid in self.resizes.deferred(&node.pods) {
-            let deciders = Deciders { admission: &self.admission, managers: &self.managers };
+            let deciders = ResizeContext { admission: &self.admission, managers: &self.managers };
             let effects = self.resizes.retry(&uid, &node.pods, deciders, RetryTrigger::PeriodicRetry);
             node.pods.apply(effects, rt::now());
         }

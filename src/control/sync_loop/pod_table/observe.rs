@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::PodTable;
-use crate::kubelet::logs::{KeptLog, link_name};
+use crate::kubelet::logs::{ManagedLog, link_name};
 use crate::state::pods::{
     ObservationTicket, ObserveResult, ObservedContainer, ObservedPod, PodDirs, ProbeResult, Relist,
 };
@@ -81,9 +81,9 @@ impl PodTable {
 }
 
 /// The logs of the containers that the runtime still has.
-fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<KeptLog> {
+fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<ManagedLog> {
     let (namespace, name) = (&pod.namespace, &pod.name);
-    let kept = |run: &ObservedContainer| KeptLog {
+    let kept = |run: &ObservedContainer| ManagedLog {
         container_id: run.id.clone(),
         log: dirs.log(namespace, name, &pod.uid, &run.name, run.restart_count),
         link: dirs.log_links().join(link_name(namespace, name, &run.name, &run.id)),

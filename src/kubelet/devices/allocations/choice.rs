@@ -12,14 +12,14 @@ pub(in crate::kubelet::devices) type Left = SortedMap<String, SortedSet<String>>
 
 /// Position of a device relative to the preferred nodes, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum NumaProximity {
     Near,
     Elsewhere,
     /// The device has no NUMA nodes, or none are preferred.
     Anywhere,
 }
 
-const IN_ORDER: [Place; 3] = [Place::Near, Place::Elsewhere, Place::Anywhere];
+const IN_ORDER: [NumaProximity; 3] = [NumaProximity::Near, NumaProximity::Elsewhere, NumaProximity::Anywhere];
 
 impl DeviceAllocations {
     /// Chooses devices for all containers of the pod without any.
@@ -199,7 +199,7 @@ impl DeviceAllocations {
         let free = self.available(&given.resource).map(str::to_owned);
         let free = free.chain(own.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
         let near = self.near(&given.pod, &given.container);
-        let is_near = |id: &String| resource.place(near, id) == Place::Near;
+        let is_near = |id: &String| resource.place(near, id) == NumaProximity::Near;
         let (aligned, others): (Vec<String>, Vec<String>) = free.partition(is_near);
         let mut all = kept.clone();
         if needed < aligned.len() {
@@ -248,12 +248,12 @@ impl Resource {
         self.devices.values().any(|device| !device.nodes.is_empty())
     }
 
-    fn place(&self, near: Option<Nodes>, id: &str) -> Place {
+    fn place(&self, near: Option<Nodes>, id: &str) -> NumaProximity {
         let own = self.nodes_of(id);
         match near {
-            Some(near) if own.overlaps(near) => Place::Near,
-            Some(_) if own != Nodes::default() => Place::Elsewhere,
-            _ => Place::Anywhere,
+            Some(near) if own.overlaps(near) => NumaProximity::Near,
+            Some(_) if own != Nodes::default() => NumaProximity::Elsewhere,
+            _ => NumaProximity::Anywhere,
         }
     }
 

@@ -9,7 +9,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use super::archive_list::Failure;
-use super::contents::{BadArchive, Contents, HEAD, Named, Packing};
+use super::contents::{ArchiveImages, BadArchive, Contents, HEAD, Packing};
 use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
@@ -169,7 +169,7 @@ fn unusable(error: io::Error) -> Failure {
 }
 
 /// Decompresses an archive into `sink` and returns its contents. `None`: the sink did not take everything. Blocks.
-fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
+fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
     let mut file = open(path).map_err(unusable)?;
     let Some(packing) = Packing::of(&head(&mut file)?) else {
         return Err(Failure::Refused("it is no tar, nor one that gzip or zstd has packed".to_owned()));
@@ -193,7 +193,7 @@ fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
     }
 }
 
-fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
+fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
     let bad = |error: BadArchive| Failure::Refused(error.to_string());
     let mut contents = Contents::default();
     let mut buffer = vec![0; 64 << 10];
@@ -275,7 +275,7 @@ mod tests {
         let others = [pour(&folder.join("text"), &mut io::sink()), pour(&folder, &mut io::sink())];
         fs::remove_dir_all(&folder).unwrap();
         for (poured, is_same) in poured {
-            assert_eq!(poured, Ok(Some(Named { images: vec!["a:1".to_owned()], is_docker: true })));
+            assert_eq!(poured, Ok(Some(ArchiveImages { images: vec!["a:1".to_owned()], is_docker: true })));
             assert!(is_same);
         }
         assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));

@@ -26,8 +26,8 @@ pub fn check_credentials(text: &[u8]) {
     for version in ["credentialprovider.kubelet.k8s.io/v1", ""] {
         drop(provider_answer::answer(text, version));
     }
-    drop(docker_config::parse(text, docker_config::Shape::ConfigJson));
-    drop(docker_config::parse(text, docker_config::Shape::Dockercfg));
+    drop(docker_config::parse(text, docker_config::ConfigFormat::ConfigJson));
+    drop(docker_config::parse(text, docker_config::ConfigFormat::Dockercfg));
 }
 
 /// Credentials available to every pod of the node.

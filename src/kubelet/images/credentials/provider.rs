@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
-use super::provider_answer::{AnswerCache, BadAnswer, answer, question};
+use super::provider_answer::{InvalidResponse, ResponseCache, answer, question};
 use crate::platform::config::CredentialProvider;
 use crate::platform::host::program::{self, ProgramError};
 use crate::platform::rt;
@@ -20,7 +20,7 @@ pub(super) struct Provider {
     config: CredentialProvider,
     program: PathBuf,
     images: Vec<Location>,
-    cache: RefCell<AnswerCache>,
+    cache: RefCell<ResponseCache>,
     /// Serializes requests: the next one may find the answer in the cache.
     asking: rt::Semaphore,
 }
@@ -28,7 +28,7 @@ pub(super) struct Provider {
 /// Why a plugin returned no credentials.
 #[derive(Debug)]
 enum ProviderError {
-    Answer(BadAnswer),
+    Answer(InvalidResponse),
     /// It exited with an error; its output.
     Failed {
         status: ExitStatus,

@@ -23,7 +23,7 @@ pub(super) enum Scope {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ProviderResponse {
     pub(super) scope: Scope,
     /// `None`: the configured default. Zero: do not cache.
     pub(super) holds: Option<Duration>,
@@ -32,7 +32,7 @@ pub(super) struct Answer {
 
 /// Why a response is invalid, without its secrets.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum BadAnswer {
+pub(super) enum InvalidResponse {
     /// `found` is set if it is not secret.
     Field {
         name: &'static str,
@@ -42,13 +42,13 @@ pub(super) enum BadAnswer {
     NoJson,
 }
 
-impl BadAnswer {
+impl InvalidResponse {
     fn hidden(name: &'static str, expected: &str) -> Self {
         Self::Field { name, expected: expected.to_owned(), found: None }
     }
 }
 
-impl fmt::Display for BadAnswer {
+impl fmt::Display for InvalidResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field { name, expected, found: Some(found) } => {
@@ -60,17 +60,17 @@ impl fmt::Display for BadAnswer {
     }
 }
 
-impl std::error::Error for BadAnswer {}
+impl std::error::Error for InvalidResponse {}
 
 /// Parses a response. Errors do not show its content.
-pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, BadAnswer> {
-    let answer: Value = serde_json::from_slice(text).map_err(|_| BadAnswer::NoJson)?;
+pub(super) fn answer(text: &[u8], api_version: &str) -> Result<ProviderResponse, InvalidResponse> {
+    let answer: Value = serde_json::from_slice(text).map_err(|_| InvalidResponse::NoJson)?;
     let word = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
     for (name, wanted) in [("apiVersion", api_version), ("kind", "CredentialProviderResponse")] {
         let found = word(name);
         if found != wanted {
             let (expected, found) = (wanted.to_owned(), Some(found.to_owned()));
-            return Err(BadAnswer::Field { name, expected, found });
+            return Err(InvalidResponse::Field { name, expected, found });
         }
     }
     let scope = match word("cacheKeyType") {
@@ -79,17 +79,17 @@ pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, BadAnswer
         "Global" => Scope::Global,
         other => {
             let (expected, found) = ("Image, Registry or Global".to_owned(), Some(other.to_owned()));
-            return Err(BadAnswer::Field { name: "cacheKeyType", expected, found });
+            return Err(InvalidResponse::Field { name: "cacheKeyType", expected, found });
         }
     };
     let holds = match answer.get("cacheDuration") {
         None | Some(Value::Null) => None,
         Some(duration) => match duration.as_str().and_then(parse_duration) {
             Some(duration) => Some(duration),
-            None => return Err(BadAnswer::hidden("cacheDuration", "a duration such as 10m")),
+            None => return Err(InvalidResponse::hidden("cacheDuration", "a duration such as 10m")),
         },
     };
-    let bad_auth = || BadAnswer::hidden("auth", "username and password for each registry");
+    let bad_auth = || InvalidResponse::hidden("auth", "username and password for each registry");
     let logins = match answer.get("auth") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Object(auth)) => {
@@ -98,7 +98,7 @@ pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, BadAnswer
         }
         Some(_) => return Err(bad_auth()),
     };
-    Ok(Answer { scope, holds, logins })
+    Ok(ProviderResponse { scope, holds, logins })
 }
 
 fn read_login(login: &Value) -> Option<Login> {
@@ -112,11 +112,11 @@ fn read_login(login: &Value) -> Option<Login> {
 
 /// Cached responses.
 #[derive(Debug, Default)]
-pub(super) struct AnswerCache {
+pub(super) struct ResponseCache {
     answers: SortedMap<String, (Vec<(String, Login)>, Instant)>,
 }
 
-impl AnswerCache {
+impl ResponseCache {
     /// The cached logins for this image: by image, by registry, or global.
     pub(super) fn find(&self, image: &str, now: Instant) -> Option<&[(String, Login)]> {
         let holds = |key: &str| self.answers.get(key).filter(|(_, until)| now <= *until);
@@ -124,7 +124,7 @@ impl AnswerCache {
         found.map(|(logins, _)| logins.as_slice())
     }
 
-    pub(super) fn keep(&mut self, image: &str, answer: &Answer, default: Duration, now: Instant) {
+    pub(super) fn keep(&mut self, image: &str, answer: &ProviderResponse, default: Duration, now: Instant) {
         self.answers.retain(|_, (_, until)| now <= *until);
         let holds = answer.holds.unwrap_or(default);
         let Some(until) = now.checked_add(holds).filter(|_| !holds.is_zero()) else { return };
@@ -158,7 +158,7 @@ mod tests {
         )
     }
 
-    fn read(text: &str) -> Result<Answer, BadAnswer> {
+    fn read(text: &str) -> Result<ProviderResponse, InvalidResponse> {
         answer(text.as_bytes(), VERSION)
     }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn response_has_logins_scope_and_duration() {
         let logins = vec![("r.io".to_owned(), Login::new("u", "p", ""))];
-        let expected = |scope, holds| Ok(Answer { scope, holds, logins: logins.clone() });
+        let expected = |scope, holds| Ok(ProviderResponse { scope, holds, logins: logins.clone() });
         assert_eq!(read(&text("Image", "")), expected(Scope::Image, None));
         let minutes = Some(Duration::from_secs(300));
         assert_eq!(read(&text("Registry", r#","cacheDuration":"5m0s""#)), expected(Scope::Registry, minutes));
@@ -216,18 +216,18 @@ mod tests {
             ("Registry", &["r.io/a", "r.io/b"]),
             ("Global", &["r.io/a", "r.io/b", "q.io/c"]),
         ] {
-            let mut cache = AnswerCache::default();
+            let mut cache = ResponseCache::default();
             cache.keep("r.io/a", &read(&text(scope, r#","cacheDuration":"1m""#)).unwrap(), hour, now);
             for image in ["r.io/a", "r.io/b", "q.io/c"] {
                 assert_eq!(cache.find(image, now + minute).is_some(), holds_for.contains(&image), "{scope} {image}");
                 assert!(cache.find(image, now + minute * 2).is_none());
             }
         }
-        let mut cache = AnswerCache::default();
+        let mut cache = ResponseCache::default();
         cache.keep("r.io/a", &read(&text("Image", "")).unwrap(), hour, now);
         assert!(cache.find("r.io/a", now + hour).is_some());
         for unkept in [r#","cacheDuration":"0s""#, r#","cacheDuration":"2562047h""#] {
-            let mut cache = AnswerCache::default();
+            let mut cache = ResponseCache::default();
             cache.keep("r.io/a", &read(&text("Image", unkept)).unwrap(), hour, now);
             // An endless duration may or may not fit the clock; neither is an error.
             assert!(cache.find("r.io/a", now).is_none() || unkept.contains("2562047h"));

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::docker_config::{Shape, parse};
+use super::docker_config::{ConfigFormat, parse};
 use super::keyring::{Credential, Keyring, Owner};
 use crate::state::objects::{ConfigObject, Lookup, ObjectKind, Objects};
 use crate::types::api::Pod;
@@ -43,8 +43,8 @@ impl PullSecrets {
     /// A Secret of another type has no credentials, which is not an error.
     fn add(&mut self, secret: &ConfigObject) {
         let (key, shape) = match secret.secret_type.as_str() {
-            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", Shape::ConfigJson),
-            "kubernetes.io/dockercfg" => (".dockercfg", Shape::Dockercfg),
+            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", ConfigFormat::ConfigJson),
+            "kubernetes.io/dockercfg" => (".dockercfg", ConfigFormat::Dockercfg),
             _ => return,
         };
         let Some(text) = secret.file(key).filter(|text| !text.is_empty()) else { return };

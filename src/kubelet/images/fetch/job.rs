@@ -18,7 +18,7 @@ use super::layout::Layout;
 use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, select};
 use super::part_file::PartFile;
 use crate::platform::host::file_system::room;
-use crate::platform::registry::{Ask, Registry, RegistryError};
+use crate::platform::registry::{ContentRequest, Registry, RegistryError};
 use crate::types::sorted::SortedSet;
 use crate::types::time::Backoff;
 
@@ -147,7 +147,7 @@ impl Job {
                 if digest.is_none() && !server.resolves() {
                     continue;
                 }
-                let ask = Ask { path, accept: ACCEPT, from: 0 };
+                let ask = ContentRequest { path, accept: ACCEPT, from: 0 };
                 match server.get(ask).and_then(|answer| answer.text(MOST_BYTES)) {
                     Ok(bytes) if digest.is_none_or(|digest| Digest::of(&bytes) == *digest) => return Ok(bytes),
                     Ok(_) => {
@@ -225,7 +225,7 @@ impl Job {
         }
         let server = self.servers.get_mut(server).ok_or(FetchError::NoServer)?;
         let path = format!("blobs/{}", blob.digest);
-        let mut answer = server.get(Ask { path: &path, accept: "*/*", from: part.length() })?;
+        let mut answer = server.get(ContentRequest { path: &path, accept: "*/*", from: part.length() })?;
         // Of both a whole answer and a part of one, the total is that of the blob.
         if let Some(told) = answer.total.filter(|told| *told != blob.size) {
             return Err(FetchError::Length { what: path, expected: blob.size, told });

@@ -39,7 +39,7 @@ impl Case {
         self.seconds += i64::try_from(time.as_secs()).unwrap();
     }
 
-    fn next(&mut self) -> Step {
+    fn next(&mut self) -> NodeStep {
         let sight = NodeObservation {
             volumes_in_use: &[],
             devices: &Default::default(),
@@ -60,7 +60,7 @@ impl Case {
 
     /// The server creates the object as requested.
     fn create(&mut self) -> Node {
-        let Step::Create(node) = self.next() else { panic!("nothing to create") };
+        let NodeStep::Create(node) = self.next() else { panic!("nothing to create") };
         let mut node: Node = decode(node).unwrap().value;
         node.metadata.uid = "u1".into();
         self.done(Outcome::Seen(Box::new(node.clone())));
@@ -70,7 +70,7 @@ impl Case {
     #[track_caller]
     fn patch(&mut self) -> Value {
         match self.next() {
-            Step::Patch(body) => body,
+            NodeStep::Patch(body) => body,
             other => panic!("{other:?}"),
         }
     }
@@ -78,7 +78,7 @@ impl Case {
     #[track_caller]
     fn assert_waits(&mut self) -> Option<Duration> {
         match self.next() {
-            Step::Wait(moment) => moment.map(|moment| moment - self.now),
+            NodeStep::Wait(moment) => moment.map(|moment| moment - self.now),
             other => panic!("{other:?}"),
         }
     }
@@ -126,7 +126,7 @@ fn registration_is_retried_for_ever_with_backoff() {
     case.own.heard_all(None);
     let mut waits = Vec::new();
     for _ in 0..9 {
-        assert!(matches!(case.next(), Step::Create(_)));
+        assert!(matches!(case.next(), NodeStep::Create(_)));
         case.done(Outcome::Failed { is_retryable: true });
         let wait = case.assert_waits().unwrap();
         waits.push(u64::try_from(wait.as_millis()).unwrap());
@@ -165,16 +165,16 @@ fn existing_node_is_reconciled_and_foreign_fields_stay() {
 fn forbidden_registration_looks_for_an_existing_node() {
     let mut case = Case::new();
     case.own.heard_all(None);
-    assert!(matches!(case.next(), Step::Create(_)));
+    assert!(matches!(case.next(), NodeStep::Create(_)));
     case.done(Outcome::Exists);
     case.pass(MINUTE);
-    assert_eq!(case.next(), Step::Look);
+    assert_eq!(case.next(), NodeStep::Look);
     case.done(Outcome::NotFound);
     case.pass(MINUTE);
-    assert!(matches!(case.next(), Step::Create(_)));
+    assert!(matches!(case.next(), NodeStep::Create(_)));
     case.done(Outcome::Exists);
     case.pass(MINUTE);
-    assert_eq!(case.next(), Step::Look);
+    assert_eq!(case.next(), NodeStep::Look);
     case.done(Outcome::Seen(Box::default()));
     assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is reconciled");
 }
@@ -195,7 +195,7 @@ fn change_is_reported_once_and_at_once_with_its_event() {
     let (mut case, node) = registered();
     case.pass(MINUTE);
     case.own.heard(node);
-    assert!(matches!(case.next(), Step::Wait(_)));
+    assert!(matches!(case.next(), NodeStep::Wait(_)));
     case.shuts_down = true;
     let body = case.patch();
     assert_eq!(ready(&body)["message"], "node is shutting down");
@@ -205,7 +205,7 @@ fn change_is_reported_once_and_at_once_with_its_event() {
     assert_eq!(ready(&case.patch())["status"], "False");
     assert!(case.events().is_empty(), "the event was sent already");
     case.done(Outcome::Patched);
-    assert!(matches!(case.next(), Step::Wait(_)));
+    assert!(matches!(case.next(), NodeStep::Wait(_)));
     case.shuts_down = false;
     assert_eq!(ready(&case.patch())["reason"], "KubeletReady");
     assert_eq!(case.events(), ["NodeReady"]);
@@ -217,7 +217,7 @@ fn flapping_condition_is_rate_limited() {
     let mut sent = 0;
     for second in 0..120 {
         case.shuts_down = second % 2 == 0;
-        if matches!(case.next(), Step::Patch(_)) {
+        if matches!(case.next(), NodeStep::Patch(_)) {
             sent += 1;
             case.done(Outcome::Patched);
         }
@@ -237,7 +237,7 @@ fn dropped_field_is_not_sent_with_every_change() {
     case.done(Outcome::Patched);
     for _ in 0..3 {
         case.own.heard(old.clone());
-        assert!(matches!(case.next(), Step::Wait(Some(_))));
+        assert!(matches!(case.next(), NodeStep::Wait(Some(_))));
     }
     case.pass(10 * MINUTE);
     assert!(case.patch()["status"].get("declaredFeatures").is_some(), "the next report has it");
@@ -262,7 +262,7 @@ fn refused_patch_is_retried_with_growing_backoff() {
 fn deleted_node_stays_deleted_and_one_gone_after_an_outage_registers() {
     let (mut case, node) = registered();
     case.own.heard_all(None);
-    assert!(matches!(case.next(), Step::Create(_)));
+    assert!(matches!(case.next(), NodeStep::Create(_)));
     let again = Node { metadata: crate::types::api::ObjectMeta { uid: "u2".into(), ..node.metadata.clone() }, ..node };
     case.done(Outcome::Seen(Box::new(again.clone())));
     case.own.heard_deletion();
@@ -280,7 +280,7 @@ fn registration_waits_briefly_for_the_runtime() {
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), Some(RUNTIME_FIRST));
     case.pass(RUNTIME_FIRST);
-    let Step::Create(node) = case.next() else { panic!("no registration without a runtime") };
+    let NodeStep::Create(node) = case.next() else { panic!("no registration without a runtime") };
     assert_eq!(ready(&node)["status"], "False");
 }
 
@@ -292,7 +292,7 @@ fn cordoning_sends_an_event() {
         case.own.heard(node.clone());
         case.own.heard(node.clone());
         assert_eq!(case.events(), [event]);
-        assert!(matches!(case.next(), Step::Wait(_)), "no patch is needed");
+        assert!(matches!(case.next(), NodeStep::Wait(_)), "no patch is needed");
     }
 }
 

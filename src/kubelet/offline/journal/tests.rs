@@ -216,7 +216,7 @@ fn unchanged_content_and_new_resource_versions_are_not_written() {
     let before = files.operations();
     for (mut journal, _) in [(journal, JournalContents::default()), open(&files)] {
         let same = batch(&[("configmap/a", Some(&version("2"))), ("secret/s", Some("2")), ("pod/none", None)]);
-        assert_eq!(journal.commit(&same).unwrap(), Committed::default());
+        assert_eq!(journal.commit(&same).unwrap(), CommitResult::default());
         assert_eq!(files.operations(), before);
     }
 }

@@ -40,7 +40,8 @@ pub(super) fn container_statuses(
     };
     let of = |container: &Container| {
         let before = before.iter().find(|status| status.name == container.name);
-        Of { input, list, container, before, restarting_all: restarting_all && list != List::Ephemeral }.status()
+        ContainerInput { input, list, container, before, restarting_all: restarting_all && list != List::Ephemeral }
+            .status()
     };
     let mut statuses: Vec<ContainerStatus> = containers.iter().map(of).collect();
     if list != List::Init {
@@ -76,7 +77,7 @@ const REMOVED_TO_RESTART: &str = "The container is removed because RestartAllCon
 const LOST_EXIT_CODE: i32 = 137;
 
 /// One container and the inputs of its status.
-struct Of<'a> {
+struct ContainerInput<'a> {
     input: &'a StatusInput<'a>,
     list: List,
     container: &'a Container,
@@ -85,7 +86,7 @@ struct Of<'a> {
     restarting_all: bool,
 }
 
-impl Of<'_> {
+impl ContainerInput<'_> {
     fn status(&self) -> ContainerStatus {
         let mut instances = self.input.observed.containers.iter().filter(|seen| seen.name == self.container.name);
         let newest = instances.next();

@@ -27,7 +27,7 @@ struct Life {
     pod: Pod,
     status: Option<PodStatus>,
     waiting: SortedMap<String, Waiting>,
-    probed: SortedMap<String, Probed>,
+    probed: SortedMap<String, ContainerProbeState>,
     host_ips: Vec<IpAddr>,
     sandbox: Option<ObservedSandbox>,
     second: i64,
@@ -75,7 +75,7 @@ impl Life {
         self.see_failed(containers, None)
     }
 
-    fn see_failed(&mut self, containers: &[(&str, Seen)], failed: Option<&Failed>) -> PodStatus {
+    fn see_failed(&mut self, containers: &[(&str, Seen)], failed: Option<&PodFailure>) -> PodStatus {
         let mut observed = ObservedPod::new("u".into(), "default", "web");
         observed.sandboxes.extend(self.sandbox.clone());
         observed.containers = containers.iter().filter_map(|(name, seen)| instance(name, *seen)).collect();
@@ -200,7 +200,10 @@ fn sidecar_counts_as_running_but_not_as_completed() {
 fn sidecar_startup_probe_blocks_initialization() {
     let mut life = Life::new(RestartPolicy::Always, &["side"], &["main"]);
     life.pod.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
-    life.probed.insert("side".to_owned(), Probed { started: false, ready: false, ..Probed::default() });
+    life.probed.insert(
+        "side".to_owned(),
+        ContainerProbeState { started: false, ready: false, ..ContainerProbeState::default() },
+    );
     let status = life.see(&[("side", Seen::Running)]);
     assert_eq!(condition(&status, conditions::INITIALIZED).message, "containers with incomplete status: [side]");
     assert_eq!(status.init_container_statuses[0].started, Some(false));
@@ -223,7 +226,7 @@ fn terminating_pod_gets_a_terminal_phase_unless_static() {
 fn failure_reason_is_reported_with_the_phase_and_kept() {
     let mut life = Life::main(RestartPolicy::Always);
     life.see(&[("main", Seen::Running)]);
-    let evicted = Failed {
+    let evicted = PodFailure {
         reason: Reason::EVICTED,
         message: Cow::Borrowed("The node was low on memory."),
         disruption: Some(Cow::Borrowed("For the others.")),
@@ -433,7 +436,7 @@ fn missing_init_container_has_succeeded_once_a_main_one_exists() {
 #[test]
 fn back_off_is_formatted_like_go_durations() {
     for (seconds, text) in [(10, "10s"), (60, "1m0s"), (160, "2m40s"), (300, "5m0s")] {
-        assert_eq!(Minutes(seconds).to_string(), text);
+        assert_eq!(GoDuration(seconds).to_string(), text);
     }
 }
 

@@ -35,7 +35,7 @@ fn files(volume: Value) -> Result<Payload, FilesProblem> {
     let mut pod: Pod = decode(pod).unwrap().value;
     crate::types::api::defaults::apply(&mut pod);
     let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
-    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &objects() };
+    let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &objects() };
     payload(&pod, &pod.spec.volumes[0].source, with)
 }
 

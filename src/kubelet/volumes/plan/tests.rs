@@ -16,7 +16,7 @@ fn dirs() -> PodDirs {
 
 fn plan(pod: &Pod) -> Result<Plan, Error> {
     let node = golden::node_with_memory(GIB);
-    Plan::new(pod, SetUp { dirs: &dirs(), node: &node, objects: &Objects::default() })
+    Plan::new(pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &Objects::default() })
 }
 
 fn pod(containers: Value, volume: Value) -> Pod {
@@ -153,7 +153,7 @@ fn block_device_is_writable_unless_read_only() {
         let claim = json!({"claimName": "disk", "readOnly": read_only});
         let containers = json!([{"name": "main", "volumeDevices": [{"name": "v", "devicePath": "/dev/disk"}]}]);
         let pod = pod(containers, json!({"name": "v", "persistentVolumeClaim": claim}));
-        let plan = Plan::new(&pod, SetUp { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
+        let plan = Plan::new(&pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
         let volume = &plan.volumes[0];
         assert_eq!((volume.is_device(), volume.read_only()), (true, read_only));
     }
@@ -181,7 +181,7 @@ fn only_used_claims_of_the_given_drivers_are_listed() {
         bind(&mut objects, name, &spec);
     }
     let node = golden::node_with_memory(GIB);
-    let with = SetUp { dirs: &dirs(), node: &node, objects: &objects };
+    let with = SetUpInputs { dirs: &dirs(), node: &node, objects: &objects };
     let found: Vec<String> = of_drivers(&pod, with, &|driver| driver == "meant").map(|csi| csi.volume.name).collect();
     assert_eq!(found, ["pv-meant"]);
 }

@@ -28,8 +28,8 @@ fn refused(code: u16) -> ApiError {
 /// The next request, as type and query.
 fn asked(reflection: &Reflection) -> String {
     let (kind, request) = match reflection.ask(false, 0) {
-        Ask::List(request) => ("list", request),
-        Ask::Watch { request, .. } => ("watch", request),
+        ReflectorRequest::List(request) => ("list", request),
+        ReflectorRequest::Watch { request, .. } => ("watch", request),
     };
     let text = format!("{request:?}");
     let path = text.split("path: \"").nth(1).unwrap().split('"').next().unwrap();
@@ -168,8 +168,8 @@ fn repeatedly_expired_versions_back_off() {
 #[test]
 fn a_watch_may_exceed_its_duration_by_a_minute() {
     let limit = |once| match Reflection::new(pods()).ask(once, 5) {
-        Ask::Watch { limit, .. } => Some(limit),
-        Ask::List(_) => None,
+        ReflectorRequest::Watch { limit, .. } => Some(limit),
+        ReflectorRequest::List(_) => None,
     };
     assert_eq!(limit(false), Some(Duration::from_secs(1805 + 60)));
 }

@@ -14,7 +14,7 @@ fn upstreams_configz_is_accepted_whole() {
         config.dns.cluster_domain = "cluster.local".to_owned();
         config.dns.resolv_conf = Some("/lab/resolv.conf".into());
         config.cgroups.per_qos = false;
-        config.reserved.enforced = Enforced::default();
+        config.reserved.enforced = EnforcedLimits::default();
         config.process.fail_swap_on = false;
         config.process.verbosity = 2;
         config.eviction = hard_eviction(&[

@@ -51,7 +51,7 @@ fn head(stream: &Socket) -> String {
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn get(url: &Url, headers: &[HttpHeader], limit: Duration) -> Result<Answer, GetError> {
+fn get(url: &Url, headers: &[HttpHeader], limit: Duration) -> Result<GetResponse, GetError> {
     rt::block_on(Dialer::new().get(url, &Headers::new(headers, Purpose::Probe), limit))
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::testing::{Node, pod, with_node};
-use crate::kubelet::status::{Failed, Resize};
+use crate::kubelet::status::{PodFailure, Resize};
 use crate::platform::rt;
 use crate::state::pods::PodEvent;
 use crate::types::api::{EventKind, Reason};
@@ -13,7 +13,7 @@ const CAUSES: [EndCause; 5] =
 
 fn end(uid: &PodUid, cause: EndCause, reason: Reason) -> Effect {
     let event = Some(PodEvent::of_pod(uid, EventKind::Warning, reason.clone(), "message"));
-    let failed = Failed { reason, message: "message".into(), disruption: None };
+    let failed = PodFailure { reason, message: "message".into(), disruption: None };
     Effect::End(EndPod { uid: uid.clone(), cause, failed, grace: Duration::from_secs(7), event })
 }
 
