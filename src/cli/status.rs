@@ -103,8 +103,12 @@ fn archives(archives: &ArchivesStatus, lines: &mut Vec<String>) {
     let why = if message.is_empty() { String::new() } else { format!(" cannot be read: {message}") };
     lines.push(format!("Image archives in {directory}:{why}"));
     lines.extend(files.iter().map(|archive| {
-        let what = if archive.message.is_empty() { archive.images.join(", ") } else { archive.message.clone() };
-        format!("  {}: {} {what}", archive.file, archive.state).trim_end().to_owned()
+        let ArchiveStatus { file, state, message, .. } = archive;
+        if message.is_empty() {
+            format!("  {file}: {state} {}", archive.images.join(", ")).trim_end().to_owned()
+        } else {
+            format!("  {file}: {state}: {message}")
+        }
     }));
 }
 
@@ -229,7 +233,7 @@ fn last_stall(stall: &Stall) -> impl Iterator<Item = String> {
         (None, _) => format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.what()),
     };
     let moved = stall.moved_again_after_seconds.map(|seconds| format!("it went on after {seconds} s"));
-    let ended = stall.next_start.as_ref().map(|start| format!("it was ended; the next start was at {start}"));
+    let ended = stall.next_start.as_ref().map(|start| format!("it was killed; the next start was at {start}"));
     std::iter::once(head).chain(moved).chain(ended)
 }
 
@@ -370,7 +374,7 @@ Last errors:
         let lines = "\
 Image archives in /images:
   a.tar: imported x:1, y:1
-  b.tar: refused it is cut short
+  b.tar: refused: it is cut short
   c.tar: waiting
 Missing images:
   z:1 for x/a, x/b
@@ -466,7 +470,7 @@ Certificates:
         };
         let page = |stall: &Stall| text(&NodeStatus { last_stall: Some(stall.clone()), ..NodeStatus::default() });
         let head = "Last stall:\n  2026-11-20T20:24:00Z no answer for 37 s while taking in manifests\n";
-        let ended = "  it was ended; the next start was at 2026-11-20T20:24:41Z\nLast errors:";
+        let ended = "  it was killed; the next start was at 2026-11-20T20:24:41Z\nLast errors:";
         assert!(page(&stall).contains(&format!("{head}{ended}")), "{}", page(&stall));
         stall.next_start = None;
         stall.moved_again_after_seconds = Some(41);

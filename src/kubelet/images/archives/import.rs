@@ -172,7 +172,7 @@ fn unusable(error: io::Error) -> Failure {
 fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
     let mut file = open(path).map_err(unusable)?;
     let Some(packing) = Packing::of(&head(&mut file)?) else {
-        return Err(Failure::Refused("it is no tar, nor one that gzip or zstd has packed".to_owned()));
+        return Err(Failure::Refused("it is not a tar archive, plain or compressed with gzip or zstd".to_owned()));
     };
     let program = match packing {
         Packing::Plain => return pour_tar(&mut file, sink),
@@ -285,7 +285,7 @@ mod tests {
                 "{cut:?}"
             );
         }
-        let told = "it is no tar, nor one that gzip or zstd has packed";
+        let told = "it is not a tar archive, plain or compressed with gzip or zstd";
         assert_eq!(others[0], Err(Failure::Refused(told.to_owned())));
         assert!(matches!(&others[1], Err(Failure::Failed(_))), "{others:?}");
     }
