@@ -103,11 +103,10 @@ fn archives(archives: &ArchivesStatus, lines: &mut Vec<String>) {
     let why = if message.is_empty() { String::new() } else { format!(" cannot be read: {message}") };
     lines.push(format!("Image archives in {directory}:{why}"));
     lines.extend(files.iter().map(|archive| {
-        let ArchiveStatus { file, state, message, .. } = archive;
-        if message.is_empty() {
-            format!("  {file}: {state} {}", archive.images.join(", ")).trim_end().to_owned()
+        if archive.message.is_empty() {
+            format!("  {}: {} {}", archive.file, archive.state, archive.images.join(", ")).trim_end().to_owned()
         } else {
-            format!("  {file}: {state}: {message}")
+            format!("  {}: {}: {}", archive.file, archive.state, archive.message)
         }
     }));
 }

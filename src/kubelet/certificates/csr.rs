@@ -18,7 +18,7 @@ const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 #[derive(Debug)]
 pub(super) struct IssuedCertificate {
     pub(super) pair: Pair,
-    /// The request was created just now. A request from before a restart may have been signed long ago.
+    /// Whether this call created the request. A request from before a restart may have been signed long ago.
     pub(super) is_fresh: bool,
 }
 
@@ -106,12 +106,12 @@ impl CsrError {
         }
     }
 
-    /// Other credentials may succeed: the client is unknown, forbidden, or could not connect.
+    /// Whether other credentials may succeed: the client is unknown, forbidden, or could not connect.
     pub(super) fn is_about_who_asks(&self) -> bool {
         matches!(self, Self::Api(_))
     }
 
-    /// A new request with the same key would get the same result.
+    /// Whether a new request with the same key would get the same result.
     pub(super) fn spends_the_key(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::OtherNames | Self::Old | Self::Pair(_) | Self::Key(_))
     }

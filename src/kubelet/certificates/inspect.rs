@@ -32,7 +32,7 @@ pub(super) struct StoredCredentials {
     pub(super) faults: Vec<String>,
     /// The latest time that is certainly past.
     pub(super) floor: Seconds,
-    /// Everything that a connection is built from. When it changes, the client reconnects.
+    /// Identifies the credentials that a connection is built from. When it changes, the client reconnects.
     pub(super) mark: CredentialsMark,
     /// The files to watch.
     pub(super) files: Vec<PathBuf>,
@@ -183,7 +183,7 @@ impl KubeconfigContent {
         self.kubeconfig.as_ref().is_some_and(|kubeconfig| kubeconfig.token.is_some())
     }
 
-    /// The stored pair is better than the kubeconfig's credentials.
+    /// Whether the stored pair is better than the kubeconfig's credentials.
     fn is_worse_than(&self, stored: &Pair, names: &Names, present: KnownTime) -> bool {
         let is_good = |pair: &Pair| {
             names.are_in(&pair.leaf)

@@ -8,7 +8,7 @@ pub(super) struct CredentialState {
     pub(super) has_bootstrap: bool,
     /// `rotateCertificates`.
     pub(super) rotates: bool,
-    /// The API server rejects this client (401), whatever its certificate says.
+    /// The API server rejects this client (401), even if its certificate seems valid.
     pub(super) is_stranger: bool,
 }
 
@@ -61,7 +61,7 @@ impl CredentialState {
             (RenewalState::Due, true) => Step::Ask(&[Credentials::Own]),
             (RenewalState::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
             (RenewalState::Good { until }, true) => Step::Rest { until: Some(own.held.wait(until, present)) },
-            // At its expiry the failure is reported and the bootstrap credentials are tried.
+            // When the certificate expires, the failure is reported and the bootstrap credentials are tried.
             (RenewalState::Good { .. } | RenewalState::Due, false) => {
                 let end = own.held.not_after.saturating_add(1);
                 // A certificate that was just issued counts as good past its end if the clock is ahead of the
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_node_requests_as_if_expired_and_may_rest() {
+    fn rejected_node_acts_as_if_its_certificate_had_expired() {
         let own = CredentialState { is_stranger: true, ..situation(OwnCredentials::Certificate(certificate())) };
         check(own, GOOD, ASK_BOTH);
         check(CredentialState { rotates: false, ..own }, GOOD, ASK_BOOTSTRAP);

@@ -1,9 +1,9 @@
-//! When a certificate is renewed, with which credentials, and the back-off after failures. Pure.
+//! Decides when to renew a certificate and with which credentials; back-off after failures. Pure.
 //!
 //! The clock may be wrong: a board without a real-time clock starts in 1970, and one with a failing battery shows any
-//! year. Two facts hold anyway. The present is never earlier than the issue of a certificate in use, so an earlier
-//! clock is corrected to that time. And a certificate that was just issued is new whatever the clock says, so a clock
-//! in the future does not cause one renewal after another.
+//! year. Two facts hold anyway. The current time is never earlier than the issue of a certificate in use, so an earlier
+//! clock is corrected to that time. And a certificate that was just issued is new even if the clock disagrees, so a
+//! clock in the future does not cause one renewal after another.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) struct HeldCertificate {
     share: u16,
 }
 
-/// Where a certificate is in its lifetime.
+/// The renewal state of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RenewalState {
     /// Valid; due for renewal at `until`.
@@ -76,8 +76,8 @@ impl HeldCertificate {
         // 128 bits hold the product for any lifetime.
         let used = (i128::from(life) * i128::from(self.share)) >> 16;
         let until = self.not_before.saturating_add(i64::try_from(used).unwrap_or(life));
-        // A certificate that was just issued is kept for a while, however short its lifetime and whatever the clock
-        // says: signers backdate by some minutes, and clocks differ.
+        // A certificate that was just issued is kept for a while, even with a short lifetime or a wrong clock: signers
+        // backdate by some minutes, and clocks differ.
         let fresh = i64::try_from(self.age.map_or(u64::MAX, |age| age.as_secs())).unwrap_or(i64::MAX);
         if fresh < life / 10 {
             return RenewalState::Good { until: until.max(now.saturating_add(life / 10 - fresh)) };
@@ -91,7 +91,7 @@ impl HeldCertificate {
         }
     }
 
-    /// How to wait for a time in its life: by the clock, or by duration if the clock is wrong.
+    /// The wait until `until`: by the clock, or by duration if the clock is wrong.
     pub(crate) fn wait(&self, until: Seconds, present: KnownTime) -> NextRotation {
         let now = self.moment(present);
         if now == present.clock {
@@ -109,8 +109,7 @@ impl HeldCertificate {
     }
 }
 
-/// The remaining time in words. Each change of the words repeats the report that no newer certificate can be
-/// obtained.
+/// The remaining time in words. While renewals fail, the failure is reported again with each change of the words.
 pub(crate) fn nearness(left: Seconds) -> Option<&'static str> {
     const DAY: Seconds = 24 * 3600;
     let steps = [(1, ", in less than a day"), (7, ", in less than 7 days"), (30, ", in less than 30 days")];

@@ -27,7 +27,7 @@ pub(crate) struct ParameterMismatch {
 
 #[derive(Debug)]
 enum MismatchKind {
-    /// It has this value, and may not be changed.
+    /// It has this value, and changes are disabled.
     Holds(i64),
     Unknown(io::Error),
     NotSet(io::Error),

@@ -59,7 +59,7 @@ impl Csi {
         waiting.push(AttachmentWait { pod: pod.clone(), volumes, task });
     }
 
-    /// The pod with this directory has terminated.
+    /// Forgets the pod with this directory, which has terminated.
     pub(super) fn awaits_no_more(&self, pod: &Path) {
         self.waiting.borrow_mut().retain(|one| pod.file_name() != Some(OsStr::new(one.pod.as_str())));
     }
@@ -67,7 +67,7 @@ impl Csi {
     async fn refuse_without_room(&self, pod: PodUid, volumes: &[UnattachedVolume]) {
         for volume in volumes.iter().filter(|volume| volume.may_be_refused) {
             if self.is_out_of_room(volume).await {
-                // So that the scheduler sends the next pod elsewhere.
+                // Updates the CSINode, so that the scheduler chooses another node for the next pod.
                 self.ask_again(&volume.driver).await;
                 // The receiver is gone only at shutdown.
                 let _ = self.inbox.send(SyncEvent::VolumesRefused(pod, refusal(volumes))).await;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_is_waited_for_while_a_reporting_driver_has_unattached_volumes() {
+    fn pod_is_tracked_while_a_volume_of_a_reporting_driver_is_unattached() {
         rt::block_on(async {
             let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
             let waiting = || {

@@ -34,7 +34,7 @@ pub(super) struct ExpansionPoll {
     task: rt::Task<()>,
 }
 
-/// What is known about a claim while a pod of the node uses the volume, in bytes. Shared by all its pods, because an
+/// Sizes of a volume in bytes, while a pod of the node uses it. Shared by all its pods, because an
 /// expansion counts for all.
 #[derive(Default)]
 pub(super) struct ExpansionState {

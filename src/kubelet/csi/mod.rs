@@ -1,7 +1,7 @@
 //! CSI volumes: driver registration, and the calls that stage, publish, unpublish and unstage volumes.
 //!
-//! Only unfinished calls are remembered. What is staged and published is read from the mount table and from the files
-//! beside the mounts, so it is found again after a restart.
+//! Only unfinished calls are kept in memory. Which volumes are staged and published is read from the mount table and
+//! from the files beside the mounts, also after a restart.
 
 mod allocatable;
 mod attachment;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_not_yet_registered_stay_and_deregistered_ones_are_removed() {
+    fn entries_of_drivers_not_yet_registered_are_kept() {
         let known = [json!({"name": "gone", "nodeID": "x"}), json!({"name": "other", "nodeID": "y"})];
         let expected = json!([
             {"name": "other", "nodeID": "y"},

@@ -33,7 +33,7 @@ impl Csi {
     }
 }
 
-/// Missing values are zero, as upstream; of several values for a unit the last one counts.
+/// Missing values are zero, as upstream; the last value for a unit is used.
 fn told(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
     let (mut disk, mut found) = (FileSystem::default(), DiskUsage::default());
     for usage in usages {

@@ -1,4 +1,4 @@
-//! Data files beside CSI mounts, in upstream's format, which tell the driver and handle of each volume.
+//! Data files beside CSI mounts, in upstream's format, with the driver and handle of each volume.
 
 use std::fs;
 use std::io;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_file_is_not_taken_for_a_missing_one() {
+    fn unreadable_file_is_an_error_unlike_a_missing_one() {
         let place =
             std::env::temp_dir().join(format!("coracle-vol-data-unread-{}/volumes/{FOLDER}/pv", std::process::id()));
         let file = paths::data(&place).join(NAME);

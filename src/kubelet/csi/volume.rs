@@ -141,7 +141,7 @@ impl Csi {
             None => drop(self.present.borrow_mut().remove(&volume.place)),
         }
         if let Some(staged) = staged_at {
-            // Only the driver knows whether a block volume is staged.
+            // Whether a block volume is staged is known only to the driver.
             let is_there = !volume.is_block && is_mounted(staged.clone()).await.map_err(failed)?;
             let request = NodeStageVolumeRequest {
                 volume_id: handle.clone(),
@@ -167,8 +167,8 @@ impl Csi {
         Ok(FsGroupPending(!owned(&driver)))
     }
 
-    /// Publishes a published volume again, because its volume context may have changed. The volume stays published
-    /// even if this fails.
+    /// Repeats NodePublishVolume for a published volume, because its volume context may have changed. The volume stays
+    /// published even if this fails.
     pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), CsiError> {
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
@@ -256,7 +256,7 @@ impl Csi {
             self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
         }
         let own = place.to_owned();
-        // It may have another file system that hangs.
+        // A file system mounted inside may hang.
         rt::slow_for(uid, move || {
             if is_last {
                 remove_staged(&own, &staged)?;
@@ -390,7 +390,7 @@ fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, Cs
     is_used.map(|is_used| !is_used).map_err(CsiError::io(FIND_USERS, paths::pods(place)))
 }
 
-/// Removes a block volume's directory if its data file was never completed: then nothing else was begun.
+/// Removes a block volume's directory if its data file was never completed: then no driver was called.
 fn remove_unwritten(place: &Path) -> Result<(), CsiError> {
     if !paths::is_device(place) || vol_data::is_at(&paths::data(place)) {
         return Ok(());

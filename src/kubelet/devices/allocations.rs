@@ -84,13 +84,14 @@ impl DeviceAllocations {
             self.resources.insert(name, Resource { stopped: Some(now), ..Resource::default() });
         }
         for one in given {
-            // Of two entries for the same container and resource the later one counts.
+            // A later entry for the same container and resource replaces an earlier one.
             self.given.retain(|other| !one.is_of(&other.pod, &other.container, &other.resource));
             self.given.push(one);
         }
     }
 
-    /// Loads a checkpoint after pods have got devices: they keep them, and conflicting entries are dropped.
+    /// Loads a checkpoint after pods have been allocated devices: the pods keep them, and conflicting entries are
+    /// dropped.
     pub(super) fn merge(&mut self, given: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });

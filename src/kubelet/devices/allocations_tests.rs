@@ -438,7 +438,7 @@ fn plugin_chooses_among_preferred_devices_or_adds_others() {
         of(&book, &pod("p", 5), "main").join(" ")
     };
     assert_eq!(prefers(50, &["d00", "d19", "d33", "d42", "d47"]), "d00 d19 d33 d42 d47");
-    assert_eq!(prefers(50, &["d00", "d19", "d33", "d66", "d86"]), "d00 d01 d02 d19 d33", "what is far is ignored");
+    assert_eq!(prefers(50, &["d00", "d19", "d33", "d66", "d86"]), "d00 d01 d02 d19 d33", "distant devices are ignored");
     assert_eq!(prefers(3, &["d00", "d01", "d02", "d42", "d83"]), "d00 d01 d02 d42 d83");
     assert_eq!(prefers(3, &["d42", "bogus"]), "d00 d01 d02 d03 d42");
 }

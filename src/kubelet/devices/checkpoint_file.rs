@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoint_that_was_not_written_is_written_later() {
+    fn failed_checkpoint_write_is_retried() {
         let root = std::env::temp_dir().join(format!("coracle-unwritten-checkpoint-{}", std::process::id()));
         let path = root.join("device-plugins").join(NAME);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -125,7 +125,7 @@ mod tests {
             rt::sleep(Duration::from_secs(60)).await;
             let early = fs::read_to_string(&path).unwrap_or_default();
             world.files.failing.set(0);
-            // Nothing else changes.
+            // Only the retry timer can cause the write.
             rt::sleep(Duration::from_secs(600)).await;
             let late = fs::read_to_string(&path).unwrap_or_default();
             [early, late].map(|text| text.contains("example.com/cam"))

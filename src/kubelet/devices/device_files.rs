@@ -75,7 +75,7 @@ fn find(rule: &DeviceRule) -> Vec<Device> {
         expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut paths, &mut SortedSet::new());
     }
     for path in paths {
-        // Follows symlinks: the device counts.
+        // Follows symlinks to the device.
         let Ok(metadata) = fs::metadata(&path) else { continue };
         let kind = metadata.file_type();
         let Some(id) = path.to_str() else { continue };

@@ -1,7 +1,7 @@
 //! Devices requested as limits of extended resources: from device plugins, and from rules of this node.
 //!
-//! [`Devices`] is the handle. The sync loop asks it at admission, which is decided at once from known state; a pod
-//! worker lets it allocate the devices, which may take as long as a plugin takes.
+//! [`Devices`] is the handle. At admission the sync loop chooses devices from known state, without a call. Later the
+//! pod worker allocates them, which may take as long as the plugin takes.
 
 mod allocate;
 mod allocations;
@@ -141,7 +141,7 @@ impl Devices {
         self.book.borrow().amounts()
     }
 
-    /// Another kubelet, or an earlier process, had devices here.
+    /// Whether another kubelet, or an earlier process, had devices on this node.
     pub(crate) fn is_known_node(&self) -> bool {
         self.is_known_node
     }
@@ -161,7 +161,7 @@ impl Devices {
         self.book.borrow_mut().reserve(pod, runs)
     }
 
-    /// The pod will not start: releases its chosen devices.
+    /// Releases the chosen devices of a pod that will not start.
     pub(crate) fn give_up(&self, pod: &PodUid) {
         self.book.borrow_mut().give_up(pod);
     }

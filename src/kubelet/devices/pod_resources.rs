@@ -176,7 +176,7 @@ impl PodResourcesServer {
         Ok(out)
     }
 
-    /// Only sidecars and main containers: resources of ended init containers belong to others now.
+    /// Only sidecars and main containers: resources of ended init containers have been given to others.
     fn of_pod(&self, uid: &PodUid, pod: &Pod) -> PodResources {
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
         let (book, placements) = (self.devices.book.borrow(), self.placements.borrow());

@@ -1,4 +1,4 @@
-//! What is prepared for which pods: upstream's claim info cache. Pure.
+//! The prepared claims with their pods and devices: upstream's claim info cache. Pure.
 
 use super::error::DraError;
 use super::v1;
@@ -11,7 +11,7 @@ pub(super) struct ClaimInfo {
     pub(super) uid: String,
     /// The pods that use it.
     pub(super) pods: SortedSet<PodUid>,
-    /// The devices by driver. Drivers without devices are listed, too.
+    /// The devices by driver. Drivers without devices are listed too.
     pub(super) drivers: SortedMap<String, Vec<PreparedDevice>>,
     /// This process has prepared it.
     pub(super) is_prepared: bool,
@@ -63,14 +63,14 @@ impl ClaimInfoCache {
         batches
     }
 
-    /// Claims that only this pod uses, which are to be unprepared when it ends. Others lose the pod with
-    /// [`Self::release`].
+    /// Claims that only this pod uses, which are to be unprepared when it ends. [`Self::release`] removes the pod from
+    /// other claims.
     pub(super) fn last_used_by(&self, pod: &PodUid) -> Vec<ClaimName> {
         let used = self.claims.iter().filter(|(_, info)| info.pods.contains(pod) && info.pods.len() == 1);
         used.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The pod has ended, and these claims are unprepared. Returns whether anything changed.
+    /// Removes an ended pod and these claims, which are unprepared. Returns whether anything changed.
     pub(super) fn release(&mut self, pod: &PodUid, unprepared: &[ClaimName]) -> bool {
         let mut changed = false;
         for name in unprepared {

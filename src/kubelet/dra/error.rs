@@ -21,7 +21,7 @@ pub(crate) enum DraError {
         claim: String,
         message: String,
     },
-    /// The claim is not readable, or this pod may not use it.
+    /// The claim cannot be read, or this pod may not use it.
     ClaimUnusable {
         why: String,
     },

@@ -1,7 +1,7 @@
 //! Dynamic resource allocation: claims of pods are prepared by DRA drivers before the pod's sandbox is created, and
 //! unprepared when the last pod that uses them has stopped.
 //!
-//! What is prepared is written to `dra_manager_state` before a driver is called, in upstream's format.
+//! Claims are recorded in `dra_manager_state`, in upstream's format, before a driver is called for them.
 
 mod checkpoint;
 mod claim_info;

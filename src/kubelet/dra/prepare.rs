@@ -15,7 +15,7 @@ use crate::types::metrics::{self, Timed};
 use crate::types::sorted::SortedMap;
 
 impl DraManager {
-    /// Prepares the pod's claims, before its sandbox is created. Claims that are prepared already stay as they are.
+    /// Prepares the pod's claims, before its sandbox is created. Skips claims that are already prepared.
     pub(crate) async fn prepare(&self, pod: &Pod, objects: &RefCell<Objects>) -> Result<(), DraError> {
         if !self.concerns(pod) {
             return Ok(());
@@ -56,7 +56,7 @@ impl DraManager {
                 unprepared.push(name);
             }
         }
-        // Written before the first call, so that a claim is unprepared whatever becomes of this process.
+        // Written before the first call, so that a later process unprepares the claims if this one is killed.
         self.write().await?;
         let batches: Batches = self.cache.borrow().batches(&unprepared);
         for (driver, claims) in &batches {
@@ -78,7 +78,7 @@ impl DraManager {
     }
 }
 
-/// The claims that a pod needs, as far as it may use them.
+/// The claims that a pod needs; an error if it may not use one of them.
 fn wanted(pod: &Pod, objects: &Objects) -> Result<Vec<(ClaimName, ClaimInfo)>, DraError> {
     let mut wanted = Vec::new();
     for entry in pod_claims(pod) {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn response_must_have_each_claim_of_the_request_and_no_other() {
+    fn response_must_have_exactly_the_claims_of_the_request() {
         let asked = [claim("c"), claim("d")];
         let answer = |entries: &[PrepareEntry]| {
             let read = read(&asked, PrepareResponse { claims: entries.to_vec() });

@@ -13,7 +13,7 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortedMap, SortedSet};
 use crate::types::time::{Backoff, jitter};
 
-/// How long a driver may be away before its slices are removed.
+/// How long a driver may be disconnected before its slices are removed.
 const GRACE: Duration = Duration::from_secs(30);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
@@ -26,7 +26,7 @@ pub(crate) struct SliceCleaner {
     pub(crate) news: Rc<StatusInputs>,
 }
 
-/// The drivers that are away, and when their slices are removed. Pure.
+/// The disconnected drivers, and when their slices are removed. Pure.
 #[derive(Debug, Default)]
 struct AbsentDrivers {
     due: SortedMap<String, Instant>,
@@ -34,12 +34,12 @@ struct AbsentDrivers {
 }
 
 impl AbsentDrivers {
-    /// The drivers of slices that an earlier process left. They had time to register.
+    /// Starts with the drivers of slices from an earlier process, due at once unless they have registered by now.
     fn left_over(drivers: SortedSet<String>, now: Instant) -> Self {
         Self { due: drivers.iter().map(|driver| (driver.clone(), now)).collect(), seen: drivers }
     }
 
-    /// Takes the drivers that are registered, and tells which of them are usable.
+    /// Updates the absences; `is_usable` says whether a registered driver is connected.
     fn update(&mut self, registered: Vec<String>, is_usable: &dyn Fn(&str) -> bool, now: Instant) {
         self.seen.extend(registered);
         for driver in &self.seen {
@@ -67,7 +67,7 @@ impl AbsentDrivers {
 }
 
 impl SliceCleaner {
-    /// Never returns. Slices that an earlier process left are looked up once, when drivers had time to register.
+    /// Never returns. Slices from an earlier process are listed once, after the grace period for registrations.
     pub(crate) async fn run(self) {
         self.news.heard().await;
         rt::sleep(GRACE).await;
@@ -113,7 +113,8 @@ impl SliceCleaner {
         }
     }
 
-    /// Repeats the request until the API server has answered, while it is `due`. A server without the API has no slices.
+    /// Repeats the request until the API server has answered, while it is `due`. A server without the API has no
+    /// slices.
     async fn asked(&self, request: &Request, is_due: &dyn Fn() -> bool) -> Result<Value, ApiError> {
         let mut backoff = Backoff::new(FIRST, LONGEST);
         loop {
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_are_due_when_a_driver_stays_away() {
+    fn slices_of_a_driver_that_stays_disconnected_are_removed() {
         let told = rt::simulate(1, |_| async {
             let begun = rt::now();
             let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -140,7 +141,7 @@ mod tests {
             absences.update(names(&["a", "b"]), &|driver| driver == "a", begun);
             assert_eq!(absences.take_due(begun), ["gone"]);
             assert_eq!(absences.next(), Some(begun + GRACE));
-            // Registered no longer, then back in time.
+            // Deregistered, then back in time.
             absences.update(Vec::new(), &|_| false, begun + GRACE / 2);
             absences.update(names(&["a"]), &|driver| driver == "a", begun + GRACE);
             assert_eq!(absences.take_due(begun + GRACE), ["b"]);

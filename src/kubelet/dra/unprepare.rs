@@ -45,7 +45,7 @@ impl Drop for UnpreparingClaims<'_> {
 impl DraManager {
     /// Unprepares the claims that only this pod uses. All its containers have stopped. May be repeated.
     pub(crate) async fn unprepare(&self, pod: &PodUid, objects: &RefCell<Objects>) -> Result<(), DraError> {
-        // What an unreadable checkpoint says of pods that are gone is reclaimed once it is readable.
+        // Claims of pods that are gone are reclaimed once the checkpoint is readable.
         if let Err(error) = self.read().await {
             log!(warn, "failed to read the DRA checkpoint", file = self.path.display(), error = error);
         }

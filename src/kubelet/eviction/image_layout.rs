@@ -1,4 +1,4 @@
-//! Which file systems hold images and writable layers, and the effect on eviction. Pure.
+//! The file systems of images and writable layers, and their effect on eviction. Pure.
 //!
 //! See `buildSignalToRankFunc` and its neighbours in pkg/kubelet/eviction/helpers.go.
 
@@ -24,7 +24,7 @@ pub(crate) struct CountedUsage {
     pub(crate) local: bool,
 }
 
-/// What the node can reclaim before it evicts pods.
+/// What the node can remove before it evicts pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeReclaim {
     pub(crate) dead_containers: bool,
@@ -32,8 +32,8 @@ pub(crate) struct NodeReclaim {
 }
 
 impl Layout {
-    /// The effective thresholds. Those of `containerfs` cannot be configured; they follow from where writable layers
-    /// are.
+    /// The effective thresholds. Those of `containerfs` cannot be configured; they depend on the file system of the
+    /// writable layers.
     pub(crate) fn thresholds(self, configured: &[Threshold]) -> Vec<Threshold> {
         let is_own = |signal| matches!(signal, Signal::ContainerFsAvailable | Signal::ContainerFsInodesFree);
         let mut all: Vec<Threshold> = configured.iter().copied().filter(|t| !is_own(t.signal)).collect();

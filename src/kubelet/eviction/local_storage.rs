@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn container_over_its_limit_counts_as_such_while_the_pod_is_within_its_own() {
+    fn container_may_exceed_its_limit_while_the_pod_is_within_its_own() {
         let pod = pod(vec![container("x", Some("1Ki")), container("y", Some("1Ki"))], Vec::new());
         let usage = PodUsage { containers: vec![uses("x", 1000, 25)], ..PodUsage::default() };
         let signal = exceeded(&pod, &usage, false).map(|exceeded| exceeded.signal);

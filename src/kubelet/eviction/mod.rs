@@ -1,7 +1,7 @@
 //! Eviction under memory, disk and pid pressure, and for exceeded storage limits.
 //!
-//! [`observe()`] measures what the node has left, [`ThresholdState`] finds the thresholds that are met, [`Layout`]
-//! tells what the node can reclaim, and [`rank()`] orders the pods. The sync loop runs these steps.
+//! [`observe()`] measures the available resources, [`ThresholdState`] finds the thresholds that are met, [`Layout`]
+//! determines what the node can remove, and [`rank()`] orders the pods. The sync loop runs these steps.
 
 mod image_layout;
 mod local_storage;

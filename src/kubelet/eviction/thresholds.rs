@@ -1,4 +1,4 @@
-//! Which thresholds are met and for how long, and the node conditions. Pure: time is an argument.
+//! The thresholds that are met, their grace periods, and the node conditions. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Images that were pulled for a pod before it started, which need not be pulled again when it starts. Pure: the moment
-//! is an argument.
+//! Images that were pulled before their pod started, and are not pulled again when it starts. Pure: time is an
+//! argument.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ struct EarlyPull {
     pulled: Instant,
 }
 
-/// A start that comes later asks the registry again.
+/// A later start asks the registry again.
 const VALID: Duration = Duration::from_secs(600);
 
 impl EarlyPulls {

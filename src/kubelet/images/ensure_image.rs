@@ -118,7 +118,7 @@ impl<S: Service> Images<S> {
         Ok(present)
     }
 
-    /// The present image, after a pull that could not reach the registry.
+    /// The present image, after a pull that failed to reach the registry.
     async fn present_instead(&self, order: &PullInputs<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
         let FailedPull { waiting, is_unreachable } = failed;
         let will_do = !self.strict && pull_policy::present_will_do(order.policy);

@@ -1,4 +1,4 @@
-//! Which images to remove, in which order, and how many. Pure: time is an argument.
+//! Selects and orders the images to remove. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use crate::types::sorted::{SortedMap, SortedSet};
 pub(super) struct ImageRecords {
     records: SortedMap<String, Record>,
     began: Instant,
-    /// A first look has happened; images not seen then are newer.
+    /// The images were listed once; images that were missing then are newer.
     looked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// `None`: it existed before the first look.
+    /// `None`: it was in the first listing.
     first_seen: Option<Instant>,
     last_used: Option<Instant>,
 }
@@ -76,12 +76,12 @@ impl ImageRecords {
 }
 
 impl Unused {
-    /// Old enough to be removed: a new image may be about to be used.
+    /// Whether it is old enough to be removed: a container may be about to use a new image.
     pub(super) fn is_ripe(&self, min_age: Duration, now: Instant) -> bool {
         self.first_seen.is_none_or(|seen| now.saturating_duration_since(seen) >= min_age)
     }
 
-    /// Beyond the maximum age. Zero: no maximum.
+    /// Whether it is older than the maximum age. Zero: no maximum.
     pub(super) fn is_overdue(&self, max_age: Duration, now: Instant) -> bool {
         !max_age.is_zero() && now.saturating_duration_since(self.idle_since) > max_age
     }

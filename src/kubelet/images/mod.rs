@@ -211,7 +211,7 @@ impl<S: Service> Images<S> {
         self.backoff.borrow().last(pod, image, rt::now()).map(|failure| failure.until())
     }
 
-    /// The image was pulled for a container of a pod that starts later.
+    /// Records that the image was pulled for a container of a pod that starts later.
     pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: WantedImage<'_>) {
         self.early.borrow_mut().add(pod, wanted, rt::now());
     }

@@ -143,7 +143,7 @@ impl<S: Service> Images<S> {
             };
             let progress = self.under_way.progress(order.image());
             let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress).await;
-            // The texts are those that a runtime's pull has.
+            // In the same form as errors of the runtime's own pull.
             fetched.map_err(|message| ImageError::Runtime(Status::new(Code::Unknown, message)))
         };
         let reminders = async {

@@ -17,7 +17,7 @@ pub(super) enum PullError {
 }
 
 impl PullError {
-    /// Whether the registry could not be reached. Only the text of the runtime's error tells.
+    /// Whether the registry could not be reached, which only the text of the runtime's error shows.
     pub(super) fn is_unreachable(&self) -> bool {
         let Self::Failed(errors) = self else { return false };
         let told = errors.iter().filter_map(|error| match error {

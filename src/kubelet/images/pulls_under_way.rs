@@ -28,7 +28,7 @@ pub(crate) struct PullUnderWay {
     pub(crate) asked: Instant,
     /// `None`: waiting for its turn.
     pub(crate) begun: Option<Instant>,
-    /// `None` if the runtime pulls, which tells no progress.
+    /// `None` if the runtime pulls, because it reports no progress.
     pub(crate) progress: Option<Arc<Progress>>,
 }
 

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use super::credentials::{Credential, Owner};
 use crate::platform::config::CredentialsVerification;
 
-/// How an image was pulled.
+/// The pull records of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PullOrigin<'a> {
-    /// Not by a kubelet: it was preloaded.
+    /// None: no kubelet has pulled the image.
     No,
     /// A kubelet intended to pull it; the result is unknown.
     Intended,

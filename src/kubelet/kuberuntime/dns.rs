@@ -46,7 +46,7 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
     PodDns { config, warnings, of_node: host_limits(node, host) }
 }
 
-/// Which limit of pods the node's resolver file exceeds, together with the cluster's entries (kubelet:
+/// The warning if the node's resolver file, together with the cluster's entries, exceeds a limit of pods (kubelet:
 /// `CheckLimitsForResolvConf`).
 fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
     let path = node.resolv_conf.as_ref()?.display();

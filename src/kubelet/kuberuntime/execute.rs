@@ -310,14 +310,14 @@ impl PodRuntime {
         };
         let image = rt::either(late, ensured).await;
         image.map_err(|waiting| {
-            // A pull that has just failed is retried like any other action, and is then backing off.
+            // The first failure is retried like any other action; then the image is in back-off.
             let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;
             let until = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
             Waiting { until, ..waiting }
         })
     }
 
-    /// Observes the pod in the middle of its work, so that its status shows the sandbox: not every runtime sends events.
+    /// Observes the pod during its sync, so that its status shows the sandbox: not every runtime sends events.
     async fn tell_observed(&self, uid: &PodUid) {
         if let Ok(observation) = self.observe_pod(uid).await {
             // The loop outlives its workers.
@@ -397,7 +397,7 @@ fn target<'a>(container: &Container, observed: &'a ObservedPod) -> Result<Option
     Ok(Some(&target.id))
 }
 
-/// A longer pull is preceded by an observation of the pod.
+/// After this time in a pull, the pod is observed, so that its status shows the sandbox.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The context of a container start.

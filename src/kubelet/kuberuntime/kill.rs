@@ -193,7 +193,7 @@ impl PodRuntime {
         let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else {
             return;
         };
-        // The last moments are those of the container.
+        // The container itself ends the hook: it is killed when its grace period has passed.
         let limit = kill.grace.saturating_add(LEAST * 2);
         match self.run_hook(Hook { pod, container, id, ip, handler, limit }).await {
             Ok(()) | Err(HookFailure::Late) => {}

@@ -477,7 +477,7 @@ fn in_sandbox<'a>(
 }
 
 impl Plan {
-    /// The pod ends. Sidecars are stopped with it: none is started, and no wait of theirs keeps the pod.
+    /// The pod is completed: its sidecars are stopped, none is started, and none in back-off delays the end.
     fn completed() -> Self {
         Self { completed: true, ..Self::default() }
     }

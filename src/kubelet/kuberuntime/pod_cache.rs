@@ -72,7 +72,7 @@ impl PodRuntime {
         true
     }
 
-    /// Whether the runtime has answered, with its driver or that it cannot tell.
+    /// Whether the runtime has answered, either with its driver or that it does not report one.
     pub(crate) fn has_told_cgroup_driver(&self) -> bool {
         self.cgroup_driver_told.get()
     }

@@ -11,7 +11,7 @@ use crate::types::api::{Pod, PodUid, Reason, VolumeSource};
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
-    /// Makes the images of `next` present, which is to replace the pod `present`. Events are recorded for `present`,
+    /// Pulls the images of `next`, the version that will replace the pod `present`. Events are recorded for `present`,
     /// as `next` is not on the node yet. Dropping the future cancels a pull in progress.
     pub(crate) async fn pull_images(&self, next: &Pod, present: &PodUid) -> Result<(), Waiting> {
         let sandbox = sandbox_config(next, 0, &self.node, &DnsConfig::default())

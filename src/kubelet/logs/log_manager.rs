@@ -6,8 +6,8 @@
 //!                                                                  +-> rotation
 //! ```
 //!
-//! An idle log costs nothing. A log that is written to is checked again before it can exceed its limit, however fast
-//! it grows.
+//! An idle log causes no work. A log that is written to is checked again before it can exceed its limit at the fastest
+//! expected growth.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub(crate) struct LogManager {
     /// Changes that the task has not taken yet; the newest of each pod.
     changes: Rc<RefCell<Changes>>,
     changed: Sender<()>,
-    /// What was passed to the task, so that only changes are passed.
+    /// The logs last passed to the task, so that only changes are passed.
     known: RefCell<Changes>,
     _task: rt::Task<()>,
 }
@@ -69,7 +69,7 @@ impl LogManager {
             known.insert(pod.clone(), logs.clone());
         }
         self.changes.borrow_mut().insert(pod.clone(), logs);
-        // A full channel means that the task has yet to look.
+        // A full channel already wakes the task.
         let _ = self.changed.try_send(());
     }
 }

@@ -19,14 +19,14 @@ pub(super) struct RotationState {
     pub(super) size: u64,
     /// Total of the rotated files.
     pub(super) full: u64,
-    /// There is no current file.
+    /// Whether the current file is missing.
     pub(super) away: bool,
 }
 
 /// Deadline for the runtime to reopen, so that a hanging runtime does not block other logs for long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Brings the log of a running container within its limits. `seen`: its file has existed before.
+/// Brings the log of a running container below its limits. `seen`: its file has existed before.
 pub(super) async fn see_to(
     cri: &RuntimeService,
     id: &str,
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn log_not_reopened_gets_its_name_back_without_overwriting() {
+    fn log_is_renamed_back_if_the_runtime_does_not_reopen_it() {
         let dir = TempDir::new("back");
         let (log, renamed) = (dir.0.join("0.log"), dir.0.join("0.log.20260102-030405"));
         fs::write(&renamed, "old").unwrap();

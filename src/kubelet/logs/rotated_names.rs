@@ -1,4 +1,4 @@
-//! Names of rotated logs, `0.log.20260102-030405`, as the upstream kubelet has them. Pure.
+//! Names of rotated logs, `0.log.20260102-030405`, as in the upstream kubelet. Pure.
 //!
 //! Stamps are strictly increasing, which orders the files. A stamp is the current time only while the clock moves
 //! forward; after the clock was set back, it is one second after the last stamp.

@@ -1,4 +1,4 @@
-//! One-shot inotify watches on logs: a log that is written constantly costs no more than one written now and then.
+//! One-shot inotify watches on logs: a log that is written constantly causes no more wake-ups than one written rarely.
 
 use std::io;
 use std::path::Path;

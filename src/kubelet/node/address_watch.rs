@@ -10,7 +10,7 @@ use crate::platform::host::link_state::LinkEvents;
 use crate::platform::rt;
 use crate::state::pods::{HostIps, SyncEvent};
 
-/// Time for the changes that come together: an address, its route, those of the other family.
+/// Delay after a change, because several usually come together: an address, its route, those of the other family.
 const SETTLING: Duration = Duration::from_millis(500);
 
 pub(crate) struct AddressWatch {
@@ -20,11 +20,11 @@ pub(crate) struct AddressWatch {
 }
 
 impl AddressWatch {
-    /// Without netlink the node keeps the addresses of its start.
+    /// Returns without netlink: the node then keeps the addresses found at its start.
     pub(crate) async fn run(self) {
         let Some(events) = LinkEvents::of_addresses() else { return };
         loop {
-            // A change between the start and the first event is not missed.
+            // Detects changes between the start and the first event.
             if !self.look(&NodeInfo::read_addresses()).await {
                 return;
             }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_that_comes_after_the_start_is_reported_once() {
+    fn new_address_is_reported_once() {
         rt::block_on(async {
             let (inbox, events) = async_channel::bounded(4);
             let watch = AddressWatch { host_ips: HostIps::new(&[], &[]), news: Rc::default(), inbox };

@@ -23,8 +23,7 @@ pub(crate) struct Lease {
     /// The owner's uid as last written.
     owner: String,
     /// The last renew time and when it was written or read. The clock may have been set back since, or not been set
-    /// in this boot; the node lifecycle controller takes a lease whose renew time does not advance for one that is
-    /// not renewed.
+    /// in this boot; the node lifecycle controller treats a lease whose renew time does not advance as not renewed.
     last: Option<(Timestamp, Instant)>,
 }
 

@@ -59,7 +59,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
                 retry.reset();
                 lease.interval().saturating_sub(rt::elapsed(moment))
             }
-            // The namespace is missing, as in a new cluster.
+            // In a new cluster the namespace may not exist yet.
             LeaseOutcome::NotFound if matches!(step, LeaseStep::Create(_)) => retry.next_wait(),
             // The next step needs no wait.
             LeaseOutcome::Found(_) | LeaseOutcome::NotFound => continue,

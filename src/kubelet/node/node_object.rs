@@ -32,7 +32,7 @@ pub(crate) struct NodeObjectState {
     /// `registerNode`: create the object and reconcile it.
     registers: bool,
     place: ObjectState,
-    /// The object at the server, as far as it is known.
+    /// The object at the server, as last seen or written.
     server: Node,
     times: ReportTimes,
     /// Rate limit of changes between heartbeats, for conditions that flap.
@@ -175,7 +175,7 @@ impl NodeObjectState {
         Some(NodeFields { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended, attached })
     }
 
-    /// The object does not exist, and this node does not create it.
+    /// Whether the object does not exist and this node does not create it.
     pub(crate) fn is_left_to_others(&self) -> bool {
         self.place == ObjectState::Deleted || self.place == ObjectState::Absent && !self.registers
     }
@@ -185,7 +185,7 @@ impl NodeObjectState {
         self.server().map_or(&[], |node| &node.status.addresses)
     }
 
-    /// A full report is due, so expensive observations are worthwhile.
+    /// Whether a full report is due, so that expensive observations are worthwhile.
     pub(crate) fn report_is_due(&self, now: Instant) -> bool {
         !matches!(self.place, ObjectState::Unheard | ObjectState::Deleted) && self.times.is_due(now)
     }

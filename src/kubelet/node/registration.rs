@@ -111,7 +111,7 @@ impl NodeRegistration {
         take_in(own, change);
     }
 
-    /// Sent before any pod of the cluster: admission depends on it.
+    /// Must be sent before any pod of the cluster: admission depends on it.
     async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeFields>) {
         let terms = own.terms();
         if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {

@@ -1,4 +1,4 @@
-//! When the node status is reported without a change. Pure: time is an argument.
+//! Times of the periodic node status reports. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl ReportTimes {
         self.due
     }
 
-    /// The server has accepted a report; `random` is uniformly distributed.
+    /// Records an accepted report; `random` is uniformly distributed.
     pub(crate) fn told(&mut self, had_news: bool, now: Instant, random: u32) {
         let is_first = self.due.is_none();
         let wait = match had_news || is_first {

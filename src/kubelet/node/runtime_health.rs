@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct RuntimeHealth {
     /// The runtime's last reported state; `None` before the first.
     told: Option<RuntimeState>,
-    /// Since when it has not been reachable and ready.
+    /// Start of the outage, in which it was not reachable or not ready.
     missing: Option<Instant>,
     /// It was reachable and ready at least once.
     was_ready: bool,

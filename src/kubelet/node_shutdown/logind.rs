@@ -122,7 +122,7 @@ impl LogindWatch {
                 }
                 Ok(self.tell(shuts_down).await)
             }
-            // When it comes, the bus says so.
+            // The bus sends a signal when logind starts.
             Err(error @ CallError::Refused { .. }) => {
                 self.fail("failed to take shutdown inhibitor lock", &error);
                 Ok(true)

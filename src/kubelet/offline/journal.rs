@@ -1,6 +1,6 @@
 //! The journal: a file of records, rewritten when more than half of it is obsolete.
 //!
-//! At every moment, also after a power failure, the file has either the old or the new state of each record: appended
+//! At any time, also after a power failure, the file has either the old or the new state of each record: appended
 //! lines are valid one by one, and a rewritten file replaces the old one only when it is complete.
 
 use std::io;
@@ -117,8 +117,8 @@ impl Journal {
         Ok(found)
     }
 
-    /// A plain Secret or token although they must be encrypted: anyone with write access to the disk could have added
-    /// it, so it is dropped. It is read again from the cluster.
+    /// Whether the line is a plain-text Secret or token although they must be encrypted. It is dropped, because it may
+    /// have been added by anyone with write access to the disk; the cluster sends it again.
     fn refuses(&self, name: &str, line: &Line<'_>) -> bool {
         is_secret(name) && matches!(line.said, RecordValue::Content(_)) && !matches!(self.seal, Seal::Plain)
     }

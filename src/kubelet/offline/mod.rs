@@ -44,7 +44,7 @@ pub(crate) struct OfflineStore {
 }
 
 struct Inner {
-    /// Contents read at the start that nothing has taken yet.
+    /// Contents read at the start and not taken yet.
     found: RefCell<SortedMap<String, Vec<u8>>>,
     pending: RefCell<Batch>,
     /// When pending changes must be written.
@@ -182,12 +182,12 @@ impl OfflineStore {
         self.inner.found.borrow().keys().any(|name| name.starts_with(names::PODS))
     }
 
-    /// From now on the stored pods are in use.
+    /// Marks the stored pods as in use.
     pub(crate) fn begin_to_count(&self) {
         self.inner.counts.set(true);
     }
 
-    /// The cluster has sent its pods, which replace the stored ones.
+    /// Ends the use of the stored pods: the cluster has sent its own.
     pub(crate) fn end_to_count(&self) {
         self.inner.counts.set(false);
     }
@@ -203,14 +203,14 @@ impl OfflineStore {
         self.inner.has_same_node.get() || cluster.as_ref().is_none_or(|known| known.is_vouched_for_by(authorities))
     }
 
-    /// Takes the uid of this node at a server. The stored uid means that it is the same cluster, whatever its CA.
+    /// Takes the uid of this node at a server. The stored uid proves the same cluster, even with another CA.
     pub(crate) fn node_is(&self, uid: &str) {
         let cluster = self.inner.cluster.borrow();
         let is_same = cluster.as_ref().is_some_and(|known| !uid.is_empty() && known.node == uid);
         self.inner.has_same_node.set(is_same);
     }
 
-    /// The store belongs to this cluster from now on.
+    /// Records the cluster that the store belongs to.
     pub(crate) fn remember_cluster(&self, authorities: Vec<String>, node: String) {
         let cluster = Cluster { authorities, node };
         if self.inner.cluster.borrow().as_ref() != Some(&cluster) {
@@ -245,7 +245,7 @@ impl OfflineStore {
         serde_json::from_slice(&content).ok()
     }
 
-    /// Removes the records that nothing has taken: their pods no longer exist.
+    /// Removes the records that were not taken: their pods no longer exist.
     pub(crate) fn forget_what_is_left(&self) {
         for (name, _) in self.inner.found.take() {
             self.change(name, None, WriteUrgency::Later);

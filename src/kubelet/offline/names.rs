@@ -15,7 +15,7 @@ pub(super) const NODE: &str = "node";
 /// The cluster that the store belongs to.
 pub(super) const CLUSTER: &str = "cluster";
 
-/// Includes the uid: two pods of one name may exist while the first is terminating.
+/// Includes the uid: two pods with the same name may exist while the first is terminating.
 pub(super) fn of_pod(pod: &Pod) -> String {
     let metadata = &pod.metadata;
     name(&["pod", &metadata.namespace, &metadata.name, metadata.uid.as_str()])
@@ -74,7 +74,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Whether a server with these CAs belongs to the same cluster. Without CAs, servers cannot be told apart.
+    /// Whether a server with these CAs belongs to the same cluster. Without CAs, servers cannot be distinguished.
     pub(super) fn is_vouched_for_by(&self, authorities: &[String]) -> bool {
         let is_unsure = self.authorities.is_empty() || authorities.is_empty();
         is_unsure || self.authorities.iter().any(|known| authorities.contains(known))
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_is_the_same_while_one_ca_is() {
+    fn cluster_with_one_common_ca_is_the_same() {
         let cluster = |authorities: &[&str]| Cluster {
             authorities: authorities.iter().map(|one| (*one).to_owned()).collect(),
             node: "n".to_owned(),

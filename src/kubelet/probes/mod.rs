@@ -155,8 +155,8 @@ impl PodProbes {
         self.tasks.iter().any(|running| (running.place, running.kind) == (place, kind))
     }
 
-    /// The first readiness probe runs as soon as possible, so that a container becomes ready soon; others wait for a
-    /// tick.
+    /// The first attempt. Readiness probes run as soon as possible, so that a container becomes ready soon; others wait
+    /// for a tick.
     fn first_question(
         &self,
         container: &Container,
@@ -211,7 +211,7 @@ fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> ProbeOutcom
     }
 }
 
-/// How long the container has run: by its process if that is visible, else by the runtime's start time and the clock.
+/// The age of the container: by its process if that is visible, else by the runtime's start time and the clock.
 fn age(running: &ObservedContainer) -> Duration {
     let ContainerState::Running { started_at } = running.state else { return Duration::ZERO };
     running.pid.and_then(process::age).unwrap_or_else(|| clock::since(started_at))

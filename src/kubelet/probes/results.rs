@@ -1,4 +1,4 @@
-//! Probe results of one pod's containers, and which probes are due. Pure.
+//! Probe results of one pod's containers, and the probes to run. Pure.
 //!
 //! ```text
 //!                     passed                          failed (threshold)

@@ -1,4 +1,4 @@
-//! When a probe runs, and the thresholds of its results. Pure: time is an argument.
+//! The times of a probe, and the thresholds of its results. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub(super) fn first_tick(base: Instant, period: Duration, earliest: Instant) -> 
     }
 }
 
-/// The tick after `last`. Of the ticks missed while a probe was running, only the newest is made up for.
+/// The tick after `last`. If ticks were missed while a probe was running, only the newest one runs late.
 pub(super) fn next_tick(last: Instant, period: Duration, now: Instant) -> Instant {
     let behind = now.saturating_duration_since(last).as_nanos() / period.as_nanos().max(1);
     let steps = u32::try_from(behind.max(1)).unwrap_or(u32::MAX);

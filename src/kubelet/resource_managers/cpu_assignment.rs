@@ -138,7 +138,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
 /// Above this there are too many combinations of nodes to try.
 const MOST_NODES: usize = 10;
 
-/// How many CPUs to take from each node, by index in the list of nodes.
+/// The number of CPUs to take from each node, by index in the list of nodes.
 struct Distribution {
     even: Parts,
     rest: Parts,
@@ -149,7 +149,7 @@ struct Distribution {
 /// By index of the node.
 type Parts = Vec<(usize, Part)>;
 
-/// `total` CPUs, taken `step` at a time.
+/// `total` CPUs, taken in groups of `step`.
 #[derive(Clone, Copy)]
 struct Part {
     total: usize,

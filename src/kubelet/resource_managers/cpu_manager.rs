@@ -69,7 +69,7 @@ impl CpuManager {
         assigned
     }
 
-    /// The exclusive CPUs of the pod's containers: those they have, or else free ones. `near` is called for each
+    /// The exclusive CPUs of the pod's containers: their present ones, or else free ones. `near` is called for each
     /// container and returns the NUMA nodes to prefer.
     pub(super) fn allocate(
         &self,

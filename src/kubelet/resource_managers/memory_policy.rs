@@ -37,7 +37,7 @@ pub(super) struct NodeState {
     pub(super) number: u32,
     pub(super) tables: SortedMap<String, Table>,
     pub(super) assignments: u32,
-    /// The nodes that it is used together with.
+    /// The nodes with which it forms a group.
     pub(super) cells: Nodes,
 }
 

@@ -181,12 +181,12 @@ impl ResourceManagers {
         Ok(self)
     }
 
-    /// Memory is pinned while a container runs.
+    /// Whether the memory manager assigns memory to containers.
     pub(crate) fn has_static_memory(&self) -> bool {
         self.memory.is_static()
     }
 
-    /// Pods may be rejected because of their NUMA alignment.
+    /// Whether pods may be rejected because of their NUMA alignment.
     pub(crate) fn has_topology(&self) -> bool {
         self.topology.is_some()
     }
@@ -209,7 +209,7 @@ impl ResourceManagers {
         self.cpus.is_some()
     }
 
-    /// Running containers must be observed with `learn`.
+    /// Whether running containers must be observed with `learn`.
     pub(crate) fn is_forgetful(&self) -> bool {
         self.is_forgetful || self.memory.is_forgetful()
     }

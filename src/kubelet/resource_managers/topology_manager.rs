@@ -1,6 +1,6 @@
 //! Selects the NUMA nodes for the resources of a container or pod. Pure.
 //!
-//! pkg/kubelet/cm/topologymanager. Providers give hints: the node sets that each resource could come from. The
+//! As pkg/kubelet/cm/topologymanager. Providers give hints: the node sets that each resource could come from. The
 //! combination whose sets have the most in common is chosen.
 
 use crate::platform::config::TopologyPolicy;
@@ -11,7 +11,7 @@ use crate::types::cpu_set::CpuSet;
 pub(crate) struct Hint {
     /// `None`: any nodes.
     pub(crate) nodes: Option<Nodes>,
-    /// No smaller set on this machine would do.
+    /// No smaller set on this machine would be enough.
     pub(crate) preferred: bool,
 }
 
@@ -73,7 +73,7 @@ impl Nodes {
     }
 }
 
-/// The hints of a resource: the sets for which `can` holds. Preferred are the narrowest, with the width of the
+/// The hints of a resource: the sets for which `can` holds. Those are preferred that have the width of the
 /// narrowest set for which `could` holds on an unused machine.
 pub(crate) fn hints(all: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Nodes) -> bool) -> Hints {
     let mut least = all.count();
@@ -115,7 +115,7 @@ pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> 
 
 struct HintMerger {
     all: Nodes,
-    /// The number of nodes needed by the resource that needs most.
+    /// The largest number of nodes that any resource needs.
     enough: u32,
 }
 

@@ -13,10 +13,10 @@ use crate::platform::host::process;
 use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
 use crate::platform::rt;
 
-/// Time limit for the log directories and the open files of all pods, which are few.
+/// Time limit for walking the log directories and counting the open files of all pods.
 const WALKING: Duration = Duration::from_secs(2);
 
-/// What to collect.
+/// The statistics to collect, and their sources.
 #[derive(Clone, Debug)]
 pub(super) struct CollectInputs {
     pub(super) depth: Depth,
@@ -52,7 +52,7 @@ struct CollectPass<'a> {
     procfs: Procfs,
     reader: UsageReader,
     at: i64,
-    /// When directories are no longer walked.
+    /// The time at which walks stop.
     end: Instant,
     asked: &'a CollectInputs,
     swap_free: Option<u64>,
@@ -191,7 +191,7 @@ impl CollectPass<'_> {
         } else {
             self.reader.processes(&figures.group)
         };
-        // A container may have thousands of processes with as many files each.
+        // A container may have thousands of processes with thousands of files each.
         let open_files = |pid: &u32| match rt::now() < self.end {
             true => self.procfs.process(*pid).open_files().unwrap_or(0),
             false => 0,
@@ -201,12 +201,12 @@ impl CollectPass<'_> {
             processes.files = pids.iter().map(open_files).fold(0, u64::saturating_add);
             let first = container.pid.or(pids.first().copied());
             let limit = first.and_then(|pid| self.procfs.process(pid).open_files_limit());
-            // -1 without a limit, as cadvisor has it.
+            // -1 without a limit, as in cadvisor.
             processes.most_files = limit.map(|files| i64::try_from(files).unwrap_or(-1));
         }
         container.processes = Some(processes);
     }
-    /// The device that `path` is on: as it is mounted, and its numbers.
+    /// The name and numbers of the device that `path` is on.
     fn device_of(&self, path: &Path) -> Option<(String, (u32, u32))> {
         use std::os::unix::fs::MetadataExt as _;
 
@@ -217,19 +217,20 @@ impl CollectPass<'_> {
     }
 }
 
-/// The interfaces that cadvisor counts: not loopback, and not the node's ends of pod networks, which count in the pods.
+/// The interfaces that cadvisor reports: neither loopback nor the node's ends of pod networks, which are reported for
+/// the pods.
 fn counted(mut interfaces: Vec<Interface>) -> Vec<Interface> {
     let is_left_out = |name: &str| ["lo", "veth", "docker", "nerdctl"].iter().any(|prefix| name.starts_with(prefix));
     interfaces.retain(|interface| !is_left_out(&interface.name));
     interfaces
 }
 
-/// The cgroup in v2, or in the v1 hierarchy that counts memory.
+/// The cgroup in the v1 memory hierarchy, or in v2.
 fn counting_group(cgroups: &ProcessCgroups) -> Option<&str> {
     cgroups.v1("memory").or_else(|| cgroups.v2()).filter(|group| *group != "/")
 }
 
-/// Where cgroup v1 counts memory.
+/// The v1 memory hierarchy.
 const MEMORY_HIERARCHY: &str = "/sys/fs/cgroup/memory";
 
 /// The processes of a v1 cgroup; `None` for the root, which has those of the whole machine, and if it cannot be read.
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interfaces_that_lead_somewhere_are_counted() {
+    fn loopback_and_pod_ends_are_not_reported() {
         let names = ["lo", "eth0", "veth12", "docker0", "nerdctl0", "wlan0"];
         let all = names.map(|name| Interface { name: name.to_owned(), ..Interface::default() });
         let counted = counted(all.to_vec()).into_iter().map(|interface| interface.name).collect::<Vec<_>>();
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_counts_in_a_group_of_either_version() {
+    fn cgroup_of_a_process_is_found_in_either_version() {
         let group = |text: &str| counting_group(&ProcessCgroups::parse(text.as_bytes())).map(str::to_owned);
         assert_eq!(group("0::/kubepods/pod1/abc\n").as_deref(), Some("/kubepods/pod1/abc"));
         let hybrid = "12:cpu,cpuacct:/k8s.io/a\n9:memory:/k8s.io/abc\n1:name=systemd:/x\n0::/\n";

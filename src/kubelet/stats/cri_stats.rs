@@ -51,7 +51,7 @@ pub(super) fn found(usage: &FilesystemUsage) -> DiskUsage {
 fn figures(cpu: Option<&CpuUsage>, memory: Option<&MemoryUsage>, swap: Option<&SwapUsage>, at: i64) -> UsageStats {
     let times = [cpu.map(|cpu| cpu.timestamp), memory.map(|memory| memory.timestamp)];
     UsageStats {
-        // A runtime without timestamps means the current time.
+        // Without a timestamp from the runtime, the current time is used.
         at: times.into_iter().flatten().find(|at| *at > 0).unwrap_or(at),
         cpu_nanos: cpu.and_then(|cpu| cpu.usage_core_nano_seconds),
         nano_cores: cpu.and_then(|cpu| cpu.usage_nano_cores),

@@ -16,7 +16,7 @@ use crate::types::sorted::SortedMap;
 
 pub(super) type Volumes = (String, Vec<VolumeDir>);
 
-/// A request starts a walk, at most once a minute.
+/// The results of walks. A request starts a walk, at most once a minute.
 #[derive(Default)]
 pub(super) struct DiskUsageCache {
     found: Rc<RefCell<SortedMap<String, Vec<VolumeSnapshot>>>>,

@@ -1,4 +1,4 @@
-//! Volumes of a pod that are not directories of the pod, and where their statistics come from. Pure.
+//! Volumes of a pod that are not directories of the pod, and the sources of their statistics. Pure.
 
 use std::path::PathBuf;
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn csi_and_mounted_volumes_are_listed_but_host_paths_and_unused_ones_not() {
+    fn only_used_csi_and_mounted_volumes_are_listed() {
         let claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("c-{name}")}});
         let names = ["disk", "local", "server", "host", "block", "unbound", "inline", "nfs", "dir"];
         let mounts: Vec<Value> = names.iter().map(|name| json!({"name": name, "mountPath": name})).collect();

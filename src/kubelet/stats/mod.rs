@@ -97,7 +97,7 @@ pub(crate) enum StatsEndpoint {
     Summary { only_cpu_and_memory: bool },
 }
 
-/// Deadline of each call to the runtime. A page without layers is better than none, and the whole page must be ready
+/// Deadline of each call to the runtime. A page without layers is better than no page, and the whole page must be ready
 /// before the server's timeout.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -195,7 +195,7 @@ impl Stats {
             self.walks.ask(|| subjects.iter().map(places).collect()).await;
         }
         let (containers, sandboxes) = self.by_runtime(with_rest, groups.is_none(), &mut look).await;
-        // A container may make this slow, and many clients may ask for it.
+        // A container can make this slow, and many clients may request it at the same time.
         let mut look = rt::slow_for("statistics", move || {
             look.at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
             collect::pass(&mut look, &asked);
@@ -245,7 +245,7 @@ impl Stats {
         told
     }
 
-    /// The known fields of a pod; `None` if nothing of it runs.
+    /// The known fields of a pod; `None` if it has no running sandbox.
     fn pod(&self, subject: &PodInputs, groups: Option<(&String, CgroupDriver)>) -> Option<PodSnapshot> {
         let PodInputs { pod, observed, started_at, .. } = subject;
         let sandbox = observed.ready_sandbox()?;
@@ -306,7 +306,7 @@ impl Stats {
     }
 }
 
-/// Volumes exist before the sandbox and after it.
+/// The external volumes of all pods, also without a sandbox: volumes exist before it and after it.
 fn foreign(subjects: &[PodInputs]) -> impl Iterator<Item = &ForeignVolume> {
     subjects.iter().filter(|subject| subject.observed.ready_sandbox().is_some()).flat_map(|subject| &subject.foreign)
 }

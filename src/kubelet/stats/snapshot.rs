@@ -1,4 +1,4 @@
-//! The statistics of one look at the node: plain data.
+//! The statistics of the node and its pods at one time: plain data.
 //!
 //! Times are nanoseconds since 1970 by the wall clock; unknown values are `None`.
 
@@ -27,13 +27,13 @@ pub(crate) struct NodeSnapshot {
     pub(crate) figures: UsageStats,
     /// The `kubepods` cgroup, or the node's figures if pods have no cgroups.
     pub(crate) pods: UsageStats,
-    /// The cgroups of the QoS classes; only in a full look.
+    /// The cgroups of the QoS classes; only with all statistics.
     pub(crate) classes: Vec<UsageStats>,
     pub(crate) memory: MemInfo,
     pub(crate) interfaces: Vec<Interface>,
     /// The interface of the default route.
     pub(crate) main_interface: String,
-    /// The file system with the pods' files; its device only in a full look.
+    /// The file system with the pods' files; its device only with all statistics.
     pub(crate) disk: Option<FileSystem>,
     pub(crate) device: Option<(String, DiskIo)>,
     /// The file system of the runtime's images and its usage by them.
@@ -78,7 +78,7 @@ pub(crate) struct ContainerSnapshot {
     /// The writable layer.
     pub(crate) layer: Option<DiskUsage>,
     pub(crate) logs: Option<DiskUsage>,
-    /// Only in a full look.
+    /// Only with all statistics.
     pub(crate) processes: Option<Processes>,
 }
 
@@ -119,14 +119,14 @@ pub(crate) struct UsageStats {
     pub(crate) cpu_pressure: Option<Pressure>,
     pub(crate) memory_pressure: Option<Pressure>,
     pub(crate) io_pressure: Option<Pressure>,
-    /// All of the cgroup's statistics; only in a full look.
+    /// All of the cgroup's statistics; only with all statistics.
     pub(crate) group_usage: Option<Box<Usage>>,
 }
 
 /// In bytes, except for the page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// What is left below the limit, if there is one.
+    /// Memory available below the limit, if there is one.
     pub(crate) available: Option<u64>,
     pub(crate) usage: Option<u64>,
     pub(crate) working_set: Option<u64>,

@@ -212,7 +212,7 @@ impl Writer {
         });
     }
 
-    /// The default route's interface is the main one; without it, none is.
+    /// The top-level fields are those of the interface `main`, if it exists.
     fn network(&mut self, interfaces: &[Interface], main: &str, at: i64) {
         if interfaces.is_empty() {
             return;

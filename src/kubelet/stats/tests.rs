@@ -85,7 +85,7 @@ fn interfaces() -> Vec<Interface> {
     vec![Interface { name: "eth0".to_owned(), received: counts, sent: counts }]
 }
 
-/// A look with every field set.
+/// A snapshot with every field set.
 fn look() -> Snapshot {
     let disk = FileSystem { capacity: 1000, available: 500, used: 400, inodes: 100, inodes_free: 60 };
     let found = DiskUsage { bytes: 300, inodes: 30 };
@@ -203,15 +203,15 @@ fn resource_page_has_every_upstream_family() {
 
 /// cadvisor families that are not on this node's page, and why.
 const NOT_ON_THE_PAGE: [(&str, &str); 9] = [
-    ("container_cpu_load_average_10s", "0 in a kubelet, which reads no load of groups"),
-    ("container_cpu_load_d_average_10s", "0 in a kubelet, as above"),
+    ("container_cpu_load_average_10s", "always 0 in a kubelet, which does not enable the load reader"),
+    ("container_cpu_load_d_average_10s", "always 0 in a kubelet, as above"),
     ("container_health_state", "-1 for every container that is not Docker's"),
     ("container_sockets", "needs a system call per open file of each process"),
-    ("container_tasks_state", "0 in a kubelet, which reads no load of groups"),
+    ("container_tasks_state", "always 0 in a kubelet, which does not enable the load reader"),
     ("machine_cpu_books", "of mainframes"),
     ("machine_cpu_drawers", "of mainframes"),
-    ("machine_nvm_avg_power_budget_watts", "of memory that no board has"),
-    ("machine_nvm_capacity", "of memory that no board has"),
+    ("machine_nvm_avg_power_budget_watts", "for non-volatile memory, which no board has"),
+    ("machine_nvm_capacity", "for non-volatile memory, which no board has"),
 ];
 
 #[test]

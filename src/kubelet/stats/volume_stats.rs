@@ -19,7 +19,7 @@ use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// One inquiry per volume. A request starts it, at most once a minute.
+/// The last statistics of each volume. A request starts an inquiry for each, at most once a minute.
 pub(super) struct VolumeStatsCache {
     csi: Rc<Csi>,
     known: RefCell<Vec<RunningQuery>>,
@@ -124,8 +124,8 @@ impl VolumeStatsCache {
         RunningQuery { of: volume.clone(), began: now, told, ended, task }
     }
 
-    /// Uses a thread of its own, not one of the pool: it blocks until the file server answers. The number of threads
-    /// is limited.
+    /// Calls statfs on a separate thread, not in the pool: it blocks until the file server answers. The number of
+    /// threads is limited.
     fn ask_file_system(&self, path: &Path) -> Option<Receiver<Option<FileSystem>>> {
         if Arc::strong_count(&self.threads) > MOST_THREADS {
             return None;
@@ -136,7 +136,7 @@ impl VolumeStatsCache {
             let is_there = mounted_at(&path).unwrap_or(false);
             let disk = if is_there { file_system(&path).ok() } else { None };
             drop(held);
-            // The receiver is gone if the volume is.
+            // The receiver is dropped with the volume.
             let _ = sender.try_send(disk);
         };
         rt::thread("statfs", work).ok()?;

@@ -1,8 +1,8 @@
 //! `activeDeadlineSeconds` of pods. Pure: time is an argument.
 //!
 //! Upstream compares the wall clock with the start time in the status, so a clock step ends pods early or late. Here
-//! the time counts by the monotonic clock from when this process first saw the pod. Only an earlier start in the
-//! status is taken by the wall clock, once.
+//! the time is measured on the monotonic clock from when this process first saw the pod. Only an earlier start in the
+//! status is compared with the wall clock, once.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct ActiveDeadlines {
 #[derive(Debug)]
 struct Active {
     met: Instant,
-    /// How long it had been active when it was first seen.
+    /// Time for which it had been active when this process first saw it.
     before: Duration,
     /// When the deadline is reached; `None` without a deadline.
     due: Option<Instant>,

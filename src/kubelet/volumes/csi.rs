@@ -13,7 +13,7 @@ use crate::state::pods::volume_paths::CSI;
 use crate::types::api::{CsiVolumeSource, Pod, Time};
 use crate::types::sorted::SortedMap;
 
-/// A CSI volume, and what the kubelet itself does for it.
+/// A CSI volume, and the parts of its set-up that the kubelet does itself.
 #[derive(Debug)]
 pub(super) struct Csi {
     pub(super) volume: CsiVolume,
@@ -146,7 +146,7 @@ fn fill(
     Ok(())
 }
 
-/// The publish context of the attachment. A volume that may be being detached is not set up.
+/// The publish context of the attachment. Fails for a volume that a controller may be detaching.
 fn attached(pod: &Pod, source: &CsiSource, with: SetUpInputs<'_>) -> Result<SortedMap<String, String>, MissingObject> {
     if !with.objects.is_attached(source) {
         return Err(MissingObject::NotAttached);

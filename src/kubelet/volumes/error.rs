@@ -233,7 +233,7 @@ impl fmt::Display for Problem {
             Self::Claim { name, why } => write!(f, "error processing PVC {name}: {why}"),
             Self::Files(problem) => problem.fmt(f),
             Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
-            Self::HugePageSize => f.write_str("medium HugePages takes a pod that asks for huge pages of one size"),
+            Self::HugePageSize => f.write_str("medium HugePages requires a pod that requests huge pages of one size"),
             Self::HostPathType { path, expected } => {
                 write!(f, "hostPath type check failed: {} is not a {expected}", path.display())
             }

@@ -251,7 +251,7 @@ impl PodVolumes {
 }
 
 impl PlannedVolume {
-    /// Its set-up accesses a host path, whose file system may hang.
+    /// Whether its set-up accesses a host path, whose file system may hang.
     fn looks_at_host(&self) -> bool {
         match &self.source {
             Source::Device { .. } => true,
@@ -265,8 +265,8 @@ impl PlannedVolume {
         }
     }
 
-    /// Whether the runtime relabels its files, as upstream's attributes `Managed` and `SELinuxRelabel`. A CSI volume
-    /// is decided after its set-up, by its file system.
+    /// Whether the runtime relabels its files, as upstream's attributes `Managed` and `SELinuxRelabel`. For a CSI
+    /// volume this depends on its file system, after the set-up.
     fn relabels(&self) -> bool {
         match &self.source {
             Source::EmptyDir(_) | Source::Files(_) => true,

@@ -1,4 +1,4 @@
-//! What must exist before the containers of a pod can start. Pure.
+//! The directories and volumes that a pod's containers need before they start. Pure.
 
 use std::path::{Component, PathBuf};
 
@@ -138,7 +138,7 @@ impl PlannedVolume {
         }
     }
 
-    /// Read-only whatever the mounts say.
+    /// Whether it is read-only regardless of the mounts.
     pub(super) fn read_only(&self) -> bool {
         match &self.source {
             Source::Csi(csi) => csi.volume.read_only,
@@ -174,7 +174,8 @@ impl Plan {
     }
 }
 
-/// Takes the size of its files from `room`, and fails without room: one key may be in many files, which take memory.
+/// Subtracts the size of its files from `room`; fails if they exceed it. One key may be in many files, which take
+/// memory.
 fn within(mut source: Source, room: &mut usize) -> Source {
     if let Source::Files(Files { payload, .. }) = &mut source {
         let size = payload.iter().flat_map(SortedMap::values).map(|file| file.content.len());
@@ -186,7 +187,7 @@ fn within(mut source: Source, room: &mut usize) -> Source {
     source
 }
 
-/// Bytes of all files that a pod's volumes have from ConfigMaps, Secrets and the pod itself.
+/// Limit of the total size of a pod's files from ConfigMaps, Secrets and the pod itself.
 const MOST_FILES: usize = 64 << 20;
 
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content

@@ -72,7 +72,7 @@ impl fmt::Display for PinMismatch {
 
 /// The certificates in `pem` that have a pinned key, in PEM. Without pins every CA is accepted.
 ///
-/// kubeadm trusts the whole bundle if one certificate is pinned, so that whoever can change the bundle adds a CA.
+/// Unlike kubeadm, which trusts the whole bundle if one certificate is pinned: an attacker could add a CA to it.
 pub(crate) fn pinned_authority(pem: &[u8], pins: &[Pin]) -> Result<Vec<u8>, PinMismatch> {
     let certificates = pem::certificates(pem).map_err(|_| PinMismatch::Nothing)?;
     let found: Result<Vec<Pin>, _> =

@@ -39,7 +39,7 @@ impl ServingCertificateCell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Handshakes can succeed.
+    /// Whether there is a certificate, so that handshakes can succeed.
     pub(crate) fn is_there(&self) -> bool {
         self.certified_key().is_some()
     }

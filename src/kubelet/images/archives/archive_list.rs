@@ -157,7 +157,7 @@ impl ArchiveList {
         Some(file.clone())
     }
 
-    /// Takes the result of an import. Changes of the file during it are noticed by the next listing.
+    /// Takes the result of an import. The next listing notices if the file has changed meanwhile.
     pub(super) fn ended(&mut self, file: &str, outcome: Result<Vec<String>, Failure>, now: Instant) {
         let Some(archive) = self.files.get_mut(file) else { return };
         archive.state = match outcome {

@@ -9,22 +9,22 @@ use crate::platform::registry::RegistryError;
 #[derive(Debug)]
 pub(super) enum FetchError {
     Cancelled,
-    /// The bytes of a server are not those of the digest.
+    /// The bytes of a server do not match the digest.
     Digest {
         what: String,
         server: String,
     },
     Disk(io::Error),
-    /// A document is not what it should be.
+    /// A document is malformed.
     Invalid(String),
-    /// A server tells another length than the manifest.
+    /// The length at a server differs from the manifest's.
     Length {
         what: String,
         expected: u64,
         told: u64,
     },
     NoServer,
-    /// The image is not made for this machine.
+    /// The image does not support this machine.
     Platform(&'static str),
     Registry(RegistryError),
     Room {
@@ -75,7 +75,7 @@ impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
-            Self::Digest { what, server } => write!(f, "{server} sent other content than {what}"),
+            Self::Digest { what, server } => write!(f, "{server} sent content that does not match {what}"),
             Self::Disk(error) if error.kind() == io::ErrorKind::StorageFull => f.write_str("no space left on device"),
             Self::Disk(error) => write!(f, "write to the disk: {error}"),
             Self::Invalid(problem) => f.write_str(problem),

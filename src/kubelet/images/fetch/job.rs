@@ -1,10 +1,10 @@
-//! Fetches one image into its layout, on a thread that may wait.
+//! Fetches one image into its layout. Blocks.
 //!
 //! ```text
 //!   servers of the registry -> tag -> index -> manifest -> config and layers, by range into part files
 //! ```
 //!
-//! Every document and blob is checked by its digest before it counts.
+//! Every document and blob is checked against its digest before it is used.
 
 use std::fs;
 use std::io;
@@ -25,14 +25,14 @@ use crate::types::time::Backoff;
 /// Bytes of an image that is being fetched.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes of the blobs that are here, fetched now or before.
+    /// Bytes of the blobs on the disk, from this fetch or an earlier one.
     pub(super) here: AtomicU64,
-    /// All bytes that this node lacks; 0 until the manifest is known.
+    /// Total bytes of the blobs to fetch; 0 until the manifest is known.
     pub(super) all: AtomicU64,
 }
 
 impl Progress {
-    /// Bytes that are here, and all bytes; `None` until the manifest is known.
+    /// Bytes on the disk, and total bytes; `None` until the manifest is known.
     pub(crate) fn bytes(&self) -> Option<(u64, u64)> {
         let all = self.all.load(Ordering::Relaxed);
         (all > 0).then(|| (self.here.load(Ordering::Relaxed), all))
@@ -40,14 +40,14 @@ impl Progress {
 }
 
 pub(super) struct Job {
-    /// In the order in which they are asked.
+    /// In the order in which they are tried.
     pub(super) servers: Vec<Registry>,
     /// A tag or a digest.
     pub(super) reference: String,
     pub(super) layout: Layout,
     /// Blobs that the runtime has.
     pub(super) present: SortedSet<String>,
-    /// The architecture, as Rust names it.
+    /// The architecture, in Rust's naming.
     pub(super) machine: &'static str,
     /// The id of this boot.
     pub(super) boot: String,
@@ -57,14 +57,15 @@ pub(super) struct Job {
     pub(super) waits: (Duration, Duration),
 }
 
-/// Failures in a row without a new byte after which a fetch gives up; what is here stays for the next one.
+/// Failures in a row without a new byte after which a fetch gives up. The next fetch continues with the bytes on the
+/// disk.
 const MOST_FAILURES: u32 = 5;
-/// What the disk of the parts must have beyond the image.
+/// Space that must stay free on the disk of the parts.
 const SPARE: u64 = 32 << 20;
 const BUFFER: usize = 64 << 10;
 
 impl Job {
-    /// Fetches what is missing. Returns the index or manifest that the reference names.
+    /// Fetches the missing blobs. Returns the index or manifest that the reference names.
     pub(super) fn run(&mut self) -> Result<Descriptor, FetchError> {
         fs::create_dir_all(self.layout.blobs())?;
         let top = self.resolve()?;
@@ -180,7 +181,7 @@ impl Job {
         Ok(())
     }
 
-    /// Fetches one blob. Bytes that came before count; without a new byte each failure asks the next server.
+    /// Fetches one blob, continuing an earlier part. After a failure without a new byte, tries the next server.
     fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
         let whole = self.layout.blob(&blob.digest);
         if fs::metadata(&whole).is_ok_and(|found| found.len() == blob.size) {
@@ -194,7 +195,7 @@ impl Job {
             let failure = match self.continue_blob(server, blob, &mut part) {
                 Ok(()) if part.is_whole(blob) => return Ok(part.finish()?),
                 Ok(()) => {
-                    // Wrong bytes, of this server or of an earlier attempt.
+                    // Wrong bytes, from this server or from an earlier attempt.
                     self.forget(part.length());
                     part.restart()?;
                     let server = self.servers.get(server).map(|server| server.base().to_owned()).unwrap_or_default();
@@ -211,7 +212,7 @@ impl Job {
             }
             failures += 1;
             server = (server + 1) % self.servers.len().max(1);
-            // Another server may have what this one refuses.
+            // Another server may have the blob.
             let has_others = usize::try_from(failures).unwrap_or(usize::MAX) < self.servers.len();
             if failure.is_retryable() || !has_others {
                 self.wait_after(failure, failures, &mut waits)?;
@@ -226,7 +227,7 @@ impl Job {
         let server = self.servers.get_mut(server).ok_or(FetchError::NoServer)?;
         let path = format!("blobs/{}", blob.digest);
         let mut answer = server.get(ContentRequest { path: &path, accept: "*/*", from: part.length() })?;
-        // Of both a whole answer and a part of one, the total is that of the blob.
+        // `total` is the size of the blob, whether the answer has all of it or a range.
         if let Some(told) = answer.total.filter(|told| *told != blob.size) {
             return Err(FetchError::Length { what: path, expected: blob.size, told });
         }
@@ -249,7 +250,7 @@ impl Job {
             self.progress.here.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
         }
         if answer.total.is_some() {
-            // Reading the end keeps the connection for the next blob. What follows does not matter.
+            // Reading to the end keeps the connection usable for the next blob. Further bytes are ignored.
             let _ = answer.read(&mut buffer);
         }
         Ok(())

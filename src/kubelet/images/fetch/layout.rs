@@ -1,4 +1,4 @@
-//! The OCI layout of a fetched image: a directory, and the same as a tar stream.
+//! The OCI layout of a fetched image, as a directory and as a tar stream.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -36,7 +36,7 @@ impl Layout {
         fs::write(self.0.join(VERSION), r#"{"imageLayoutVersion":"1.0.0"}"#)
     }
 
-    /// Writes the layout as a tar, with the blobs that are there.
+    /// Writes the layout as a tar, with the blobs in the directory.
     pub(super) fn write_tar(&self, sink: &mut dyn Write) -> io::Result<()> {
         for name in [VERSION, INDEX] {
             add(sink, name, &self.0.join(name))?;
@@ -48,7 +48,7 @@ impl Layout {
                 add(sink, &format!("{BLOBS}/{name}"), &entry.path())?;
             }
         }
-        // Two empty blocks are the end.
+        // Two empty blocks mark the end.
         sink.write_all(&[0; 2 * BLOCK])
     }
 }
@@ -57,7 +57,7 @@ const BLOBS: &str = "blobs/sha256";
 const INDEX: &str = "index.json";
 const VERSION: &str = "oci-layout";
 const BLOCK: usize = 512;
-/// The largest size in eleven octal digits.
+/// The largest number of eleven octal digits.
 const MOST: u64 = 0o77_777_777_777;
 
 fn add(sink: &mut dyn Write, name: &str, path: &Path) -> io::Result<()> {
@@ -90,7 +90,7 @@ fn header(name: &str, size: u64) -> Option<Vec<u8>> {
     put(116, b"0000000\0");
     put(124, format!("{size:011o}\0").as_bytes());
     put(136, b"00000000000\0");
-    // The checksum is that of a header with spaces in its place.
+    // The checksum is computed with spaces in its own field.
     put(148, b"        ");
     put(156, b"0");
     put(257, b"ustar\x0000");

@@ -72,7 +72,7 @@ impl Document {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let document: Value = serde_json::from_slice(bytes).map_err(|error| format!("no manifest: {error}"))?;
         if let Some(manifests) = document.get("manifests").and_then(Value::as_array) {
-            // A platform that cannot be read is another one.
+            // A platform that cannot be parsed is not this machine's.
             return Ok(Self::Index(manifests.iter().filter_map(platform_manifest).collect()));
         }
         let of = |name: &str| document.get(name).ok_or_else(|| format!("a manifest without {name}"));
@@ -99,7 +99,7 @@ fn platform_manifest(value: &Value) -> Option<PlatformManifest> {
     Some(PlatformManifest { manifest, os: text("os"), architecture: text("architecture"), variant: text("variant") })
 }
 
-/// The manifest for a machine, named as Rust names architectures. Of several variants the newest that it can run.
+/// The manifest for a machine in Rust's naming of architectures, in the newest variant that the machine can run.
 pub(super) fn select<'a>(manifests: &'a [PlatformManifest], machine: &str) -> Option<&'a Descriptor> {
     let (architecture, variants): (&str, &[&str]) = match machine {
         "x86_64" => ("amd64", &["", "v1"]),

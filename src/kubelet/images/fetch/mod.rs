@@ -5,7 +5,7 @@
 //!                 -> the layout as a tar -> ctr, or as a directory -> skopeo
 //! ```
 //!
-//! Dropping the future of a pull ends its thread; the parts stay for the next pull of the image.
+//! Dropping the future of a pull ends its thread; the next pull of the image continues with the parts.
 
 mod error;
 mod job;
@@ -55,11 +55,11 @@ pub(crate) struct Fetcher {
     images: ImageService,
     runtime: RuntimeService,
     proxies: Arc<ProxySettings>,
-    /// Pulls under way by directory, so that two pods do not fetch one image at the same time.
+    /// Pulls in progress by directory, so that two pods do not fetch the same image at the same time.
     busy: RefCell<SortedMap<String, Rc<rt::Semaphore>>>,
 }
 
-/// Where the fetcher works.
+/// Paths of the fetcher.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchPlaces {
     pub(crate) directory: PathBuf,
@@ -120,7 +120,7 @@ impl Fetcher {
         Ok(id)
     }
 
-    /// Blobs that the runtime has, where its tool tells.
+    /// Blobs that the runtime has, if its tool can list them.
     async fn present(&self, tool: &ImportTool) -> SortedSet<String> {
         let Some(command) = tool.list_blobs() else { return SortedSet::new() };
         match program::run(command, Vec::new(), LIST_LIMIT).await {
@@ -165,7 +165,7 @@ impl Fetcher {
                     Job { servers, reference, layout, present, machine, boot, cancelled, progress, waits: WAITS };
                 job.run().map_err(|error| error.to_string())
             });
-            // The pull may be gone.
+            // Fails if the pull was cancelled.
             let _ = tell.try_send(fetched);
         };
         rt::thread("image-fetch", work).map_err(|error| format!("start a thread: {error}"))?;
@@ -184,7 +184,7 @@ impl Fetcher {
         written.map_err(|error| FetchError::from(error).to_string())?;
         let source = layout.clone();
         let tar = move |mut stdin: ChildStdin| {
-            // The tool reports what it lacks.
+            // The tool reports a truncated archive itself.
             let _ = source.write_tar(&mut stdin);
         };
         import_layout(tool, &layout.0, &names, tar).await
@@ -203,7 +203,7 @@ impl Fetcher {
         Err("it is imported, but the runtime does not list it".to_owned())
     }
 
-    /// Removes what no pull has used for long.
+    /// Removes parts that no pull has used for [`UNUSED`] seconds.
     async fn sweep(&self, but: &str) {
         let busy: Vec<String> = self.busy.borrow().keys().cloned().chain([but.to_owned()]).collect();
         let (directory, now) = (self.directory.clone(), clock::timestamp().as_second());
@@ -242,7 +242,7 @@ fn sweep(directory: &Path, busy: &[String], now: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// The servers to ask, mirrors first.
+/// The servers to try, mirrors first.
 fn servers(
     registry: &str,
     repository: &str,
@@ -267,7 +267,8 @@ const HOSTS_FILE: &str = "hosts.toml";
 
 fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, String> {
     match authorities(mirror)? {
-        // The registry is asked over plain HTTP; the digests protect what it redirects to.
+        // The registry itself uses plain HTTP, so certificates of redirects are not verified; the digests protect the
+        // content.
         all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
         all => believing(&all).map_err(|error| format!("CA certificates for {}: {error}", mirror.base)),
     }

@@ -131,7 +131,7 @@ fn always_restarts_succeeded_containers_too() {
 }
 
 #[test]
-fn never_restarts_nothing_but_starts_what_never_ran() {
+fn never_starts_only_containers_that_have_not_run() {
     check(RestartPolicy::Never, &[Some(exited(1)), None], &[start(ContainerIndex::Main(1), 0)], false);
 }
 

@@ -121,7 +121,7 @@ fn absent_node_is_created_and_reported_every_five_minutes() {
 }
 
 #[test]
-fn registration_is_retried_for_ever_with_backoff() {
+fn registration_is_retried_forever_with_backoff() {
     let mut case = Case::new();
     case.own.heard_all(None);
     let mut waits = Vec::new();
@@ -191,7 +191,7 @@ fn without_registration_the_node_waits_and_keeps_its_labels() {
 }
 
 #[test]
-fn change_is_reported_once_and_at_once_with_its_event() {
+fn change_is_reported_at_once_with_one_event() {
     let (mut case, node) = registered();
     case.pass(MINUTE);
     case.own.heard(node);
@@ -259,7 +259,7 @@ fn refused_patch_is_retried_with_growing_backoff() {
 }
 
 #[test]
-fn deleted_node_stays_deleted_and_one_gone_after_an_outage_registers() {
+fn node_registers_again_only_if_missing_after_an_outage() {
     let (mut case, node) = registered();
     case.own.heard_all(None);
     assert!(matches!(case.next(), NodeStep::Create(_)));

@@ -50,7 +50,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("/metadata/resourceVersion", "the API server's"),
     ("/metadata/uid", "the API server's"),
     ("/status/declaredFeatures/0", "ExtendWebSocketsToKubelet: not served here"),
-    ("/status/nodeInfo/kubeletVersion", "tells which kubelet it is"),
+    ("/status/nodeInfo/kubeletVersion", "differs by kubelet"),
 ];
 
 #[test]

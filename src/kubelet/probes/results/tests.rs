@@ -67,7 +67,7 @@ fn container_without_results_is_alive_but_not_started_or_ready() {
     assert_eq!(state(&seen(&spec("SRL"), FRESH)), (false, false, None));
     assert_eq!(state(&seen(&spec("RL"), FRESH)), (true, false, None));
     assert_eq!(state(&seen(&spec("L"), FRESH)), (true, true, None));
-    assert!(seen(&spec(""), FRESH).probed().is_empty(), "nothing is kept of a container without probes");
+    assert!(seen(&spec(""), FRESH).probed().is_empty(), "a container without probes has no entry");
 }
 
 #[test]

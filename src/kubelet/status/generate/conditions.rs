@@ -28,7 +28,7 @@ pub(super) struct ConditionInputs<'a> {
 /// All conditions in upstream's order: those of other controllers unchanged, then the kubelet's own.
 pub(super) fn conditions(facts: &ConditionInputs<'_>) -> Vec<PodCondition> {
     let mut all: Vec<PodCondition> = facts.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
-    // Records a single event, the eviction, which cannot be derived from the observed state again.
+    // DisruptionTarget records an eviction, which cannot be derived from the observed state.
     let told = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
     if let Some(disruption) = told.or_else(|| disruption(facts)) {
         all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);

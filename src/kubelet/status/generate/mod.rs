@@ -44,7 +44,7 @@ pub(crate) struct StatusInput<'a> {
     /// The scheme of container ids, such as `containerd`.
     pub(crate) runtime_name: &'a str,
     pub(crate) now: Time,
-    /// No container of the pod will start again.
+    /// The worker will start no container of the pod again.
     pub(crate) ended: bool,
     /// Why the pod has failed, whatever its containers do: evicted, or past its deadline.
     pub(crate) failed: Option<&'a PodFailure>,
@@ -55,14 +55,14 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) actuated: Option<&'a PodResourceInfo>,
     /// Devices of all its containers.
     pub(crate) devices: &'a [AllocatedDevices],
-    /// Ids of the instances that the running work replaces.
+    /// Ids of the instances that the worker's current sync replaces.
     pub(crate) replaced: &'a [String],
 }
 
 /// A pending or running resize.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resize<'a> {
-    /// Why the resize is not possible now, and the pod's generation that asks for it.
+    /// Why the resize is not possible now, and the pod's generation that requests it.
     pub(crate) pending: Option<(&'a Reason, &'a str, i64)>,
     pub(crate) progress: ResizeProgress<'a>,
 }
@@ -71,9 +71,9 @@ pub(crate) struct Resize<'a> {
 pub(crate) enum ResizeProgress<'a> {
     #[default]
     None,
-    /// With the pod's generation that asked for it.
+    /// In progress, with the pod's generation that requested it.
     Goes(i64),
-    /// The resize is retried. As [`Self::Goes`].
+    /// Failed, and will be retried: the error, and the generation as for [`Self::Goes`].
     Failed(&'a str, i64),
 }
 
@@ -82,7 +82,7 @@ pub(crate) enum ResizeProgress<'a> {
 pub(crate) struct PodFailure {
     pub(crate) reason: Reason,
     pub(crate) message: Cow<'static, str>,
-    /// Message of the `DisruptionTarget` condition, if the pod is terminated for the sake of others.
+    /// Message of the `DisruptionTarget` condition, if the pod is terminated in favour of others.
     pub(crate) disruption: Option<Cow<'static, str>>,
 }
 
@@ -158,7 +158,7 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
     (phase, reason.cloned().unwrap_or_default(), message.cloned().unwrap_or_default())
 }
 
-/// A container has exited with a RestartAllContainers rule and has not been removed yet: it is removed last.
+/// Whether a container has exited with a RestartAllContainers rule and still exists; it is removed last.
 fn restarts_all(pod: &Pod, observed: &ObservedPod) -> bool {
     let sandbox = observed.newest_sandbox();
     let mut containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);

@@ -659,7 +659,7 @@ fn read_only_mounts_show_whether_they_are_recursive() {
     };
     assert_eq!(modes(None, Seen::Nothing), "- Disabled Disabled Disabled Disabled");
     assert_eq!(modes(Some(true), Seen::Running), "- Disabled Disabled Enabled Enabled");
-    assert_eq!(modes(None, Seen::Running), "- Disabled Disabled Enabled Enabled", "the runtime is away");
+    assert_eq!(modes(None, Seen::Running), "- Disabled Disabled Enabled Enabled", "the runtime is unknown");
     assert_eq!(modes(Some(false), Seen::Running), "- Disabled Disabled Disabled Disabled");
 }
 

@@ -17,16 +17,16 @@ use crate::platform::registry::{Login, Mirror};
 enum Fault {
     /// The connection ends after this many bytes of the body.
     Cut(usize),
-    /// Another length than the manifest's, and as many bytes.
+    /// This length, which differs from the manifest's, and as many bytes.
     Length(usize),
-    /// Other bytes of the right length.
+    /// Wrong bytes of the right length.
     Wrong,
     Status(u16),
-    /// The whole blob although a range was asked for.
+    /// The whole blob instead of the requested range.
     NoRange,
     /// No byte after the head.
     Stall,
-    /// The token is no longer good.
+    /// The token has expired.
     Expired,
 }
 
@@ -35,7 +35,7 @@ struct State {
     blobs: Vec<Vec<u8>>,
     manifest: Vec<u8>,
     faults: Vec<Fault>,
-    /// Faults that never end.
+    /// A fault of every answer.
     forever: Option<Fault>,
     /// Requests for blobs go to this server.
     redirect: Option<String>,
@@ -235,7 +235,7 @@ fn layer(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn cuts_and_refusals_cost_no_byte_twice() {
+fn cuts_and_refusals_fetch_no_byte_twice() {
     let (layer, folder) = (layer(300_000), Folder::new("cuts"));
     let registry = FakeRegistry::start(std::slice::from_ref(&layer));
     let cuts = [Fault::Cut(0), Fault::Cut(1), Fault::Cut(65_536), Fault::Status(503), Fault::Cut(70_000)];
@@ -263,23 +263,23 @@ fn next_fetch_continues_after_a_kill_and_a_power_cut() {
     assert!(first.run().is_err());
     let sent = registry.state.lock().unwrap().sent;
     registry.set(|state| state.faults.clear());
-    // The cut was five megabytes in; one sync came after four.
+    // The connection was cut after five megabytes, and the part was synced after four.
     let mut second = job(&[&registry], &folder, "boot-2");
     second.run().unwrap();
     assert!(folder.has(&layer));
     let again = registry.state.lock().unwrap().sent - (layer.len() + 2);
     assert!((1..=(4 << 20) + (64 << 10)).contains(&again), "{again} bytes came twice, of {sent}");
-    // A third fetch asks for the tag only.
+    // A third fetch only resolves the tag.
     let before = registry.blob_requests().len();
     job(&[&registry], &folder, "boot-2").run().unwrap();
     assert_eq!(registry.blob_requests().len(), before);
 }
 
 #[test]
-fn blob_without_its_digest_or_length_is_never_used() {
+fn blob_with_wrong_digest_or_length_is_never_used() {
     let layer = layer(100_000);
     for (name, fault, expected) in [
-        ("wrong", Fault::Wrong, "sent other content than sha256:"),
+        ("wrong", Fault::Wrong, "sent content that does not match sha256:"),
         ("short", Fault::Length(99), "has 99 bytes at the registry, and 100000 in the manifest"),
         ("long", Fault::Length(100_001), "has 100001 bytes at the registry"),
     ] {
@@ -292,7 +292,7 @@ fn blob_without_its_digest_or_length_is_never_used() {
         let error = job(&[&registry], &folder, "b").run().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert!(!folder.layout().blob(&Digest::of(&layer)).exists());
-        // One bad answer is only an interruption.
+        // After a single bad answer the fetch continues.
         registry.set(|state| (state.forever, state.faults) = (None, vec![fault]));
         job(&[&registry], &folder, "b").run().unwrap();
         assert!(folder.has(&layer));
@@ -309,7 +309,7 @@ fn server_without_ranges_sends_the_whole_blob_again() {
 }
 
 #[test]
-fn expired_token_is_renewed_in_the_middle() {
+fn expired_token_is_renewed_during_a_fetch() {
     let (layer, folder) = (layer(100_000), Folder::new("token"));
     let registry = FakeRegistry::start(std::slice::from_ref(&layer));
     registry.set(|state| {
@@ -326,7 +326,7 @@ fn expired_token_is_renewed_in_the_middle() {
 }
 
 #[test]
-fn credentials_stay_with_the_registry() {
+fn credentials_are_sent_only_to_the_registry() {
     let (layer, folder) = (layer(1000), Folder::new("redirect"));
     let registry = FakeRegistry::start(std::slice::from_ref(&layer));
     let storage = FakeRegistry::start(std::slice::from_ref(&layer));
@@ -340,7 +340,7 @@ fn credentials_stay_with_the_registry() {
     assert_eq!(of_storage.len(), 2);
     assert!(of_storage.iter().all(|head| !head.to_ascii_lowercase().contains("authorization")), "{of_storage:?}");
 
-    // A mirror is another host, too: it gets no login, and what it lacks comes from the registry.
+    // A mirror on another host gets no login, and blobs that it lacks come from the registry.
     let (mirror, folder) = (FakeRegistry::start(&[]), Folder::new("mirror"));
     registry.set(|state| state.redirect = None);
     mirror.set(|state| state.manifest = registry.state.lock().unwrap().manifest.clone());
@@ -368,7 +368,7 @@ fn cancelled_fetch_ends_while_the_server_stalls() {
 }
 
 #[test]
-fn image_that_the_disk_cannot_hold_is_not_begun() {
+fn image_larger_than_the_free_space_is_not_fetched() {
     let folder = Folder::new("room");
     let registry = FakeRegistry::start(&[]);
     let digest = Digest::of(b"huge").to_string();
@@ -390,7 +390,7 @@ fn layers_that_the_runtime_has_are_not_fetched() {
     assert_eq!(registry.state.lock().unwrap().sent, 2002);
 }
 
-/// A proxy that takes every server for the one at `behind`. Returns its address and the bytes that clients sent first.
+/// A proxy that connects every client to `behind`. Returns its address and the bytes that clients sent first.
 fn proxy(behind: &str, is_socks: bool) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -444,7 +444,7 @@ fn proxy_of_the_environment_is_used() {
         assert!(folder.has(&layer));
         let asked = std::mem::take(&mut *asked.lock().unwrap());
         if is_socks {
-            // The blobs came over the kept connection.
+            // The blobs are requested over the same connection.
             assert_eq!(asked, ["registry.test"]);
         } else {
             assert_eq!(asked.len(), 3, "{asked:?}");
@@ -453,7 +453,7 @@ fn proxy_of_the_environment_is_used() {
             let credentials = "proxy-authorization: basic dxnlcjpwyxnz\r\n";
             assert!(asked.iter().all(|head| head.to_ascii_lowercase().matches(credentials).count() == 1), "{asked:?}");
         }
-        // Loopback is never behind a proxy.
+        // Loopback addresses never use a proxy.
         let folder = Folder::new(&format!("{name}-loopback"));
         job.layout = folder.layout();
         job.servers = vec![server(&registry.address, true, &job.cancelled, proxies)];
