@@ -227,11 +227,11 @@ fn last_stall(stall: &Stall) -> impl Iterator<Item = String> {
     let head = match (stall.rounds, &stall.part) {
         (Some(rounds), part) => {
             let part = part.as_deref().unwrap_or("events");
-            format!("{} the sync loop went round {rounds} times without waiting; due: {part}", stall.time)
+            format!("{} the sync loop ran {rounds} times without waiting; due: {part}", stall.time)
         }
         (None, _) => format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.what()),
     };
-    let moved = stall.moved_again_after_seconds.map(|seconds| format!("it went on after {seconds} s"));
+    let moved = stall.moved_again_after_seconds.map(|seconds| format!("it continued after {seconds} s"));
     let ended = stall.next_start.as_ref().map(|start| format!("it was killed; the next start was at {start}"));
     std::iter::once(head).chain(moved).chain(ended)
 }
@@ -473,7 +473,7 @@ Certificates:
         assert!(page(&stall).contains(&format!("{head}{ended}")), "{}", page(&stall));
         stall.next_start = None;
         stall.moved_again_after_seconds = Some(41);
-        assert!(page(&stall).contains(&format!("{head}  it went on after 41 s\nLast errors:")), "{}", page(&stall));
+        assert!(page(&stall).contains(&format!("{head}  it continued after 41 s\nLast errors:")), "{}", page(&stall));
     }
 
     #[test]
@@ -502,7 +502,7 @@ Certificates:
             part: Some("versions".to_owned()),
             ..Stall::default()
         };
-        let line = "2026-11-20T20:24:00Z the sync loop went round 10000 times without waiting; due: versions";
+        let line = "2026-11-20T20:24:00Z the sync loop ran 10000 times without waiting; due: versions";
         assert_eq!(last_stall(&stall).collect::<Vec<_>>(), [line]);
     }
 

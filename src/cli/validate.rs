@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_a_warning() {
+    fn unknown_field_is_a_warning() {
         let text = format!("{WEB}extra: 1\n");
         let lines = "a: warning: extra: unknown field, ignored\na: ok (pod default/web)\n";
         assert_eq!(report(&[&text]), (lines.to_owned(), false));

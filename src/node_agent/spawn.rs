@@ -95,7 +95,7 @@ fn address_watch(handles: &Handles, runtime: &PodRuntime) -> AddressWatch {
     }
 }
 
-/// Shows the watchdog that tasks other than the sync loop run. Woken only by the watchdog.
+/// Answers the watchdog, which shows that tasks other than the sync loop run. Only the watchdog wakes it.
 async fn take_turns(asked: Receiver<()>, pulse: Arc<Pulse>) {
     while asked.recv().await.is_ok() {
         pulse.turn();

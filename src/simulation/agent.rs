@@ -75,7 +75,7 @@ impl Node {
                 }
             };
             let end = node_agent::serve(Rc::new(*config), ProxySettings::default(), ended).await;
-            // The sender is gone once the signal was sent.
+            // The sender is dropped once the signal was sent.
             if signalled.is_closed() {
                 return;
             }
@@ -92,7 +92,7 @@ impl Node {
         self.agent.take();
         self.signal.take();
         self.world.end_life();
-        // Its tasks are dropped at their next turn.
+        // The executor drops its tasks when it next runs.
         rt::sleep(Duration::from_millis(1)).await;
         self.record.line("the agent is gone");
     }
@@ -106,8 +106,8 @@ impl Node {
     /// Ends the agent with SIGTERM. Its signal thread ends it by force if it does not do so itself.
     pub(super) async fn end_agent(&mut self) {
         let (Some(agent), Some(signal)) = (self.agent.take(), self.signal.take()) else { return };
-        self.record.line("the agent is asked to end");
-        // It has room for the one signal.
+        self.record.line("the agent gets SIGTERM");
+        // The channel has room for the signal.
         let _ = signal.try_send(());
         drop(signal);
         let is_slow = self.is_slow();

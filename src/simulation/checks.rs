@@ -25,7 +25,7 @@ impl Node {
             for sandbox in world.sandboxes.iter().filter(|one| one.is_ready()) {
                 let revision = revision_of(&sandbox.config.labels, sandbox);
                 if !wanted.is_wanted(&revision) {
-                    return Err(format!("pod {} (revision {revision}) runs, and nobody wants it", sandbox.name()));
+                    return Err(format!("pod {} (revision {revision}) runs, but is not wanted", sandbox.name()));
                 }
             }
             Ok(())
@@ -57,7 +57,7 @@ impl Node {
         if let Some(uid) = published.difference(&users).find(|uid| !is_done(uid)) {
             return Err(format!("a volume is published for pod {uid}, which is gone"));
         }
-        driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, and no pod has it")))
+        driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, but no pod uses it")))
     }
 
     pub(super) fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
@@ -107,7 +107,7 @@ impl Node {
             let revision = object["metadata"]["labels"]["revision"].as_str().unwrap_or_default();
             if !wanted.is_wanted(revision) {
                 return Err(format!(
-                    "the API server has pod {name} (revision {revision}), which nobody wants: {}",
+                    "the API server has pod {name} (revision {revision}), which is not wanted: {}",
                     object["status"]
                 ));
             }
@@ -124,7 +124,7 @@ impl Node {
         }
         match self.api.lease_age() {
             age if age <= self.lease => Ok(()),
-            age => Err(format!("the node's lease was written {age:?} ago")),
+            age => Err(format!("the node's lease was renewed {age:?} ago")),
         }
     }
 
@@ -138,7 +138,7 @@ impl Node {
         }
         for (name, object) in self.api.look(|server| server.list("/api/v1/events")).iter().enumerate() {
             if tells_secret(&object.to_string()) {
-                self.record.violated(Rule::Discreet, format!("event {name} tells a secret: {object}"));
+                self.record.violated(Rule::Discreet, format!("event {name} contains a secret: {object}"));
             }
         }
     }
@@ -152,7 +152,7 @@ impl Node {
                 if path.is_dir() {
                     folders.push(path);
                 } else if tells_secret(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default())) {
-                    self.record.violated(Rule::Discreet, format!("{} tells a secret", path.display()));
+                    self.record.violated(Rule::Discreet, format!("{} contains a secret", path.display()));
                 }
             }
         }

@@ -49,9 +49,9 @@ pub(super) enum CallFault {
     IsCutBeforeItsEffect,
     IsCutAfterItsEffect,
     IsCutInItsAnswer,
-    /// The call waits until [`ContainerRuntime::release`], and its caller is gone then.
+    /// The call waits until [`ContainerRuntime::release`]; by then its caller has been killed.
     IsHeld,
-    /// The call waits until [`ContainerRuntime::release`], and is answered then.
+    /// The call waits until [`ContainerRuntime::release`] and is then answered.
     IsSlow,
 }
 
@@ -211,7 +211,7 @@ impl ContainerRuntime {
             self.check_repeated(&method, &request.message);
         }
         let begun = rt::now();
-        // The registry may be far away.
+        // Some pulls are slow.
         let pull = if method == "PullImage" && world.chance(200) { MINUTE } else { Duration::ZERO };
         rt::sleep(world.duration_below(usual(&method) + pull) + world.duration_below(faults.slow)).await;
         let line =
@@ -219,7 +219,7 @@ impl ContainerRuntime {
         if world.chance(faults.failed) {
             self.record.count("CRI calls that failed");
             line("fails");
-            return Err(Status::new(Code::Unknown, "it cannot be done now"));
+            return Err(Status::new(Code::Unknown, "injected failure"));
         }
         if method == "ListContainers" {
             self.lists.set(self.lists.get() + 1);
@@ -284,7 +284,7 @@ impl ContainerRuntime {
     ) -> Result<Reply, Status> {
         let (wire, message) = (&request.wire, &request.message);
         match fault {
-            CallFault::Fails => return Err(Status::new(Code::Unknown, "no luck today")),
+            CallFault::Fails => return Err(Status::new(Code::Unknown, "injected failure")),
             CallFault::FailsAsUnavailable => return Err(Status::new(Code::Unavailable, "transport is closing")),
             CallFault::AnswersGarbage => return Ok(Reply::Message(b"\x0a\xff\xff\xff\xff".to_vec())),
             CallFault::Hangs => {}

@@ -1,5 +1,5 @@
-//! Every runtime call in a pod's life fails once, or is the last call of an agent that is killed during it. The pod
-//! must end properly nevertheless, nothing may be created twice, and no other pod may be touched.
+//! Every runtime call in a pod's life fails once, or the agent is killed during it. The pod must nevertheless be
+//! started and ended correctly, nothing may be created twice, and no other pod may be affected.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,7 +104,7 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 impl Moment {
-    /// The episodes before it. At their end a pod `static-1` runs, and `static-2` too except before the start.
+    /// The episodes before it. At their end a pod `static-1` runs, and, except before the start, `static-2`.
     fn prepared(self) -> Vec<Episode> {
         let mut episodes = vec![episode(vec![after(1, StepKind::WriteManifest(Traits::default()))])];
         if self != Self::Start {
@@ -199,10 +199,10 @@ fn wrong(report: &Report) -> Option<String> {
     }
     let count = |what: &str| report.counts.get(what).copied().unwrap_or_default();
     if count("calls that went wrong by name") != 1 {
-        return Some("the call was never made".into());
+        return Some("the call was not made".into());
     }
     let most = report.most.get("changing CRI calls in an episode").copied().unwrap_or_default();
-    (most > MOST_CHANGES).then(|| format!("{most} calls that change something"))
+    (most > MOST_CHANGES).then(|| format!("{most} mutating calls"))
 }
 
 fn goes_wrong_everywhere(fault: CallFault) {
@@ -272,7 +272,7 @@ fn killed_agents_call_may_take_effect_after_the_next_agents_list() {
 
 #[test]
 fn slow_call_of_one_pod_delays_no_other() {
-    // Without what the lists tell, the agent starts nothing new, and notices no exit.
+    // While a list call is slow, the agent starts nothing new and notices no exit.
     let lists = ["Version", "Status", "RuntimeConfig", "ListPodSandbox", "ListContainers"];
     let is_list = |case: &Case| lists.contains(&case.call);
     let [lists, others]: [Vec<Case>; 2] =

@@ -121,7 +121,7 @@ impl Node {
 
     /// Restores the API server from the backup: pods deleted since come back, pods created since disappear.
     fn restore(&mut self) {
-        // If the new history overtakes the old one before the agent asks again, no client can tell them apart.
+        // If the new history overtakes the old one before the agent's next request, no client can distinguish them.
         let grown = |store: &Store| self.api.look(|server| server.version()) >= store.version() + LEAST_HISTORY;
         if !self.backup.as_ref().is_some_and(|(store, _)| grown(store)) {
             return;

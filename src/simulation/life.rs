@@ -66,7 +66,7 @@ pub(super) fn live(plan: &Plan) -> Report {
     report
 }
 
-/// What the agent has used.
+/// The agent's usage.
 struct AgentUsage {
     /// To and from the API server.
     bytes: u64,
@@ -100,7 +100,7 @@ pub(super) struct Node {
     pub(super) runtime: Rc<ContainerRuntime>,
     pub(super) csi: Rc<Plugin<CsiDriver>>,
     pub(super) cameras: Rc<Plugin<Cameras>>,
-    /// Duration of the node's lease, after which the cluster takes the node for dead.
+    /// Duration of the node's lease, after which the cluster considers the node dead.
     pub(super) lease: Duration,
     pub(super) agent: Option<rt::Task<()>>,
     /// Sends SIGTERM to the agent.
@@ -111,7 +111,7 @@ pub(super) struct Node {
     pub(super) starts: Option<Duration>,
     pub(super) names: u64,
     longest_recovery: Duration,
-    /// The store of the API server, and the pods that were wanted of it at that time.
+    /// The store of the API server, and the cluster pods wanted at that time.
     pub(super) backup: Option<(Store, BTreeMap<String, Pod>)>,
 }
 
@@ -254,7 +254,7 @@ impl Node {
 
     /// Ends all faults.
     pub(super) fn heal(&mut self) {
-        self.record.line("STEP    all is well");
+        self.record.line("STEP    all faults end");
         self.pending.clear();
         self.api.faults.set(api_server::Faults::default());
         self.api.set_delay(Duration::from_micros(200));
@@ -291,7 +291,7 @@ impl Node {
                     self.delete_ended();
                     let objects = self.api.look(|server| server.backup());
                     self.backup = Some((objects, self.wanted.borrow().of(Source::Api)));
-                    return self.record.line(&format!("everything is as it should be, after {took:?}"));
+                    return self.record.line(&format!("converged after {took:?}"));
                 }
                 (Ok(()), _) => since = since.or(Some(now)),
                 (Err(what), _) if now.saturating_sub(begun) > RECOVERY => {
@@ -319,7 +319,7 @@ impl Node {
 
     /// After convergence, cuts the power while the API server is unreachable: running pods must start again without it.
     async fn start_alone(&mut self) {
-        self.record.line("STEP    the power goes, and the API server is away");
+        self.record.line("STEP    the power is cut, and the API server is unreachable");
         self.record.count("starts without the API server");
         self.api.stop();
         self.cut_power(Duration::from_secs(20)).await;
@@ -358,7 +358,7 @@ fn read_log(world: &Rc<World>, record: &Rc<Record>) {
     log::read_by(move |level: Level, line: &str| {
         record.line(&format!("agent   {line}"));
         if tells_secret(line) {
-            record.violated(Rule::Discreet, format!("the log tells a secret: {line}"));
+            record.violated(Rule::Discreet, format!("the log contains a secret: {line}"));
         }
         let now = world.passed().as_secs() / 60;
         let (then, count) = minute.get();

@@ -109,7 +109,7 @@ fn shown(plan: Plan, report: &Report) -> String {
     let again = live(&shortest);
     let tail = again.lines.len().saturating_sub(LINES);
     let trace = again.lines.get(tail..).unwrap_or_default().join("\n");
-    format!("what happened, made as short as it could be:\n{shortest}how it went in the end:\n{trace}")
+    format!("the shortest plan found:\n{shortest}the end of its trace:\n{trace}")
 }
 
 /// Number of log lines shown.
@@ -125,7 +125,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn nodes_live_through_whatever_happens() {
+fn nodes_keep_all_rules() {
     if !is_root() {
         return;
     }
@@ -139,7 +139,7 @@ fn nodes_live_through_whatever_happens() {
         days / took * 60.0,
         sum.longest_recovery
     );
-    println!("what happened in them: {:?}", sum.counts);
+    println!("counts: {:?}", sum.counts);
     println!("at most: {:?}", sum.most);
     let Some((plan, report)) = sum.violated.into_iter().next() else { return };
     let seed = plan.seed;
@@ -149,7 +149,7 @@ fn nodes_live_through_whatever_happens() {
     let shown =
         if std::env::var("SIMULATION_REDUCE").is_ok_and(|no| no == "0") { String::new() } else { shown(plan, &report) };
     let settings = format!("SIMULATION_MINUTES={} SIMULATION_REST={}", lasts.as_secs() / 60, rest.as_secs() / 60);
-    panic!("something that must hold did not; again with SIMULATION_SEEDS={seed} {settings}\n{shown}");
+    panic!("a rule was violated; to repeat: SIMULATION_SEEDS={seed} {settings}\n{shown}");
 }
 
 /// A step, `seconds` after the previous one.
@@ -213,7 +213,7 @@ fn pods_not_observed_at_the_start_are_not_reported_as_restarted() {
 }
 
 #[test]
-fn tokens_are_stored_when_the_key_was_unreadable_at_first() {
+fn tokens_are_stored_once_the_key_is_readable() {
     let token = wanted::Traits { token: true, ..wanted::Traits::default() };
     live_through(&[
         (vec![create(wanted::Traits::default())], Start::None),
@@ -225,7 +225,7 @@ fn tokens_are_stored_when_the_key_was_unreadable_at_first() {
 }
 
 #[test]
-fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
+fn volume_is_unpublished_once_its_file_is_readable() {
     let volume = wanted::Traits { volume: true, ..wanted::Traits::default() };
     let delete = StepKind::DeletePod { which: 0, grace: Some(0) };
     live_through(&[
@@ -234,9 +234,9 @@ fn volume_is_unpublished_when_its_file_was_unreadable_at_first() {
     ]);
 }
 
-/// A day in which nothing happens, with six pods of all kinds but probes.
+/// A day without steps, with six pods of all kinds except with probes.
 #[test]
-fn quiet_day_costs_little() {
+fn quiet_day_stays_within_its_limits() {
     if !is_root() {
         return;
     }
@@ -253,7 +253,7 @@ fn quiet_day_costs_little() {
 }
 
 #[test]
-fn everything_is_told_within_ten_seconds_after_a_short_absence() {
+fn everything_is_reported_within_ten_seconds_after_a_short_absence() {
     if !is_root() {
         return;
     }
@@ -291,7 +291,7 @@ fn runs_of_the_same_seed_are_identical() {
 }
 
 #[test]
-fn plan_is_reduced_to_the_steps_that_matter() {
+fn plan_is_reduced_to_the_necessary_steps() {
     let plan = Plan::new(7, Duration::from_secs(12 * 3600), Duration::ZERO);
     let matters = |plan: &Plan| {
         let steps = plan.episodes.iter().flat_map(|episode| &episode.steps);

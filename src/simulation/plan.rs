@@ -20,9 +20,9 @@ pub(super) struct Plan {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Episode {
     pub(super) steps: Vec<Step>,
-    /// Begins once the node has converged.
+    /// Duration of the quiet time, which begins once the node has converged.
     pub(super) quiet: Duration,
-    /// Then the power is cut while the API server is unreachable, and every pod must start without it.
+    /// Afterwards the power is cut while the API server is unreachable, and every pod must start without it.
     pub(super) offline: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Step {
     pub(super) what: StepKind,
 }
 
-/// What happens in a step. The numbers select among what exists at that time.
+/// The effect of a step. Numbers select among the pods that exist at that time.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StepKind {
     CreatePod(Traits),
@@ -144,7 +144,7 @@ pub(super) enum StepKind {
     },
 }
 
-/// What the runtime does with a call of a killed agent.
+/// How the runtime handles a call of a killed agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeldCall {
     Dropped,
@@ -198,8 +198,8 @@ impl Numbers {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How often things happen in one plan. In half of the plans some kinds of steps and pods are frequent and others never
-/// occur, so that a fault meets what it breaks.
+/// The frequencies of steps and kinds of pods in one plan. In half of the plans some are frequent and others never
+/// occur, so that faults coincide with the steps that they break.
 struct Habits {
     kinds: Vec<(Kind, u64)>,
     /// In percent, in the order of [`Habits::traits`].
@@ -316,13 +316,13 @@ impl Plan {
 
 impl Episode {
     fn new(habits: &Habits, numbers: &mut Numbers) -> Self {
-        // Either much happens in a minute, or faults come and go.
+        // Either many steps in a minute, or faults that begin and end.
         let longest = if numbers.chance(40) { MINUTE / 3 } else { 4 * MINUTE };
         let mut steps: Vec<Step> = (0..3 + numbers.below(20))
             .map(|_| Step { after: numbers.time(longest), what: StepKind::new(habits.kind(numbers), habits, numbers) })
             .collect();
         if numbers.chance(30) {
-            // All of it happens during one fault.
+            // All steps happen during one fault.
             let faults: Vec<Kind> =
                 habits.kinds.iter().filter(|(kind, _)| kind.lasts()).map(|(kind, _)| *kind).collect();
             let kind = if numbers.chance(25) { Kind::DiskFails } else { *numbers.one_of(&faults) };
@@ -552,7 +552,7 @@ impl fmt::Display for Plan {
                 writeln!(f, "    after {:?}: {:?}", step.after, step.what)?;
             }
             let offline = if episode.offline { ", and a start without the API server" } else { "" };
-            writeln!(f, "    all is well; then {:?} of quiet{offline}", episode.quiet)?;
+            writeln!(f, "    all faults end; then {:?} of quiet{offline}", episode.quiet)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::platform::rt::World;
 
-/// Number of lines kept, which show what led to a violation.
+/// Number of lines kept, to show the cause of a violation.
 const LINES: usize = 4000;
 
 /// The rules that a node must keep.
@@ -27,7 +27,7 @@ pub(super) enum Rule {
     StaysSo,
     /// The agent runs until the simulation ends it.
     AgentRuns,
-    /// SIGTERM ends the agent in order while the machine is not slow.
+    /// SIGTERM ends the agent cleanly, unless the machine is slow.
     Ends,
     /// Virtual time keeps passing, and the sync loop does not stall.
     Alive,

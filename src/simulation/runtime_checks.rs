@@ -1,4 +1,4 @@
-//! Checks of each call of the container runtime: it must fit what is wanted, and what was called before.
+//! Checks of each call to the container runtime against the wanted pods and the earlier calls.
 
 use super::container_runtime::{ContainerRuntime, MINUTE, POD_UID, revision, short};
 use super::record::Rule;
@@ -22,7 +22,7 @@ impl ContainerRuntime {
         }
     }
 
-    /// The UID of the pod that the call starts or stops something of.
+    /// The UID of the pod in which the call starts or stops something.
     fn uid_of(&self, method: &str, message: &[u8]) -> Option<String> {
         match method {
             "RunPodSandbox" => Some(decode::<v1::RunPodSandboxRequest>(message).ok()?.config?.metadata?.uid),
@@ -49,8 +49,7 @@ impl ContainerRuntime {
         let Some(uid) = self.uid_of("RunPodSandbox", message) else { return };
         let text = std::fs::read_to_string(ALLOCATED).unwrap_or_default();
         if !text.contains(&uid) {
-            self.record
-                .violated(Rule::RecordsAllocation, format!("pod {uid} starts, and its allocation is not on disk"));
+            self.record.violated(Rule::RecordsAllocation, format!("pod {uid} starts before its allocation is on disk"));
         }
     }
 
@@ -79,12 +78,14 @@ impl ContainerRuntime {
             return;
         }
         if starts > 1 {
-            let what = format!("{name}/{container} (revision {revision}) is to run once, and starts again");
+            let what = format!("{name}/{container} (revision {revision}) must run once, but starts again");
             self.record.violated(Rule::RunsOnce, what);
         }
         let first = self.job_sandboxes.borrow_mut().entry(revision.clone()).or_insert_with(|| sandbox.clone()).clone();
         if first != sandbox {
-            let what = format!("{name}/{container} (revision {revision}) starts in another sandbox than the rest");
+            let what = format!(
+                "{name}/{container} (revision {revision}) starts in another sandbox than the job's other containers"
+            );
             self.record.violated(Rule::RunsOnce, what);
         }
     }
@@ -95,7 +96,7 @@ impl ContainerRuntime {
             let runs = |one: &&fake_cri::Container| one.state == v1::ContainerState::Running && one.id == id;
             let container = runtime.world.containers.iter().find(runs)?;
             let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
-            // The containers of a dead sandbox are useless.
+            // Containers of a dead sandbox may be stopped.
             let revision = pod.is_ready().then(|| revision(&container.config.labels, pod))?;
             Some((revision, format!("{}/{}", pod.name(), container.name())))
         });
@@ -113,8 +114,7 @@ impl ContainerRuntime {
     pub(super) fn on_grace(&self, id: &str, grace: i64) {
         let before = self.graces.borrow_mut().insert(id.to_owned(), grace);
         if before.is_some_and(|before| before < grace) {
-            let what =
-                format!("container {} is to end within {grace} s, and was to end within {before:?} s", short(id));
+            let what = format!("the grace period of container {} grows from {before:?} s to {grace} s", short(id));
             self.record.violated(Rule::GraceShrinks, what);
         }
     }
@@ -167,7 +167,7 @@ impl ContainerRuntime {
             let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
             let mut mounts = running.flat_map(|one| one.config.mounts.iter().map(move |mount| (one, mount)));
             let (container, mount) = mounts.find(|(_, mount)| !std::path::Path::new(&mount.host_path).exists())?;
-            Some(format!("{} is gone, and container {} runs with it", mount.host_path, short(&container.id)))
+            Some(format!("{} is gone, but container {} that mounts it runs", mount.host_path, short(&container.id)))
         });
         if let Some(missing) = missing {
             self.record.violated(Rule::VolumeStays, missing);

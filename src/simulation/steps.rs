@@ -1,4 +1,4 @@
-//! The steps of a plan that are no faults: pods come and go, containers exit, agents end.
+//! The steps of a plan that are not faults: pods are added and removed, containers exit, agents end.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Node {
             self.start_agent();
         }
         if rt::deadline(LATEST_CALL, self.runtime.until_slow()).await.is_err() {
-            return self.record.violated(Rule::Recovers, "the slow call was never made".into());
+            return self.record.violated(Rule::Recovers, "the slow call was not made".into());
         }
         let other = self.wanted.borrow().pick(Source::Manifest, 0).filter(|_| restart);
         if let Some((revision, _)) = other {

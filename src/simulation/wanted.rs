@@ -1,4 +1,4 @@
-//! The pods that should run on the node, as their creators know them.
+//! The pods that should run on the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::api_server::NODE;
 use super::csi_driver::claim;
 use super::device_plugin::RESOURCE;
 
-/// The label that distinguishes a pod's containers from those of an earlier pod of its name.
+/// The label that distinguishes a pod's containers from those of an earlier pod with the same name.
 pub(super) const REVISION: &str = "revision";
 /// A secret that only its pods may see.
 pub(super) const SECRET: &str = "the-launch-code-is-00000000";
@@ -61,8 +61,7 @@ pub(super) struct Traits {
 #[derive(Debug, Default)]
 pub(super) struct WantedPods {
     pub(super) pods: BTreeMap<String, Pod>,
-    /// Pods that were deleted and restored with the API server. The agent may have started to end them, and then ends
-    /// them.
+    /// Pods that were deleted and then restored with the API server. The agent may terminate them if it has begun to.
     pub(super) back: BTreeSet<String>,
     revisions: u64,
 }

@@ -13,7 +13,7 @@ use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// What to discover.
+/// The parameters of a discovery.
 #[derive(Debug)]
 pub(super) struct DiscoveryQuery {
     /// `https://host:port`.
@@ -26,7 +26,7 @@ pub(super) struct DiscoveryQuery {
     pub(super) patience: Duration,
 }
 
-/// What a node of the cluster needs.
+/// The cluster's data for a new node.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// With the token.
@@ -115,7 +115,7 @@ fn told(error: &ApiError) -> String {
     }
 }
 
-/// Refuses the name of an existing ready node, as kubeadm does: two nodes of one name would conflict.
+/// Refuses the name of an existing ready node, as kubeadm does: two nodes with the same name would conflict.
 async fn check_name(client: &SingleRequests, name: &str) -> Result<(), String> {
     let node = match client.send(&Request::get(format!("/api/v1/nodes/{name}"))).await {
         Ok(answer) => answer.json().map_err(|error| ErrorChain(&error).to_string())?,

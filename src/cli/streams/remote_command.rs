@@ -39,7 +39,7 @@ struct Output {
     is_over: bool,
 }
 
-/// What is readable or writable.
+/// The readable and writable streams.
 struct Ready {
     session: bool,
     stdin: bool,
@@ -111,7 +111,7 @@ impl Conversation {
         (all_said || self.session.is_over()) && outputs().all(|output| output.unwritten.is_empty())
     }
 
-    /// Nothing is read from the other side before its earlier data is passed on.
+    /// Reads from the other side only after its earlier data is passed on.
     fn may_read(&self) -> bool {
         self.stdout.unwritten.is_empty() && self.stderr.as_ref().is_none_or(|stderr| stderr.unwritten.is_empty())
     }

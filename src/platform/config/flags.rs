@@ -53,7 +53,7 @@ fn nothing(flag: &str, kind: &Kind) -> BadFlag {
 /// Splits an argument into the flag's name as in the table, and its value if it has one.
 fn split(argument: &str) -> Result<(String, Option<&str>), BadFlag> {
     let Some(body) = argument.strip_prefix('-').filter(|body| !body.is_empty() && *body != "-") else {
-        return Err(BadFlag(format!("unexpected argument {argument:?} (coracle --help shows what there is)")));
+        return Err(BadFlag(format!("unexpected argument {argument:?} (coracle --help lists all flags)")));
     };
     let (long, body) = body.strip_prefix('-').map_or((false, body), |body| (true, body));
     let (name, value) = body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
