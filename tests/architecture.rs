@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("apiserver", "net"),
     ("apiserver", "rpc"),
     ("apiserver", "rt"),
-    // A serving certificate covers the node's addresses.
+    // A serving certificate contains the node's addresses.
     ("certificates", "node"),
     ("cgroups", "config"),
     ("cgroups", "dbus"),
@@ -363,12 +363,12 @@ fn imports_follow_the_permitted_arrows() {
             }
         }
     }
-    assert_none(found.into_iter().collect(), "an import against the layers, or of a module that has none");
+    assert_none(found.into_iter().collect(), "an import against the layers, or of a module outside of them");
 }
 
 #[test]
 fn no_folder_has_import_cycles() {
-    assert_none(import_cycles(&sources()), "imports that go in a circle");
+    assert_none(import_cycles(&sources()), "import cycles");
 }
 
 /// Import cycles between the files and folders of one folder.

@@ -43,7 +43,7 @@ impl Fleet {
             fleet._runtimes.push(runtime);
             std::thread::sleep(PAUSE);
         }
-        wait_for("all nodes to be there", PATIENCE, || {
+        wait_for("all nodes to be ready", PATIENCE, || {
             let nodes = kubectl(plane, machine, &["get", "nodes", "--no-headers"], "");
             (nodes.matches(" Ready ").count() == count).then_some(())
         });

@@ -35,7 +35,7 @@ impl Chromium {
         while self.evaluate(expression) != true {
             if std::time::Instant::now() > until {
                 let text = self.evaluate("document.body.innerText");
-                panic!("waited in vain until {what}; the page says: {text:#}; it complains: {:?}", self.complaints());
+                panic!("waited in vain until {what}; text of the page: {text:#}; its errors: {:?}", self.complaints());
             }
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
@@ -77,7 +77,7 @@ fn the_page_follows_the_pods_of_a_running_node() {
         &format!("{}.querySelector('path.line').getAttribute('d').includes('L')", row("web")),
     );
     browser.wait_until(
-        "the node's memory is told",
+        "the node's memory is shown",
         "/of \\d+(\\.\\d+)? GiB/.test(document.querySelector('#tiles').innerText)",
     );
     // Opens the pod with the keyboard.
@@ -90,9 +90,8 @@ fn the_page_follows_the_pods_of_a_running_node() {
     node.kill_container("web", "beside");
     browser.wait_until("the restart is seen", &format!("/\\b1 \\(\\d+[sm] ago\\)/.test({}.innerText)", row("web")));
     let is_open = browser.evaluate(&format!("{}.firstChild.open", row("web")));
-    assert_eq!(is_open, true, "what was opened stays open");
-    browser
-        .wait_until("it is among what has happened", "document.querySelector('#events').innerText.includes('Started')");
+    assert_eq!(is_open, true, "the opened pod stays open");
+    browser.wait_until("the event is listed", "document.querySelector('#events').innerText.includes('Started')");
     browser.picture("page.png");
 
     // Failing pods are listed first, and foreign text is escaped.
@@ -101,20 +100,20 @@ fn the_page_follows_the_pods_of_a_running_node() {
     browser.wait_to_read("CrashLoopBackOff");
     browser.wait_to_read("<img src=x onerror=alert(1)>");
     browser.wait_until(
-        "the broken pod stands first",
+        "the broken pod is listed first",
         "document.querySelector('#pods > li').innerText.startsWith('broken-node-a')",
     );
     browser.wait_to_read("2 problems");
     assert_eq!(browser.evaluate("document.querySelectorAll('img').length"), 0);
     browser.picture("page-wrong.png");
     browser.look_as((390, 844), "dark");
-    browser.wait_until("nothing is wider than a phone", "document.documentElement.scrollWidth <= 390");
+    browser.wait_until("the page fits a phone", "document.documentElement.scrollWidth <= 390");
     browser.picture("page-phone-dark.png");
     node.remove_manifest("broken");
     node.remove_manifest("evil");
     browser.wait_to_read("All is well");
     browser.wait_to_read("2 of 2 pods running");
-    assert_eq!(browser.complaints(), [""; 0], "the page, or its policy, has complained");
+    assert_eq!(browser.complaints(), [""; 0], "errors of the page or its policy");
     browser.end();
 }
 
@@ -133,7 +132,7 @@ fn the_page_reports_a_lost_node_and_reconnects() {
     browser.picture("page-lost.png");
     node.remove_manifest("web");
     node.start_agent();
-    browser.wait_until("it is live again", "document.querySelector('#link').innerText === 'live'");
+    browser.wait_until("the page is connected again", "document.querySelector('#link').innerText === 'live'");
     browser.wait_to_read("No pods yet.");
     assert_eq!(browser.evaluate("document.querySelector('#lost').hidden"), true);
     browser.end();
