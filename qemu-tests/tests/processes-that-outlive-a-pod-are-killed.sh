@@ -12,8 +12,8 @@ left=$!
 echo $left >"$group/left/cgroup.procs"
 remove first
 is_removed() { [ ! -e "$1" ]; }
-wait_for "the group of the pod is gone" 60 is_removed "$group"
-wait_for "what was left in it has been killed" 10 is_removed "/proc/$left/fd/0"
+wait_for "the cgroup of the pod is gone" 60 is_removed "$group"
+wait_for "the process left in it has been killed" 10 is_removed "/proc/$left/fd/0"
 
 # A pod cgroup left behind while no agent was running.
 simple_pod second | apply second
@@ -26,6 +26,6 @@ sleep 1000 &
 left=$!
 echo $left >"$stray/left/cgroup.procs"
 start_agent
-wait_for "the stray group is gone" 60 is_removed "$stray"
+wait_for "the orphaned cgroup is gone" 60 is_removed "$stray"
 wait_for "its process has been killed" 10 is_removed "/proc/$left/fd/0"
-[ -d "$group" ] || fail "the group of a pod that runs has been removed"
+[ -d "$group" ] || fail "the cgroup of a running pod has been removed"

@@ -17,7 +17,7 @@ wait_ready modest
 simple_pod greedy "i=0; while sleep 0.5; do dd if=/dev/zero of=/data/\$i bs=8M count=1 2>/dev/null; i=\$((i + 1)); done" \
     "$in_memory" | apply greedy
 was_evicted() { [ "$(pod greedy .status.reason)" = Evicted ]; }
-wait_for "the greedy pod goes" 150 was_evicted
+wait_for "the greedy pod is evicted" 150 was_evicted
 expect_equal "phase" "$(pod greedy .status.phase)" Failed
 pod greedy .status.message | grep -q '^The node was low on resource: memory. Threshold quantity: '"$half"'Mi, available: ' ||
     fail "message: $(pod greedy .status.message)"

@@ -12,7 +12,7 @@ case $(kubelet --version) in
 esac
 
 # Until kubeadm has written its files, systemd keeps restarting the service, as with the upstream kubelet.
-! systemctl start kubelet 2>/dev/null || fail "it starts without what kubeadm writes"
+! systemctl start kubelet 2>/dev/null || fail "the service starts without kubeadm's files"
 journalctl --unit kubelet | grep -q '/var/lib/kubelet/config.yaml' || fail "the log does not name the missing file"
 
 mkdir -p /var/lib/kubelet
@@ -32,5 +32,5 @@ healthzPort: 10248
 CONFIG
 echo 'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=localhost/coracle/pause:1"' >/var/lib/kubelet/kubeadm-flags.env
 simple_pod etcd | apply etcd
-wait_for "it comes up by itself" 60 systemctl --quiet is-active kubelet
+wait_for "the service starts by itself" 60 systemctl --quiet is-active kubelet
 wait_ready etcd

@@ -18,5 +18,5 @@ expect_equal "cpu.weight" "$(container_cgroup limited cpu.weight)" 4
 was_killed_for_memory() {
     [ "$(pod greedy '.status.containerStatuses[0] | .lastState.terminated // .state.terminated | .reason')" = OOMKilled ]
 }
-wait_for "the kernel kills the container that wants more" 60 was_killed_for_memory
+wait_for "the kernel kills the container that exceeds its limit" 60 was_killed_for_memory
 expect_equal "restarts of the other pod" "$(restarts limited)" 0

@@ -13,10 +13,10 @@ wait_ready modest
 simple_pod greedy "for i in \$(seq 4000); do : >/data/\$i; done; $STAY" "      volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, emptyDir: {}}]" | apply greedy
 was_evicted() { [ "$(pod greedy .status.reason)" = Evicted ]; }
-wait_for "the pod that made the files goes" 150 was_evicted
+wait_for "the pod that made the files is evicted" 150 was_evicted
 pod greedy .status.message | grep -q '^The node was low on resource: inodes. Threshold quantity: ' ||
     fail "message: $(pod greedy .status.message)"
 expect_equal "restarts of the other pod" "$(restarts modest)" 0
 coracle status | grep -q 'Pressure: DiskPressure since' || fail "$(coracle status)"
 has_inodes() { [ "$(df -Pi /var/lib/kubelet | awk 'NR == 2 { print $4 }')" -gt $((free - 2000)) ]; }
-wait_for "the inodes are there again" 30 has_inodes
+wait_for "the disk has free inodes again" 30 has_inodes

@@ -24,5 +24,5 @@ wait_for "the busy pod is throttled again" 60 is_throttled_more
 # A shell that cannot fork exits and is restarted. The kernel logs only the first rejected fork.
 forks_group() { dirname "$(ls -d /sys/fs/cgroup/kubepods*/*besteffort*/*pod*"$(pod forks .metadata.uid | tr - '?')"*/pids.max)"; }
 has_hit_its_limit() { dmesg | grep -q "fork rejected by pids controller in /kubepods.*$(pod forks .metadata.uid)"; }
-wait_for "a fork fails for the limit of processes" 60 has_hit_its_limit
+wait_for "a fork fails at the PID limit" 60 has_hit_its_limit
 expect_equal "pids.max of the pod" "$(cat "$(forks_group)/pids.max")" 20

@@ -12,4 +12,4 @@ simple_pod greedy "dd if=/dev/zero of=/dev/null bs=200M count=1" | apply greedy
 was_killed_for_memory() {
     [ "$(pod greedy '.status.containerStatuses[0] | .lastState.terminated // .state.terminated | .reason')" = OOMKilled ]
 }
-wait_for "the kernel kills the pod that wants more" 90 was_killed_for_memory
+wait_for "the kernel kills the pod that exceeds the limit" 90 was_killed_for_memory

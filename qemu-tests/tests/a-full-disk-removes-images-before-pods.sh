@@ -29,14 +29,14 @@ $(simple_pod greedy "dd if=/dev/zero of=/data/file bs=1M count=$((free * 6 / 10)
   volumes: [{name: data, emptyDir: {}}]")
 END
 was_evicted() { [ "$(pod greedy .status.reason)" = Evicted ]; }
-wait_for "the pod that fills the disk goes" 150 was_evicted
+wait_for "the pod that fills the disk is evicted" 150 was_evicted
 pod greedy .status.message | grep -q '^The node was low on resource: ephemeral-storage. Threshold quantity: ' ||
     fail "message: $(pod greedy .status.message)"
 ! has_image || fail "the image that nothing needs is still there"
 log=$LOGS/$TEST/agent.log
 image=$(grep -n 'removed unused image' "$log" | head -n 1 | cut -d: -f1)
 pod=$(grep -n 'reason=Evicted' "$log" | head -n 1 | cut -d: -f1)
-[ "$image" -lt "$pod" ] || fail "the image went in line $image of the log, the pod in line $pod"
+[ "$image" -lt "$pod" ] || fail "the image is removed in line $image of the log, the pod in line $pod"
 expect_equal "restarts of the other pod" "$(restarts modest)" 0
 has_room() { [ "$(df -Pm /var/lib/kubelet | awk 'NR == 2 { print $4 }')" -gt $((free / 2)) ]; }
-wait_for "the room is there again" 30 has_room
+wait_for "the disk has free space again" 30 has_room

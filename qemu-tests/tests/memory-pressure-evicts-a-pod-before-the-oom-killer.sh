@@ -12,6 +12,6 @@ simple_pod greedy "i=0; while sleep 0.5; do dd if=/dev/zero of=/data/\$i bs=4M c
     "      volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, emptyDir: {medium: Memory}}]" | apply greedy
 was_evicted() { [ "$(pod greedy .status.reason)" = Evicted ]; }
-wait_for "the greedy pod goes" 200 was_evicted
-grep -q 'processes wait for memory' "$LOGS/$TEST/agent.log" || fail "the kernel has told nothing"
+wait_for "the greedy pod is evicted" 200 was_evicted
+grep -q 'processes wait for memory' "$LOGS/$TEST/agent.log" || fail "no pressure notification was logged"
 expect_equal "processes killed for want of memory" "$(sed -n 's/^oom_kill //p' /proc/vmstat)" 0

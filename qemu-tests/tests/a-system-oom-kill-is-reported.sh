@@ -6,5 +6,5 @@ simple_pod victim | apply victim
 wait_ready victim
 # Triggers the kernel's OOM killer.
 echo f >/proc/sysrq-trigger
-is_told() { coracle events | grep SystemOOM | grep -q 'System OOM encountered, victim process: .*, pid: [0-9]'; }
-wait_for "the kill is told of" 60 is_told
+is_reported() { coracle events | grep SystemOOM | grep -q 'System OOM encountered, victim process: .*, pid: [0-9]'; }
+wait_for "the SystemOOM event is recorded" 60 is_reported

@@ -8,8 +8,8 @@ wait_ready first
 root=/sys/fs/cgroup/kubepods
 awk '/^nr_descendants/ { print $2 }' $root/cgroup.stat >$root/cgroup.max.descendants
 simple_pod second | apply second
-is_told() { coracle events second | grep -q 'FailedCreatePodContainer.*unable to ensure pod container exists: '; }
-wait_for "it is told that there is no group" 30 is_told
+is_reported() { coracle events second | grep -q 'FailedCreatePodContainer.*unable to ensure pod container exists: '; }
+wait_for "the failed cgroup is reported" 30 is_reported
 expect_equal "restarts of the other pod" "$(restarts first)" 0
 echo max >$root/cgroup.max.descendants
 wait_ready second 90

@@ -15,7 +15,7 @@ expect_equal "the container" "$(container_id web)" "$container"
 expect_equal "restarts of the service" "$(systemctl show --property NRestarts --value coracle)" 1
 # The stopped process could not record a reason.
 expect_equal "what it was about" "$(last_stall .doing)" ''
-[ "$(last_stall .seconds)" -ge 10 ] || fail "it was silent for $(last_stall .seconds) s only"
+[ "$(last_stall .seconds)" -ge 10 ] || fail "the recorded stall is only $(last_stall .seconds) s long"
 
 pid=$(agent_pid)
 stall_agent

@@ -18,7 +18,7 @@ while [ $round -lt 3 ]; do
     # The time just before exec, from the clock that the runtime's log uses.
     touch /run/begun
     launch_agent
-    wait_for "the runtime is asked for a sandbox" 30 is_asked
+    wait_for "the agent requests a sandbox" 30 is_asked
     printf '%s %s\n' "$(stat -c %y /run/begun | cut -d' ' -f2)" "$(asked_at "$line")" | awk '
         function seconds(clock) { split(clock, part, ":"); return part[1] * 3600 + part[2] * 60 + part[3] }
         { printf "%d\n", (seconds($2) - seconds($1) + 86400) % 86400 * 1000 }' >>/run/rounds

@@ -58,7 +58,7 @@ low=$(sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat)
 summary
 between "processor time of the node" "${low}000" "$(jq .node.cpu.usageCoreNanoSeconds /run/summary)" "$(sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat)000"
 if [ -e /proc/pressure/cpu ] && cat /proc/pressure/cpu >/dev/null 2>&1; then
-    [ "$(told busy .cpu.psi.some.total)" -gt 0 ] || fail "the busy pod, held to a tenth, has waited for no processor"
+    [ "$(told busy .cpu.psi.some.total)" -gt 0 ] || fail "the busy pod, limited to a tenth of a CPU, has no CPU pressure"
 fi
 # The process of the container alone: the sandbox has its own.
 [ "$(told quiet .process_stats.process_count)" -ge 1 ] || fail "the quiet pod has no process"

@@ -15,7 +15,7 @@ simple_pod modest "for i in \$(seq 20); do sleep 1000 & done; $STAY" | apply mod
 wait_ready modest
 simple_pod greedy "for i in \$(seq 400); do sleep 1000 & done; $STAY" | apply greedy
 was_evicted() { [ "$(pod greedy .status.reason)" = Evicted ]; }
-wait_for "the pod with most processes goes" 150 was_evicted
+wait_for "the pod with most processes is evicted" 150 was_evicted
 pod greedy .status.message | grep -q "^The node was low on resource: pids. Threshold quantity: $wanted, available: " ||
     fail "message: $(pod greedy .status.message)"
 expect_equal "restarts of the other pod" "$(restarts modest)" 0

@@ -22,9 +22,9 @@ is_pressed() { coracle status | grep -q 'Pressure: MemoryPressure since'; }
 wait_for "the node is under pressure" 90 is_pressed
 begun=$(uptime_seconds)
 was_evicted() { [ "$(pod greedy .status.reason)" = Evicted ]; }
-wait_for "the greedy pod goes" 120 was_evicted
+wait_for "the greedy pod is evicted" 120 was_evicted
 waited=$(elapsed_since "$begun")
-at_most 15 "$waited" || fail "the pod went after $waited s"
-at_most "$waited" 60 || fail "the pod went only after $waited s"
+at_most 15 "$waited" || fail "the pod was evicted after only $waited s"
+at_most "$waited" 60 || fail "the pod was evicted only after $waited s"
 is_over() { [ -z "$(ls $TASKS)" ]; }
 wait_for "the pod is given three seconds" 20 is_over

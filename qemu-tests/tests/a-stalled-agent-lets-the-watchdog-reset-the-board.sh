@@ -16,7 +16,7 @@ if [ "$BOOT" = 1 ]; then
     start_agent --watchdog-device /dev/watchdog
     wait_ready web
     stall_agent
-    wait_for "the stall is written down" 20 test -e /var/lib/kubelet/coracle/last-stall.json
+    wait_for "the stall is recorded" 20 test -e /var/lib/kubelet/coracle/last-stall.json
     say "pass $TEST $(uptime_seconds)"
     sleep 20
     fail "the board was not reset within two intervals"
@@ -24,6 +24,6 @@ fi
 wait_ready web
 expect_equal "restarts of the pod" "$(restarts web)" 1
 expect_equal "what the agent was about" "$(last_stall .doing)" 'another task held its thread'
-[ "$(last_stall .nextStart)" != null ] || fail "the stall was not the end of that agent"
+[ "$(last_stall .nextStart)" != null ] || fail "the record of the stall has no next start"
 remove web
 wait_for "the pod is gone" 60 is_gone web
