@@ -35,11 +35,11 @@ _coracle() {
                 _arguments '2::pod:_coracle_pods' \
                     '(-c --container)'{-c,--container}'[container]:container:' \
                     '(-f --follow)'{-f,--follow}'[print new lines until the container ends]' \
-                    '(-p --previous)'{-p,--previous}'[print the log of the previous run]' \
+                    '(-p --previous)'{-p,--previous}'[print the log of the previous instance]' \
                     '--tail[print only the last N lines]:n:' \
                     '--since[print only lines younger than this, as 90s or 2h]:duration:' \
                     '--timestamps[print the time of each line]' \
-                    '--limit-bytes[print no more than N bytes]:n:' \
+                    '--limit-bytes[print at most N bytes]:n:' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -86,7 +86,7 @@ _coracle() {
                 return ;;
             top)
                 _arguments '2:: :' \
-                    '(-w --watch)'{-w,--watch}'[show it again every three seconds]' \
+                    '(-w --watch)'{-w,--watch}'[repeat every three seconds]' \
                     '(-o --output)'{-o,--output}'[print the whole Summary of /stats/summary]:output:(json)' \
                     '(-n --namespace)'{-n,--namespace}'[only pods of this namespace]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
@@ -100,7 +100,7 @@ _coracle() {
                 return ;;
             delete)
                 _arguments '2::pod:_coracle_pods' \
-                    '--wait[wait until nothing of the pod is left]' \
+                    '--wait[wait until the pod is gone]' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -134,7 +134,7 @@ _coracle() {
                 return ;;
             sync)
                 _arguments '2:: :' \
-                    '--wait[wait until everything is exchanged, and print what was]' \
+                    '--wait[wait until everything is exchanged, and print a summary]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
@@ -156,7 +156,7 @@ _coracle() {
                 return ;;
             leave)
                 _arguments '2:: :' \
-                    '--delete-node[delete the Node object, too]' \
+                    '--delete-node[also delete the Node object]' \
                     '--no-restart[do not restart the agent]' \
                     '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
@@ -179,29 +179,29 @@ _coracle() {
     fi
     local -a commands flags
     commands=(
-        'status:show the node, its runtime, its manifests and its last problem'
+        'status:show the node, its runtime, its pod sources and its last errors'
         'pods:list the pods of this node'
         'describe:show everything about one pod'
         'logs:print the log of a container'
         'exec:run a command in a container'
-        'attach:show the output of a container from now on, and type into it'
+        'attach:show the output of a container from now on, and pass input to it'
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
         'images:list, import or remove images'
         'top:show CPU and memory usage of the node and its pods'
         'apply:run the pods of a manifest on this node and keep them'
-        'delete:stop and forget a pod that was applied'
+        'delete:stop and remove a pod that was applied'
         'restart:restart the containers of a pod in place'
         'rollback:run an earlier version of a pod'
-        'hold:keep the present version of a pod, whatever its manifest becomes'
+        'hold:keep the running version of a pod even if its manifest changes'
         'confirm:run the manifest of a pod and accept it'
         'sync:exchange everything with the cluster now'
-        'validate:check manifests before they are put in place'
+        'validate:check manifests without running them'
         'join:make this machine a node of a cluster'
-        'leave:take this machine out of its cluster'
+        'leave:remove this machine from its cluster'
         'completion:print a completion script for bash, zsh or fish'
         'version:print the version'
-        'help:print this help or that of a command'
+        'help:print this help or the help of a command'
     )
     flags=(
         '--pod-manifest-path[manifests, a directory or one file]:path:_files'
