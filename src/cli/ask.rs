@@ -49,13 +49,18 @@ pub(super) fn change_within(
     path: &str,
     body: &[u8],
 ) -> Result<serde_json::Value, RequestFailure> {
-    let failed = |kind| RequestFailure::NotAsked(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
+    let failed =
+        |kind| RequestFailure::Unreachable(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
     let bytes = exchange(socket, method, path, body, patience)
-        .map_err(|error| RequestFailure::NotAsked(ErrorChain(&AskError::from_io(socket, error)).to_string()))?;
+        .map_err(|error| RequestFailure::Unreachable(ErrorChain(&AskError::from_io(socket, error)).to_string()))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if !status.starts_with('2') {
         let line = String::from_utf8_lossy(body).trim_end().to_owned();
-        return Err(if status.starts_with("404") { RequestFailure::Missing(line) } else { RequestFailure::Said(line) });
+        return Err(if status.starts_with("404") {
+            RequestFailure::Missing(line)
+        } else {
+            RequestFailure::Rejected(line)
+        });
     }
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
@@ -64,16 +69,16 @@ pub(super) fn change_within(
 #[derive(Debug)]
 pub(super) enum RequestFailure {
     /// The agent could not be reached.
-    NotAsked(String),
+    Unreachable(String),
     /// The agent has no such pod.
     Missing(String),
-    Said(String),
+    Rejected(String),
 }
 
 impl RequestFailure {
     pub(super) fn line(self) -> String {
         match self {
-            Self::NotAsked(line) | Self::Missing(line) | Self::Said(line) => line,
+            Self::Unreachable(line) | Self::Missing(line) | Self::Rejected(line) => line,
         }
     }
 }
@@ -263,7 +268,7 @@ mod tests {
         let (put, nowhere, missing) = block_on(either(serve, client));
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
         let line = "PodChange { namespace: \"default\", name: \"a b\", what: Put([120]) }";
-        assert!(matches!(put, Err(RequestFailure::Said(said)) if said == line));
+        assert!(matches!(put, Err(RequestFailure::Rejected(said)) if said == line));
         assert_eq!(nowhere.unwrap_err().line(), "only GET is answered here");
         assert!(matches!(missing, Err(RequestFailure::Missing(_))));
     }

@@ -76,8 +76,8 @@ fn serving_source(handles: &Handles, client: Option<Client>) -> ServingSource {
         }
         (ServingIdentity::Cluster, None) => {
             log!(warn, "serverTLSBootstrap has no effect without a cluster");
-            ServingSource::OwnMaking { directory }
+            ServingSource::SelfSigned { directory }
         }
-        (ServingIdentity::SelfSigned, _) => ServingSource::OwnMaking { directory },
+        (ServingIdentity::SelfSigned, _) => ServingSource::SelfSigned { directory },
     }
 }

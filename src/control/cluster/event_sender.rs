@@ -33,7 +33,7 @@ impl EventSender {
     }
 
     /// New events are in the ring.
-    pub(crate) fn noted(&self) {
+    pub(crate) fn on_new_events(&self) {
         self.noted.notify();
     }
 }
@@ -90,15 +90,15 @@ async fn send(client: &Client, unsent: &UnsentEvent) -> Result<SendOutcome, ApiE
         UnsentChange::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
     };
     match client.send(&request.unread().ranked(Rank::Event)).await {
-        Ok(_) => Ok(SendOutcome::Taken),
+        Ok(_) => Ok(SendOutcome::Accepted),
         // The response to an earlier attempt was lost.
-        Err(error) if is_new && error.is_already_exists() => Ok(SendOutcome::Taken),
+        Err(error) if is_new && error.is_already_exists() => Ok(SendOutcome::Accepted),
         Err(error) if !is_new && error.is_not_found() => Ok(SendOutcome::Gone),
         // The node's credentials may be renewed.
         Err(error) if error.is_retryable() || error.is_unauthorized() => Err(error),
         Err(error) => {
             log!(debug, "API server rejected event", error = ErrorChain(&error));
-            Ok(SendOutcome::Refused)
+            Ok(SendOutcome::Rejected)
         }
     }
 }

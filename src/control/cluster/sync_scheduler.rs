@@ -303,7 +303,7 @@ impl SyncScheduler {
     }
 
     /// Requests an exchange, unless the gate is open anyway. With `wait`, returns when the exchange has ended.
-    pub(crate) async fn ask(&self, wait: bool) {
+    pub(crate) async fn request_exchange(&self, wait: bool) {
         let Inner { client, is_asked, asked, changed, under_way, ended, .. } = &*self.inner;
         let before = ended.get();
         client.gate().hurried.notify();

@@ -63,11 +63,11 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
                 // Pause between requests even if the API server returns a very short lifetime.
                 let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
                 half = Some((life / 2).max(TOKEN_FIRST));
-                (heard(&topic, token, dates), wait)
+                (token_event(&topic, token, dates), wait)
             }
             (Err(_), Some((token, dates))) => {
                 used = Some(dates);
-                (heard(&topic, token, dates), backoff.next_wait())
+                (token_event(&topic, token, dates), backoff.next_wait())
             }
             (Err(error), None) => {
                 let wait = jitter(backoff.next_wait(), 0.5, rt::random());
@@ -94,8 +94,8 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
     }
 }
 
-fn heard(topic: &Topic, text: String, dates: TokenLifetime) -> ObjectEvent {
-    ObjectEvent::Heard(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
+fn token_event(topic: &Topic, text: String, dates: TokenLifetime) -> ObjectEvent {
+    ObjectEvent::Received(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
 }
 
 fn expired(key: &TokenKey, dates: TokenLifetime) -> PodEvent {

@@ -37,7 +37,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
                 return;
             }
         };
-        looks.ask(pod);
+        looks.observe(pod);
     }
 }
 
@@ -60,20 +60,20 @@ struct RunningObservation {
 }
 
 impl RunningObservations {
-    fn ask(&mut self, pod: PodUid) {
+    fn observe(&mut self, pod: PodUid) {
         self.under_way.retain(|_, look| !look.task.is_finished());
         if let Some(look) = self.under_way.get(&pod) {
             look.again.set(true);
             return;
         }
         let again = Rc::new(Cell::new(false));
-        let task = look(Rc::clone(&self.runtime), self.inbox.clone(), pod.clone(), Rc::clone(&again));
+        let task = observe_pod(Rc::clone(&self.runtime), self.inbox.clone(), pod.clone(), Rc::clone(&again));
         self.under_way.insert(pod, RunningObservation { again, task: rt::spawn(task) });
     }
 }
 
 /// Observes the pod until an observation started after its last event.
-async fn look(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
+async fn observe_pod(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     loop {
         again.set(false);

@@ -47,12 +47,12 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
     let mut standing = ConnectionState::default();
     loop {
         let mut connection = runtime.connection();
-        let looked = look(&runtime, &inbox, &mut standing).await;
+        let looked = relist(&runtime, &inbox, &mut standing).await;
         let away = looked.as_ref().is_err_and(cri::Error::is_away);
         let (state, complete) = looked.unwrap_or_else(|error| {
             (RuntimeState { message: ErrorChain(&error).to_string(), ..RuntimeState::default() }, false)
         });
-        tell(&last, &state);
+        log_changes(&last, &state);
         let reached = !state.name.is_empty();
         if state != last && inbox.send(SyncEvent::Runtime(state.clone())).await.is_err() {
             return;
@@ -103,7 +103,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
 }
 
 /// The runtime's state, and whether everything was observed.
-async fn look(
+async fn relist(
     runtime: &Rc<PodRuntime>,
     inbox: &Sender<SyncEvent>,
     standing: &mut ConnectionState,
@@ -131,7 +131,7 @@ async fn lost(connection: &mut rpc::Watch) {
     while connection.changed().await {}
 }
 
-fn tell(last: &RuntimeState, state: &RuntimeState) {
+fn log_changes(last: &RuntimeState, state: &RuntimeState) {
     if last == state {
         return;
     }

@@ -43,7 +43,7 @@ impl ApiSource {
         };
         let (client, news) = (self.client.clone(), Rc::clone(&self.news));
         let _follower = rt::spawn(async move {
-            news.heard().await;
+            news.admission_is_possible().await;
             reflect(client, collection, sender).await;
         });
         let mut pods = ApiPods::default();
@@ -65,7 +65,7 @@ impl ApiSource {
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut pods, change);
             }
-            self.keep(pods.take_kept());
+            self.store(pods.take_kept());
             if let Some(update) = pods.update() {
                 if self.inbox.send(SyncEvent::Sources(update)).await.is_err() {
                     return;
@@ -125,11 +125,11 @@ impl ApiSource {
         true
     }
 
-    fn keep(&self, kept: Vec<StoreChange>) {
+    fn store(&self, kept: Vec<StoreChange>) {
         for one in kept {
             match one {
-                StoreChange::There { pod, content, pace } => self.store.remember_pod(&pod, content, pace),
-                StoreChange::Gone(pod) => self.store.forget_pod(&pod),
+                StoreChange::Put { pod, content, pace } => self.store.remember_pod(&pod, content, pace),
+                StoreChange::Remove(pod) => self.store.forget_pod(&pod),
             }
         }
     }

@@ -34,13 +34,13 @@ pub(super) struct ApiPods {
 /// A change to store for a start without the API server.
 #[derive(Debug)]
 pub(super) enum StoreChange {
-    There {
+    Put {
         pod: Arc<Pod>,
         /// As received from the server.
         content: Vec<u8>,
         pace: WriteUrgency,
     },
-    Gone(Arc<Pod>),
+    Remove(Arc<Pod>),
 }
 
 /// Number of deleted pods remembered.
@@ -67,7 +67,7 @@ impl ApiPods {
                     self.apply(object, &before, now);
                 }
                 let gone = before.into_iter().filter(|(uid, _)| !self.pods.contains_key(uid));
-                self.kept.extend(gone.map(|(_, pod)| StoreChange::Gone(pod)));
+                self.kept.extend(gone.map(|(_, pod)| StoreChange::Remove(pod)));
             }
             Change::Applied(object) if self.is_older(&object) => {}
             Change::Applied(object) => {
@@ -77,7 +77,7 @@ impl ApiPods {
             Change::Deleted(object) => {
                 self.unread.remove(&name_of(&object));
                 let uid = PodUid::from(uid_of(&object));
-                self.kept.extend(self.pods.remove(&uid).map(StoreChange::Gone));
+                self.kept.extend(self.pods.remove(&uid).map(StoreChange::Remove));
                 if self.deleted.len() == DELETED {
                     self.deleted.pop_front();
                 }
@@ -128,7 +128,7 @@ impl ApiPods {
                     // A change of the status alone was written by this node itself.
                     let is_asked = old.is_none_or(|old| !same_content(old, &pod));
                     let pace = if is_asked { WriteUrgency::Soon } else { WriteUrgency::Later };
-                    self.kept.push(StoreChange::There { pod: Arc::clone(&pod), content, pace });
+                    self.kept.push(StoreChange::Put { pod: Arc::clone(&pod), content, pace });
                 }
                 self.pods.insert(uid, pod);
             }
@@ -312,12 +312,12 @@ mod tests {
 
     fn kept(kept: &StoreChange) -> String {
         match kept {
-            StoreChange::There { pod, pace, content } => {
+            StoreChange::Put { pod, pace, content } => {
                 let content: Value = serde_json::from_slice(content).unwrap();
                 assert_eq!(content["metadata"]["name"], pod.metadata.name.as_str());
                 format!("{} {pace:?}", pod.metadata.name)
             }
-            StoreChange::Gone(pod) => format!("{} gone", pod.metadata.name),
+            StoreChange::Remove(pod) => format!("{} gone", pod.metadata.name),
         }
     }
 
@@ -337,7 +337,7 @@ mod tests {
         pods.take_in(Change::Deleted(object("j", "Running")), at(1));
         let all = pods.take_kept();
         assert_eq!(all.iter().map(kept).collect::<Vec<_>>(), ["a Soon", "a Later", "a Soon", "a gone"]);
-        let StoreChange::There { content, .. } = &all[0] else { panic!("it is there") };
+        let StoreChange::Put { content, .. } = &all[0] else { panic!("it is there") };
         assert!(!String::from_utf8_lossy(content).contains("managedFields"));
     }
 

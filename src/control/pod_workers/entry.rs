@@ -43,7 +43,7 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resizing {
     No,
-    Goes {
+    InProgress {
         generation: i64,
     },
     /// The resize failed and is retried.
@@ -57,7 +57,7 @@ impl Resizing {
     pub(super) fn generation(&self) -> Option<i64> {
         match self {
             Self::No => None,
-            Self::Goes { generation } | Self::Failed { generation, .. } => Some(*generation),
+            Self::InProgress { generation } | Self::Failed { generation, .. } => Some(*generation),
         }
     }
 }

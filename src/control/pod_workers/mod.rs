@@ -122,10 +122,10 @@ impl PodWorkers {
     }
 
     /// A source added or changed the pod.
-    pub(crate) fn wanted(&mut self, pod: &Arc<Pod>) {
+    pub(crate) fn update_pod(&mut self, pod: &Arc<Pod>) {
         let uid = &pod.metadata.uid;
         match self.workers.get_mut(uid) {
-            Some(entry) => entry.worker.wanted(Arc::clone(pod)),
+            Some(entry) => entry.worker.update_pod(Arc::clone(pod)),
             None => {
                 let mut worker = Worker::new(Arc::clone(pod));
                 worker.stale = self.is_unseen(uid);
@@ -137,9 +137,9 @@ impl PodWorkers {
 
     /// Other resources were allocated to the pod. Its resize is in progress until a plan finds nothing to resize.
     pub(crate) fn resize(&mut self, pod: &Arc<Pod>, generation: i64) {
-        self.wanted(pod);
+        self.update_pod(pod);
         if let Some(entry) = self.workers.get_mut(&pod.metadata.uid) {
-            entry.resizing = Resizing::Goes { generation };
+            entry.resizing = Resizing::InProgress { generation };
             // The running work has been planned before.
             entry.resizes = false;
         }
@@ -151,7 +151,7 @@ impl PodWorkers {
     }
 
     /// The source changed only the pod's status.
-    pub(crate) fn told(&mut self, pod: &Arc<Pod>) {
+    pub(crate) fn update_status(&mut self, pod: &Arc<Pod>) {
         let uid = &pod.metadata.uid;
         if let Some(entry) = self.workers.get_mut(uid).filter(|entry| entry.worker.pod.is_some()) {
             entry.worker.pod = Some(Arc::clone(pod));
@@ -381,8 +381,8 @@ mod tests {
             let mut workers = workers(inbox.clone()).await;
             let probes = Probes::new(workers.runtime.cri(), Dialer::new(), HostIps::default(), inbox);
             let (waits, ends) = (pod("waits"), pod("ends"));
-            workers.wanted(&waits);
-            workers.wanted(&ends);
+            workers.update_pod(&waits);
+            workers.update_pod(&ends);
             workers.deleted(&ends.metadata.uid, Duration::from_secs(30));
             workers.wait_for(&waits.metadata.uid, vec![ends.metadata.uid.clone()]);
             let now = rt::now();
@@ -400,7 +400,7 @@ mod tests {
             let mut workers = workers(inbox).await;
             let (pod, now) = (pod("a"), rt::now());
             let uid = &pod.metadata.uid;
-            workers.wanted(&pod);
+            workers.update_pod(&pod);
             let mut seen = Vec::new();
             for failure in [None, Some("no image".to_owned())] {
                 workers.workers.get_mut(uid).unwrap().worker.busy = Some(Kind::Sync);
@@ -412,6 +412,6 @@ mod tests {
             }
             (seen, workers.take_resized().len())
         });
-        assert_eq!(seen, Ok((vec![Resizing::Goes { generation: 2 }; 2], 0)));
+        assert_eq!(seen, Ok((vec![Resizing::InProgress { generation: 2 }; 2], 0)));
     }
 }

@@ -82,7 +82,7 @@ impl PodWorkers {
             Next::Work(Work::Sync(plan)) if !state.network_ready && needs_network(&plan, pod) => {
                 let why = &state.message;
                 let message = format!("network is not ready: container runtime network not ready: {why}");
-                self.tell(PodEvent::of_pod(uid, EventKind::Warning, Reason::NETWORK_NOT_READY, message));
+                self.record_event(PodEvent::of_pod(uid, EventKind::Warning, Reason::NETWORK_NOT_READY, message));
                 false
             }
             Next::Work(work) => {
@@ -142,11 +142,11 @@ impl PodWorkers {
         for wait in entry.backing_off.iter().filter(|wait| !before.contains(wait)) {
             let container = &wait.0;
             let message = format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})");
-            self.tell(PodEvent::of_container(uid, container, EventKind::Warning, Reason::BACK_OFF, message));
+            self.record_event(PodEvent::of_container(uid, container, EventKind::Warning, Reason::BACK_OFF, message));
         }
     }
 
-    fn tell(&self, event: PodEvent) {
+    fn record_event(&self, event: PodEvent) {
         // A best-effort event: dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
@@ -172,7 +172,7 @@ impl PodWorkers {
             entry.replaced = plan.replaced();
             entry.resizes = plan.resizes();
             if entry.resizes && entry.resizing == Resizing::No {
-                entry.resizing = Resizing::Goes { generation: pod.metadata.generation };
+                entry.resizing = Resizing::InProgress { generation: pod.metadata.generation };
             }
         }
         let task = rt::spawn(async move {

@@ -214,7 +214,7 @@ impl Worker {
     }
 
     /// A source has the pod, possibly again or changed.
-    pub(crate) fn wanted(&mut self, pod: Arc<Pod>) {
+    pub(crate) fn update_pod(&mut self, pod: Arc<Pod>) {
         match self.state {
             State::Sync => {
                 self.wanted = true;

@@ -122,7 +122,7 @@ pub(super) enum Reply {
     /// A file or a part of it; the last response on its connection.
     File(Pin<Box<dyn Future<Output = Result<FilePart, Response>>>>),
     /// The connection is handed over to another server.
-    HandOn(UpgradeFuture),
+    Upgrade(UpgradeFuture),
     /// A text that is sent in parts, until it ends.
     Text(Box<dyn Text>),
 }
@@ -131,7 +131,7 @@ impl Reply {
     /// It may take as long as the client wants.
     const fn is_stream(&self) -> bool {
         match self {
-            Self::File(_) | Self::HandOn(_) | Self::Slow(_) | Self::Text(_) => true,
+            Self::File(_) | Self::Upgrade(_) | Self::Slow(_) | Self::Text(_) => true,
             Self::Last(_) | Self::Later(_) | Self::Whole(_) => false,
         }
     }
@@ -177,10 +177,10 @@ pub(super) type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
 /// Answers the requests of one connection.
 pub(super) trait RequestHandler {
     /// Whether the connection accepts more than one request.
-    fn keeps(&self) -> bool;
+    fn keeps_alive(&self) -> bool;
 
     /// The longest body accepted with this request. A body is skipped if `None`.
-    fn takes(&self, _request: &Request) -> Option<u64> {
+    fn body_limit(&self, _request: &Request) -> Option<u64> {
         None
     }
 
@@ -192,7 +192,7 @@ pub(super) trait RequestHandler {
     }
 
     /// All requests so far are answered, and the next one is awaited.
-    fn rest(&self) {}
+    fn on_idle(&self) {}
 
     /// Header lines of every response of this server.
     fn headers(&self) -> &'static str {
@@ -204,7 +204,7 @@ pub(super) trait RequestHandler {
 pub(super) struct SingleGet<F>(pub(super) F);
 
 impl<F: Fn(&str, &str) -> Reply> RequestHandler for SingleGet<F> {
-    fn keeps(&self) -> bool {
+    fn keeps_alive(&self) -> bool {
         false
     }
 
@@ -242,7 +242,7 @@ where
                 return rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()));
             }
         };
-        let after = if request.keeps && answers.keeps() { AfterResponse::Keep } else { AfterResponse::Close };
+        let after = if request.keeps && answers.keeps_alive() { AfterResponse::Keep } else { AfterResponse::Close };
         let head_only = request.method == "HEAD";
         let reply = answers.answer(&request).await;
         let (reply, _slot) = match if reply.is_stream() { answers.stream() } else { Ok(None) } {
@@ -266,7 +266,7 @@ where
                 Ok(Ok(part)) => return send_file(stream, part).await,
                 Err(rt::Elapsed) => return Ok(()),
             },
-            Reply::HandOn(handing) => match rt::deadline(PATIENCE, handing).await {
+            Reply::Upgrade(handing) => match rt::deadline(PATIENCE, handing).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(UpgradedConnection { to, mut head })) => {
                     head.append(&mut unread);
@@ -289,7 +289,7 @@ where
         if after == AfterResponse::Close {
             return Ok(());
         }
-        answers.rest();
+        answers.on_idle();
         wait = IDLE;
         // A client that always has another request must not block other tasks.
         rt::yield_now().await;
@@ -312,7 +312,7 @@ where
         match Request::take(unread) {
             Ok(Some((mut request, used))) => {
                 unread.drain(..used);
-                let takes = answers.takes(&request);
+                let takes = answers.body_limit(&request);
                 let most = takes.unwrap_or(if request.has_form() { MOST_FORM } else { MOST_BODY });
                 if request.body > most {
                     return Ok(Err(Response::too_large()));

@@ -105,12 +105,12 @@ struct ServedConnection {
 }
 
 impl RequestHandler for ServedConnection {
-    fn keeps(&self) -> bool {
+    fn keeps_alive(&self) -> bool {
         false
     }
 
-    fn takes(&self, request: &Request) -> Option<u64> {
-        pod_changes::takes(request)
+    fn body_limit(&self, request: &Request) -> Option<u64> {
+        pod_changes::body_limit(request)
     }
 
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {

@@ -31,7 +31,7 @@ pub(super) fn is_of_pod(path: &str) -> bool {
 }
 
 /// The longest body of this request, if it is a manifest.
-pub(super) fn takes(request: &Request) -> Option<u64> {
+pub(super) fn body_limit(request: &Request) -> Option<u64> {
     (request.method == "PUT" && is_of_pod(&request.path)).then_some(MOST_MANIFEST)
 }
 
@@ -63,7 +63,7 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
 pub(super) fn response(answer: PodAnswer) -> Response {
     let line = |status, line: String| Response::text(status, line + "\n");
     match answer {
-        PodAnswer::Put { how, warnings } => {
+        PodAnswer::Applied { how, warnings } => {
             let status = if how == ApplyOutcome::Created { Status::Created } else { Status::Ok };
             Response { status, ..result(&json!({ "result": how.as_str(), "warnings": warnings })) }
         }
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn only_put_requests_have_a_body() {
-        assert_eq!(takes(&request("PUT /pods/default/web")), Some(MOST_MANIFEST));
+        assert_eq!(body_limit(&request("PUT /pods/default/web")), Some(MOST_MANIFEST));
         for line in ["PUT /pods", "GET /pods/default/web", "POST /pods/default/web/restart", "PUT /x/default/web"] {
-            assert_eq!(takes(&request(line)), None, "{line}");
+            assert_eq!(body_limit(&request(line)), None, "{line}");
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
             let Response { status, body, .. } = response(answer);
             (status, String::from_utf8(body).unwrap())
         };
-        let put = |how| answered(PodAnswer::Put { how, warnings: vec!["w".to_owned()] });
+        let put = |how| answered(PodAnswer::Applied { how, warnings: vec!["w".to_owned()] });
         assert_eq!(
             put(ApplyOutcome::Created),
             (Status::Created, r#"{"result":"created","warnings":["w"]}"#.to_owned())

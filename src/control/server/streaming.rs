@@ -52,7 +52,7 @@ const DIAL: Duration = Duration::from_secs(5);
 pub(super) fn stream(request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Option<Reply> {
     Some(match Stream::of(request)? {
         Ok(_) if !matches!(&*request.method, "GET" | "POST") => Reply::Whole(Response::not_allowed()),
-        Ok(stream) => Reply::HandOn(stream.hand_on(request, api, streaming)),
+        Ok(stream) => Reply::Upgrade(stream.upgrade(request, api, streaming)),
         Err(refused) => Reply::Whole(refused),
     })
 }
@@ -76,7 +76,7 @@ impl Stream {
     }
 
     /// Connects to the runtime's streaming server. The error is the response to the client.
-    fn hand_on(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> UpgradeFuture {
+    fn upgrade(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> UpgradeFuture {
         let id = match &self.what {
             StreamKind::Exec { container, .. } | StreamKind::Attach { container, .. } => {
                 api.running_container(&self.pod, container)

@@ -60,7 +60,7 @@ impl PodAdmission {
         let verdict = eviction.and_then(|()| self.admission.admit(pod, &others, strict_groups, given, &is_device));
         match verdict.and_then(|victims| shutdown.map(|()| victims)) {
             Ok(victims) => {
-                cpus.give(uid, own.unwrap_or_default());
+                cpus.allocate(uid, own.unwrap_or_default());
                 admit(uid, victims)
             }
             Err(rejection) => vec![self.reject(uid, rejection)],

@@ -41,8 +41,8 @@ impl CpuAssignment {
     }
 
     /// Allocates the planned CPUs and memory to an admitted pod.
-    pub(super) fn give(&mut self, pod: &PodUid, own: PodAllocation) {
-        self.due |= self.managers.give(pod, own);
+    pub(super) fn allocate(&mut self, pod: &PodUid, own: PodAllocation) {
+        self.due |= self.managers.allocate(pod, own);
     }
 }
 
@@ -99,12 +99,14 @@ impl CpuAssignment {
     /// Releases the CPUs of terminated pods, and of unknown pods once all sources are ready.
     fn release(&mut self, pods: &PodTable) {
         let all_ready = pods.all_sources_ready();
-        self.due |= self.managers.keep(|uid: &PodUid| keeps(pods.worker(uid).map(|worker| worker.state), all_ready));
+        self.due |= self
+            .managers
+            .release_others(|uid: &PodUid| keeps_cpus(pods.worker(uid).map(|worker| worker.state), all_ready));
     }
 }
 
 /// Whether a pod keeps its CPUs. An unknown pod has no `state`.
-fn keeps(state: Option<State>, all_sources_ready: bool) -> bool {
+fn keeps_cpus(state: Option<State>, all_sources_ready: bool) -> bool {
     match state {
         Some(State::Sync | State::Terminating { .. }) => true,
         Some(State::Terminated | State::Finished) => false,
@@ -147,13 +149,13 @@ mod tests {
     fn pod_keeps_its_cpus_until_its_containers_have_stopped() {
         let terminating = State::Terminating { grace: Duration::ZERO };
         for all_ready in [false, true] {
-            assert!(keeps(Some(State::Sync), all_ready) && keeps(Some(terminating), all_ready));
-            assert!(!keeps(Some(State::Terminated), all_ready) && !keeps(Some(State::Finished), all_ready));
+            assert!(keeps_cpus(Some(State::Sync), all_ready) && keeps_cpus(Some(terminating), all_ready));
+            assert!(!keeps_cpus(Some(State::Terminated), all_ready) && !keeps_cpus(Some(State::Finished), all_ready));
         }
     }
 
     #[test]
     fn unknown_pod_keeps_its_cpus_until_all_sources_are_ready() {
-        assert!(keeps(None, false) && !keeps(None, true));
+        assert!(keeps_cpus(None, false) && !keeps_cpus(None, true));
     }
 }

@@ -155,7 +155,7 @@ impl LocalApi for NodeLocalApi {
         };
         let (config, node_state) = (Rc::clone(&self.config), Rc::clone(&self.node_state));
         Box::pin(async move {
-            exchanges.ask(wait).await;
+            exchanges.request_exchange(wait).await;
             Ok(sync_status(&exchanges, &config, &node_state.borrow()))
         })
     }
@@ -215,7 +215,7 @@ impl LocalApi for NodeLocalApi {
         let elsewhere = elsewhere(&change, node, node_state.sources.pods());
         let pods = self.local_pods.clone();
         Box::pin(async move {
-            match (pods.ask(change).await, elsewhere) {
+            match (pods.request(change).await, elsewhere) {
                 (PodAnswer::Missing(_), Some(elsewhere)) => PodAnswer::Conflict(elsewhere),
                 (answer, _) => answer,
             }

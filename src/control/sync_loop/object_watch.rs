@@ -43,9 +43,9 @@ impl ObjectWatch {
     }
 
     pub(super) fn on_object(&mut self, news: ObjectEvent, pods: &PodTable, drivers: &CsiDrivers) -> Vec<Effect> {
-        let (ObjectEvent::Heard(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
+        let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
         let topic = topic.clone();
-        let is_news = pods.runtime().objects.borrow_mut().hear(news);
+        let is_news = pods.runtime().objects.borrow_mut().on_event(news);
         // A claim or a driver may refer to further objects.
         if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
             self.follow(pods);

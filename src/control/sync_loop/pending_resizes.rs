@@ -65,7 +65,7 @@ impl PendingResizes {
             pending: waiting.map(|waiting| (&waiting.reason, waiting.message.as_str(), waiting.generation)),
             progress: match resizing {
                 Resizing::No => ResizeProgress::None,
-                Resizing::Goes { generation } => ResizeProgress::Goes(*generation),
+                Resizing::InProgress { generation } => ResizeProgress::InProgress(*generation),
                 Resizing::Failed { generation, failure } => ResizeProgress::Failed(failure, *generation),
             },
         }

@@ -58,7 +58,7 @@ impl Reporting {
     /// Uses the API server's status of the pod until the node reports one.
     pub(super) fn on_api_pod(&mut self, pod: &Pod) {
         if let Some(manager) = self.manager.as_mut().filter(|_| !pod.is_static()) {
-            manager.see(pod);
+            manager.on_server_pod(pod);
         }
     }
 
@@ -91,11 +91,11 @@ impl Reporting {
         let node_state = pods.node_state();
         let Some(status) = node_state.statuses.status(uid) else { return };
         let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
-        manager.tell(uid, status, may_run, clock::now());
+        manager.set_pod_status(uid, status, may_run, clock::now());
         let deleted = worker.pod.as_ref().filter(|pod| !pod.is_static());
         let deleted = deleted.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
         if deleted && worker.state == State::Finished {
-            manager.gone(uid);
+            manager.finish_deletion(uid);
         }
     }
 

@@ -73,7 +73,7 @@ impl PodVersions {
             VersionAction::Hold => RecordAction::Hold,
             VersionAction::Confirm => RecordAction::Confirm,
         };
-        let done = pods.node_state_mut().versions.ask(&pod, ask);
+        let done = pods.node_state_mut().versions.apply_request(&pod, ask);
         match done {
             Ok(done) => {
                 log!(info, "pod version changed", pod = pod.full_name(), done = done);

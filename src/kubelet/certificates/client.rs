@@ -8,7 +8,7 @@ use async_channel::Sender;
 
 use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
 use super::csr::IssuedCertificate;
-use super::csr_attempt::{AttemptError, pursue};
+use super::csr_attempt::{AttemptError, request_with_any};
 use super::events::CertificateEvents;
 use super::inspect::{CredentialPaths, CredentialsMark, StoredCredentials, StoredPair};
 use super::next_step::{CredentialState, OwnCertificate, OwnCredentials, Step};
@@ -77,7 +77,7 @@ const STRANGER: Duration = Duration::from_secs(300);
 impl ClientCertificateManager {
     async fn round(&mut self) {
         let watch = FileWatch::new(&self.files);
-        let found = self.look().await;
+        let found = self.inspect().await;
         if found.files != self.files {
             self.files = found.files;
             return;
@@ -88,27 +88,27 @@ impl ClientCertificateManager {
         match situation.step(present) {
             Step::Rest { until } => {
                 let has_certificate = matches!(situation.own, OwnCredentials::Certificate(_));
-                rt::either(changed(&watch), self.rest(until, has_certificate)).await;
+                rt::either(changed(&watch), self.wait(until, has_certificate)).await;
             }
             Step::Wait => {
                 rt::either(changed(&watch), rt::sleep(STRANGER)).await;
                 self.is_stranger = false;
             }
             Step::Ask(credentials) => {
-                let asked = async { Some(self.ask(credentials, present).await) };
+                let asked = async { Some(self.request_certificate(credentials, present).await) };
                 let interrupted = async {
                     changed(&watch).await;
                     None
                 };
                 let Some(asked) = rt::either(asked, interrupted).await else { return };
                 let done = match asked {
-                    Ok((issued, with)) => self.put(issued, with, present).await.map_err(AttemptError::Store),
+                    Ok((issued, with)) => self.store(issued, with, present).await.map_err(AttemptError::Store),
                     Err(error) => Err(error),
                 };
                 if let Err(fault) = done {
                     let leaf = match &found.own {
                         StoredPair::Certificate { leaf, .. } => Some(leaf),
-                        StoredPair::Nobody | StoredPair::Token => None,
+                        StoredPair::None | StoredPair::Token => None,
                     };
                     let pause = self.teller.failed(&fault, leaf, present);
                     rt::either(rt::sleep(pause), rt::either(changed(&watch), clock_set())).await;
@@ -117,9 +117,9 @@ impl ClientCertificateManager {
         }
     }
 
-    async fn look(&mut self) -> StoredCredentials {
+    async fn inspect(&mut self) -> StoredCredentials {
         let (places, names) = (self.settings.places.clone(), self.settings.names.clone());
-        let found = rt::blocking(move || places.look(&names, clock::now().unix_seconds())).await;
+        let found = rt::blocking(move || places.inspect(&names, clock::now().unix_seconds())).await;
         if self.mark.as_ref() != Some(&found.mark) {
             if self.mark.is_some() {
                 self.settings.client.renew();
@@ -140,7 +140,7 @@ impl ClientCertificateManager {
 
     fn situation(&self, found: &StoredCredentials) -> CredentialState {
         let own = match &found.own {
-            StoredPair::Nobody => OwnCredentials::Nobody,
+            StoredPair::None => OwnCredentials::None,
             StoredPair::Token => OwnCredentials::Token,
             StoredPair::Certificate { leaf, is_embedded } => {
                 let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
@@ -160,7 +160,7 @@ impl ClientCertificateManager {
     }
 
     /// Waits until `until`, or until the API server rejects the node's credentials.
-    async fn rest(&mut self, until: Option<NextRotation>, has_certificate: bool) {
+    async fn wait(&mut self, until: Option<NextRotation>, has_certificate: bool) {
         let client = self.settings.client.clone();
         let refused = async {
             match has_certificate {
@@ -184,7 +184,7 @@ impl ClientCertificateManager {
         }
     }
 
-    async fn ask(
+    async fn request_certificate(
         &self,
         credentials: &[Credentials],
         present: KnownTime,
@@ -196,11 +196,11 @@ impl ClientCertificateManager {
         };
         let clients: Vec<Client> = credentials.iter().map(client_with).collect();
         let store = &settings.places.store;
-        let (issued, number) = pursue(store, Purpose::Client, &settings.names, &clients, present).await?;
+        let (issued, number) = request_with_any(store, Purpose::Client, &settings.names, &clients, present).await?;
         Ok((issued, credentials.get(number).copied().unwrap_or(Credentials::Own)))
     }
 
-    async fn put(
+    async fn store(
         &mut self,
         issued: IssuedCertificate,
         with: Credentials,
@@ -209,7 +209,7 @@ impl ClientCertificateManager {
         let places = self.settings.places.clone();
         let pair = issued.pair.clone();
         let from_bootstrap = with == Credentials::Bootstrap;
-        rt::blocking(move || places.put(&pair, from_bootstrap, present.now())).await?;
+        rt::blocking(move || places.store(&pair, from_bootstrap, present.now())).await?;
         let leaf = issued.pair.leaf;
         self.teller.issued(&leaf);
         self.issued = issued.is_fresh.then(|| (leaf, clock::uptime()));

@@ -23,7 +23,7 @@ pub(super) struct IssuedCertificate {
 }
 
 /// Returns a certificate for `names` and `key`. A second call with the same key finds the first request.
-pub(super) async fn ask(
+pub(super) async fn request_certificate(
     client: &Client,
     purpose: Purpose,
     names: &Names,
@@ -40,7 +40,7 @@ pub(super) async fn ask(
     log!(info, "certificate requested", signer = purpose.signer(), request = request.name, new = is_fresh);
     let issued = match rt::deadline(REQUEST_WAIT, issued(client, &request.name)).await {
         Ok(issued) => issued?,
-        Err(rt::Elapsed) => return Err(CsrError::NotInTime { name: request.name }),
+        Err(rt::Elapsed) => return Err(CsrError::TimedOut { name: request.name }),
     };
     let pair = Pair::new(&issued, key.clone()).map_err(CsrError::Pair)?;
     if names.are_in(&pair.leaf) { Ok(IssuedCertificate { pair, is_fresh }) } else { Err(CsrError::OtherNames) }
@@ -83,7 +83,7 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
 pub(super) enum CsrError {
     Api(ApiError),
     Denied(String),
-    NotInTime {
+    TimedOut {
         name: String,
     },
     /// The request was deleted before it was signed.
@@ -101,7 +101,7 @@ impl CsrError {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Api(error) if error.is_retryable() => Failure::Passing,
-            Self::NotInTime { .. } | Self::Gone { .. } | Self::Old => Failure::Passing,
+            Self::TimedOut { .. } | Self::Gone { .. } | Self::Old => Failure::Passing,
             Self::Api(_) | Self::Denied(_) | Self::OtherNames | Self::Pair(_) | Self::Key(_) => Failure::Refused,
         }
     }
@@ -123,7 +123,7 @@ impl fmt::Display for CsrError {
         match self {
             Self::Api(_) => f.write_str("request a certificate"),
             Self::Denied(why) => f.write_str(why),
-            Self::NotInTime { name } => write!(
+            Self::TimedOut { name } => write!(
                 f,
                 "{name} was not signed within {} minutes (kubectl certificate approve {name})",
                 Duration::as_secs(&minutes)
@@ -145,7 +145,7 @@ impl std::error::Error for CsrError {
             Self::Api(error) => Some(error),
             Self::Pair(error) => Some(error),
             Self::Key(error) => Some(error),
-            Self::Denied(_) | Self::NotInTime { .. } | Self::Gone { .. } | Self::OtherNames | Self::Old => None,
+            Self::Denied(_) | Self::TimedOut { .. } | Self::Gone { .. } | Self::OtherNames | Self::Old => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::csr::{CsrError, IssuedCertificate, ask};
+use super::csr::{CsrError, IssuedCertificate, request_certificate};
 use super::pkcs10::Names;
 use super::rotation::{Failure, HeldCertificate, KnownTime, RenewalState};
 use super::signing_request::Purpose;
@@ -12,7 +12,7 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
 /// Tries `clients` in order until one is accepted; also returns the index of that client.
-pub(super) async fn pursue(
+pub(super) async fn request_with_any(
     store: &Store,
     purpose: Purpose,
     names: &Names,
@@ -23,7 +23,7 @@ pub(super) async fn pursue(
     let key = rt::blocking(move || keeps.key()).await.map_err(AttemptError::Store)?;
     let mut refused = None;
     for (number, client) in clients.iter().enumerate() {
-        let asked = ask(client, purpose, names, &key).await.and_then(|issued| {
+        let asked = request_certificate(client, purpose, names, &key).await.and_then(|issued| {
             let standing = HeldCertificate::new(&issued.pair.leaf, None).standing(present);
             let is_old = !issued.is_fresh && !matches!(standing, RenewalState::Good { .. });
             if is_old { Err(CsrError::Old) } else { Ok(issued) }
@@ -36,27 +36,27 @@ pub(super) async fn pursue(
                     let store = store.clone();
                     rt::blocking(move || store.forget_key()).await.map_err(AttemptError::Store)?;
                 }
-                return Err(AttemptError::Ask(error));
+                return Err(AttemptError::Request(error));
             }
         }
     }
-    Err(refused.map_or(AttemptError::Nothing, AttemptError::Ask))
+    Err(refused.map_or(AttemptError::NoCredentials, AttemptError::Request))
 }
 
 #[derive(Debug)]
 pub(super) enum AttemptError {
-    Ask(CsrError),
+    Request(CsrError),
     Store(StoreError),
     /// There are no credentials to send a request with.
-    Nothing,
+    NoCredentials,
 }
 
 impl AttemptError {
     pub(super) fn failure(&self) -> Failure {
         match self {
-            Self::Ask(error) => error.failure(),
+            Self::Request(error) => error.failure(),
             Self::Store(_) => Failure::Passing,
-            Self::Nothing => Failure::Refused,
+            Self::NoCredentials => Failure::Refused,
         }
     }
 }
@@ -64,9 +64,9 @@ impl AttemptError {
 impl fmt::Display for AttemptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ask(error) => ErrorChain(error).fmt(f),
+            Self::Request(error) => ErrorChain(error).fmt(f),
             Self::Store(error) => ErrorChain(error).fmt(f),
-            Self::Nothing => f.write_str("no credentials to request a certificate with"),
+            Self::NoCredentials => f.write_str("no credentials to request a certificate with"),
         }
     }
 }

@@ -32,7 +32,7 @@ impl CertificateEvents {
     pub(super) fn issued(&mut self, leaf: &Certificate) {
         let (which, until) = (self.which.name(), date(leaf.not_after));
         let message = format!("{which} certificate issued, good until {until}");
-        self.tell(EventKind::Normal, Reason::CERTIFICATE_ISSUED, message);
+        self.record_event(EventKind::Normal, Reason::CERTIFICATE_ISSUED, message);
         self.failures = 0;
         self.told.clear();
     }
@@ -54,7 +54,7 @@ impl CertificateEvents {
             None => format!("no {which} certificate: {why}"),
         };
         if self.told != message {
-            self.tell(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
+            self.record_event(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
             self.told = message;
         }
         self.book.failed(self.which, why);
@@ -72,7 +72,7 @@ impl CertificateEvents {
         if has_expired && before.standing != entry.standing {
             let (which, end) = (self.which.name(), date(entry.not_after.unwrap_or_default()));
             let message = format!("{which} certificate expired {end}");
-            self.tell(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
+            self.record_event(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
         }
         if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {
             log!(warn, "certificate problem", which = self.which.name(), error = fault);
@@ -80,7 +80,7 @@ impl CertificateEvents {
         self.book.note(self.which, entry);
     }
 
-    fn tell(&self, kind: EventKind, reason: Reason, message: String) {
+    fn record_event(&self, kind: EventKind, reason: Reason, message: String) {
         // Events may be dropped; the sender must not block.
         let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
     }

@@ -40,7 +40,7 @@ pub(super) struct StoredCredentials {
 
 #[derive(Debug)]
 pub(super) enum StoredPair {
-    Nobody,
+    None,
     Token,
     Certificate { leaf: Certificate, is_embedded: bool },
 }
@@ -53,7 +53,7 @@ const LIMIT: u64 = 1 << 20;
 impl CredentialPaths {
     /// Reads all credentials. Points the kubeconfig to the stored pair if that pair is valid, the cluster is known,
     /// and the kubeconfig has no better credentials. Blocks.
-    pub(super) fn look(&self, names: &Names, clock: Seconds) -> StoredCredentials {
+    pub(super) fn inspect(&self, names: &Names, clock: Seconds) -> StoredCredentials {
         let mut faults = Vec::new();
         let stored = self.store.current().unwrap_or_else(|error| {
             faults.push(ErrorChain(&error).to_string());
@@ -81,7 +81,7 @@ impl CredentialPaths {
             own: match &leaf {
                 Some(leaf) => StoredPair::Certificate { leaf: leaf.clone(), is_embedded: seen.is_embedded },
                 None if uses_token => StoredPair::Token,
-                None => StoredPair::Nobody,
+                None => StoredPair::None,
             },
             has_bootstrap: bootstrap.is_some(),
             faults,
@@ -92,7 +92,7 @@ impl CredentialPaths {
     }
 
     /// Stores the pair as the current one and points the kubeconfig to it. Blocks.
-    pub(super) fn put(&self, pair: &Pair, from_bootstrap: bool, moment: Seconds) -> Result<(), StoreError> {
+    pub(super) fn store(&self, pair: &Pair, from_bootstrap: bool, moment: Seconds) -> Result<(), StoreError> {
         self.store.put(pair, Time::from_unix_nanos(moment.saturating_mul(1_000_000_000)))?;
         let kubeconfig = read_kubeconfig(&self.kubeconfig, &mut Vec::new());
         let current = Pem::File(self.store.current_path());

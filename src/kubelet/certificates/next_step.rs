@@ -16,7 +16,7 @@ pub(super) struct CredentialState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnCredentials {
     /// There is no usable kubeconfig.
-    Nobody,
+    None,
     /// A token, which is managed elsewhere.
     Token,
     Certificate(OwnCertificate),
@@ -44,8 +44,8 @@ pub(super) enum Step {
 impl CredentialState {
     pub(super) fn step(&self, present: KnownTime) -> Step {
         let own = match self.own {
-            OwnCredentials::Nobody if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
-            OwnCredentials::Nobody | OwnCredentials::Token => return Step::Rest { until: None },
+            OwnCredentials::None if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
+            OwnCredentials::None | OwnCredentials::Token => return Step::Rest { until: None },
             OwnCredentials::Certificate(own) => own,
         };
         let standing = match own.held.standing(present) {
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn node_without_credentials_uses_bootstrap_credentials() {
-        check(situation(OwnCredentials::Nobody), GOOD, ASK_BOOTSTRAP);
-        check(CredentialState { rotates: false, ..situation(OwnCredentials::Nobody) }, GOOD, ASK_BOOTSTRAP);
-        check(CredentialState { has_bootstrap: false, ..situation(OwnCredentials::Nobody) }, GOOD, REST);
+        check(situation(OwnCredentials::None), GOOD, ASK_BOOTSTRAP);
+        check(CredentialState { rotates: false, ..situation(OwnCredentials::None) }, GOOD, ASK_BOOTSTRAP);
+        check(CredentialState { has_bootstrap: false, ..situation(OwnCredentials::None) }, GOOD, REST);
     }
 
     #[test]

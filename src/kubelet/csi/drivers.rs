@@ -62,7 +62,7 @@ impl Driver {
         }))
     }
 
-    pub(super) async fn ask(
+    pub(super) async fn call(
         &self,
         path: &'static str,
         request: Vec<u8>,

@@ -91,7 +91,7 @@ impl Csi {
                 rt::sleep(jitter(period, 0.2, rt::random())).await;
                 let Some(csi) = csi.upgrade() else { return };
                 if let Some(driver) = csi.can_grow(&of) {
-                    csi.look(&of, &driver, &seen).await;
+                    csi.expand_if_due(&of, &driver, &seen).await;
                 }
             }
         });
@@ -104,7 +104,7 @@ impl Csi {
         (volume.claim.is_some() && !volume.read_only && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
-    async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
+    async fn expand_if_due(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
         // A failed request is retried at the next poll.
         let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
         let turn = self.turn(&volume.driver, &volume.handle);
@@ -156,7 +156,7 @@ impl Csi {
         let size = size_in_bytes(&target.size);
         let failed = |why: &str| {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
-            self.tell(volume, EventKind::Warning, Reason::VOLUME_RESIZE_FAILED, message);
+            self.record_event(volume, EventKind::Warning, Reason::VOLUME_RESIZE_FAILED, message);
         };
         if target.is_told && !target.is_marked {
             if let Err(error) = self.patch_claim(volume, &begun_patch(claim)).await {
@@ -170,7 +170,7 @@ impl Csi {
             Err(error) => return failed(&ErrorChain(&error).to_string()),
         };
         let mut answer = NodeExpandVolumeResponse::default();
-        let asked = driver.ask(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
+        let asked = driver.call(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
         let patch = match &asked {
             Ok(()) => Some(done_patch(claim, &target.size)),
             Err(error) => {
@@ -187,7 +187,7 @@ impl Csi {
                 seen.capacity.set(size.or(seen.capacity.get()));
                 let message =
                     format!("MountVolume.NodeExpandVolume succeeded for volume {:?} {}", volume.name, self.node_name);
-                self.tell(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
+                self.record_event(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
             }
             Err(error) => {
                 if error.code() == Some(Code::FailedPrecondition) {
@@ -236,7 +236,7 @@ impl Csi {
         client.send(&Request::patch(path, Patch::StrategicMerge, patch).unread()).await.map(drop)
     }
 
-    fn tell(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
+    fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
         let event = PodEvent::of_pod(&paths::pod_uid(&volume.place), kind, reason, message);
         // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));

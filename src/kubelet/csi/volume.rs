@@ -180,7 +180,7 @@ impl Csi {
         }
         let driver = self.driver(&volume.driver)?;
         let request = self.publish_request(volume, &driver);
-        Ok(driver.ask(method!("NodePublishVolume"), request, &mut Empty::default()).await?)
+        Ok(driver.call(method!("NodePublishVolume"), request, &mut Empty::default()).await?)
     }
 
     fn publish_request(&self, volume: &CsiVolume, driver: &Driver) -> Vec<u8> {
@@ -272,7 +272,7 @@ impl Csi {
     /// A call that changes `place`, which is marked as doubtful until the call succeeds.
     async fn make(&self, driver: &Driver, path: &'static str, request: Vec<u8>, place: &Path) -> Result<(), CsiError> {
         self.doubtful.borrow_mut().insert(place.to_owned());
-        driver.ask(path, request, &mut Empty::default()).await?;
+        driver.call(path, request, &mut Empty::default()).await?;
         self.doubtful.borrow_mut().remove(place);
         Ok(())
     }

@@ -30,7 +30,7 @@ impl Devices {
         let uid = &pod.metadata.uid;
         let unanswered = self.book.borrow().unanswered(uid);
         for given in unanswered {
-            let (given, response) = self.ask(given).await?;
+            let (given, response) = self.call_plugin(given).await?;
             if !self.book.borrow_mut().answered(&given, response) {
                 return Err(DeviceError::TakenBack { resource: given.resource });
             }
@@ -40,7 +40,10 @@ impl Devices {
     }
 
     /// Calls GetPreferredAllocation and Allocate; returns the final devices and the response.
-    async fn ask(&self, given: DeviceAllocation) -> Result<(DeviceAllocation, ContainerAllocateResponse), DeviceError> {
+    async fn call_plugin(
+        &self,
+        given: DeviceAllocation,
+    ) -> Result<(DeviceAllocation, ContainerAllocateResponse), DeviceError> {
         if let Some(response) = self.of_rule(&given) {
             return Ok((given, response));
         }

@@ -145,11 +145,16 @@ impl DeviceAllocations {
     /// Sets the devices of a rule.
     pub(super) fn tell_local(&mut self, name: &str, devices: Vec<v1beta1::Device>) -> bool {
         let registration = self.resources.get(name).map(|resource| resource.registration);
-        registration.is_some_and(|registration| self.tell(name, registration, devices))
+        registration.is_some_and(|registration| self.set_devices(name, registration, devices))
     }
 
     /// Sets the device list of a plugin. True if it changed.
-    pub(super) fn tell(&mut self, name: &str, registration: Registration, devices: Vec<v1beta1::Device>) -> bool {
+    pub(super) fn set_devices(
+        &mut self,
+        name: &str,
+        registration: Registration,
+        devices: Vec<v1beta1::Device>,
+    ) -> bool {
         let Some(resource) = self.resources.get_mut(name).filter(|one| one.registration == registration) else {
             return false;
         };

@@ -19,7 +19,7 @@ fn ill(id: &str) -> Device {
 
 fn told(book: &mut DeviceAllocations, ids: &[&str]) -> Registration {
     let registration = book.register(CAM, DevicePluginOptions::default());
-    book.tell(CAM, registration, ids.iter().map(|id| device(id)).collect());
+    book.set_devices(CAM, registration, ids.iter().map(|id| device(id)).collect());
     registration
 }
 
@@ -135,7 +135,7 @@ fn only_healthy_devices_are_allocated_with_upstreams_errors() {
     let registration = book.register(CAM, DevicePluginOptions::default());
     let none = "no healthy devices present; cannot allocate unhealthy devices example.com/cam";
     assert_eq!(lacks(&mut book, &pod("1", 1)), none);
-    book.tell(CAM, registration, vec![ill("a"), device("b")]);
+    book.set_devices(CAM, registration, vec![ill("a"), device("b")]);
     book.reserve(&own, |_| false).unwrap();
     assert_eq!(of(&book, &own, "main"), ["b"]);
     assert_eq!(amounts(&book), Some((2, 1)));
@@ -200,7 +200,7 @@ fn list_of_a_replaced_plugin_is_ignored() {
     let mut book = book(&["a"]);
     let old = told(&mut book, &["a"]);
     told(&mut book, &["b"]);
-    assert!(!book.tell(CAM, old, vec![device("z")]));
+    assert!(!book.set_devices(CAM, old, vec![device("z")]));
     book.reserve(&pod("1", 1), |_| false).unwrap();
     assert_eq!(of(&book, &pod("1", 1), "main"), ["b"]);
 }
@@ -209,10 +209,10 @@ fn list_of_a_replaced_plugin_is_ignored() {
 fn equal_list_is_not_a_change() {
     let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, DevicePluginOptions::default());
-    assert!(book.tell(CAM, registration, vec![device("a"), device("b")]));
-    assert!(!book.tell(CAM, registration, vec![device("b"), device("a")]));
-    assert!(book.tell(CAM, registration, vec![device("b"), ill("a")]));
-    assert!(book.tell(CAM, registration, vec![device("b")]));
+    assert!(book.set_devices(CAM, registration, vec![device("a"), device("b")]));
+    assert!(!book.set_devices(CAM, registration, vec![device("b"), device("a")]));
+    assert!(book.set_devices(CAM, registration, vec![device("b"), ill("a")]));
+    assert!(book.set_devices(CAM, registration, vec![device("b")]));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn plugin_preference_applies_as_far_as_available() {
     let preferring = DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
     let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, preferring);
-    book.tell(CAM, registration, ["a", "b", "c", "d"].map(device).to_vec());
+    book.set_devices(CAM, registration, ["a", "b", "c", "d"].map(device).to_vec());
     book.reserve(&pod("1", 1), |_| false).unwrap();
     book.reserve(&pod("2", 2), |_| false).unwrap();
     let given = book.unanswered(&"2".into()).remove(0);
@@ -243,7 +243,7 @@ fn devices_are_stored_by_numa_node() {
         let nodes = nodes.iter().map(|id| NumaNode { id: *id }).collect();
         Device { topology: Some(TopologyInfo { nodes }), ..device(id) }
     };
-    book.tell(CAM, registration, vec![near("a", &[0, 1]), near("b", &[]), near("c", &[1])]);
+    book.set_devices(CAM, registration, vec![near("a", &[0, 1]), near("b", &[]), near("c", &[1])]);
     book.reserve(&pod("1", 3), |_| false).unwrap();
     let ids: Vec<(i64, Vec<String>)> = book.given[0].ids.clone().into_iter().collect();
     let of = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
@@ -264,11 +264,11 @@ fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     let mut book = book(&["a", "b"]);
     book.reserve(&pod("1", 2), |_| false).unwrap();
     let registration = book.register(CAM, DevicePluginOptions::default());
-    book.tell(CAM, registration, vec![ill("a"), device("b")]);
+    book.set_devices(CAM, registration, vec![ill("a"), device("b")]);
     let shown = book.shown(&"1".into());
     assert_eq!(shown[0].devices, [unhealthy("a"), healthy("b")]);
     assert_eq!((shown[0].container.as_str(), shown[0].resource.as_str()), ("main", CAM));
-    book.tell(CAM, registration, vec![device("a")]);
+    book.set_devices(CAM, registration, vec![device("a")]);
     assert_eq!(book.shown(&"1".into())[0].devices, [healthy("a"), unhealthy("b")]);
     let mut again = DeviceAllocations::default();
     again.restore(book.given.clone(), vec![CAM.to_owned()], Instant::now());
@@ -299,7 +299,7 @@ fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceAl
     let registration = book.register(CAM, options);
     let topology = |node: i64| (node >= 0).then(|| TopologyInfo { nodes: vec![NumaNode { id: node }] });
     let devices = devices.iter().map(|(id, node)| Device { topology: topology(*node), ..device(id) });
-    book.tell(CAM, registration, devices.collect());
+    book.set_devices(CAM, registration, devices.collect());
     book
 }
 

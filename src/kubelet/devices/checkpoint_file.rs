@@ -120,7 +120,7 @@ mod tests {
             world.files.failing.set(1000);
             let registration = devices.book.borrow_mut().register("example.com/cam", DevicePluginOptions::default());
             let camera = Device { id: "a".to_owned(), health: HEALTHY.to_owned(), topology: None };
-            devices.book.borrow_mut().tell("example.com/cam", registration, vec![camera]);
+            devices.book.borrow_mut().set_devices("example.com/cam", registration, vec![camera]);
             devices.changed.notify();
             rt::sleep(Duration::from_secs(60)).await;
             let early = fs::read_to_string(&path).unwrap_or_default();

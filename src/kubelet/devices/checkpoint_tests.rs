@@ -28,7 +28,7 @@ fn book() -> DeviceAllocations {
     let mut book = DeviceAllocations::default();
     let registration = book.register("a.com/b", DevicePluginOptions::default());
     let device = |id: &str| Device { id: id.to_owned(), health: HEALTHY.to_owned(), topology: None };
-    book.tell("a.com/b", registration, vec![device("x"), device("y")]);
+    book.set_devices("a.com/b", registration, vec![device("x"), device("y")]);
     let mut pod = Pod::default();
     pod.metadata.uid = "u".into();
     let mut container = Container { name: "c".to_owned(), ..Container::default() };

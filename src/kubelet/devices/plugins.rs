@@ -168,14 +168,14 @@ impl Devices {
 }
 
 async fn listen(devices: Rc<Devices>, client: Client, resource: String, registration: Registration) {
-    let ended = hear(&devices, &client, &resource, registration).await;
+    let ended = list_and_watch(&devices, &client, &resource, registration).await;
     let why =
         ended.err().map_or_else(|| "the plugin ended ListAndWatch".to_owned(), |error| ErrorChain(&error).to_string());
     log!(warn, "device plugin stopped", resource = resource, error = why);
     devices.stopped(&resource, registration);
 }
 
-async fn hear(
+async fn list_and_watch(
     devices: &Devices,
     client: &Client,
     resource: &str,
@@ -185,7 +185,7 @@ async fn hear(
     let mut lists = rt::deadline(FIRST_WORD, asked).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
     while let Some(message) = lists.next().await? {
         let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("malformed device list"))?;
-        if devices.book.borrow_mut().tell(resource, registration, list.devices) {
+        if devices.book.borrow_mut().set_devices(resource, registration, list.devices) {
             devices.changed.notify();
         }
     }

@@ -108,7 +108,7 @@ fn shortened(mut message: String) -> String {
 pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
     loop {
         let mut watch = plugin.client.watch();
-        let ended = hear(&manager, &plugin).await;
+        let ended = watch_resources(&manager, &plugin).await;
         let has_no_health = ended.err().and_then(|error| Some(error.status()?.code == Code::Unimplemented));
         if has_no_health == Some(true) {
             manager.set_connected(&plugin, true);
@@ -122,7 +122,7 @@ pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
     }
 }
 
-async fn hear(manager: &DraManager, plugin: &Plugin) -> Result<(), Error> {
+async fn watch_resources(manager: &DraManager, plugin: &Plugin) -> Result<(), Error> {
     let method = "/v1alpha1.DRAResourceHealth/NodeWatchResources";
     let mut reports = plugin.client.server_streaming(method, encode(&Empty {})).await?;
     manager.set_connected(plugin, true);

@@ -69,7 +69,7 @@ impl AbsentDrivers {
 impl SliceCleaner {
     /// Never returns. Slices from an earlier process are listed once, after the grace period for registrations.
     pub(crate) async fn run(self) {
-        self.news.heard().await;
+        self.news.admission_is_possible().await;
         rt::sleep(GRACE).await;
         let mut absences = AbsentDrivers::left_over(self.left_over().await, rt::now());
         loop {

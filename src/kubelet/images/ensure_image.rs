@@ -65,7 +65,7 @@ impl<S: Service> Images<S> {
         let image = order.image();
         if pull_policy::looks_first(order.policy) {
             let mut present = self.present(order).await?;
-            if present.is_none() && self.archives.missed().await {
+            if present.is_none() && self.archives.may_import_missing().await {
                 present = self.present(order).await?;
             }
             if let Some(present) = present {
@@ -136,7 +136,7 @@ impl<S: Service> Images<S> {
 
     /// The present image, if the pod may use it without asking the registry.
     pub(super) async fn present(&self, order: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
-        let Some(present) = self.look(order, &order.spec).await? else { return Ok(None) };
+        let Some(present) = self.image_status(order, &order.spec).await? else { return Ok(None) };
         Ok(self.may_use(order, &present).await.then_some(present))
     }
 
@@ -149,7 +149,7 @@ impl<S: Service> Images<S> {
         let pulled = match &known.record {
             Some(record) => PullOrigin::Recorded(record),
             None if known.intended => PullOrigin::Intended,
-            None => PullOrigin::No,
+            None => PullOrigin::Preloaded,
         };
         let secrets = order.secrets.find(&order.repository);
         let is_named = present
@@ -182,7 +182,11 @@ impl<S: Service> Images<S> {
     }
 
     /// The runtime's image with this name or id.
-    pub(super) async fn look(&self, order: &PullInputs<'_>, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
+    pub(super) async fn image_status(
+        &self,
+        order: &PullInputs<'_>,
+        spec: &ImageSpec,
+    ) -> Result<Option<PresentImage>, Waiting> {
         match self.service.status(spec).await {
             Ok(found) => Ok(found.map(PresentImage::from)),
             Err(error) => Err(self.inspect_error(order, &ErrorChain(&error).to_string())),
@@ -210,6 +214,6 @@ impl<S: Service> Images<S> {
     }
 
     pub(super) fn tell_of(&self, order: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {
-        self.tell(order.pod, order.wanted, kind, reason, message);
+        self.record_event(order.pod, order.wanted, kind, reason, message);
     }
 }

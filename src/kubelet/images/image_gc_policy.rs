@@ -49,7 +49,7 @@ impl ImageRecords {
     }
 
     /// Updates the records with all images and returns the unused ones, least recently used first.
-    pub(super) fn look(&mut self, images: &[Image], in_use: &InUse, now: Instant) -> Vec<Unused> {
+    pub(super) fn detect_images(&mut self, images: &[Image], in_use: &InUse, now: Instant) -> Vec<Unused> {
         let first_seen = self.looked.then_some(now);
         self.looked = true;
         let there: SortedSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
@@ -161,13 +161,13 @@ mod tests {
         let start = Instant::now();
         let mut book = ImageRecords::new(start);
         let mut images = vec![image("a"), image("b"), image("c")];
-        assert_eq!(ids(&book.look(&images, &in_use(&["a", "b", "c"]), start)), NONE);
-        assert_eq!(ids(&book.look(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
-        assert_eq!(ids(&book.look(&images, &in_use(&["c"]), start + SECOND * 2)), ["b", "a"]);
+        assert_eq!(ids(&book.detect_images(&images, &in_use(&["a", "b", "c"]), start)), NONE);
+        assert_eq!(ids(&book.detect_images(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
+        assert_eq!(ids(&book.detect_images(&images, &in_use(&["c"]), start + SECOND * 2)), ["b", "a"]);
         images.push(image("new"));
-        assert_eq!(ids(&book.look(&images, &in_use(&[]), start + SECOND * 3)), ["new", "b", "a", "c"]);
+        assert_eq!(ids(&book.detect_images(&images, &in_use(&[]), start + SECOND * 3)), ["new", "b", "a", "c"]);
         images.remove(0);
-        assert_eq!(ids(&book.look(&images, &in_use(&[]), start + SECOND * 4)), ["new", "b", "c"]);
+        assert_eq!(ids(&book.detect_images(&images, &in_use(&[]), start + SECOND * 4)), ["new", "b", "c"]);
     }
 
     const NONE: [&str; 0] = [];
@@ -180,8 +180,8 @@ mod tests {
         let pinned = Image { pinned: true, ..image("p") };
         let images = [image("a"), image("b"), digest, pinned];
         let used = in_use(&["a", "r.io/b:1", "r.io/d@sha256:1", ""]);
-        assert_eq!(ids(&book.look(&images, &used, Instant::now())), NONE);
-        assert_eq!(ids(&book.look(&images, &in_use(&["r.io/x:1"]), Instant::now())).len(), 3);
+        assert_eq!(ids(&book.detect_images(&images, &used, Instant::now())), NONE);
+        assert_eq!(ids(&book.detect_images(&images, &in_use(&["r.io/x:1"]), Instant::now())).len(), 3);
     }
 
     #[test]
@@ -194,10 +194,10 @@ mod tests {
             let ripe = unused.iter().filter(|image| image.is_ripe(SECOND * 120, now));
             ripe.map(|image| image.id.clone()).collect::<Vec<_>>()
         };
-        let unused = book.look(&images, &in_use(&[]), start + SECOND);
+        let unused = book.detect_images(&images, &in_use(&[]), start + SECOND);
         assert_eq!(ripe(&unused, start + SECOND), ["old"]);
         assert_eq!(ripe(&unused, start + SECOND * 120), ["old", "pulled"]);
-        let imported = book.look(&[image("imported")], &in_use(&[]), start + SECOND * 200);
+        let imported = book.detect_images(&[image("imported")], &in_use(&[]), start + SECOND * 200);
         assert_eq!(ripe(&imported, start + SECOND * 200), Vec::<String>::new());
         assert_eq!(ripe(&imported, start + SECOND * 320), ["imported"]);
     }
@@ -207,8 +207,8 @@ mod tests {
         let start = Instant::now();
         let mut book = ImageRecords::new(start);
         let images = [image("idle"), image("used")];
-        book.look(&images, &in_use(&["used"]), start + SECOND * 50);
-        let unused = book.look(&images, &in_use(&[]), start + SECOND * 60);
+        book.detect_images(&images, &in_use(&["used"]), start + SECOND * 50);
+        let unused = book.detect_images(&images, &in_use(&[]), start + SECOND * 60);
         let overdue = |max_age: u32, at: u32| {
             let now = start + SECOND * at;
             unused.iter().filter(|image| image.is_overdue(SECOND * max_age, now)).count()

@@ -199,7 +199,7 @@ impl<S: Service> Images<S> {
         let bring = async {
             let order = PullInputs::new(pod, wanted, sandbox, secrets);
             let order = order.inspect_err(|waiting| {
-                self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
+                self.record_event(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
             })?;
             self.bring(&order).await
         };
@@ -220,7 +220,7 @@ impl<S: Service> Images<S> {
         self.under_way.clone()
     }
 
-    fn tell(&self, pod: &Pod, wanted: WantedImage<'_>, kind: EventKind, reason: Reason, message: String) {
+    fn record_event(&self, pod: &Pod, wanted: WantedImage<'_>, kind: EventKind, reason: Reason, message: String) {
         let uid = &pod.metadata.uid;
         let event = match wanted.container {
             Some(container) => PodEvent::of_container(uid, container, kind, reason, message),

@@ -19,9 +19,9 @@ use crate::types::time::Backoff;
 /// The result of waiting for a turn.
 enum PullTurn<'a> {
     /// `None`: pulls are not limited.
-    Mine(Option<rt::SemaphoreGuard<'a>>),
+    Pull(Option<rt::SemaphoreGuard<'a>>),
     /// The image became present while waiting.
-    Done(PresentImage),
+    Present(PresentImage),
 }
 
 impl<S: Service> Images<S> {
@@ -32,8 +32,8 @@ impl<S: Service> Images<S> {
         self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
         let under_way = self.under_way.add(image, &order.pod.full_name(), asked);
         let turn = match self.turn(order).await? {
-            PullTurn::Mine(turn) => turn,
-            PullTurn::Done(present) => return Ok(present),
+            PullTurn::Pull(turn) => turn,
+            PullTurn::Present(present) => return Ok(present),
         };
         let begun = rt::now();
         under_way.begins(begun);
@@ -81,9 +81,9 @@ impl<S: Service> Images<S> {
     }
 
     async fn turn(&self, order: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
-        let Some(turns) = &self.turns else { return Ok(PullTurn::Mine(None)) };
+        let Some(turns) = &self.turns else { return Ok(PullTurn::Pull(None)) };
         if let Some(turn) = turns.try_acquire() {
-            return Ok(PullTurn::Mine(Some(turn)));
+            return Ok(PullTurn::Pull(Some(turn)));
         }
         let turn = turns.acquire().await;
         // The previous pull may have been of this image, or may have found the registry unreachable.
@@ -96,7 +96,7 @@ impl<S: Service> Images<S> {
         } else {
             self.present_during_outage(order).await?
         };
-        Ok(present.map_or_else(|| PullTurn::Mine(Some(turn)), PullTurn::Done))
+        Ok(present.map_or_else(|| PullTurn::Pull(Some(turn)), PullTurn::Present))
     }
 
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
@@ -178,7 +178,7 @@ impl<S: Service> Images<S> {
         );
         let of_pod = super::WantedImage { container: None, ..order.wanted };
         let reason = Reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
-        self.tell(order.pod, of_pod, EventKind::Warning, reason, what);
+        self.record_event(order.pod, of_pod, EventKind::Warning, reason, what);
     }
 
     fn failed(&self, order: &PullInputs<'_>, error: &PullError, now: Instant) -> FailedPull {
@@ -199,7 +199,7 @@ impl<S: Service> Images<S> {
     /// Looks up the image that was just pulled.
     async fn described(&self, order: &PullInputs<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
         let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
-        match self.look(order, &spec).await? {
+        match self.image_status(order, &spec).await? {
             Some(present) => Ok(PresentImage { image_ref: spec.image, ..present }),
             None => Err(self.inspect_error(order, "the runtime does not have what it has just pulled")),
         }

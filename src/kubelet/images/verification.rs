@@ -11,8 +11,8 @@ use crate::platform::config::CredentialsVerification;
 /// The pull records of an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PullOrigin<'a> {
-    /// None: no kubelet has pulled the image.
-    No,
+    /// No kubelet has pulled the image.
+    Preloaded,
     /// A kubelet intended to pull it; the result is unknown.
     Intended,
     Recorded(&'a Value),
@@ -41,7 +41,7 @@ pub(super) fn verdict<'a>(
 ) -> CredentialCheck<'a> {
     let verifies = match policy {
         CredentialsVerification::Never => false,
-        CredentialsVerification::NeverForPreloaded => !matches!(pulled, PullOrigin::No),
+        CredentialsVerification::NeverForPreloaded => !matches!(pulled, PullOrigin::Preloaded),
         CredentialsVerification::NeverFor(patterns) => !patterns.iter().any(|pattern| fits(pattern, repository)),
         CredentialsVerification::Always => true,
     };
@@ -199,12 +199,12 @@ mod tests {
         let list = CredentialsVerification::NeverFor(vec!["r.io/*".to_owned(), "busybox".to_owned()]);
         for (policy, repository, pulled, expected) in [
             (&CredentialsVerification::Never, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
-            (&DEFAULT, REPOSITORY, PullOrigin::No, CredentialCheck::Use),
+            (&DEFAULT, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Use),
             (&DEFAULT, REPOSITORY, PullOrigin::Intended, CredentialCheck::Ask),
             (&list, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
-            (&list, "docker.io/library/busybox", PullOrigin::No, CredentialCheck::Use),
-            (&list, "q.io/a", PullOrigin::No, CredentialCheck::Ask),
-            (&CredentialsVerification::Always, REPOSITORY, PullOrigin::No, CredentialCheck::Ask),
+            (&list, "docker.io/library/busybox", PullOrigin::Preloaded, CredentialCheck::Use),
+            (&list, "q.io/a", PullOrigin::Preloaded, CredentialCheck::Ask),
+            (&CredentialsVerification::Always, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Ask),
         ] {
             assert_eq!(verdict(policy, repository, true, pulled, &[]), expected, "{policy:?} {repository} {pulled:?}");
         }

@@ -285,7 +285,7 @@ impl PodRuntime {
             .create_container(&sandbox.id, &config, &sandbox.config)
             .await
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, words(&error)))?;
-        self.tell(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
+        self.record_event(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
             self.note_told(&id, resources, container);
             self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
@@ -350,7 +350,7 @@ impl PodRuntime {
             return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, words(&error)));
         }
         let (uid, name) = (&started.pod.metadata.uid, &started.container.name);
-        self.tell(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
+        self.record_event(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
         self.after_start(started, cancel).await
     }
 }

@@ -102,11 +102,11 @@ fn objects(pod: &Pod) -> Objects {
     let mut objects = Objects::default();
     objects.replace(&configs);
     for topic in Topic::of(pod) {
-        objects.hear(ObjectEvent::Heard(topic, None));
+        objects.on_event(ObjectEvent::Received(topic, None));
     }
     for SourceObject { object, .. } in configs {
         let topic = Topic::Object(object.key.clone());
-        objects.hear(ObjectEvent::Heard(topic, Some(Content::Object(object))));
+        objects.on_event(ObjectEvent::Received(topic, Some(Content::Object(object))));
     }
     objects
 }

@@ -137,7 +137,7 @@ impl PodRuntime {
     /// Runs the hook, waits for other containers and sends the signal, all within the grace period except for the
     /// minimum. As upstream, a hook that outlasts the grace period runs until its container has stopped.
     pub(super) async fn kill_container(&self, kill: ContainerKill<'_>) -> Result<(), cri::Error> {
-        self.tell(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
+        self.record_event(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
         let end = rt::now() + kill.grace;
         let mut hook: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
         if kill.runs && !kill.grace.is_zero() {
@@ -201,7 +201,7 @@ impl PodRuntime {
                 // As upstream, the event has no details, because the hook's output may be secret.
                 log!(debug, "preStop hook failed", pod = pod.uid, container = kill.name, error = why);
                 let reason = Reason::FAILED_PRE_STOP_HOOK;
-                self.tell(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
+                self.record_event(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
             }
         }
     }

@@ -51,7 +51,7 @@ impl PodRuntime {
         log!(debug, "postStart hook failed", pod = meta.uid, container = container.name, error = message);
         // As upstream, the event has no details, because the hook's output may be secret.
         let reason = Reason::FAILED_POST_START_HOOK;
-        self.tell(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
+        self.record_event(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
         let kill = ContainerKill {
             pod: name,
             name: &container.name,

@@ -7,7 +7,7 @@ use crate::types::api::{EventKind, PodUid, Reason};
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
-    pub(super) fn tell(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
+    pub(super) fn record_event(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
         self.send(PodEvent::of_container(pod, container, kind, reason, message));
     }
 
@@ -23,7 +23,7 @@ impl PodRuntime {
     /// Records that a container failed to start and waits for this reason.
     pub(super) fn tell_waiting(&self, pod: &PodUid, container: &str, waiting: &Waiting) {
         if let Some(message) = start_failure(waiting) {
-            self.tell(pod, container, EventKind::Warning, Reason::FAILED, &message);
+            self.record_event(pod, container, EventKind::Warning, Reason::FAILED, &message);
         }
     }
 

@@ -19,7 +19,7 @@ use nix::sys::inotify::WatchDescriptor;
 
 use super::limits::LogLimits;
 use super::links::link;
-use super::rotate::{RotateError, RotationState, see_to};
+use super::rotate::{RotateError, RotationState, rotate_if_due};
 use super::watch::Watch;
 use crate::platform::cri::RuntimeService;
 use crate::platform::rt;
@@ -58,7 +58,7 @@ impl LogManager {
     }
 
     /// Replaces the pod's logs.
-    pub(crate) fn keep(&self, pod: &PodUid, logs: Vec<ManagedLog>) {
+    pub(crate) fn set_pod_logs(&self, pod: &PodUid, logs: Vec<ManagedLog>) {
         let mut known = self.known.borrow_mut();
         if known.get(pod).map_or(logs.is_empty(), |known| *known == logs) {
             return;
@@ -103,10 +103,10 @@ type Done = (String, Result<RotationState, RotateError>);
 
 enum WakeReason {
     Changed,
-    Told(std::io::Result<Option<Vec<WatchDescriptor>>>),
+    LogChanges(std::io::Result<Option<Vec<WatchDescriptor>>>),
     Done(Done),
     Due,
-    Over,
+    Closed,
 }
 
 /// Delay after a failure.
@@ -136,15 +136,15 @@ impl RotationTask {
     async fn run(mut self, changes: Rc<RefCell<Changes>>, changed: Receiver<()>) {
         loop {
             match self.woken(&changed).await {
-                WakeReason::Over => return,
+                WakeReason::Closed => return,
                 WakeReason::Changed => {
                     for (pod, logs) in changes.take() {
                         self.change(&pod, logs).await;
                     }
                 }
-                WakeReason::Told(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
-                WakeReason::Told(Ok(None)) => self.look_at_all(),
-                WakeReason::Told(Err(error)) => {
+                WakeReason::LogChanges(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
+                WakeReason::LogChanges(Ok(None)) => self.look_at_all(),
+                WakeReason::LogChanges(Err(error)) => {
                     log!(warn, "failed to watch logs, polling instead", error = ErrorChain(&error));
                     self.watch = None;
                     self.look_at_all();
@@ -157,11 +157,11 @@ impl RotationTask {
     }
 
     async fn woken(&self, changed: &Receiver<()>) -> WakeReason {
-        let changed = async { changed.recv().await.map_or(WakeReason::Over, |()| WakeReason::Changed) };
-        let done = async { self.done.1.recv().await.map_or(WakeReason::Over, WakeReason::Done) };
+        let changed = async { changed.recv().await.map_or(WakeReason::Closed, |()| WakeReason::Changed) };
+        let done = async { self.done.1.recv().await.map_or(WakeReason::Closed, WakeReason::Done) };
         let told = async {
             match &self.watch {
-                Some(watch) => WakeReason::Told(watch.told().await),
+                Some(watch) => WakeReason::LogChanges(watch.changes().await),
                 None => std::future::pending().await,
             }
         };
@@ -247,7 +247,7 @@ impl RotationTask {
                     let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.seen);
                     entry.seeing_to = Some(rt::spawn(async move {
                         let turn = workers.acquire().await;
-                        let standing = see_to(&cri, &id, &log, limits, seen).await;
+                        let standing = rotate_if_due(&cri, &id, &log, limits, seen).await;
                         drop(turn);
                         // The receiver outlives the tasks.
                         let _ = done.send((id, standing)).await;

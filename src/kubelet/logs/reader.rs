@@ -154,7 +154,7 @@ impl LogReader {
     async fn wait(&self, ended: &Receiver<()>) -> io::Result<()> {
         let told = async {
             match &self.watch {
-                Some(watch) => watch.told().await.map(drop),
+                Some(watch) => watch.changes().await.map(drop),
                 None => {
                     rt::sleep(LOOK).await;
                     Ok(())

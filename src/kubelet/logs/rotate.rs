@@ -27,7 +27,7 @@ pub(super) struct RotationState {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Brings the log of a running container below its limits. `seen`: its file has existed before.
-pub(super) async fn see_to(
+pub(super) async fn rotate_if_due(
     cri: &RuntimeService,
     id: &str,
     log: &Path,

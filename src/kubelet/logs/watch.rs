@@ -34,7 +34,7 @@ impl Watch {
     }
 
     /// The events since the last call; `None` if events were lost and everything has to be checked.
-    pub(super) async fn told(&self) -> io::Result<Option<Vec<WatchDescriptor>>> {
+    pub(super) async fn changes(&self) -> io::Result<Option<Vec<WatchDescriptor>>> {
         self.0.readable().await?;
         let mut told = Vec::new();
         let mut lost = false;

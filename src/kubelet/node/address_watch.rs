@@ -36,7 +36,7 @@ impl AddressWatch {
 
     /// False if the sync loop has ended.
     async fn look(&self, seen: &[std::net::IpAddr]) -> bool {
-        if !self.host_ips.see(seen) {
+        if !self.host_ips.update(seen) {
             return true;
         }
         let addresses: Vec<String> = self.host_ips.current().iter().map(ToString::to_string).collect();

@@ -1,7 +1,7 @@
 //! State machine of the Node object at the API server. Pure: time is an argument.
 //!
 //! ```text
-//!   Unheard --listed, none--> Absent --created--> Registered
+//!   Unknown --listed, none--> Absent --created--> Registered
 //!      |                       |  ^                   ^
 //!      |        already exists |  | not found         | in order
 //!      |                       v  |                   |
@@ -50,7 +50,7 @@ pub(crate) struct NodeObjectState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ObjectState {
-    Unheard,
+    Unknown,
     Absent,
     /// Creation was refused because it may exist; it has to be read.
     Unseen,
@@ -114,7 +114,7 @@ impl NodeObjectState {
         Self {
             profile,
             registers,
-            place: ObjectState::Unheard,
+            place: ObjectState::Unknown,
             server: Node::default(),
             times: ReportTimes::new(report_period),
             changes: TokenBucket::each(SPACING, BURST, now),
@@ -131,14 +131,14 @@ impl NodeObjectState {
     /// Takes the initial list, which has at most one node.
     pub(crate) fn heard_all(&mut self, node: Option<Node>) {
         match node {
-            Some(node) => self.heard(node),
+            Some(node) => self.on_server_object(node),
             None if self.place != ObjectState::Deleted => self.place = ObjectState::Absent,
             None => {}
         }
     }
 
     /// Takes a new version of the object.
-    pub(crate) fn heard(&mut self, node: Node) {
+    pub(crate) fn on_server_object(&mut self, node: Node) {
         if self.place != ObjectState::Registered || node.metadata.uid != self.server.metadata.uid {
             self.place = ObjectState::Unreconciled;
         }
@@ -187,7 +187,7 @@ impl NodeObjectState {
 
     /// Whether a full report is due, so that expensive observations are worthwhile.
     pub(crate) fn report_is_due(&self, now: Instant) -> bool {
-        !matches!(self.place, ObjectState::Unheard | ObjectState::Deleted) && self.times.is_due(now)
+        !matches!(self.place, ObjectState::Unknown | ObjectState::Deleted) && self.times.is_due(now)
     }
 
     fn take_in(&mut self, node: Node) {
@@ -217,7 +217,7 @@ impl NodeObjectState {
             return NodeStep::Wait(self.not_before);
         }
         match self.place {
-            ObjectState::Unheard | ObjectState::Deleted => NodeStep::Wait(None),
+            ObjectState::Unknown | ObjectState::Deleted => NodeStep::Wait(None),
             ObjectState::Unseen => {
                 self.under_way = None;
                 NodeStep::Look
@@ -231,7 +231,7 @@ impl NodeObjectState {
 
     fn create(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
         let runtime_first = self.begun + RUNTIME_FIRST;
-        if sight.runtime.told().is_none() && sight.moment < runtime_first {
+        if sight.runtime.last_reported().is_none() && sight.moment < runtime_first {
             return NodeStep::Wait(Some(runtime_first));
         }
         let wanted = self.profile.status(sight, &NodeStatus::default());
@@ -261,13 +261,13 @@ impl NodeObjectState {
         let Some(patch) = patch else {
             if is_due {
                 // The server's object already has this second's heartbeat.
-                self.times.told(false, now, 0);
+                self.times.on_reported(false, now, 0);
                 return NodeStep::Wait(self.times.due());
             }
             return NodeStep::Wait(rest);
         };
         if !is_due {
-            if self.told.as_ref() == Some(&patch.news()) {
+            if self.told.as_ref() == Some(&patch.changes()) {
                 return NodeStep::Wait(rest);
             }
             if !self.changes.take(now) {
@@ -307,7 +307,7 @@ impl NodeObjectState {
                 self.place = if is_own { ObjectState::Registered } else { ObjectState::Unreconciled };
                 self.take_in(*node);
                 if is_own {
-                    self.times.told(true, now, random);
+                    self.times.on_reported(true, now, random);
                 }
                 None
             }
@@ -349,9 +349,9 @@ impl NodeObjectState {
         apply(&mut metadata.annotations, patch.body.pointer("/metadata/annotations"));
         self.place = ObjectState::Registered;
         self.news.ready = None;
-        self.times.told(patch.has_news, now, random);
+        self.times.on_reported(patch.has_news, now, random);
         if patch.has_news {
-            self.told = Some(patch.news());
+            self.told = Some(patch.changes());
         }
     }
 }

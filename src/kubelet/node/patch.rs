@@ -19,7 +19,7 @@ pub(crate) struct StatusPatch {
 
 impl StatusPatch {
     /// The body without the heartbeats.
-    pub(crate) fn news(&self) -> Value {
+    pub(crate) fn changes(&self) -> Value {
         let mut news = self.body.clone();
         if let Some(Value::Array(conditions)) = news.pointer_mut("/status/conditions") {
             for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {

@@ -40,10 +40,10 @@ impl NodeRegistration {
     pub(crate) fn start(self) -> [rt::Task<()>; 2] {
         let name = self.profile.metadata.name.clone();
         let lease = lease_task::run(self.client.clone(), name, self.reporting.lease_duration, Rc::clone(&self.news));
-        [rt::spawn(lease), rt::spawn(self.keep())]
+        [rt::spawn(lease), rt::spawn(self.run())]
     }
 
-    async fn keep(self) {
+    async fn run(self) {
         let (sender, changes) = bounded(CHANGES);
         let collection = Collection {
             path: "/api/v1/nodes".to_owned(),
@@ -97,7 +97,7 @@ impl NodeRegistration {
                     }
                 }
                 step => {
-                    let outcome = ask(&self.client, &self.profile.metadata.name, &step, &mut talk).await;
+                    let outcome = send(&self.client, &self.profile.metadata.name, &step, &mut talk).await;
                     own.done(outcome, rt::now(), rt::random());
                 }
             }
@@ -162,7 +162,7 @@ fn take_in(own: &mut NodeObjectState, change: Change) {
                 Some(None) => {}
             }
         }
-        Change::Applied(object) => read(object).into_iter().for_each(|node| own.heard(node)),
+        Change::Applied(object) => read(object).into_iter().for_each(|node| own.on_server_object(node)),
         Change::Deleted(_) => {
             log!(warn, "node object was deleted, registering again only after a restart");
             own.heard_deletion();
@@ -187,7 +187,7 @@ struct NodeExchange {
     fails: bool,
 }
 
-async fn ask(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExchange) -> Outcome {
+async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExchange) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
     let answer = match step {
         NodeStep::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,

@@ -35,7 +35,7 @@ impl RuntimeHealth {
     }
 
     /// The runtime's last reported state.
-    pub(crate) fn told(&self) -> Option<&RuntimeState> {
+    pub(crate) fn last_reported(&self) -> Option<&RuntimeState> {
         self.told.as_ref()
     }
 
@@ -120,6 +120,6 @@ mod tests {
         health.note(RuntimeState { ready: false, ready_fault, ..ready() }, now);
         assert_eq!(health.faults(now), ["container runtime not ready: <nil>"]);
         assert_eq!(health.faults(now + PATIENCE).len(), 2);
-        assert_eq!(health.told().map(|told| told.name.as_str()), Some("containerd"));
+        assert_eq!(health.last_reported().map(|told| told.name.as_str()), Some("containerd"));
     }
 }

@@ -41,7 +41,7 @@ impl NodeProfile {
         add_all(&mut capacity, devices);
         let mut allocatable = self.allocatable_of(&capacity, &server.allocatable);
         add_all(&mut allocatable, allocatable_devices);
-        let told = sight.runtime.told();
+        let told = sight.runtime.last_reported();
         let mut info = self.info.clone();
         info.container_runtime_version = match told {
             Some(told) => format!("{}://{}", told.name, told.version),

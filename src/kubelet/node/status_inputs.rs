@@ -66,7 +66,7 @@ impl StatusInputs {
     }
 
     /// Waits until admission of the cluster's pods is possible.
-    pub(crate) async fn heard(&self) {
+    pub(crate) async fn admission_is_possible(&self) {
         loop {
             let seen = self.changed.changes();
             if self.heard.get() {

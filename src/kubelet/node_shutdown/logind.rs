@@ -74,7 +74,7 @@ impl LogindWatch {
         loop {
             let is_heard = match news {
                 None => true,
-                Some(LogindEvent::ShutsDown(true)) => self.tell(true).await,
+                Some(LogindEvent::ShutsDown(true)) => self.send_event(true).await,
                 // The previous lock has been released.
                 Some(LogindEvent::Came | LogindEvent::ShutsDown(false)) => {
                     let wanted = self.wanted;
@@ -120,7 +120,7 @@ impl LogindWatch {
                         wanted = wanted
                     );
                 }
-                Ok(self.tell(shuts_down).await)
+                Ok(self.send_event(shuts_down).await)
             }
             // The bus sends a signal when logind starts.
             Err(error @ CallError::Refused { .. }) => {
@@ -132,7 +132,7 @@ impl LogindWatch {
     }
 
     /// False if the sync loop is gone.
-    async fn tell(&mut self, shuts_down: bool) -> bool {
+    async fn send_event(&mut self, shuts_down: bool) -> bool {
         let is_news = std::mem::replace(&mut self.told, shuts_down) != shuts_down;
         !is_news || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
     }

@@ -90,7 +90,9 @@ impl Probes {
         let (prober, began, host_ips) = (&self.prober, self.began, &self.host_ips);
         let entry = self.pods.entry(pod.metadata.uid.clone()).or_insert_with(|| PodProbes::new(pod, now));
         entry.take_pod(pod);
-        entry.book.see(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
+        entry
+            .book
+            .on_observation(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
         entry.drop_tasks(ending);
         for (place, container) in with_probes(&pod.spec) {
             for kind in ProbeKind::ALL {

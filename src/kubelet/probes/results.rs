@@ -57,7 +57,7 @@ impl ProbeResults {
     }
 
     /// Updates the running instances. `find` is called for each new one.
-    pub(super) fn see(
+    pub(super) fn on_observation(
         &mut self,
         spec: &PodSpec,
         observed: &ObservedPod,

@@ -55,7 +55,7 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
     loop {
         rt::sleep_until(tick).await;
         // Boxed, so that the memory of an attempt is freed between two of them.
-        let passed = Box::pin(ask(&prober, &work)).await;
+        let passed = Box::pin(run_probe(&prober, &work)).await;
         let Some(probe) = container_at(&work.pod.spec, work.place).and_then(|one| probe_of(one, work.kind)) else {
             return;
         };
@@ -78,13 +78,13 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
     }
 }
 
-async fn ask(prober: &Prober, work: &ProbeTarget) -> Option<bool> {
+async fn run_probe(prober: &Prober, work: &ProbeTarget) -> Option<bool> {
     let container = container_at(&work.pod.spec, work.place)?;
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
     for _ in 0..TRIES {
         let begun = rt::now();
-        outcome = prober.ask(container, probe, &work.container_id, work.address.current()).await;
+        outcome = prober.probe(container, probe, &work.container_id, work.address.current()).await;
         note(work, &container.name, &outcome, begun);
         if outcome.passed().is_some() {
             break;

@@ -95,7 +95,7 @@ impl MemoryManager {
     }
 
     /// Assigns memory to the pod. Returns whether the placements may have changed.
-    pub(super) fn give(&mut self, pod: &PodUid, memory: OwnMemory) -> bool {
+    pub(super) fn allocate(&mut self, pod: &PodUid, memory: OwnMemory) -> bool {
         if self.policy.is_none() {
             return false;
         }
@@ -109,7 +109,7 @@ impl MemoryManager {
     }
 
     /// Releases the memory of pods that are not kept. Returns whether anything was released.
-    pub(super) fn keep(&mut self, is_kept: &dyn Fn(&PodUid) -> bool) -> bool {
+    pub(super) fn release_others(&mut self, is_kept: &dyn Fn(&PodUid) -> bool) -> bool {
         let before = self.blocks.len();
         self.blocks.retain(|pod, _| is_kept(pod));
         let is_less = self.blocks.len() < before;

@@ -303,9 +303,9 @@ impl ResourceManagers {
     }
 
     /// Records the pod's allocation. True if its CPUs changed.
-    pub(crate) fn give(&mut self, pod: &PodUid, own: PodAllocation) -> bool {
+    pub(crate) fn allocate(&mut self, pod: &PodUid, own: PodAllocation) -> bool {
         let PodAllocation { cpus: own, memory } = own;
-        if self.memory.give(pod, memory) {
+        if self.memory.allocate(pod, memory) {
             self.place_memory();
         }
         let mut placements = self.placements.borrow_mut();
@@ -324,8 +324,8 @@ impl ResourceManagers {
     }
 
     /// Releases the resources of pods that are not kept. True if CPUs were released.
-    pub(crate) fn keep(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
-        if self.memory.keep(&is_kept) {
+    pub(crate) fn release_others(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
+        if self.memory.release_others(&is_kept) {
             self.place_memory();
         }
         let mut placements = self.placements.borrow_mut();
@@ -434,16 +434,16 @@ mod tests {
         let mut managers = managers(true, State::Nothing);
         let empty = cpu_state::text(STATIC, &set("0-3"), &Assigned::new());
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty.clone())));
-        assert!(managers.give(&"p".into(), all("1-2")));
-        assert!(!managers.give(&"p".into(), all("1-2")), "it has that");
-        assert!(!managers.give(&"q".into(), PodAllocation::default()), "it has nothing");
+        assert!(managers.allocate(&"p".into(), all("1-2")));
+        assert!(!managers.allocate(&"p".into(), all("1-2")), "it has that");
+        assert!(!managers.allocate(&"q".into(), PodAllocation::default()), "it has nothing");
         let (shared, text) = shown(&mut managers);
         assert_eq!((shared.as_str(), text.is_some()), ("0,3", true));
-        assert!(!managers.keep(|_| true));
+        assert!(!managers.release_others(|_| true));
         assert_eq!(shown(&mut managers).1, None, "nothing has changed");
         managers.not_written();
         assert_eq!(shown(&mut managers).1, text);
-        assert!(managers.keep(|uid| uid.as_str() != "p"));
+        assert!(managers.release_others(|uid| uid.as_str() != "p"));
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty)));
     }
 
@@ -550,7 +550,7 @@ mod tests {
             guaranteed::pod(uid, vec![], vec![guaranteed::container("main", cpu, memory)])
         };
         let own = managers.plan(&pod("p", "2", "1Mi"), Vec::new()).unwrap();
-        managers.give(&"p".into(), own);
+        managers.allocate(&"p".into(), own);
         managers.plan(&pod("shared", "500m", "1Mi"), Vec::new()).unwrap();
         managers.plan(&pod("many", "2", "1Mi"), Vec::new()).unwrap_err();
         managers.plan(&pod("much", "1", "2Gi"), Vec::new()).unwrap_err();

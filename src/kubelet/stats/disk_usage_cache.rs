@@ -40,7 +40,7 @@ const WAIT: Duration = Duration::from_millis(500);
 
 impl DiskUsageCache {
     /// Starts a walk if one is due, and waits briefly for the current one.
-    pub(super) async fn ask(&self, places: impl FnOnce() -> Vec<Volumes>) {
+    pub(super) async fn update(&self, places: impl FnOnce() -> Vec<Volumes>) {
         let now = rt::now();
         if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
             self.began.set(Some(now));
@@ -97,10 +97,10 @@ mod tests {
         };
         let places = vec![place("here", &root), place("gone", Path::new("/nowhere/at/all"))];
         rt::block_on(async {
-            walks.ask(|| vec![("u".to_owned(), places)]).await;
+            walks.update(|| vec![("u".to_owned(), places)]).await;
             // On a busy machine the walk takes longer than a request waits.
             while walks.found.borrow().is_empty() {
-                walks.ask(|| unreachable!("it is not a minute yet")).await;
+                walks.update(|| unreachable!("it is not a minute yet")).await;
             }
         });
         std::fs::remove_dir_all(&root).unwrap();

@@ -139,7 +139,7 @@ impl Stats {
         subjects: Vec<PodInputs>,
         driver: Option<CgroupDriver>,
     ) -> Vec<u8> {
-        let look = self.look(question, &subjects, driver).await;
+        let look = self.collect(question, &subjects, driver).await;
         match question {
             StatsEndpoint::Cadvisor => cadvisor::cadvisor(&look, &self.machine),
             StatsEndpoint::Resource => resource::resource(&look),
@@ -155,7 +155,7 @@ impl Stats {
         volume_metrics::each_once(seen)
     }
 
-    async fn look(&self, question: StatsEndpoint, subjects: &[PodInputs], driver: Option<CgroupDriver>) -> Snapshot {
+    async fn collect(&self, question: StatsEndpoint, subjects: &[PodInputs], driver: Option<CgroupDriver>) -> Snapshot {
         let (depth, with_rest) = match question {
             StatsEndpoint::Cadvisor => (Depth::Whole, true),
             StatsEndpoint::Resource | StatsEndpoint::Summary { only_cpu_and_memory: true } => {
@@ -192,7 +192,7 @@ impl Stats {
                 let uid = &subject.observed.uid;
                 (uid.as_str().to_owned(), volume_places(&subject.pod, uid, &self.dirs))
             };
-            self.walks.ask(|| subjects.iter().map(places).collect()).await;
+            self.walks.update(|| subjects.iter().map(places).collect()).await;
         }
         let (containers, sandboxes) = self.by_runtime(with_rest, groups.is_none(), &mut look).await;
         // A container can make this slow, and many clients may request it at the same time.

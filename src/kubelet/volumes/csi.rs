@@ -103,7 +103,7 @@ fn finished(
     let policy = driver.map_or(FsGroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
     let gives_to_group = match policy {
         FsGroupPolicy::File => true,
-        FsGroupPolicy::Nobody => false,
+        FsGroupPolicy::None => false,
         FsGroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
     };
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only && !volume.is_block;

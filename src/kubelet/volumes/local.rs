@@ -173,7 +173,8 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
         mount_disk(local)?;
     }
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
-        ownership::give(&local.path, group, local.on_mismatch).map_err(Problem::io("set group of", &local.path))?;
+        ownership::set_ownership(&local.path, group, local.on_mismatch)
+            .map_err(Problem::io("set group of", &local.path))?;
     }
     mark(&local.marker, &ready).map_err(Problem::io("create", &ready))
 }

@@ -131,7 +131,7 @@ async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut PodTerm
     if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == FsGroupPending(true)) {
         let target = volume.target();
         let on_mismatch = planned.on_mismatch;
-        let given = rt::slow_for(pod.as_str(), move || ownership::give(&target, group, on_mismatch)).await;
+        let given = rt::slow_for(pod.as_str(), move || ownership::set_ownership(&target, group, on_mismatch)).await;
         let failure = |source| SetUpError {
             phase: Phase::SetUp,
             error: CsiError::FsGroup { handle: volume.handle.clone(), source },

@@ -29,7 +29,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         let turn = client.gate().turn(done_in, rank).await;
         let openings = client.gate().openings();
         let begun = rt::now();
-        let ask = reflection.ask(turn.is_round, rt::random());
+        let ask = reflection.next_request(turn.is_round, rt::random());
         let is_list = matches!(ask, ReflectorRequest::List(_));
         let done = match ask {
             ReflectorRequest::List(request) => list(&client, &request, &mut reflection, &listener).await,

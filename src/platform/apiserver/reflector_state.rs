@@ -115,7 +115,7 @@ impl Reflection {
     }
 
     /// With `once`, asks only for what exists and has changed so far.
-    pub(super) fn ask(&self, once: bool, random: u32) -> ReflectorRequest {
+    pub(super) fn next_request(&self, once: bool, random: u32) -> ReflectorRequest {
         let seconds = match (once, self.collection.bookmarks) {
             (false, _) => WATCH + u64::from(random) % WATCH,
             (true, true) => ONCE_WITH_BOOKMARK,

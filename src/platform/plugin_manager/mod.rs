@@ -83,7 +83,7 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<PluginHandler>) {
         known.retain(|path, one| found.get(path) == Some(&one.made));
         for (path, made) in found {
             if !known.contains_key(&path) {
-                let task = rt::spawn(see_to(path.clone(), Rc::clone(&takers)));
+                let task = rt::spawn(keep_registered(path.clone(), Rc::clone(&takers)));
                 known.insert(path, KnownPlugin { made, task });
             }
         }
@@ -146,11 +146,11 @@ fn each_inside(directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::Fi
 }
 
 /// Registers the plugin, and keeps it registered until the task is dropped.
-async fn see_to(path: PathBuf, takers: Rc<Vec<PluginHandler>>) {
+async fn keep_registered(path: PathBuf, takers: Rc<Vec<PluginHandler>>) {
     let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
     let shown = path.display().to_string();
     let info = loop {
-        match take(&shown, &takers).await {
+        match register(&shown, &takers).await {
             Ok(info) => break info,
             Err(error) => {
                 log!(warn, "plugin not registered", socket = shown, error = ErrorChain(&error));
@@ -181,7 +181,7 @@ impl Drop for RegisteredPlugin {
     }
 }
 
-async fn take(socket: &str, takers: &[PluginHandler]) -> Result<PluginInfo, RegisterError> {
+async fn register(socket: &str, takers: &[PluginHandler]) -> Result<PluginInfo, RegisterError> {
     let client = Client::new(socket);
     let info = call(&client, "/pluginregistration.Registration/GetInfo", &InfoRequest {}).await;
     let mut info: PluginInfo = info.map_err(RegisterError::GetInfo)?;

@@ -192,7 +192,8 @@ impl Registry {
             _ => {
                 let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
                 let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT));
-                let message = answer(0, None).text(MOST_TEXT).ok().and_then(|text| told(&text)).unwrap_or_default();
+                let message =
+                    answer(0, None).text(MOST_TEXT).ok().and_then(|text| error_message(&text)).unwrap_or_default();
                 return Err(RegistryError::Status { url: url.to_owned(), status, message, retry_after });
             }
         };
@@ -224,7 +225,7 @@ impl ContentResponse {
 }
 
 /// The message of a registry's error document.
-fn told(text: &[u8]) -> Option<String> {
+fn error_message(text: &[u8]) -> Option<String> {
     let document: Value = serde_json::from_slice(text).ok()?;
     let first = document.get("errors")?.get(0)?;
     let message: String = first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(200).collect();

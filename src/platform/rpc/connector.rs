@@ -38,7 +38,7 @@ pub(crate) struct Connector<X: Exchange> {
 }
 
 enum ConnectorState<X: Exchange> {
-    Away,
+    Disconnected,
     Connecting(Rc<Attempt<X>>),
     Connected(Rc<Link<X>>),
 }
@@ -56,7 +56,7 @@ pub(crate) struct Attempt<X: Exchange> {
 impl<X: Exchange> Connector<X> {
     pub(crate) fn new(backoff: Backoff, spread: f64) -> Self {
         Self {
-            place: RefCell::new(ConnectorState::Away),
+            place: RefCell::new(ConnectorState::Disconnected),
             backoff: RefCell::new(backoff),
             spread,
             not_before: Cell::new(None),
@@ -74,7 +74,7 @@ impl<X: Exchange> Connector<X> {
         }
         let under_way = match &*self.place.borrow() {
             ConnectorState::Connecting(attempt) => Some(Rc::clone(attempt)),
-            ConnectorState::Connected(_) | ConnectorState::Away => None,
+            ConnectorState::Connected(_) | ConnectorState::Disconnected => None,
         };
         let attempt = under_way.unwrap_or_else(|| self.connect(connect));
         attempt.done.beyond(0).await;
@@ -98,7 +98,7 @@ impl<X: Exchange> Connector<X> {
     pub(crate) fn connected_link(&self) -> Option<Rc<Link<X>>> {
         match &*self.place.borrow() {
             ConnectorState::Connected(link) if link.takes_calls() => Some(Rc::clone(link)),
-            ConnectorState::Connected(_) | ConnectorState::Connecting(_) | ConnectorState::Away => None,
+            ConnectorState::Connected(_) | ConnectorState::Connecting(_) | ConnectorState::Disconnected => None,
         }
     }
 
@@ -124,7 +124,7 @@ impl<X: Exchange> Connector<X> {
         self.failure.replace(Some(error.clone()));
         let wait = jitter(self.backoff.borrow_mut().next_wait(), self.spread, rt::random());
         self.not_before.set(rt::now().checked_add(wait));
-        self.move_to(ConnectorState::Away);
+        self.move_to(ConnectorState::Disconnected);
         attempt.finish(Err(error));
     }
 
@@ -137,7 +137,7 @@ impl<X: Exchange> Connector<X> {
                 self.lost(&link);
             }
             None => {
-                self.move_to(ConnectorState::Away);
+                self.move_to(ConnectorState::Disconnected);
                 attempt.finish(Err(why));
             }
         }
@@ -147,7 +147,7 @@ impl<X: Exchange> Connector<X> {
     fn lost(&self, link: &Rc<Link<X>>) {
         let current = matches!(&*self.place.borrow(), ConnectorState::Connected(current) if Rc::ptr_eq(current, link));
         if current {
-            self.move_to(ConnectorState::Away);
+            self.move_to(ConnectorState::Disconnected);
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct CsiDriver {
 pub(crate) enum FsGroupPolicy {
     /// The kubelet, for every volume.
     File,
-    Nobody,
+    None,
     /// The kubelet, for ReadWriteOnce volumes with a file system type.
     ReadWriteOnceWithFsType,
 }
@@ -51,7 +51,7 @@ impl CsiDriver {
             pod_info_on_mount: flag("podInfoOnMount").unwrap_or(false),
             group_policy: match spec("fsGroupPolicy").and_then(Value::as_str) {
                 Some("File") => FsGroupPolicy::File,
-                Some("None") => FsGroupPolicy::Nobody,
+                Some("None") => FsGroupPolicy::None,
                 _ => FsGroupPolicy::ReadWriteOnceWithFsType,
             },
             lifecycle_modes: if modes.is_empty() { vec!["Persistent".to_owned()] } else { modes },
@@ -88,7 +88,7 @@ mod tests {
         assert!(!driver.attach_required && driver.pod_info_on_mount && driver.requires_republish);
         assert_eq!(
             (driver.group_policy, &*driver.lifecycle_modes),
-            (FsGroupPolicy::Nobody, &["Ephemeral".to_owned()][..])
+            (FsGroupPolicy::None, &["Ephemeral".to_owned()][..])
         );
         let period = |seconds: i64| {
             CsiDriver::read(&json!({"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})).allocatable_period

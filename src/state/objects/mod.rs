@@ -265,9 +265,9 @@ impl Objects {
     }
 
     /// Stores the answer for a topic. True if it changes anything.
-    pub(crate) fn hear(&mut self, news: ObjectEvent) -> bool {
+    pub(crate) fn on_event(&mut self, news: ObjectEvent) -> bool {
         match news {
-            ObjectEvent::Heard(topic, content) => self.known.set(topic, content),
+            ObjectEvent::Received(topic, content) => self.known.set(topic, content),
             ObjectEvent::Failed(topic, why) => self.known.fail(topic, why),
         }
     }

@@ -144,9 +144,9 @@ pub(crate) struct TopicStates<T>(SortedMap<Topic, TopicState<T>>);
 #[derive(Debug)]
 enum TopicState<T> {
     /// `None`: it does not exist.
-    Is(Option<T>),
+    Received(Option<T>),
     /// Not read yet, and why.
-    Not(String),
+    Unread(String),
 }
 
 impl<T> Default for TopicStates<T> {
@@ -166,17 +166,17 @@ pub(crate) enum Lookup<T> {
 impl<T: PartialEq> TopicStates<T> {
     pub(crate) fn get(&self, topic: &Topic) -> Lookup<&T> {
         match self.0.get(topic) {
-            Some(TopicState::Is(Some(value))) => Lookup::Found(value),
-            Some(TopicState::Is(None)) => Lookup::Missing,
-            Some(TopicState::Not(why)) => Lookup::Unknown(why.clone()),
+            Some(TopicState::Received(Some(value))) => Lookup::Found(value),
+            Some(TopicState::Received(None)) => Lookup::Missing,
+            Some(TopicState::Unread(why)) => Lookup::Unknown(why.clone()),
             None => Lookup::Unknown("not read from the API server yet".to_owned()),
         }
     }
 
     /// True if it changed.
     pub(crate) fn set(&mut self, topic: Topic, value: Option<T>) -> bool {
-        let news = !matches!(self.0.get(&topic), Some(TopicState::Is(known)) if *known == value);
-        self.0.insert(topic, TopicState::Is(value));
+        let news = !matches!(self.0.get(&topic), Some(TopicState::Received(known)) if *known == value);
+        self.0.insert(topic, TopicState::Received(value));
         news
     }
 
@@ -185,15 +185,15 @@ impl<T: PartialEq> TopicStates<T> {
         if self.0.contains_key(&topic) {
             return false;
         }
-        self.0.insert(topic, TopicState::Not(why));
+        self.0.insert(topic, TopicState::Unread(why));
         true
     }
 
     /// The known values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&Topic, &T)> {
         self.0.iter().filter_map(|(topic, heard)| match heard {
-            TopicState::Is(Some(value)) => Some((topic, value)),
-            TopicState::Is(None) | TopicState::Not(_) => None,
+            TopicState::Received(Some(value)) => Some((topic, value)),
+            TopicState::Received(None) | TopicState::Unread(_) => None,
         })
     }
 

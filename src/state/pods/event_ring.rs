@@ -60,11 +60,11 @@ pub(crate) enum UnsentChange {
 /// The outcome of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendOutcome {
-    Taken,
+    Accepted,
     /// The event to patch no longer exists: the server keeps events for an hour.
     Gone,
     /// The server rejects it permanently.
-    Refused,
+    Rejected,
 }
 
 /// One event and its count.
@@ -164,12 +164,12 @@ impl EventRing {
     pub(crate) fn sent(&mut self, unsent: &UnsentEvent, outcome: SendOutcome) {
         let Some(record) = self.events.iter_mut().find(|record| record.number == unsent.number) else { return };
         match outcome {
-            SendOutcome::Taken => {
+            SendOutcome::Accepted => {
                 record.posted = true;
                 record.unsent = record.count != unsent.count;
             }
             SendOutcome::Gone => record.posted = false,
-            SendOutcome::Refused => record.unsent = false,
+            SendOutcome::Rejected => record.unsent = false,
         }
     }
 
@@ -473,7 +473,7 @@ mod tests {
                 UnsentChange::New(event) => format!("+{} {}", event.message, event.count),
                 UnsentChange::Again(patch) => format!("={patch}"),
             });
-            ring.sent(&unsent, SendOutcome::Taken);
+            ring.sent(&unsent, SendOutcome::Accepted);
         }
         all
     }
@@ -496,7 +496,7 @@ mod tests {
         clock.note(1, told("web", "a"));
         let under_way = clock.ring.unsent("n").unwrap();
         clock.note(2, told("web", "a"));
-        clock.ring.sent(&under_way, SendOutcome::Taken);
+        clock.ring.sent(&under_way, SendOutcome::Accepted);
         assert_eq!(tell_all(&mut clock.ring), [r#"={"count":2,"lastTimestamp":"1970-01-01T00:00:02Z"}"#]);
     }
 
@@ -511,7 +511,7 @@ mod tests {
         assert_eq!(tell_all(&mut clock.ring), ["+a 2"]);
         clock.note(3, told("web", "b"));
         let new = clock.ring.unsent("n").unwrap();
-        clock.ring.sent(&new, SendOutcome::Refused);
+        clock.ring.sent(&new, SendOutcome::Rejected);
         assert_eq!(tell_all(&mut clock.ring), [""; 0]);
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct RestartRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodAnswer {
     /// It is stored and runs from now on. Each warning is one line.
-    Put {
+    Applied {
         how: ApplyOutcome,
         warnings: Vec<String>,
     },

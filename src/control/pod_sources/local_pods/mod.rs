@@ -49,7 +49,7 @@ impl LocalPods {
     }
 
     /// Requests a change. It completes even if this future is dropped.
-    pub(crate) async fn ask(&self, change: PodChange) -> PodAnswer {
+    pub(crate) async fn request(&self, change: PodChange) -> PodAnswer {
         let (answer, answered) = async_channel::bounded(1);
         // Both fail only when the agent is ending.
         let _ = self.asked.send(LocalPodRequest { change, answer }).await;
@@ -103,7 +103,7 @@ impl LocalPodSource {
                 false
             }
         };
-        self.tell().await;
+        self.send_pods().await;
         loaded
     }
 
@@ -111,7 +111,7 @@ impl LocalPodSource {
         PodAnswer::Failed(format!("failed to read {}: coracle status shows why", self.directory.display()))
     }
 
-    async fn tell(&mut self) {
+    async fn send_pods(&mut self) {
         for problem in self.book.new_problems() {
             log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
         }
@@ -137,8 +137,8 @@ impl LocalPodSource {
                 match rt::blocking(move || files::write(&path, &text)).await {
                     Ok(is_new) => {
                         self.book.put(key, manifest, clock::now());
-                        self.tell().await;
-                        PodAnswer::Put { how: if is_new { how } else { ApplyOutcome::Unchanged }, warnings }
+                        self.send_pods().await;
+                        PodAnswer::Applied { how: if is_new { how } else { ApplyOutcome::Unchanged }, warnings }
                     }
                     Err(error) => PodAnswer::Failed(format!("failed to write its file: {}", ErrorChain(&error))),
                 }
@@ -146,7 +146,7 @@ impl LocalPodSource {
             PodChangeKind::Delete if self.book.has(&key) => match rt::blocking(move || files::remove(&path)).await {
                 Ok(()) => {
                     self.book.remove(&key);
-                    self.tell().await;
+                    self.send_pods().await;
                     PodAnswer::Deleted
                 }
                 Err(error) => PodAnswer::Failed(format!("failed to remove its file: {}", ErrorChain(&error))),

@@ -76,7 +76,7 @@ fn put(text: &str) -> PodChange {
 }
 
 fn done(how: ApplyOutcome) -> PodAnswer {
-    PodAnswer::Put { how, warnings: Vec::new() }
+    PodAnswer::Applied { how, warnings: Vec::new() }
 }
 
 /// The names of an update's pods and objects.
@@ -242,7 +242,7 @@ fn warning_is_returned_and_shown() {
     let text = WEB.replace("kind: Pod\n", "kind: Pod\nextra: 1\n");
     let (answers, update) = disk.asked(vec![put(&text)]);
     let warning = "document 1 (line 1): extra: unknown field, ignored".to_owned();
-    assert_eq!(answers, [PodAnswer::Put { how: ApplyOutcome::Created, warnings: vec![warning.clone()] }]);
+    assert_eq!(answers, [PodAnswer::Applied { how: ApplyOutcome::Created, warnings: vec![warning.clone()] }]);
     assert_eq!(problems(&update), [format!("warning: {warning}")]);
     assert!(update.complete);
 }

@@ -209,7 +209,7 @@ impl Files {
     }
 
     /// Compares a listing with the known files.
-    pub(super) fn look(&mut self, listing: &Listing, now: Instant, time: Time) -> ListingPlan {
+    pub(super) fn compare(&mut self, listing: &Listing, now: Instant, time: Time) -> ListingPlan {
         let first = self.directory.is_none() && self.files.is_empty();
         // Without a birth time, a recreated directory may look like the old one.
         let may_be_another = self.lost && listing.directory.born.is_none();

@@ -77,7 +77,7 @@ impl StaticFileSource {
 
     async fn look_and_wait(&mut self) -> Result<(), Closed> {
         let again = match self.list().await? {
-            Ok(listing) => self.look(&listing).await,
+            Ok(listing) => self.read_changed(&listing).await,
             Err(error) => {
                 self.files.unlisted(format!("cannot be read: {error}"), clock::now());
                 None
@@ -105,8 +105,8 @@ impl StaticFileSource {
     }
 
     /// Reads the changed files. Returns when to look again.
-    async fn look(&mut self, listing: &Listing) -> Option<Instant> {
-        let ListingPlan { read, again } = self.files.look(listing, rt::now(), clock::now());
+    async fn read_changed(&mut self, listing: &Listing) -> Option<Instant> {
+        let ListingPlan { read, again } = self.files.compare(listing, rt::now(), clock::now());
         if !read.is_empty() {
             for (name, content) in self.read(read).await {
                 self.files.take(&name, content, clock::now());

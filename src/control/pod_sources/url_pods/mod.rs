@@ -64,7 +64,7 @@ pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent
     let validators = Validators::default();
     let mut running = UrlSource { source, dialer, inbox, book, validators, backoff };
     running.load().await;
-    if running.tell().await.is_err() {
+    if running.send_pods().await.is_err() {
         return;
     }
     loop {
@@ -106,7 +106,7 @@ struct Validators {
 enum FetchedManifest {
     /// Unchanged (304).
     NotModified,
-    Given(SignedManifest, Validators),
+    New(SignedManifest, Validators),
 }
 
 /// The inbox is closed.
@@ -161,9 +161,9 @@ impl UrlSource {
     async fn round(&mut self) -> Result<Duration, Closed> {
         let is_news = match self.fetch().await {
             Ok(FetchedManifest::NotModified) => self.book.succeed(),
-            Ok(FetchedManifest::Given(given, validators)) => {
+            Ok(FetchedManifest::New(given, validators)) => {
                 match self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
-                    Ok(taken) => match self.keep(&given).await {
+                    Ok(taken) => match self.store(&given).await {
                         Ok(()) => {
                             self.validators = validators;
                             self.book.succeed() || taken == ResponseVerdict::New
@@ -180,7 +180,7 @@ impl UrlSource {
             Err(error) => self.fail(ErrorChain(&error).to_string()),
         };
         if is_news {
-            self.tell().await?;
+            self.send_pods().await?;
         }
         let failed = self.book.has_failed();
         let wait = if failed {
@@ -201,7 +201,7 @@ impl UrlSource {
     }
 
     /// Stores the accepted response and its serial number if they are not on disk.
-    async fn keep(&self, given: &SignedManifest) -> Result<(), FetchError> {
+    async fn store(&self, given: &SignedManifest) -> Result<(), FetchError> {
         if let Some(serial) = self.book.highest() {
             self.write(&self.source.serial, serial).await?;
         }
@@ -214,14 +214,14 @@ impl UrlSource {
         written.map(drop).map_err(|source| FetchError::Keep { path: path.to_owned(), source })
     }
 
-    async fn tell(&self) -> Result<(), Closed> {
+    async fn send_pods(&self) -> Result<(), Closed> {
         self.inbox.send(SyncEvent::Sources(self.book.update())).await.map_err(|_| Closed)
     }
 
     async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
         let tls = self.tls().await?;
         let url = &self.source.url;
-        let answer = self.ask(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
+        let answer = self.fetch(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
         if answer.status == 304 && self.book.is_known() {
             return Ok(FetchedManifest::NotModified);
         }
@@ -234,7 +234,7 @@ impl UrlSource {
             None => None,
             Some(_) => {
                 let url = with_suffix(url);
-                let answer = self.ask(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
+                let answer = self.fetch(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
                 let failed = |error| FetchError::Signature {
                     url: without_credentials(&url.to_string()),
                     source: Box::new(error),
@@ -244,11 +244,11 @@ impl UrlSource {
             }
         };
         let validators = Validators { etag: answer.etag, last_modified: answer.last_modified };
-        Ok(FetchedManifest::Given(SignedManifest { manifest, signature }, validators))
+        Ok(FetchedManifest::New(SignedManifest { manifest, signature }, validators))
     }
 
     /// Sends a GET. The body is cut one byte after `most`.
-    async fn ask(&self, url: &Url, headers: Headers, tls: FetchTls, most: usize) -> Result<Response, FetchError> {
+    async fn fetch(&self, url: &Url, headers: Headers, tls: FetchTls, most: usize) -> Result<Response, FetchError> {
         let request = FetchRequest {
             method: "GET",
             url: url.clone(),

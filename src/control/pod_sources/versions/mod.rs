@@ -113,7 +113,7 @@ impl Versions {
             let is_single = seen.get(&key).is_none_or(|count| *count == 1) && !is_doubled(pod);
             let is_known = self.records.get(&key).is_some_and(|entry| match &entry.owner {
                 Some((_, origin)) => *origin == source.origin,
-                None => entry.record.knows(&pod.metadata.uid),
+                None => entry.record.contains(&pod.metadata.uid),
             });
             if !is_single && !is_known {
                 continue;
@@ -176,11 +176,11 @@ impl Versions {
     }
 
     /// Carries out a user's request. Returns what was done, or why it is not possible.
-    pub(crate) fn ask(&mut self, pod: &Pod, ask: RecordAction) -> Result<&'static str, String> {
+    pub(crate) fn apply_request(&mut self, pod: &Pod, ask: RecordAction) -> Result<&'static str, String> {
         let key = key(pod);
         match self.records.get_mut(&key).filter(|_| has_versions(pod)) {
             Some(entry) => {
-                let done = entry.record.ask(ask)?;
+                let done = entry.record.apply_request(ask)?;
                 self.dirty.insert(key);
                 Ok(done)
             }

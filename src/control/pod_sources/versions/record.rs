@@ -54,7 +54,7 @@ struct Trial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hold {
     /// Held whatever the manifest becomes.
-    ByHand,
+    Manual,
     /// Held as long as the manifest has this version.
     While { offered: PodUid, why: HoldReason },
 }
@@ -112,7 +112,7 @@ impl Record {
     fn waits_for_images(&self, pod: &Pod) -> bool {
         let uid = &pod.metadata.uid;
         let is_held = match &self.hold {
-            Some(Hold::ByHand) => true,
+            Some(Hold::Manual) => true,
             Some(Hold::While { offered, .. }) => offered == uid,
             None => false,
         };
@@ -144,7 +144,7 @@ impl Record {
             self.accepted.push(Arc::clone(pod));
             return true;
         };
-        if self.hold == Some(Hold::ByHand) {
+        if self.hold == Some(Hold::Manual) {
             return false;
         }
         let lifted = match &self.hold {
@@ -176,7 +176,7 @@ impl Record {
     }
 
     /// Whether the version is accepted, on trial or held back.
-    pub(super) fn knows(&self, uid: &PodUid) -> bool {
+    pub(super) fn contains(&self, uid: &PodUid) -> bool {
         let held = matches!(&self.hold, Some(Hold::While { offered, .. }) if offered == uid);
         let tried = self.trial.as_ref().is_some_and(|trial| trial.uid == *uid);
         let is_next = self.next.as_ref().is_some_and(|next| next.metadata.uid == *uid);
@@ -232,7 +232,7 @@ impl Record {
     }
 
     /// Carries out a user's request. Returns what was done, or why it is not possible.
-    pub(super) fn ask(&mut self, ask: RecordAction) -> Result<&'static str, String> {
+    pub(super) fn apply_request(&mut self, ask: RecordAction) -> Result<&'static str, String> {
         match ask {
             RecordAction::Confirm => {
                 self.drop_next();
@@ -245,7 +245,7 @@ impl Record {
             }
             RecordAction::Hold => {
                 self.drop_next();
-                self.hold = Some(Hold::ByHand);
+                self.hold = Some(Hold::Manual);
                 Ok("held")
             }
             RecordAction::Rollback(1) if self.trial.is_some() => {
@@ -318,7 +318,7 @@ impl Record {
                 let within = self.offered.as_ref().and_then(|pod| pod.annotation(READY_WITHIN)).unwrap_or_default();
                 Some(("on trial", format!("it has to be ready within {within}, else the version before comes back")))
             }
-            (None, Some(Hold::ByHand)) => {
+            (None, Some(Hold::Manual)) => {
                 let runs = self.accepted.last().map(|pod| &pod.metadata.uid);
                 let is_other = self.offered.as_ref().map(|pod| &pod.metadata.uid) != runs;
                 let other = if is_other { "its manifest has another one; " } else { "" };
@@ -338,7 +338,7 @@ impl Record {
         let versions: Vec<Value> = self.accepted.iter().map(|pod| encode(&**pod)).collect();
         let trial = self.trial.as_ref().map(|trial| json!({ "uid": trial.uid.as_str(), "starts": trial.starts }));
         let hold = self.hold.as_ref().map(|hold| match hold {
-            Hold::ByHand => json!({ "why": "held" }),
+            Hold::Manual => json!({ "why": "held" }),
             Hold::While { offered, why } => {
                 let why = if *why == HoldReason::Rejected { "rejected" } else { "rolledBack" };
                 json!({ "why": why, "offered": offered.as_str() })
@@ -363,7 +363,7 @@ impl Record {
         let hold = value.get("hold").and_then(|hold| {
             let offered = || text(hold, "offered").map(PodUid::from);
             match text(hold, "why")?.as_str() {
-                "held" => Some(Hold::ByHand),
+                "held" => Some(Hold::Manual),
                 "rejected" => Some(Hold::While { offered: offered()?, why: HoldReason::Rejected }),
                 "rolledBack" => Some(Hold::While { offered: offered()?, why: HoldReason::RolledBack }),
                 _ => None,

@@ -67,7 +67,7 @@ fn failures_are_retried_after_growing_waits_up_to_ten_seconds() {
 fn changed_pod_does_not_wait_for_an_earlier_failure() {
     let mut worker = Worker::new(pod("a"));
     worker.failed("no".to_owned(), Instant::now(), |wait| wait);
-    worker.wanted(pod("b"));
+    worker.update_pod(pod("b"));
     check(&worker, start(), Next::Work(Work::Look));
 }
 
@@ -201,7 +201,7 @@ fn grace_period_is_at_least_a_second() {
 fn pod_wanted_again_while_ending_becomes_the_successor() {
     let mut worker = Worker::new(pod("a"));
     worker.unwanted(Duration::from_secs(5));
-    worker.wanted(pod("b"));
+    worker.update_pod(pod("b"));
     assert_eq!(worker.successor.as_ref().map(|pod| pod.metadata.name.as_str()), Some("b"));
     check(&worker, start(), Next::Work(Work::Stop { grace: Duration::from_secs(5), by_lists: false }));
     worker.unwanted(Duration::from_secs(5));
@@ -242,7 +242,7 @@ fn volume_files_are_refreshed_once_per_change() {
     check(&worker, start(), Next::Work(Work::Sync(start())));
     work(&mut worker, Work::Refresh);
     check(&worker, Plan::default(), Next::Rest);
-    worker.wanted(pod_with_files("b"));
+    worker.update_pod(pod_with_files("b"));
     check(&worker, Plan::default(), Next::Work(Work::Refresh));
     // A change during a refresh is not lost.
     worker.begun(&Work::Refresh, Instant::now());
@@ -336,7 +336,7 @@ fn successor_that_always_restarts_keeps_the_former_containers() {
         worker.unwanted(Duration::from_secs(5));
         let mut again = Pod::clone(&pod("a"));
         again.spec.restart_policy = policy;
-        worker.wanted(Arc::new(again));
+        worker.update_pod(Arc::new(again));
         done(&mut worker, Kind::Stop, false);
         check(&worker, Plan::default(), Next::Work(Work::CleanUp { purge }));
         done(&mut worker, Kind::CleanUp, purge);

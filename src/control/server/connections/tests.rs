@@ -12,7 +12,7 @@ use crate::platform::rt::{Async, block_on, blocking, either};
 struct Echo;
 
 impl RequestHandler for Echo {
-    fn keeps(&self) -> bool {
+    fn keeps_alive(&self) -> bool {
         true
     }
 
@@ -210,7 +210,7 @@ impl Text for Followed {
 struct Streams(Rc<StreamSlots>);
 
 impl RequestHandler for Streams {
-    fn keeps(&self) -> bool {
+    fn keeps_alive(&self) -> bool {
         false
     }
 

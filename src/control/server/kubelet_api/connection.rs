@@ -211,13 +211,13 @@ impl ServedConnection {
 }
 
 impl RequestHandler for ServedConnection {
-    fn keeps(&self) -> bool {
+    fn keeps_alive(&self) -> bool {
         true
     }
 
     /// No body is buffered for unauthenticated clients.
-    fn takes(&self, request: &Request) -> Option<u64> {
-        pod_changes::takes(request).filter(|_| self.is_by_certificate())
+    fn body_limit(&self, request: &Request) -> Option<u64> {
+        pod_changes::body_limit(request).filter(|_| self.is_by_certificate())
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
@@ -229,7 +229,7 @@ impl RequestHandler for ServedConnection {
     }
 
     /// A client that was authenticated stays so between requests.
-    fn rest(&self) {
+    fn on_idle(&self) {
         if self.standing.get() == ClientState::Busy {
             self.standing.set(ClientState::Idle);
         }

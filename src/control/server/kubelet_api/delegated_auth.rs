@@ -99,7 +99,7 @@ impl DelegatedAuth {
             self.tell_of_strangers(peer, now);
             return Err(ReviewFailure::TooMany);
         }
-        let answer = self.ask(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
+        let answer = self.send_review(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
         let user = user_of(&answer);
         if matches!(user, Ok(Some(_))) {
             self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
@@ -139,13 +139,13 @@ impl DelegatedAuth {
         if let Some(allowed) = known() {
             return Ok(allowed);
         }
-        let allowed = is_allowed(&self.ask(ACCESS_REVIEWS, &review).await?)?;
+        let allowed = is_allowed(&self.send_review(ACCESS_REVIEWS, &review).await?)?;
         let good = if allowed { good.allowed } else { good.refused };
         self.accesses.borrow_mut().put(key, allowed, good, rt::now());
         Ok(allowed)
     }
 
-    async fn ask(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
+    async fn send_review(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
         let client = self.client.as_ref().ok_or(ReviewError::NoCluster)?;
         let answer = client.send(&Request::post(path, review).within(LIMIT).at_once()).await;
         answer.and_then(|answer| answer.json()).map_err(ReviewError::Api)

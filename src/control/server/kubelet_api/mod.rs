@@ -141,7 +141,7 @@ impl KubeletApiServer {
         }
         let _latest_time = door.client_ca_file.is_some().then(|| {
             let door = Rc::clone(&door);
-            rt::spawn(async move { door.authorities.latest.keep().await })
+            rt::spawn(async move { door.authorities.latest.run().await })
         });
         let _authorities = door.client_ca_file.clone().map(|path| {
             let door = Rc::clone(&door);

@@ -75,7 +75,7 @@ struct ServedConnection {
 }
 
 impl RequestHandler for ServedConnection {
-    fn keeps(&self) -> bool {
+    fn keeps_alive(&self) -> bool {
         true
     }
 
@@ -84,7 +84,7 @@ impl RequestHandler for ServedConnection {
         Box::pin(ready(self.door.reply(request)))
     }
 
-    fn rest(&self) {
+    fn on_idle(&self) {
         self.standing.set(ClientState::Idle);
     }
 }

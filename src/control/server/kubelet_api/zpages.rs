@@ -44,7 +44,7 @@ const VERSIONS: [&str; 2] = ["v1beta1", "v1alpha1"];
 
 pub(super) fn statusz(request: &Request, process: &Process) -> Response {
     let Process { started, uptime_seconds: up, version } = process;
-    match wanted(request, "Statusz") {
+    match requested_format(request, "Statusz") {
         RequestedFormat::Text => {
             let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
             let text = format!(
@@ -66,7 +66,7 @@ pub(super) fn statusz(request: &Request, process: &Process) -> Response {
 
 /// `flags`: those of the command line.
 pub(super) fn flagz(request: &Request, flags: &[(String, String)]) -> Response {
-    match wanted(request, "Flagz") {
+    match requested_format(request, "Flagz") {
         RequestedFormat::Text => {
             let mut flags: Vec<String> = flags.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
             flags.sort();
@@ -90,7 +90,7 @@ enum RequestedFormat {
 }
 
 /// From `Accept`: `application/json;as=Statusz;v=v1beta1;g=config.k8s.io`.
-fn wanted(request: &Request, kind: &str) -> RequestedFormat {
+fn requested_format(request: &Request, kind: &str) -> RequestedFormat {
     let accept = request.header("accept").unwrap_or_default();
     if accept.trim().is_empty() {
         return RequestedFormat::Text;

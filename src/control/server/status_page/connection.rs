@@ -73,7 +73,7 @@ impl ServedConnection {
 }
 
 impl RequestHandler for ServedConnection {
-    fn keeps(&self) -> bool {
+    fn keeps_alive(&self) -> bool {
         false
     }
 

@@ -298,12 +298,12 @@ fn slow_watcher_is_dropped() {
         let (mut slow, mut quick) = (Watchers::join(&watchers).unwrap(), Watchers::join(&watchers).unwrap());
         assert!(quick.next().await.is_some());
         for _ in 0..watchers::KEPT {
-            watchers.tell(Default::default());
+            watchers.broadcast(Default::default());
             assert!(quick.next().await.is_some());
         }
         assert!(slow.next().await.is_some(), "not yet");
         for _ in 0..watchers::KEPT {
-            watchers.tell(Default::default());
+            watchers.broadcast(Default::default());
         }
         assert!(slow.next().await.is_none());
     });

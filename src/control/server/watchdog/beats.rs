@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// State between two looks. `rounds` is the number of rounds when the loop was asked at `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeatState {
-    Unasked,
+    Idle,
     Asked {
         rounds: u32,
         at: Instant,
@@ -36,7 +36,7 @@ pub(super) enum BeatState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeatCheck {
     /// The loop made progress: pet, and ask again. `stalled`: how long it had not, if a stall was reported.
-    Moves {
+    Progress {
         stalled: Option<Duration>,
     },
     Late,
@@ -45,23 +45,23 @@ pub(super) enum BeatCheck {
         since: Instant,
     },
     /// The stall continues.
-    Still,
+    StillStalled,
 }
 
 impl BeatState {
-    pub(super) fn look(self, now_done: u32, now: Instant) -> (Self, BeatCheck) {
+    pub(super) fn check(self, now_done: u32, now: Instant) -> (Self, BeatCheck) {
         let asked = Self::Asked { rounds: now_done, at: now };
         match self {
-            Self::Unasked => (asked, BeatCheck::Moves { stalled: None }),
+            Self::Idle => (asked, BeatCheck::Progress { stalled: None }),
             Self::Asked { rounds, .. } | Self::Late { rounds, .. } if rounds != now_done => {
-                (asked, BeatCheck::Moves { stalled: None })
+                (asked, BeatCheck::Progress { stalled: None })
             }
             Self::Stalled { rounds, at } if rounds != now_done => {
-                (asked, BeatCheck::Moves { stalled: Some(now.saturating_duration_since(at)) })
+                (asked, BeatCheck::Progress { stalled: Some(now.saturating_duration_since(at)) })
             }
             Self::Asked { rounds, at } => (Self::Late { rounds, at }, BeatCheck::Late),
             Self::Late { rounds, at } => (Self::Stalled { rounds, at }, BeatCheck::Stalled { since: at }),
-            Self::Stalled { .. } => (self, BeatCheck::Still),
+            Self::Stalled { .. } => (self, BeatCheck::StillStalled),
         }
     }
 }
@@ -70,8 +70,8 @@ impl BeatCheck {
     /// The wait until the next look.
     pub(super) fn next(self, half: Duration) -> Duration {
         match self {
-            Self::Moves { .. } => half,
-            Self::Late | Self::Stalled { .. } | Self::Still => half / 4,
+            Self::Progress { .. } => half,
+            Self::Late | Self::Stalled { .. } | Self::StillStalled => half / 4,
         }
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Asks both. `rounds` and `turns` are their current counts.
-    pub(super) fn ask(&mut self, rounds: u32, turns: u32) {
+    pub(super) fn request_beats(&mut self, rounds: u32, turns: u32) {
         self.asked = (rounds, turns);
     }
 
@@ -109,11 +109,11 @@ mod tests {
     /// The looks at a loop that completed a round before each `true`, with their times.
     fn looks(moves: &[bool]) -> Vec<(Duration, BeatCheck)> {
         let start = Instant::now();
-        let (mut beats, mut rounds, mut now) = (BeatState::Unasked, u32::MAX, start);
+        let (mut beats, mut rounds, mut now) = (BeatState::Idle, u32::MAX, start);
         let mut looks = Vec::new();
         for &moves in moves {
             rounds = rounds.wrapping_add(u32::from(moves));
-            let (next, look) = beats.look(rounds, now);
+            let (next, look) = beats.check(rounds, now);
             looks.push((now - start, look));
             beats = next;
             now += look.next(INTERVAL / 2);
@@ -130,10 +130,10 @@ mod tests {
     fn no_petting_without_a_round_after_the_first() {
         for sequence in sequences(10) {
             for (moves, (_, look)) in sequence.iter().zip(looks(&sequence)).skip(1) {
-                assert_eq!(*moves, matches!(look, BeatCheck::Moves { .. }), "{sequence:?}");
+                assert_eq!(*moves, matches!(look, BeatCheck::Progress { .. }), "{sequence:?}");
             }
         }
-        assert_eq!(looks(&[false]), [(Duration::ZERO, BeatCheck::Moves { stalled: None })]);
+        assert_eq!(looks(&[false]), [(Duration::ZERO, BeatCheck::Progress { stalled: None })]);
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
             let mut told = 0;
             for (at, look) in looks(&sequence) {
                 match look {
-                    BeatCheck::Moves { stalled } => {
+                    BeatCheck::Progress { stalled } => {
                         assert_eq!(stalled, (told == 1).then_some(at - petted), "{sequence:?}");
                         (petted, told) = (at, 0);
                     }
@@ -157,7 +157,7 @@ mod tests {
                         told += 1;
                         assert!(at - petted < INTERVAL * 2 / 3, "{sequence:?}");
                     }
-                    BeatCheck::Late | BeatCheck::Still => {}
+                    BeatCheck::Late | BeatCheck::StillStalled => {}
                 }
                 assert!(told <= 1, "{sequence:?}");
             }
@@ -168,10 +168,10 @@ mod tests {
     fn suspended_process_has_not_stalled() {
         let late = [(Duration::ZERO, true), (INTERVAL * 10, false), (INTERVAL * 10 + INTERVAL / 8, true)];
         let start = Instant::now();
-        let (mut beats, mut rounds) = (BeatState::Unasked, 0);
+        let (mut beats, mut rounds) = (BeatState::Idle, 0);
         for (at, moves) in late {
             rounds += u32::from(moves);
-            let (next, look) = beats.look(rounds, start + at);
+            let (next, look) = beats.check(rounds, start + at);
             assert!(!matches!(look, BeatCheck::Stalled { .. }));
             beats = next;
         }
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn loop_that_starves_other_tasks_makes_no_progress() {
         let mut progress = Progress::default();
-        progress.ask(5, 2);
+        progress.request_beats(5, 2);
         assert_eq!(progress.moves(9000, 2), 0, "rounds, but no turn of another task");
         assert_eq!(progress.moves(9001, 3), 1);
-        progress.ask(9001, 3);
+        progress.request_beats(9001, 3);
         assert_eq!(progress.moves(9001, 4), 1, "a turn, but no round");
         assert_eq!(progress.moves(9002, 4), 2);
     }

@@ -112,7 +112,7 @@ fn deferred_resize_is_allocated_when_there_is_room() {
         assert_eq!(cpu(&node, "b"), "500m", "a decrease needs no room");
         part.retry(&mut node);
         assert_eq!((part.pending("a"), cpu(&node, "a")), (None, "3".to_owned()));
-        assert_eq!(*node.pods.workers().resizing(&"a".into()), Resizing::Goes { generation: 2 });
+        assert_eq!(*node.pods.workers().resizing(&"a".into()), Resizing::InProgress { generation: 2 });
     });
 }
 

@@ -25,15 +25,15 @@ impl PodTable {
         let observed = observed.borrow();
         let pod = observed.pod(&uid);
         let exists = pod.is_some();
-        self.node_state.borrow_mut().followers.see(&uid, pod.map(|pod| &**pod));
+        self.node_state.borrow_mut().followers.on_observation(&uid, pod.map(|pod| &**pod));
         match pod {
             Some(pod) => {
                 self.pleg.watch(pod);
-                self.logs.keep(&uid, kept_logs(&self.runtime.dirs, pod));
+                self.logs.set_pod_logs(&uid, kept_logs(&self.runtime.dirs, pod));
             }
             None => {
                 self.pleg.forget(&uid);
-                self.logs.keep(&uid, Vec::new());
+                self.logs.set_pod_logs(&uid, Vec::new());
             }
         }
         self.workers.touch(&uid);

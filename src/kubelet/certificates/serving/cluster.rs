@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{ServingCertificateCell, names};
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
 use crate::kubelet::certificates::csr::IssuedCertificate;
-use crate::kubelet::certificates::csr_attempt::pursue;
+use crate::kubelet::certificates::csr_attempt::request_with_any;
 use crate::kubelet::certificates::events::CertificateEvents;
 use crate::kubelet::certificates::inspect::floor;
 use crate::kubelet::certificates::pair::Pair;
@@ -36,7 +36,7 @@ pub(super) async fn run(
     let store = Store::new(directory, "kubelet-server");
     let mut keeper =
         ServingCertificateManager { client, store, teller, started: clock::uptime(), current: None, issued: None };
-    keeper.look(shown).await;
+    keeper.load(shown).await;
     loop {
         let seen = news.addresses_changed.changes();
         let wanted = names::of_addresses(node_name, &news.addresses());
@@ -57,7 +57,7 @@ struct ServingCertificateManager {
 
 impl ServingCertificateManager {
     /// Loads the pair that an earlier process obtained.
-    async fn look(&mut self, shown: &ServingCertificateCell) {
+    async fn load(&mut self, shown: &ServingCertificateCell) {
         let store = self.store.clone();
         let stored = rt::blocking(move || store.current()).await;
         let fault = stored.as_ref().err().map(|error| ErrorChain(error).to_string());
@@ -78,14 +78,14 @@ impl ServingCertificateManager {
         }
         let mut moved = pin!(moved);
         let clients = [self.client.clone()];
-        let asked = async { Some(pursue(&self.store, Purpose::Serving, &names, &clients, present).await) };
+        let asked = async { Some(request_with_any(&self.store, Purpose::Serving, &names, &clients, present).await) };
         let interrupted = async {
             moved.as_mut().await;
             None
         };
         match rt::either(asked, interrupted).await {
             None => {}
-            Some(Ok((issued, _))) => self.put(issued, present, shown).await,
+            Some(Ok((issued, _))) => self.store(issued, present, shown).await,
             Some(Err(fault)) => {
                 let pause = self.teller.failed(&fault, self.current.as_ref().map(|pair| &pair.leaf), present);
                 rt::either(rt::sleep(pause), rt::either(clock_set(), moved)).await;
@@ -103,7 +103,7 @@ impl ServingCertificateManager {
         }
     }
 
-    async fn put(&mut self, issued: IssuedCertificate, present: KnownTime, shown: &ServingCertificateCell) {
+    async fn store(&mut self, issued: IssuedCertificate, present: KnownTime, shown: &ServingCertificateCell) {
         let IssuedCertificate { pair, is_fresh } = issued;
         let (store, put) = (self.store.clone(), pair.clone());
         let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));

@@ -73,7 +73,7 @@ pub(crate) enum ServingSource {
     /// Signed by the cluster for the addresses in the node's object; stored in this directory.
     Cluster { client: Client, news: Rc<StatusInputs>, directory: PathBuf },
     /// Self-signed, stored in this directory.
-    OwnMaking { directory: PathBuf },
+    SelfSigned { directory: PathBuf },
 }
 
 /// Never returns. Failures are reported and retried.
@@ -85,7 +85,7 @@ pub(crate) async fn run(settings: ServingCertificate) {
         ServingSource::Cluster { client, news, directory } => {
             cluster::run(&node_name, client, &news, directory, &shown, teller).await;
         }
-        ServingSource::OwnMaking { directory } => self_signed::run(&node_name, &directory, &shown, &teller).await,
+        ServingSource::SelfSigned { directory } => self_signed::run(&node_name, &directory, &shown, &teller).await,
     }
 }
 

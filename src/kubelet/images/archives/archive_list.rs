@@ -109,7 +109,7 @@ impl ArchiveList {
     }
 
     /// Takes a listing of the directory.
-    pub(super) fn look(&mut self, listing: &SortedMap<String, Stamp>, now: Instant) {
+    pub(super) fn on_listing(&mut self, listing: &SortedMap<String, Stamp>, now: Instant) {
         self.problem.clear();
         // Files found by the first listing have been there for a while.
         let first = !std::mem::replace(&mut self.looked, true);
@@ -225,34 +225,34 @@ mod tests {
     #[test]
     fn existing_files_are_imported_at_once_and_new_ones_after_settling() {
         let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.look(&listing(&[("b", 1), ("a", 1)]), start);
+        book.on_listing(&listing(&[("b", 1), ("a", 1)]), start);
         assert_eq!(book.next_due(), None);
         assert_eq!([book.begin(), book.begin(), book.begin()], [Some("a".to_owned()), Some("b".to_owned()), None]);
         let all = |size| listing(&[("a", 1), ("b", 1), ("c", size)]);
-        book.look(&all(1), start);
+        book.on_listing(&all(1), start);
         assert_eq!(book.next_due(), Some(start + SETTLED));
         // The file is still being written.
         let later = start + SETTLED;
-        book.look(&all(2), later);
+        book.on_listing(&all(2), later);
         assert_eq!((book.next_due(), book.has_ready()), (Some(later + SETTLED), false));
-        book.look(&all(2), later + SETTLED);
+        book.on_listing(&all(2), later + SETTLED);
         assert_eq!(book.begin().as_deref(), Some("c"));
     }
 
     #[test]
     fn images_are_kept_while_their_file_exists() {
         let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.look(&listing(&[("a", 1)]), start);
+        book.on_listing(&listing(&[("a", 1)]), start);
         book.begin();
         book.ended("a", Ok(images(&["x:1"])), start);
         assert_eq!(book.imported(), [("a".to_owned(), images(&["x:1"]))]);
-        book.look(&listing(&[("a", 2)]), start);
+        book.on_listing(&listing(&[("a", 2)]), start);
         let pinned =
             |book: &ArchiveList| book.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>();
         assert_eq!(pinned(&book), ["x:1"]);
         book.unlisted("gone".to_owned());
         assert_eq!(pinned(&book), ["x:1"]);
-        book.look(&listing(&[]), start);
+        book.on_listing(&listing(&[]), start);
         assert_eq!(pinned(&book), images(&[]));
     }
 
@@ -260,7 +260,7 @@ mod tests {
     fn refused_file_waits_for_a_change_and_failed_one_is_retried() {
         let (mut book, start) = (ArchiveList::default(), Instant::now());
         let mut now = start;
-        book.look(&listing(&[("bad", 1), ("late", 1)]), now);
+        book.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
         book.begin();
         book.ended("bad", Err(Failure::Refused("no".to_owned())), now);
         for _ in 0..MOST_TRIES {
@@ -268,20 +268,20 @@ mod tests {
             book.ended("late", Err(Failure::Failed("away".to_owned())), now);
             assert!(!book.has_ready());
             now += RETRY_LONGEST;
-            book.look(&listing(&[("bad", 1), ("late", 1)]), now);
+            book.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
         }
         assert!(!book.has_ready());
         assert_eq!(state(&book, "late"), &State::Failed("away".to_owned(), None));
         assert_eq!(state(&book, "bad"), &State::Refused("no".to_owned()));
-        book.look(&listing(&[("bad", 2), ("late", 1)]), now);
-        book.look(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
+        book.on_listing(&listing(&[("bad", 2), ("late", 1)]), now);
+        book.on_listing(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
         assert_eq!(state(&book, "bad"), &State::Ready);
     }
 
     #[test]
     fn restart_imports_only_changed_files() {
         let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.look(&listing(&[("a", 1), ("b", 1)]), start);
+        book.on_listing(&listing(&[("a", 1), ("b", 1)]), start);
         for name in ["x:1", "y:1"] {
             let file = book.begin().unwrap();
             book.ended(&file, Ok(images(&[name])), start);
@@ -289,7 +289,7 @@ mod tests {
         let mut next = ArchiveList::default();
         next.load(&book.record());
         assert_eq!(next.record(), book.record());
-        next.look(&listing(&[("a", 1), ("b", 2)]), start);
+        next.on_listing(&listing(&[("a", 1), ("b", 2)]), start);
         assert_eq!((next.begin().as_deref(), next.begin()), (Some("b"), None));
         next.lost("a");
         assert_eq!(next.begin().as_deref(), Some("a"));

@@ -133,7 +133,7 @@ impl ImageArchives {
 
     /// Called when an image is missing. Waits for an import in progress and returns true if the image may exist
     /// afterwards. Otherwise triggers a check for imported images that were lost.
-    pub(super) async fn missed(&self) -> bool {
+    pub(super) async fn may_import_missing(&self) -> bool {
         let busy = self.busy.borrow().clone();
         match busy {
             // Nothing is ever sent; the channel only closes.
@@ -182,7 +182,7 @@ impl Importer {
                 log!(warn, "failed to watch image archives", error = ErrorChain(error));
                 watch_failed = true;
             }
-            let retry = self.look(&mut listings).await;
+            let retry = self.list_directory(&mut listings).await;
             let mut again = None;
             match self.pass(is_sure).await {
                 Ok(()) => {
@@ -221,13 +221,13 @@ impl Importer {
     }
 
     /// Lists the directory; returns the back-off if that fails.
-    async fn look(&self, listings: &mut Listings) -> Option<Duration> {
+    async fn list_directory(&self, listings: &mut Listings) -> Option<Duration> {
         let listed = rt::deadline(LIST_DEADLINE, listings.next(&self.directory)).await;
         let mut book = self.archives.book.borrow_mut();
         let problem = match listed {
             Ok(Ok(listing)) => {
                 listings.retry.reset();
-                book.look(&listing, rt::now());
+                book.on_listing(&listing, rt::now());
                 return None;
             }
             Ok(Err(error)) => error.to_string(),
@@ -413,7 +413,7 @@ mod tests {
             let (archives, woken) = ImageArchives::nothing();
             {
                 let mut book = archives.book.borrow_mut();
-                book.look(&SortedMap::from_iter([("a".to_owned(), Stamp::default())]), rt::now());
+                book.on_listing(&SortedMap::from_iter([("a".to_owned(), Stamp::default())]), rt::now());
                 book.begin();
                 book.ended("a", Err(Failure::Failed("no".to_owned())), rt::now());
             }

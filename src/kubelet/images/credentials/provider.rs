@@ -121,7 +121,7 @@ impl Provider {
             return Err(ProviderError::Failed { status: ended.status, said });
         }
         let answer = answer(&ended.stdout, api_version).map_err(ProviderError::Answer)?;
-        self.cache.borrow_mut().keep(repository, &answer, *default_cache_duration, rt::now());
+        self.cache.borrow_mut().insert(repository, &answer, *default_cache_duration, rt::now());
         Ok(answer.logins)
     }
 }

@@ -124,7 +124,7 @@ impl ResponseCache {
         found.map(|(logins, _)| logins.as_slice())
     }
 
-    pub(super) fn keep(&mut self, image: &str, answer: &ProviderResponse, default: Duration, now: Instant) {
+    pub(super) fn insert(&mut self, image: &str, answer: &ProviderResponse, default: Duration, now: Instant) {
         self.answers.retain(|_, (_, until)| now <= *until);
         let holds = answer.holds.unwrap_or(default);
         let Some(until) = now.checked_add(holds).filter(|_| !holds.is_zero()) else { return };
@@ -217,18 +217,18 @@ mod tests {
             ("Global", &["r.io/a", "r.io/b", "q.io/c"]),
         ] {
             let mut cache = ResponseCache::default();
-            cache.keep("r.io/a", &read(&text(scope, r#","cacheDuration":"1m""#)).unwrap(), hour, now);
+            cache.insert("r.io/a", &read(&text(scope, r#","cacheDuration":"1m""#)).unwrap(), hour, now);
             for image in ["r.io/a", "r.io/b", "q.io/c"] {
                 assert_eq!(cache.find(image, now + minute).is_some(), holds_for.contains(&image), "{scope} {image}");
                 assert!(cache.find(image, now + minute * 2).is_none());
             }
         }
         let mut cache = ResponseCache::default();
-        cache.keep("r.io/a", &read(&text("Image", "")).unwrap(), hour, now);
+        cache.insert("r.io/a", &read(&text("Image", "")).unwrap(), hour, now);
         assert!(cache.find("r.io/a", now + hour).is_some());
         for unkept in [r#","cacheDuration":"0s""#, r#","cacheDuration":"2562047h""#] {
             let mut cache = ResponseCache::default();
-            cache.keep("r.io/a", &read(&text("Image", unkept)).unwrap(), hour, now);
+            cache.insert("r.io/a", &read(&text("Image", unkept)).unwrap(), hour, now);
             // An endless duration may or may not fit the clock; neither is an error.
             assert!(cache.find("r.io/a", now).is_none() || unkept.contains("2562047h"));
         }

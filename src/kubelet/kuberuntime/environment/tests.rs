@@ -212,7 +212,10 @@ fn service_variables_may_be_referred_to_and_overridden() {
         }],
     }];
     let content = Some(crate::state::objects::Content::Services(services));
-    objects.hear(crate::state::objects::ObjectEvent::Heard(crate::state::objects::Topic::ApiServerService, content));
+    objects.on_event(crate::state::objects::ObjectEvent::Received(
+        crate::state::objects::Topic::ApiServerService,
+        content,
+    ));
     let (pod, node) = (pod(), golden::node());
     let given = EnvironmentInputs { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
     let env =

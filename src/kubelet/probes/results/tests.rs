@@ -53,7 +53,7 @@ fn due(book: &ProbeResults, spec: &PodSpec, ending: bool) -> String {
 
 fn seen(spec: &PodSpec, found: ProbeOutcome) -> ProbeResults {
     let mut book = ProbeResults::default();
-    book.see(spec, &running("c1"), |_| found);
+    book.on_observation(spec, &running("c1"), |_| found);
     book
 }
 
@@ -91,9 +91,9 @@ fn failed_container_is_not_probed_until_another_instance_runs() {
         let mut book = seen(&spec, FRESH);
         assert!(book.take_in(&result("c1", kind, false)));
         assert_eq!((state(&book).2, due(&book, &spec, false).as_str()), (Some(kind), left));
-        book.see(&spec, &running("c1"), |_| panic!("the instance is known already"));
+        book.on_observation(&spec, &running("c1"), |_| panic!("the instance is known already"));
         assert_eq!(state(&book).2, Some(kind));
-        book.see(&spec, &running("c2"), |_| FRESH);
+        book.on_observation(&spec, &running("c2"), |_| FRESH);
         assert_eq!(state(&book).2, None);
         assert!(!due(&book, &spec, false).is_empty());
     }
@@ -103,7 +103,7 @@ fn failed_container_is_not_probed_until_another_instance_runs() {
 fn result_of_an_earlier_instance_is_ignored() {
     let spec = spec("L");
     let mut book = seen(&spec, FRESH);
-    book.see(&spec, &running("c2"), |_| FRESH);
+    book.on_observation(&spec, &running("c2"), |_| FRESH);
     assert!(!book.take_in(&result("c1", ProbeKind::Liveness, false)));
     assert_eq!(state(&book), (true, true, None));
 }
@@ -114,7 +114,7 @@ fn stopped_container_is_not_probed_and_its_results_are_dropped() {
     let mut book = seen(&spec, FRESH);
     let mut ended = running("c1");
     ended.containers[0].state = ContainerState::Exited(Box::default());
-    book.see(&spec, &ended, |_| FRESH);
+    book.on_observation(&spec, &ended, |_| FRESH);
     assert_eq!(due(&book, &spec, false), "");
     assert!(book.probed().is_empty());
 }

@@ -87,7 +87,7 @@ fn resize(facts: &ConditionInputs<'_>) -> impl Iterator<Item = PodCondition> {
     let pending = pending.map(|(reason, message, generation)| (outstanding(reason.clone(), message), generation));
     let progress = match facts.resize.progress {
         ResizeProgress::None => None,
-        ResizeProgress::Goes(generation) => Some((ConditionResult::plain(true), generation)),
+        ResizeProgress::InProgress(generation) => Some((ConditionResult::plain(true), generation)),
         ResizeProgress::Failed(message, generation) => Some((outstanding(Reason::ERROR, message), generation)),
     };
     let all = [(conditions::POD_RESIZE_PENDING, pending), (conditions::POD_RESIZE_IN_PROGRESS, progress)];

@@ -72,8 +72,8 @@ pub(crate) enum ResizeProgress<'a> {
     #[default]
     None,
     /// In progress, with the pod's generation that requested it.
-    Goes(i64),
-    /// Failed, and will be retried: the error, and the generation as for [`Self::Goes`].
+    InProgress(i64),
+    /// Failed, and will be retried: the error, and the generation as for [`Self::InProgress`].
     Failed(&'a str, i64),
 }
 

@@ -692,7 +692,7 @@ fn resize_conditions_last_until_the_resize_is_done() {
     };
     assert!(conditions_of(Resize::default()).is_empty());
     let pending = Some((&Reason::DEFERRED, "not now", 4));
-    let waits = Resize { pending, progress: ResizeProgress::Goes(3) };
+    let waits = Resize { pending, progress: ResizeProgress::InProgress(3) };
     assert_eq!(conditions_of(waits), ["PodResizePending 4 Deferred not now", "PodResizeInProgress 3  "]);
     let failed = Resize { pending: None, progress: ResizeProgress::Failed("no such file", 3) };
     assert_eq!(conditions_of(failed), ["PodResizeInProgress 3 Error no such file"]);
@@ -733,7 +733,7 @@ fn running_container_shows_what_the_runtime_has_until_it_is_resized() {
         assert_eq!(container.allocated_resources, list("2"));
         container.resources.as_deref().map(|resources| resources.requests.clone())
     };
-    assert_eq!(shown(ResizeProgress::Goes(2), Some(&actuated)), Some(list("1")));
+    assert_eq!(shown(ResizeProgress::InProgress(2), Some(&actuated)), Some(list("1")));
     assert_eq!(shown(ResizeProgress::None, Some(&actuated)), Some(list("2")));
-    assert_eq!(shown(ResizeProgress::Goes(2), None), Some(list("2")));
+    assert_eq!(shown(ResizeProgress::InProgress(2), None), Some(list("2")));
 }

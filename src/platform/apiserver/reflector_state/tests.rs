@@ -27,7 +27,7 @@ fn refused(code: u16) -> ApiError {
 
 /// The next request, as type and query.
 fn asked(reflection: &Reflection) -> String {
-    let (kind, request) = match reflection.ask(false, 0) {
+    let (kind, request) = match reflection.next_request(false, 0) {
         ReflectorRequest::List(request) => ("list", request),
         ReflectorRequest::Watch { request, .. } => ("watch", request),
     };

@@ -40,13 +40,13 @@ impl Desk {
 
     /// The names of the files to read.
     fn look(&mut self) -> Vec<String> {
-        let look = self.files.look(&self.listing, self.now, time());
+        let look = self.files.compare(&self.listing, self.now, time());
         look.read.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
     /// When to look again, in milliseconds from now.
     fn again(&mut self) -> Option<u128> {
-        self.files.look(&self.listing, self.now, time()).again.map(|again| (again - self.now).as_millis())
+        self.files.compare(&self.listing, self.now, time()).again.map(|again| (again - self.now).as_millis())
     }
 
     fn note(&mut self, name: &str, event: FileEvent) -> Option<u128> {

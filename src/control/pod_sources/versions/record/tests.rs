@@ -149,24 +149,24 @@ fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1"), &plain("2"), &plain("3")], now);
     assert_eq!(
-        record.ask(RecordAction::Rollback(3)),
+        record.apply_request(RecordAction::Rollback(3)),
         Err("2 earlier versions of it are kept: expected --to 1 to 2".to_owned())
     );
-    assert!(record.ask(RecordAction::Rollback(0)).is_err());
-    assert_eq!(record.ask(RecordAction::Rollback(2)), Ok("rolled back"));
+    assert!(record.apply_request(RecordAction::Rollback(0)).is_err());
+    assert_eq!(record.apply_request(RecordAction::Rollback(2)), Ok("rolled back"));
     assert_eq!((runs(&record), kept(&record).as_slice()), ("1", &["2", "3", "1"][..]));
     record = after_a_restart(&record);
     assert!(!record.offer(&plain("3")));
     assert_eq!((runs(&record), record.state().unwrap().0), ("1", "rolled back"));
     // A second rollback returns to the original version.
-    assert_eq!(record.ask(RecordAction::Rollback(1)), Ok("rolled back"));
+    assert_eq!(record.apply_request(RecordAction::Rollback(1)), Ok("rolled back"));
     assert_eq!(runs(&record), "3");
-    assert_eq!(record.ask(RecordAction::Rollback(1)), Ok("rolled back"));
+    assert_eq!(record.apply_request(RecordAction::Rollback(1)), Ok("rolled back"));
     record.offer(&gated("4"));
     assert_eq!((runs(&record), record.trial.is_some()), ("4", true));
-    assert_eq!(record.ask(RecordAction::Rollback(1)), Ok("rolled back"));
+    assert_eq!(record.apply_request(RecordAction::Rollback(1)), Ok("rolled back"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false), "what had run before comes back");
-    assert_eq!(record.ask(RecordAction::Confirm), Ok("confirmed"));
+    assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), record.state(), kept(&record).as_slice()), ("4", None, &["3", "1", "4"][..]));
     let none = after(&[&plain("1")], now).ask(RecordAction::Rollback(1));
     assert_eq!(none, Err("no earlier version of it is kept".to_owned()));
@@ -176,7 +176,7 @@ fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
 fn held_version_stays_until_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1")], now);
-    assert_eq!(record.ask(RecordAction::Hold), Ok("held"));
+    assert_eq!(record.apply_request(RecordAction::Hold), Ok("held"));
     for uid in ["2", "3"] {
         assert!(!record.offer(&plain(uid)));
         record = after_a_restart(&record);
@@ -184,11 +184,11 @@ fn held_version_stays_until_confirmed() {
         assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false));
     }
     assert!(record.state().unwrap().1.starts_with("its manifest has another one; "));
-    assert_eq!(record.ask(RecordAction::Confirm), Ok("confirmed"));
+    assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now), record.state()), ("3", false, None));
     record.offer(&gated("4"));
-    assert!(record.ask(RecordAction::Hold).is_err());
-    assert_eq!(record.ask(RecordAction::Confirm), Ok("confirmed"));
+    assert!(record.apply_request(RecordAction::Hold).is_err());
+    assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("4", false));
 }
 
@@ -258,13 +258,13 @@ fn requests_end_the_wait_of_the_next_version() {
         (RecordAction::Rollback(1), "1", Some("rolled back")),
     ] {
         let mut record = waiting();
-        assert!(record.ask(ask).is_ok());
+        assert!(record.apply_request(ask).is_ok());
         assert_eq!((runs(&record), next(&record), record.state().map(|state| state.0)), (shown, None, state));
         assert!(!record.propose(&with_image("3", None)), "{ask:?}: the manifest is the same");
         assert_eq!((runs(&record), next(&record)), (shown, None));
     }
     let mut record = waiting();
-    assert!(record.ask(RecordAction::Rollback(2)).is_err());
+    assert!(record.apply_request(RecordAction::Rollback(2)).is_err());
     assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
 }
 

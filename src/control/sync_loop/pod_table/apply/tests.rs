@@ -87,7 +87,7 @@ fn changed_node_addresses_appear_in_every_status() {
             node.pods.node_state().statuses.status(uid).map(|status| status.host_ip.clone())
         };
         assert_eq!(shown(&node, &uids[0]).as_deref(), Some("10.77.0.1"));
-        assert!(node.pods.runtime().node.node_ips.see(&["10.0.0.9".parse().unwrap()]));
+        assert!(node.pods.runtime().node.node_ips.update(&["10.0.0.9".parse().unwrap()]));
         node.pods.mark_all_statuses();
         let dirty = node.pods.take_dirty();
         for uid in &uids {
