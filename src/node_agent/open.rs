@@ -52,7 +52,7 @@ impl Agent {
         let (inbox, events) = async_channel::bounded(sync_loop::INBOX);
         let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
         // The inbox is still empty.
-        let _ = inbox.try_send(SyncEvent::NodeHappened(starting));
+        let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
         let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone()).await;
         let cluster = Cluster::open(&config, proxies.clone()).await;
         let sources = PodSources::open(&config, proxies)?;
@@ -95,7 +95,7 @@ impl Agent {
 impl Handles {
     /// Connects the sync loop to the node status and, if there is one, to the cluster.
     fn connect(&self, sync_loop: SyncLoop, cluster: Option<&Cluster>) -> SyncLoop {
-        let sync_loop = sync_loop.telling(Rc::clone(&self.news));
+        let sync_loop = sync_loop.with_status_inputs(Rc::clone(&self.news));
         let Some(cluster) = cluster else { return sync_loop };
         let event_sender = cluster.event_sender(self);
         let sync_loop = sync_loop.in_cluster(&cluster.client, &cluster.store, &self.config.node.name);

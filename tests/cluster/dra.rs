@@ -242,7 +242,7 @@ fn failed_unprepare_keeps_the_pod_until_it_succeeds() {
 }
 
 #[test]
-fn claims_of_a_pod_that_went_while_the_agent_was_away_are_unprepared() {
+fn claims_of_a_pod_deleted_while_the_agent_was_down_are_unprepared() {
     let (mut joined, driver) = Joined::with_dra_driver();
     joined.create_resource_claim("c", None);
     joined.create_claiming(&claiming("web", "c", &all()), "c", &[]);

@@ -32,7 +32,7 @@ fn a_container_sees_its_device_even_if_plugged_in_later() {
     node.wait_for_output("one", "main", "3");
     node.apply(&wanting(&node, "two", "camera1"));
     node.wait_until("the second waits", |_| node.agent_log().contains("Requested: 1, Available: 0"));
-    // Devices are told apart by their numbers, not by their names.
+    // Devices are identified by their numbers, not by their names.
     plug_in(&node, "camera1", "9");
     node.wait_for_output("two", "main", "3");
 

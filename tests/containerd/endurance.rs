@@ -98,7 +98,7 @@ fn are_ready(pods: &Pods, names: &[&str]) -> bool {
 }
 
 #[test]
-fn a_board_that_loses_its_power_again_and_again_runs_what_its_cluster_asked_for_each_time() {
+fn node_runs_the_pods_of_its_cluster_after_each_power_cut() {
     let (mut node, api) = joined();
     for pod in [pod("plain", STAY), rich(), pod("goes", STAY)] {
         api.create(&pod);

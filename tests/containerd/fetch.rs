@@ -23,7 +23,7 @@ fn manifest(image: &str, spec: &str) -> String {
 }
 
 #[test]
-fn cut_pull_goes_on_where_it_stopped() {
+fn interrupted_pull_resumes_where_it_stopped() {
     let mut node = start();
     let registry = Registry::with_password(&node);
     let made = make_image(&node, "app", BYTES);

@@ -97,7 +97,7 @@ fn waiting_version_is_shown_superseded_and_forgotten() {
 }
 
 #[test]
-fn present_version_survives_an_image_that_cannot_be_had_and_a_power_cut() {
+fn present_version_survives_an_unavailable_image_and_a_power_cut() {
     let (mut node, _proxy, _) = start();
     let missing = "127.0.0.1:1/web:2";
     node.write_manifest("web", &web("two", missing, ""));

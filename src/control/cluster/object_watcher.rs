@@ -58,7 +58,7 @@ impl ObjectWatcher {
 }
 
 fn watch_topic(context: WatchContext, topic: Topic) -> rt::Task<()> {
-    // Taken even if it is not used: whatever stays in the store belongs to no topic.
+    // Taken even if it is not used: records that stay in the store are removed as garbage.
     let stored = context.store.take(&topic);
     match topic.clone() {
         Topic::Token(key) => rt::spawn(keep_token(context, key, stored)),
@@ -203,7 +203,7 @@ fn believed(context: &WatchContext, change: Change) -> Change {
     }
 }
 
-/// Waits as long as the store's patience, then reports that nothing was received.
+/// Waits until the store's patience ends, then reports that nothing was received.
 async fn quiet<E>(context: &WatchContext) -> Result<Change, E> {
     rt::sleep(context.store.patience()).await;
     Ok(Change::Away(String::new()))

@@ -129,13 +129,13 @@ impl StatusManager {
     }
 
     /// A status update is in flight.
-    pub(crate) fn is_telling(&self) -> bool {
+    pub(crate) fn is_reporting(&self) -> bool {
         self.reports.are_under_way()
     }
 
     /// Number of pods whose status has not been reported.
-    pub(crate) fn untold(&self) -> usize {
-        self.reports.untold()
+    pub(crate) fn unreported(&self) -> usize {
+        self.reports.unreported()
     }
 
     pub(crate) fn due(&self) -> Option<Instant> {
@@ -151,7 +151,7 @@ impl StatusManager {
 
     /// The API server accepts statuses again: failed requests are retried at once.
     pub(crate) fn admitted(&mut self) {
-        self.reports.begin_anew();
+        self.reports.clear_backoff();
     }
 
     /// Starts the due requests, if statuses are admitted.

@@ -160,7 +160,7 @@ impl StatusQueue {
     }
 
     /// Number of pods with an unsent status or a request in flight.
-    pub(super) fn untold(&self) -> usize {
+    pub(super) fn unreported(&self) -> usize {
         self.pods.values().filter(|report| report.news || report.under_way.is_some()).count()
     }
 
@@ -173,7 +173,7 @@ impl StatusQueue {
     }
 
     /// Clears the waits of earlier failures.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn clear_backoff(&mut self) {
         for report in self.pods.values_mut() {
             report.not_before = None;
         }

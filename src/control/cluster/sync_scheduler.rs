@@ -43,7 +43,7 @@ struct Inner {
     day: Cell<ByteDay>,
     /// Present if a daily byte limit is configured.
     day_record: Option<DayRecord>,
-    told_left_out: Cell<usize>,
+    logged_left_out: Cell<usize>,
 }
 
 /// The result of one exchange.
@@ -98,7 +98,7 @@ impl SyncScheduler {
             next: Cell::default(),
             day: Cell::new(day),
             day_record,
-            told_left_out: Cell::default(),
+            logged_left_out: Cell::default(),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -251,7 +251,7 @@ impl SyncScheduler {
     /// Opens the gate rank by rank. Returns why that was aborted, if it was.
     async fn climb(&self, opening: fn(Rank) -> Opening) -> Option<String> {
         let client = &self.inner.client;
-        client.begin_anew();
+        client.reset_backoff();
         for rank in Rank::ALL {
             client.gate().set(opening(rank));
             settle(client.gate(), client.traffic()).await;
@@ -278,7 +278,7 @@ impl SyncScheduler {
             let marked = traffic.marked.changes();
             let used = day.used(traffic.bytes());
             gate.used(used);
-            self.tell_left_out();
+            self.log_left_out();
             if let Some(record) = &self.inner.day_record {
                 record.write(day, traffic.bytes()).await;
             }
@@ -290,9 +290,9 @@ impl SyncScheduler {
     }
 
     /// Logs when further kinds of requests are left out.
-    fn tell_left_out(&self) {
+    fn log_left_out(&self) {
         let left_out = self.left_out();
-        let told = self.inner.told_left_out.replace(left_out.len());
+        let told = self.inner.logged_left_out.replace(left_out.len());
         if left_out.len() > told {
             log!(warn, "sync.bytesPerDay nearly used up, holding back traffic", held_back = left_out.join(", "));
         }

@@ -29,15 +29,15 @@ const TOKEN_JITTER: Duration = Duration::from_secs(10);
 /// recorded as an event of the pod. A stored token is used until the API server issues a new one.
 pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Option<Value>) {
     let topic = Topic::Token(key.clone());
-    let mut untold = stored.as_ref().and_then(token_lifetime::read);
-    let mut kept = untold.as_ref().map(|(_, dates)| *dates);
+    let mut unsent = stored.as_ref().and_then(token_lifetime::read);
+    let mut kept = unsent.as_ref().map(|(_, dates)| *dates);
     let mut used: Option<TokenLifetime> = None;
     let mut is_warned = false;
     let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
     let mut half = None;
     loop {
         let asked = request_token(&context.client, &key);
-        let limit = match (&untold, used) {
+        let limit = match (&unsent, used) {
             (Some(_), _) => Some(context.store.patience()),
             // Without access to the API server, wake up to report that the token expires.
             (None, Some(dates)) if !is_warned => dates.left(clock::timestamp().as_second()),
@@ -49,7 +49,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
         };
         let now = clock::timestamp().as_second();
         let is_fresh = answer.is_ok();
-        let (news, wait) = match (answer, untold.take()) {
+        let (news, wait) = match (answer, unsent.take()) {
             (Ok((token, life)), _) => {
                 backoff.reset();
                 is_warned = false;
@@ -75,7 +75,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
             }
         };
         let over = used.filter(|dates| dates.is_over(now) && !is_fresh && !is_warned);
-        let warning = over.map(|dates| SyncEvent::Happened(expired(&key, dates)));
+        let warning = over.map(|dates| SyncEvent::PodEvent(expired(&key, dates)));
         is_warned |= warning.is_some();
         for event in [Some(SyncEvent::Object(news)), warning].into_iter().flatten() {
             if context.inbox.send(event).await.is_err() {

@@ -20,7 +20,7 @@ use crate::types::time::Backoff;
 pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
     let mut events = match runtime.events().await {
         Ok(events) => events,
-        Err(error) if error.is_unimplemented() => return never_again().await,
+        Err(error) if error.is_unimplemented() => return wait_forever().await,
         Err(error) => {
             log!(debug, "runtime has no event stream", error = ErrorChain(&error));
             return;
@@ -31,7 +31,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
         let pod = match events.next_pod().await {
             Ok(Some(pod)) => pod,
             Ok(None) => return,
-            Err(error) if error.is_unimplemented() => return never_again().await,
+            Err(error) if error.is_unimplemented() => return wait_forever().await,
             Err(error) => {
                 log!(debug, "runtime event stream ended", error = ErrorChain(&error));
                 return;
@@ -42,7 +42,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
 }
 
 /// Never returns, so that a runtime without events is not asked again before it restarts.
-async fn never_again() {
+async fn wait_forever() {
     std::future::pending().await
 }
 

@@ -114,7 +114,7 @@ impl ApiSource {
         }
         log!(info, "API server unreachable, using stored pods", pods = stored.len());
         let terms = self.store.take_node().filter(|_| !self.news.is_heard());
-        let terms = terms.map(SyncEvent::NodeHeard);
+        let terms = terms.map(SyncEvent::NodeChanged);
         self.store.begin_to_count();
         pods.restore(stored, clock::timestamp());
         for event in terms.into_iter().chain(pods.update().map(SyncEvent::Sources)) {

@@ -1,6 +1,7 @@
 //! Resizes the pod's sandbox and cgroup around the resize of its containers.
 //!
-//! As `doPodResizeAction` in pkg/kubelet/kuberuntime: the runtime is told before the cgroup changes, and may refuse.
+//! As `doPodResizeAction` in pkg/kubelet/kuberuntime: the runtime gets the new values before the cgroup changes, and
+//! may refuse them.
 
 use crate::kubelet::container_manager::{ContainerManager, ResizeSteps};
 use crate::kubelet::kuberuntime::PodRuntime;

@@ -74,7 +74,7 @@ impl PodWorkers {
             }
             // Waits until every object that the pod refers to has been fetched.
             Next::Work(Work::Sync(_) | Work::Refresh)
-                if !pod.is_none_or(|pod| self.runtime.objects.borrow().are_heard(pod)) =>
+                if !pod.is_none_or(|pod| self.runtime.objects.borrow().are_known(pod)) =>
             {
                 false
             }
@@ -131,12 +131,12 @@ impl PodWorkers {
             entry.resizing = Resizing::No;
             self.resized.push((uid.clone(), generation));
         }
-        self.tell_backing_off(uid, &before);
+        self.record_backing_off(uid, &before);
         Some(next)
     }
 
     /// Records an event when a container enters crash-loop back-off.
-    fn tell_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
+    fn record_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
         let Some(entry) = self.workers.get(uid) else { return };
         let Identity { namespace, name, .. } = &entry.worker.identity;
         for wait in entry.backing_off.iter().filter(|wait| !before.contains(wait)) {
@@ -148,7 +148,7 @@ impl PodWorkers {
 
     fn record_event(&self, event: PodEvent) {
         // A best-effort event: dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 
     fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {

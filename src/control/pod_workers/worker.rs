@@ -132,7 +132,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
 /// A sandbox that lasted this long resets the waits.
 const REMAKE_QUIET: Duration = Duration::from_secs(60);
-/// After this many failures a pod is stopped by the runtime's lists. How its containers exited stays unknown.
+/// After this many failed observations the worker stops the pod by the runtime's lists. The exit codes of its
+/// containers stay unknown.
 const MOST_LOOKS: u32 = 3;
 /// Shortest grace period (kubelet: `minimumGracePeriodInSeconds`).
 const LEAST_GRACE: Duration = Duration::from_secs(1);

@@ -346,7 +346,8 @@ where
     }
 }
 
-/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::takes`], are kept.
+/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::body_limit`], are
+/// kept.
 async fn body<S: AsyncRead + Unpin>(
     stream: &mut S,
     unread: &mut Vec<u8>,

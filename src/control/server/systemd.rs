@@ -8,12 +8,12 @@ use sd_notify::NotifyState;
 
 use crate::types::error::ErrorChain;
 
-/// The node is looking after its pods.
+/// Notifies the service manager that the agent is ready.
 pub(crate) fn ready() {
     sd_notify(NotifyState::Ready);
 }
 
-/// The process is about to end. Its pods keep running.
+/// Notifies the service manager that the process is about to end. Its pods keep running.
 pub(crate) fn stopping() {
     sd_notify(NotifyState::Stopping);
 }

@@ -36,7 +36,7 @@ impl CpuAssignment {
     }
 
     /// Checks at the next round whether containers run on their CPUs.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn recheck(&mut self) {
         self.due = true;
     }
 
@@ -80,12 +80,12 @@ impl CpuAssignment {
         self.task = Some(rt::spawn(async move {
             let placed = place(&runtime, files, misplaced).await;
             // The loop has ended only if the process is ending.
-            let _ = inbox.send(SyncEvent::Placed(placed)).await;
+            let _ = inbox.send(SyncEvent::CpusMoved(placed)).await;
         }));
     }
 
     /// Failures are retried after the next relist.
-    pub(super) fn on_placed(&mut self, placed: CpuMoveResult) {
+    pub(super) fn on_cpus_moved(&mut self, placed: CpuMoveResult) {
         self.task = None;
         if placed.is_unwritten {
             self.managers.not_written();

@@ -146,7 +146,7 @@ impl NextVersions {
         effects
     }
 
-    /// Secrets or images have come that a failed pull may have lacked.
+    /// Retries failed pulls, after Secrets or images have arrived that they may have lacked.
     pub(super) fn retry(&self, pods: &PodTable, now: Instant) {
         let mut node_state = pods.node_state_mut();
         for pull in node_state.next_versions.pulls.values_mut() {

@@ -205,7 +205,7 @@ impl LocalApi for NodeLocalApi {
             });
         }
         if let PodChangeKind::Versions(what) = change.what {
-            return self.ask_of_versions(&change, what);
+            return self.request_of_versions(&change, what);
         }
         let node = &self.config.node.name;
         let node_state = self.node_state.borrow();
@@ -257,7 +257,7 @@ impl NodeLocalApi {
     }
 
     /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
-    fn ask_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+    fn request_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let pod = match self.find(&self.node_state.borrow(), change) {
             Ok(found) => Arc::clone(&found.pod),
             Err(missing) => return Box::pin(ready(missing)),
@@ -266,7 +266,7 @@ impl NodeLocalApi {
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::VersionAsked(VersionActionRequest { pod, what, answer })).await;
+            let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, what, answer })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }

@@ -57,8 +57,8 @@ impl OomWatcher {
     ///
     /// The runtime does not always know the cause: with systemd the container's cgroup is gone before the runtime reads
     /// it, and some runtimes count only kills in the container's own cgroup. The kernel log names the container's
-    /// cgroup. If the log is unreadable or misses the kill, the OOM counter of the pod's cgroup, which outlives the
-    /// container's, tells.
+    /// cgroup. If the log is unreadable or misses the kill, the OOM counter of the pod's cgroup decides: that cgroup
+    /// outlives the container's.
     pub(super) fn on_observed(&mut self, pod: &mut ObservedPod, pods: &PodTable) -> Vec<Effect> {
         if pod.containers.iter().all(|container| container.exit().is_none()) {
             return Vec::new();

@@ -27,7 +27,7 @@ impl Reporting {
     }
 
     pub(super) fn is_reporting(&self) -> bool {
-        self.manager.as_ref().is_some_and(StatusManager::is_telling)
+        self.manager.as_ref().is_some_and(StatusManager::is_reporting)
     }
 
     pub(super) fn on_node_terms(&mut self, terms: &NodeFields) {
@@ -109,7 +109,7 @@ impl Reporting {
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         if let Some(manager) = &mut self.manager {
             manager.start(now);
-            pods.node_state_mut().untold = manager.untold();
+            pods.node_state_mut().unreported = manager.unreported();
         }
     }
 }

@@ -18,8 +18,7 @@ use crate::types::api::{Pod, PodUid};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
-    /// Updates take effect after the first relist: until then a running pod cannot be told from one that must be
-    /// started.
+    /// Updates take effect after the first relist: until then it is unknown which pods already run.
     pub(super) fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
         let update = PodVersions::on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
@@ -139,7 +138,7 @@ fn receive(update: SourceUpdate, pods: &PodTable) {
     }
     node_state.sources.receive(update);
     if node_state.sources.all_ready() {
-        node_state.versions.all_told();
+        node_state.versions.on_all_sources_ready();
     }
 }
 

@@ -82,7 +82,7 @@ impl CertificateEvents {
 
     fn record_event(&self, kind: EventKind, reason: Reason, message: String) {
         // Events may be dropped; the sender must not block.
-        let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
+        let _ = self.inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, message)));
     }
 }
 

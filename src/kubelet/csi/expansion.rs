@@ -145,7 +145,7 @@ impl Csi {
                 let bound = get(format!("/api/v1/persistentvolumes/{}", volume.name)).await?;
                 let size = bound.pointer("/spec/capacity/storage").and_then(Value::as_str);
                 let Some(size) = size.map(str::to_owned) else { return Ok(None) };
-                Target { size, is_marked: true, is_told: true }
+                Target { size, is_marked: true, updates_claim: true }
             }
         };
         let is_refused = seen.refused.get().is_some() && seen.refused.get() == size_in_bytes(&target.size);
@@ -158,7 +158,7 @@ impl Csi {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
             self.record_event(volume, EventKind::Warning, Reason::VOLUME_RESIZE_FAILED, message);
         };
-        if target.is_told && !target.is_marked {
+        if target.updates_claim && !target.is_marked {
             if let Err(error) = self.patch_claim(volume, &begun_patch(claim)).await {
                 // The claim has changed, or the server is unreachable: retried at the next poll.
                 log!(info, "volume expansion postponed", volume = volume.name, error = error);
@@ -178,7 +178,7 @@ impl Csi {
                 code.map(|code| failed_patch(&ErrorChain(error).to_string(), can_never_be(code), clock::now()))
             }
         };
-        let told = match patch.filter(|_| target.is_told) {
+        let told = match patch.filter(|_| target.updates_claim) {
             Some(patch) => self.patch_claim(volume, &patch).await,
             None => Ok(()),
         };
@@ -239,7 +239,7 @@ impl Csi {
     fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
         let event = PodEvent::of_pod(&paths::pod_uid(&volume.place), kind, reason, message);
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 }
 

@@ -227,7 +227,7 @@ impl<S: Service> Images<S> {
             None => PodEvent::of_pod(uid, kind, reason, message),
         };
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 }
 

@@ -453,7 +453,7 @@ fn pulls_send_upstreams_events() {
     assert!(now(&images, "a:1", PullPolicy::Never).is_ok());
     assert!(now(&images, "b:1", PullPolicy::Never).is_err());
     let told = std::iter::from_fn(|| inbox.try_recv().ok()).map(|event| match event {
-        SyncEvent::Happened(event) => format!("{} {}", event.reason, event.message),
+        SyncEvent::PodEvent(event) => format!("{} {}", event.reason, event.message),
         other => panic!("{other:?}"),
     });
     let mut told: Vec<String> = told.collect();

@@ -17,7 +17,7 @@ impl PodRuntime {
 
     pub(super) fn tell_of_node(&self, kind: EventKind, reason: Reason, message: String) {
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
+        let _ = self.inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, message)));
     }
 
     /// Records that a container failed to start and waits for this reason.
@@ -29,7 +29,7 @@ impl PodRuntime {
 
     fn send(&self, event: PodEvent) {
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 }
 

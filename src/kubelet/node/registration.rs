@@ -86,7 +86,7 @@ impl NodeRegistration {
             });
             for event in own.take_events() {
                 // Events may be dropped when the inbox is full.
-                let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
+                let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
             }
             self.tell_terms(&own, &mut terms).await;
             self.news.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
@@ -117,7 +117,7 @@ impl NodeRegistration {
         if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {
             *told = Some(terms.clone());
             // The receiver is gone only at shutdown.
-            let _ = self.inbox.send(SyncEvent::NodeHeard(terms)).await;
+            let _ = self.inbox.send(SyncEvent::NodeChanged(terms)).await;
         }
         if told.is_some() || own.is_left_to_others() {
             self.news.set_heard();

@@ -94,7 +94,7 @@ async fn run_probe(prober: &Prober, work: &ProbeTarget) -> Option<bool> {
         let uid = &work.pod.metadata.uid;
         let event = PodEvent::of_container(uid, &container.name, EventKind::Warning, reason, message);
         // Events may be dropped when the inbox is full.
-        let _ = prober.inbox.try_send(SyncEvent::Happened(event));
+        let _ = prober.inbox.try_send(SyncEvent::PodEvent(event));
     }
     outcome.passed()
 }

@@ -75,7 +75,7 @@ pub(crate) struct Stream {
 pub(super) const LARGEST: usize = 32 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(20);
-/// The longest delay in about the first two minutes: the return of a server is noticed soon after a short absence.
+/// The longest delay in about the first two minutes, so that the client soon notices a server that is back.
 const BACKOFF_EARLY: Duration = Duration::from_secs(1);
 const EARLY_ATTEMPTS: u32 = 90;
 /// Jitter, so that a fleet does not reconnect all at once.
@@ -246,7 +246,7 @@ impl Client {
     }
 
     /// Resets the back-off.
-    pub(crate) fn begin_anew(&self) {
+    pub(crate) fn reset_backoff(&self) {
         self.inner.connector.renewed();
     }
 

@@ -15,7 +15,7 @@ pub(super) struct GateTurn {
 }
 
 impl Gate {
-    /// Waits until requests of this rank are admitted: what is asked then is true then.
+    /// Waits until requests of this rank are admitted. The caller then builds its request, which is up to date.
     pub(crate) async fn admitted(self: &Rc<Self>, rank: Rank) {
         if !self.admits(rank) {
             let _waits = self.waits(rank);

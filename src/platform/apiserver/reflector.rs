@@ -24,7 +24,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
     let mut done_in = 0;
     while !listener.is_closed() {
         if std::mem::replace(&mut history, client.histories().changes()) != history {
-            reflection.begin_anew();
+            reflection.start_over();
         }
         let turn = client.gate().turn(done_in, rank).await;
         let openings = client.gate().openings();
@@ -63,9 +63,9 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
             }
         };
         if !wait.is_zero() {
-            // What failed before the gate was opened says nothing of what is asked then.
+            // A failure from before the gate was opened delays no request after that.
             let opened = client.gate().opened_since(openings, rank);
-            // Nor does it of a server that has begun another history, of which everything is to be heard.
+            // Nor does it delay the new list of a server whose history has changed.
             let woken = rt::either(opened, client.histories().beyond(history));
             rt::either(rt::sleep(crate::types::time::jitter(wait, 1.0, rt::random())), woken).await;
         }

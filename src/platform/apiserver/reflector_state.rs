@@ -26,7 +26,7 @@ pub(crate) struct Collection {
     pub(crate) path: String,
     /// Empty for everything.
     pub(crate) field_selector: String,
-    /// Bookmarks cost a line per minute, and spare a new list after a long time without changes.
+    /// Bookmarks cost a line per minute, and avoid a new list after a long time without changes.
     pub(crate) bookmarks: bool,
     pub(crate) rank: Rank,
 }
@@ -94,7 +94,7 @@ const GRACE: Duration = Duration::from_secs(60);
 const MOST_OBJECTS: usize = 100_000;
 /// Most pages of one list; a selector may leave pages empty.
 const MOST_PAGES: u32 = 10_000;
-/// Earlier events arrive at once. The bookmark that ends them, and tells the next resource version, is sent two seconds
+/// Earlier events arrive at once. The bookmark that ends them and has the next resource version is sent two seconds
 /// before the requested end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
 const ONCE_WITH_BOOKMARK: u64 = 3;
 const ONCE: u64 = 1;
@@ -219,7 +219,7 @@ impl Reflection {
     }
 
     /// Starts over, because the server's history has changed and the known versions mean nothing.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn start_over(&mut self) {
         self.next = Next::Begin;
         self.initial = None;
     }

@@ -77,7 +77,7 @@ impl Groups {
         Ok(killed)
     }
 
-    /// Makes systemd know the slices up to the group, and sets the values that the files do not have yet.
+    /// Starts the systemd slices of the group and its parents, and sets the values that the files do not have yet.
     fn ensure_units(&self, name: &CgroupName, path: &str, values: &Values) -> Result<(), CgroupError> {
         if self.tree.exists(path) {
             if self.tree.differing(path, values)?.is_empty() {

@@ -30,7 +30,7 @@ pub(super) fn conflict(path: &str, fault: String) -> Problem {
     Problem { path: path.to_owned(), fault }
 }
 
-/// Whether `document` is a configuration; the first thing that is wrong if not.
+/// Checks that `document` is a configuration. Fails with the first problem.
 pub(super) fn check_document(document: &Value) -> Result<(), Problem> {
     check_document_of(document, "KubeletConfiguration", &["kubelet.config.k8s.io/v1beta1"], KUBELET_CONFIGURATION)
 }
@@ -295,7 +295,7 @@ pub(super) fn socket_path(endpoint: &str) -> Option<&str> {
     path.starts_with('/').then_some(path)
 }
 
-/// Sysctls that are not namespaced are not for pods to set.
+/// Pods may set only namespaced sysctls.
 fn is_sysctl(text: &str) -> bool {
     let name = dotted_sysctl(text.strip_suffix('*').unwrap_or(text));
     !name.contains(['*', ' ']) && SysctlNamespace::of(&name).is_some()

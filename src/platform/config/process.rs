@@ -1,4 +1,4 @@
-//! What the agent's own process needs of the host. Pure.
+//! Settings of the agent's own process. Pure.
 
 use std::path::PathBuf;
 

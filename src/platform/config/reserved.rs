@@ -19,15 +19,15 @@ pub(crate) struct Reservations {
     pub(crate) enforced: EnforcedLimits,
 }
 
-/// Which limits of what is reserved the kernel enforces.
+/// Which reservations are enforced by limits of cgroups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnforcedLimits {
-    /// Pods together have no more than what is not reserved.
+    /// The pods together are limited to what is not reserved.
     pub(crate) pods: bool,
-    /// The system, or Kubernetes' services, have no more than what is reserved for them.
+    /// The services of the system, or those of Kubernetes, are limited to their reservation.
     pub(crate) system: bool,
     pub(crate) kube: bool,
-    /// The same for the processor alone.
+    /// The same for CPU only.
     pub(crate) system_compressible: bool,
     pub(crate) kube_compressible: bool,
 }

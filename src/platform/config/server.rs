@@ -13,7 +13,7 @@ pub(crate) struct ServerSettings {
     pub(crate) enabled: bool,
     pub(crate) address: SocketAddr,
     pub(crate) tls: TlsSettings,
-    /// Whether requests without credentials are those of `system:anonymous` instead of being refused.
+    /// Whether a request without credentials has the user `system:anonymous`. Otherwise it is refused.
     pub(crate) anonymous: bool,
     /// How long to cache the result of a TokenReview; `None` disables token authentication.
     pub(crate) token_ttl: Option<Duration>,

@@ -29,9 +29,10 @@ const BLOCK: u64 = 512;
 const OPEN_LEVELS: usize = 32;
 /// Bytes of names of directories that were read and not yet entered, on all levels.
 const MOST_NAMES: usize = 1 << 20;
-/// Inodes with several names that are told apart. Of further ones, each name counts for its share of the file.
+/// Number of inodes with several names that are counted once. For further ones, each name counts as its share of the
+/// file.
 const MOST_LINKED: usize = 1 << 16;
-/// Entries between two looks at the clock.
+/// Entries between two reads of the clock.
 const LOOK: u64 = 256;
 
 /// Sums up everything below `path` on the same file system until `end`, and returns the sum so far then. Links are not
@@ -57,12 +58,12 @@ pub(crate) fn disk_usage(path: &Path, end: Instant) -> io::Result<DiskUsage> {
 struct Walk {
     device: u64,
     end: Instant,
-    /// Entries seen, those that count once included.
+    /// Entries seen, including all names of a file with several.
     seen: u64,
     found: DiskUsage,
     /// Inode and bytes of each name of a file that has several.
     linked: Vec<(u64, u64)>,
-    /// `linked` has no room: it is sorted, and takes no more.
+    /// `linked` is full, and sorted.
     is_full: bool,
     /// Length of the names on all levels.
     names: usize,

@@ -20,7 +20,7 @@ pub(crate) fn has_labels(path: &Path) -> io::Result<bool> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
     let path = fs::canonicalize(parent)?.join(name);
     let mounts = Procfs::host().mounts()?;
-    // What was mounted last lies on top.
+    // Later mounts lie on top of earlier ones.
     Ok(mounts.iter().rfind(|mount| mount.point == path).is_some_and(|mount| mount.labels_files))
 }
 

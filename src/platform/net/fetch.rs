@@ -1,4 +1,4 @@
-//! Single requests: one question to one server, on a connection of its own.
+//! Single requests, each on a connection of its own.
 //!
 //! ureq speaks HTTP on the blocking pool.
 

@@ -55,10 +55,10 @@ pub(crate) struct Connection {
     forwarded: Option<Forwarded>,
 }
 
-/// What the head of a request to a proxy that forwards it has besides.
+/// What the head of a request to a forwarding proxy has in addition.
 #[derive(Debug)]
 struct Forwarded {
-    /// What precedes the path.
+    /// Precedes the path in the request line.
     server: String,
     authorization: String,
     is_sent: bool,
@@ -134,7 +134,7 @@ fn dial(host: &str, addresses: &[SocketAddr], end: Instant) -> Result<TcpStream,
     Err(failure)
 }
 
-/// Of the time to connect, for one of several addresses.
+/// Shortest time to connect to one of several addresses.
 const LEAST_SHARE: Duration = Duration::from_secs(2);
 
 fn open_tunnel(stream: &mut Box<dyn Duplex>, proxy: &Proxy, url: &Url) -> Result<(), GetError> {

@@ -14,7 +14,7 @@ pub(super) enum RegisterError {
         socket: String,
     },
     Notify(CallError),
-    /// Whoever takes plugins of this kind refused it.
+    /// The handler of this plugin type refused it.
     Refused(Box<dyn Error>),
 }
 
@@ -25,7 +25,7 @@ pub(super) enum CallError {
 }
 
 impl RegisterError {
-    /// The outcome of another try may be different.
+    /// Whether another attempt may succeed.
     pub(super) fn is_retryable(&self) -> bool {
         match self {
             Self::GetInfo(_) | Self::Notify(_) | Self::Refused(_) => true,

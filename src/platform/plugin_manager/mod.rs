@@ -1,4 +1,4 @@
-//! Plugins that register by a socket in a directory (pluginregistration v1): device plugins, later volume drivers.
+//! Plugins that register by a socket in a directory (pluginregistration v1): device plugins, CSI drivers, DRA drivers.
 
 mod error;
 

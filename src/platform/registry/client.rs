@@ -56,7 +56,7 @@ pub(crate) struct ContentRequest<'a> {
 pub(crate) struct ContentResponse {
     /// The first byte of the body; 0 if the server ignored the range.
     pub(crate) from: u64,
-    /// The length of the whole content, if told.
+    /// The length of the whole content, if the server states it.
     pub(crate) total: Option<u64>,
     url: String,
     body: ureq::BodyReader<'static>,
@@ -80,12 +80,12 @@ impl Registry {
         &self.mirror.base
     }
 
-    /// Whether it is asked for tags.
+    /// Whether this server resolves tags.
     pub(crate) fn resolves(&self) -> bool {
         self.mirror.resolves
     }
 
-    /// Asks, with a new token if the one at hand is not accepted.
+    /// Sends a request, and once more with a new token if the current one is rejected.
     pub(crate) fn get(&mut self, ask: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
         let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
         let (at, response) = self.follow(&url, ask)?;

@@ -14,7 +14,7 @@ use super::server_limits::ServerLimits;
 use crate::platform::rt::{self, Task, UnixListener, UnixStream};
 use crate::types::time::Backoff;
 
-/// A socket that is listened on.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,

@@ -55,7 +55,7 @@ thread_local! {
 /// Runs `future` to completion on this thread, together with all spawned tasks.
 ///
 /// smol's reactor thread polls sockets and wakes this one. `smol::block_on` would poll them here, but the reactor
-/// thread would still look in after each event: six times as many wake-ups when idle. Timers are our own, because
+/// thread would still wake up after each event: six times as many wake-ups when idle. Timers are our own, because
 /// setting one of the reactor's wakes its thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     EXECUTOR.with(|executor| timers::block_on(executor.run(future)))

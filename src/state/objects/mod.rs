@@ -71,7 +71,8 @@ pub(crate) struct ObjectChanges {
 }
 
 impl Objects {
-    /// An object that a pod refers to, from manifests or from the cluster like the pod itself.
+    /// An object that a pod refers to. A static pod gets the objects of manifests, a pod of the cluster those of the
+    /// cluster.
     pub(crate) fn get(&self, pod: &Pod, kind: ObjectKind, name: &str) -> Lookup<&ConfigObject> {
         let key = ObjectKey { kind, namespace: pod.metadata.namespace.clone(), name: name.to_owned() };
         if pod.is_of_cluster() {
@@ -256,12 +257,12 @@ impl Objects {
     }
 
     /// Whether there is an answer for everything that the pod needs.
-    pub(crate) fn are_heard(&self, pod: &Pod) -> bool {
-        !pod.is_of_cluster() || self.topics(pod).iter().all(|topic| !self.known.is_unheard(topic))
+    pub(crate) fn are_known(&self, pod: &Pod) -> bool {
+        !pod.is_of_cluster() || self.topics(pod).iter().all(|topic| !self.known.is_pending(topic))
     }
 
     pub(crate) fn is_heard(&self, topic: &Topic) -> bool {
-        !self.known.is_unheard(topic)
+        !self.known.is_pending(topic)
     }
 
     /// Stores the answer for a topic. True if it changes anything.

@@ -1,4 +1,4 @@
-//! News about the objects that pods need. Pure.
+//! Changes of the objects that pods need. Pure.
 
 use std::fmt;
 use std::sync::Arc;

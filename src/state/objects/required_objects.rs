@@ -198,7 +198,7 @@ impl<T: PartialEq> TopicStates<T> {
     }
 
     /// There is neither a value nor a failure.
-    pub(crate) fn is_unheard(&self, topic: &Topic) -> bool {
+    pub(crate) fn is_pending(&self, topic: &Topic) -> bool {
         !self.0.contains_key(topic)
     }
 
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn known_value_stays_after_a_failure() {
         let mut known = TopicStates::default();
-        assert!(known.is_unheard(&object("a")));
+        assert!(known.is_pending(&object("a")));
         assert!(known.fail(object("a"), "away".into()));
         assert_eq!(known.get(&object("a")), Lookup::Unknown("away".into()));
         assert!(known.set(object("a"), Some(1)) && !known.set(object("a"), Some(1)));

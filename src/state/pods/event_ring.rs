@@ -156,7 +156,7 @@ impl EventRing {
     }
 
     /// Number of events still to send.
-    pub(crate) fn untold(&self) -> usize {
+    pub(crate) fn unsent_count(&self) -> usize {
         self.events.iter().filter(|record| record.unsent).count()
     }
 
@@ -199,7 +199,7 @@ impl EventRing {
         }
     }
 
-    /// Whether there are so many similar events already that this one is combined.
+    /// Whether this event is combined with the similar ones before it, which have reached the limit.
     fn is_one_of_many(&self, told: &NewEvent, moment: Instant) -> bool {
         let is_recent = |record: &&EventRecord| moment.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
         let similar = self.events.iter().filter(|record| !record.combined && record.told.is_similar(told));

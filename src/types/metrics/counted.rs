@@ -58,7 +58,7 @@ pub(crate) enum Timed {
     RuntimeOperations,
     Sandboxes,
     StatusSyncs,
-    /// Shown in milliseconds: its buckets take each millisecond for a second.
+    /// Recorded in upstream's unit: one second here is a millisecond of the duration.
     TopologyAdmissions,
     Probes,
 }

@@ -205,10 +205,10 @@ fn newest_change_is_sent_first_and_unchanged_pods_are_not_due() {
         reports.enqueue(&PodUid::from(name), status(phase));
     }
     reports.settle();
-    assert_eq!(reports.untold(), 3);
+    assert_eq!(reports.unreported(), 3);
     let order: Vec<PodUid> = reports.next(Instant::now()).into_iter().map(|job| job.pod).collect();
     assert_eq!(order, ["a", "c", "b"].map(PodUid::from));
-    assert_eq!(reports.untold(), 3, "they are under way");
+    assert_eq!(reports.unreported(), 3, "they are under way");
 }
 
 /// Five pods whose updates failed during an outage, after which the API server is back.

@@ -2,7 +2,7 @@
 //! start.
 //!
 //! ```text
-//!   PUT -> LocalPods::ask -> PodList::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
+//!   PUT -> LocalPods::request -> PodList::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
 //! ```
 //!
 //! A change is answered once it is on disk. Changes are handled one at a time; a refused manifest changes nothing. A
@@ -29,7 +29,7 @@ pub(crate) struct LocalPods {
     asked: Sender<LocalPodRequest>,
 }
 
-/// One change, and where its answer goes.
+/// One change, and the channel for its answer.
 #[derive(Debug)]
 pub(crate) struct LocalPodRequest {
     change: PodChange,

@@ -1,13 +1,13 @@
 //! Static pods from manifest files: a directory or a single file, watched with inotify and checked periodically.
 //!
 //! A manifest is read as soon as its writer has closed it or moved it into place. A manifest that is unreadable or
-//! invalid keeps its last good pods. A file's pods are removed only if a good listing does not have the file, and a
-//! second one a moment later neither. The pods of a file that was deleted and written again in between end and start
-//! anew, as upstream; those of a file that was only renamed away do not. A directory that disappears, becomes unreadable or is suddenly empty removes
-//! nothing; nor does a directory that is empty during boot, when it may not be mounted yet.
+//! invalid keeps its last good pods. A file's pods are removed only if two good listings, a moment apart, lack the
+//! file. The pods of a file that is deleted and written again in between are restarted, as upstream. The pods of a file
+//! that is only renamed away are not. No pod is removed if the directory disappears, becomes unreadable or is suddenly
+//! empty, or if it is empty during boot, when it may not be mounted yet.
 //!
 //! ```text
-//!   inotify or the interval -> list (blocking) -> Files::look -> read (blocking) -> Files::take -> SyncEvent::Sources
+//!   inotify or the interval -> list (blocking) -> Files::compare -> read (blocking) -> Files::take -> SyncEvent::Sources
 //! ```
 
 mod directory;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use self::files::{Content, Files, Listing, ListingPlan, says_the_same};
+use self::files::{Content, Files, Listing, ListingPlan, is_same_update};
 use self::watch::{DirectoryEvent, Watch};
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -126,10 +126,10 @@ impl StaticFileSource {
             self.sent = Some(update);
         }
         let update = self.files.update();
-        if self.sent.as_ref().is_some_and(|sent| says_the_same(sent, &update)) {
+        if self.sent.as_ref().is_some_and(|sent| is_same_update(sent, &update)) {
             return Ok(());
         }
-        tell_problems(self.sent.as_ref().map_or(&[], |sent| &sent.problems), &update.problems);
+        log_problems(self.sent.as_ref().map_or(&[], |sent| &sent.problems), &update.problems);
         // Waits if the inbox is full: the next update has all changes made meanwhile.
         self.inbox.send(SyncEvent::Sources(update.clone())).await.map_err(|_| Closed)?;
         self.sent = Some(update);
@@ -208,7 +208,7 @@ impl Watcher {
 }
 
 /// Logs new problems, and problems that are solved.
-fn tell_problems(old: &[SourceProblem], new: &[SourceProblem]) {
+fn log_problems(old: &[SourceProblem], new: &[SourceProblem]) {
     let same = |one: &SourceProblem, other: &SourceProblem| one.origin == other.origin && one.what == other.what;
     for problem in new.iter().filter(|new| !old.iter().any(|old| same(old, new))) {
         log!(

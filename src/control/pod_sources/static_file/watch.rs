@@ -13,7 +13,7 @@ use crate::platform::rt;
 /// An event from the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DirectoryEvent {
-    /// The directory may have changed: only a look can tell.
+    /// The directory may have changed and must be listed.
     Directory,
     File(OsString, FileEvent),
 }

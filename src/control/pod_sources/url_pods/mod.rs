@@ -221,7 +221,7 @@ impl UrlSource {
     async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
         let tls = self.tls().await?;
         let url = &self.source.url;
-        let answer = self.fetch(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
+        let answer = self.get(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
         if answer.status == 304 && self.book.is_known() {
             return Ok(FetchedManifest::NotModified);
         }
@@ -234,7 +234,7 @@ impl UrlSource {
             None => None,
             Some(_) => {
                 let url = with_suffix(url);
-                let answer = self.fetch(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
+                let answer = self.get(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
                 let failed = |error| FetchError::Signature {
                     url: without_credentials(&url.to_string()),
                     source: Box::new(error),
@@ -248,7 +248,7 @@ impl UrlSource {
     }
 
     /// Sends a GET. The body is cut one byte after `most`.
-    async fn fetch(&self, url: &Url, headers: Headers, tls: FetchTls, most: usize) -> Result<Response, FetchError> {
+    async fn get(&self, url: &Url, headers: Headers, tls: FetchTls, most: usize) -> Result<Response, FetchError> {
         let request = FetchRequest {
             method: "GET",
             url: url.clone(),

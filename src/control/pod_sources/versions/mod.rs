@@ -137,7 +137,7 @@ impl Versions {
     }
 
     /// All sources have reported: forgets pods that none of them has.
-    pub(crate) fn all_told(&mut self) {
+    pub(crate) fn on_all_sources_ready(&mut self) {
         self.forget(|_, entry| entry.owner.is_none());
     }
 

@@ -247,7 +247,7 @@ fn streams_leave_connections_to_short_requests() {
         assert_eq!((first.0.as_str(), second.0.as_str()), ("HTTP/1.1 200", "HTTP/1.1 200"));
         assert_eq!(ask("/follow").await.0, "HTTP/1.1 429");
         assert_eq!(ask("/pods").await.0, "HTTP/1.1 200");
-        // The reader of a stream goes away.
+        // The reader of a stream disconnects.
         let (_, client, served) = first;
         drop(client);
         rt::deadline(Duration::from_secs(20), served).await.unwrap();

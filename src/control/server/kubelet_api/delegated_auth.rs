@@ -55,9 +55,9 @@ const AT_ONCE: usize = 4;
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long a valid token is exempt from that limit.
 const REGULAR: Duration = Duration::from_secs(3600);
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const LOG_AGAIN: Duration = Duration::from_secs(60);
 /// A rejected token may become valid soon, because it has just been created.
-const NOBODYS: Duration = Duration::from_secs(10);
+const REJECTED: Duration = Duration::from_secs(10);
 
 impl DelegatedAuth {
     pub(super) fn new(client: Option<Client>, node: &str) -> Self {
@@ -104,7 +104,7 @@ impl DelegatedAuth {
         if matches!(user, Ok(Some(_))) {
             self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
         }
-        let good = if matches!(user, Ok(Some(_))) { good } else { good.min(NOBODYS) };
+        let good = if matches!(user, Ok(Some(_))) { good } else { good.min(REJECTED) };
         // Only the API server's decision matters to the client, not its reason.
         let user = user.unwrap_or_else(|why| {
             log!(debug, "token rejected by the API server", why = ErrorChain(&why));
@@ -115,7 +115,7 @@ impl DelegatedAuth {
     }
 
     fn tell_of_strangers(&self, peer: IpAddr, now: Instant) {
-        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
+        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= LOG_AGAIN) {
             self.told.set(Some(now));
             log!(warn, "too many unknown tokens, limiting token reviews", peer = peer);
         }

@@ -99,7 +99,7 @@ const MOST_STREAMS_OF_ONE: usize = 64;
 /// A client that does not acknowledge data for this long is taken for dead.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// Shortest time between two warnings about the missing certificate.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const LOG_AGAIN: Duration = Duration::from_secs(60);
 
 impl KubeletApiServer {
     pub(crate) fn new(
@@ -186,7 +186,7 @@ impl KubeletApiServer {
 
     fn tell_of_no_certificate(&self, peer: SocketAddr) {
         let now = rt::now();
-        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
+        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= LOG_AGAIN) {
             self.told.set(Some(now));
             let why = "no serving certificate available for the node";
             log!(warn, "TLS handshake failed", peer = peer, error = why);

@@ -242,7 +242,7 @@ fn foreign_host_names_and_cross_site_requests_get_nothing() {
 }
 
 #[test]
-fn watchers_share_one_look_which_ends_with_the_last_watcher() {
+fn watchers_share_one_observation_which_ends_with_the_last_watcher() {
     with_door(|address, asked| {
         let mut first = Watching::begin(address);
         let told = [first.block(), first.block()].concat().join("\n");
@@ -268,7 +268,7 @@ fn watchers_share_one_look_which_ends_with_the_last_watcher() {
             // Earlier watchers have more to read.
             assert!((0..watchers::KEPT).any(|_| other.block() == news));
         }
-        // Separate looks would make eight times as many requests.
+        // Separate observations would make eight times as many requests.
         let most = begun.elapsed().as_secs() + 4;
         assert!(u64::from(asked.count() - before) <= most, "{} questions", asked.count() - before);
         drop(others);

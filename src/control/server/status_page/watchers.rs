@@ -1,4 +1,4 @@
-//! The watchers of the page, and the looks that they share, which run while there is a watcher.
+//! The watchers of the page, and the observations that they share, which run while there is a watcher.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,8 +26,8 @@ pub(super) const MOST: usize = 8;
 pub(super) const KEPT: usize = 16;
 /// Maximum number of events sent.
 const EVENTS: usize = 100;
-/// Period of the looks at the sync loop's state. They take at most a twentieth ([`SHARE`]) of the time, even on small
-/// boards.
+/// Period of the observations of the sync loop's state. They take at most a twentieth ([`SHARE`]) of the time, even on
+/// small boards.
 const PERIOD: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;
 /// Period of the measurements. The first of every [`WHOLE_ONE_OF`] is a complete one, with disks and pressures; the

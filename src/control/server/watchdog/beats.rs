@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!             moves                      moves
-//!   Unasked --------> Asked <---------------------------+
+//!   Idle -----------> Asked <---------------------------+
 //!                       | no round                      |
 //!                       +---------> Late ---------> Stalled
 //!                                         no round
 //! ```
 //!
-//! Looks are half an interval apart, and an eighth once a round is missing. A stall is thus detected five eighths of
+//! Checks are half an interval apart, and an eighth once a round is missing. A stall is thus detected five eighths of
 //! the interval after the last petting, which leaves time to record it.
 
 use std::time::{Duration, Instant};
 
-/// State between two looks. `rounds` is the number of rounds when the loop was asked at `at`.
+/// The state between two checks. `rounds` is the number of rounds when the check asked the loop for one more, at `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeatState {
     Idle,
@@ -21,7 +21,7 @@ pub(super) enum BeatState {
         rounds: u32,
         at: Instant,
     },
-    /// One look found no progress. The whole process may have been suspended.
+    /// One check found no progress. The whole process may have been suspended.
     Late {
         rounds: u32,
         at: Instant,
@@ -32,7 +32,7 @@ pub(super) enum BeatState {
     },
 }
 
-/// The result of a look.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeatCheck {
     /// The loop made progress: pet, and ask again. `stalled`: how long it had not, if a stall was reported.
@@ -40,7 +40,7 @@ pub(super) enum BeatCheck {
         stalled: Option<Duration>,
     },
     Late,
-    /// No progress: the first look of a stall.
+    /// No progress: the first check of a stall.
     Stalled {
         since: Instant,
     },
@@ -67,7 +67,7 @@ impl BeatState {
 }
 
 impl BeatCheck {
-    /// The wait until the next look.
+    /// The wait until the next check.
     pub(super) fn next(self, half: Duration) -> Duration {
         match self {
             Self::Progress { .. } => half,
@@ -106,7 +106,7 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(60);
 
-    /// The looks at a loop that completed a round before each `true`, with their times.
+    /// The checks of a loop that completed a round before each `true`, with their times.
     fn looks(moves: &[bool]) -> Vec<(Duration, BeatCheck)> {
         let start = Instant::now();
         let (mut beats, mut rounds, mut now) = (BeatState::Idle, u32::MAX, start);

@@ -50,7 +50,7 @@ pub(super) struct EvictionManager {
     due: Option<Instant>,
     asked: bool,
     /// The kernel reports memory stalls, or no threshold concerns memory.
-    hears_of_memory: bool,
+    watches_memory: bool,
     /// Evicted pods, and how long the next eviction waits for their end.
     leaving: Option<(Vec<PodUid>, Instant)>,
     #[expect(dead_code, reason = "dropping the task ends it")]
@@ -71,7 +71,7 @@ impl EvictionManager {
             task: None,
             due: None,
             asked: false,
-            hears_of_memory: !has_memory || stalls.is_some(),
+            watches_memory: !has_memory || stalls.is_some(),
             leaving: None,
             stalls: stalls.map(|stalls| rt::spawn(follow(stalls, inbox))),
         }
@@ -144,7 +144,7 @@ impl EvictionManager {
         let inbox = self.inbox.clone();
         self.task = Some(rt::spawn(async move {
             // The loop outlives its tasks.
-            let _ = inbox.send(SyncEvent::PressureLooked(check.run().await)).await;
+            let _ = inbox.send(SyncEvent::PressureChecked(check.run().await)).await;
         }));
     }
 
@@ -169,7 +169,7 @@ impl EvictionManager {
         };
         let mut effects = vec![Effect::NodeStatus(NodeStatusChange::Pressures(conditions))];
         effects.extend(changed.into_iter().chain(seen.events).map(Effect::RecordNode));
-        let is_calm = seen.pressures.is_empty() && !seen.is_close && self.hears_of_memory;
+        let is_calm = seen.pressures.is_empty() && !seen.is_close && self.watches_memory;
         self.due = (!is_calm).then(|| now + PERIOD);
         if seen.wants_dead && pods.workers().can_give_back(&pods.observed()) {
             effects.push(Effect::RemoveDeadContainers);

@@ -2,7 +2,7 @@
 //! the archives exist.
 //!
 //! ```text
-//!   inotify -> list (blocking) -> ArchiveList::look -> import -> the record (durable) -> SyncEvent::ImagesCame
+//!   inotify -> list (blocking) -> ArchiveList::look -> import -> the record (durable) -> SyncEvent::ImagesImported
 //! ```
 
 mod archive_list;
@@ -257,7 +257,7 @@ impl Importer {
             }
             if came {
                 // Fails only at shutdown.
-                let _ = self.inbox.send(SyncEvent::ImagesCame).await;
+                let _ = self.inbox.send(SyncEvent::ImagesImported).await;
             }
         }
         self.keep_record().await;

@@ -5,7 +5,7 @@ mod keyring;
 mod location;
 mod node_files;
 mod provider;
-mod provider_answer;
+mod provider_response;
 mod pull_secrets;
 
 use std::env;
@@ -24,7 +24,7 @@ use provider::Provider;
 /// Parses a credential provider's answer and a Docker configuration, for the fuzz targets.
 pub fn check_credentials(text: &[u8]) {
     for version in ["credentialprovider.kubelet.k8s.io/v1", ""] {
-        drop(provider_answer::answer(text, version));
+        drop(provider_response::answer(text, version));
     }
     drop(docker_config::parse(text, docker_config::ConfigFormat::ConfigJson));
     drop(docker_config::parse(text, docker_config::ConfigFormat::Dockercfg));

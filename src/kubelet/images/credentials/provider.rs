@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
-use super::provider_answer::{InvalidResponse, ResponseCache, answer, question};
+use super::provider_response::{InvalidResponse, ResponseCache, answer, question};
 use crate::platform::config::CredentialProvider;
 use crate::platform::host::program::{self, ProgramError};
 use crate::platform::rt;

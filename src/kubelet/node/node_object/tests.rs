@@ -108,7 +108,7 @@ fn absent_node_is_created_and_reported_every_five_minutes() {
     case.own.heard_all(None);
     let node = case.create();
     // The watch reports the created object.
-    case.own.heard(node);
+    case.own.on_server_object(node);
     assert_eq!(case.assert_waits(), Some(5 * MINUTE / 2));
     for wait in [5 * MINUTE / 2, 5 * MINUTE, 5 * MINUTE] {
         assert_eq!(case.assert_waits(), Some(wait));
@@ -155,7 +155,7 @@ fn existing_node_is_reconciled_and_foreign_fields_stay() {
     assert_eq!(case.patch()["status"]["capacity"], body["status"]["capacity"]);
     case.done(Outcome::Patched);
     // A stale object with an old boot id does not count as another reboot.
-    case.own.heard(node);
+    case.own.on_server_object(node);
     assert!(case.events().is_empty());
     let server = case.own.server().unwrap();
     assert_eq!(server.metadata.labels.get("theirs").map(String::as_str), Some("x"));
@@ -184,7 +184,7 @@ fn without_registration_the_node_waits_and_keeps_its_labels() {
     let mut case = Case::of(false);
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), None);
-    case.own.heard(Node::default());
+    case.own.on_server_object(Node::default());
     let body = case.patch();
     assert_eq!(body["metadata"]["labels"].as_object().unwrap().len(), 2);
     assert!(body["metadata"].get("annotations").is_none());
@@ -194,7 +194,7 @@ fn without_registration_the_node_waits_and_keeps_its_labels() {
 fn change_is_reported_at_once_with_one_event() {
     let (mut case, node) = registered();
     case.pass(MINUTE);
-    case.own.heard(node);
+    case.own.on_server_object(node);
     assert!(matches!(case.next(), NodeStep::Wait(_)));
     case.shuts_down = true;
     let body = case.patch();
@@ -231,12 +231,12 @@ fn dropped_field_is_not_sent_with_every_change() {
     let (mut case, node) = registered();
     let mut old = node.clone();
     old.status.declared_features.clear();
-    case.own.heard(old.clone());
+    case.own.on_server_object(old.clone());
     case.pass(Duration::from_secs(1));
     assert_eq!(case.patch()["status"].as_object().unwrap().len(), 2);
     case.done(Outcome::Patched);
     for _ in 0..3 {
-        case.own.heard(old.clone());
+        case.own.on_server_object(old.clone());
         assert!(matches!(case.next(), NodeStep::Wait(Some(_))));
     }
     case.pass(10 * MINUTE);
@@ -269,7 +269,7 @@ fn node_registers_again_only_if_missing_after_an_outage() {
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), None);
     assert!(case.own.server().is_none());
-    case.own.heard(again);
+    case.own.on_server_object(again);
     assert!(case.own.server().is_some());
 }
 
@@ -289,8 +289,8 @@ fn cordoning_sends_an_event() {
     let (mut case, mut node) = registered();
     for (unschedulable, event) in [(true, "NodeNotSchedulable"), (false, "NodeSchedulable")] {
         node.spec.unschedulable = unschedulable;
-        case.own.heard(node.clone());
-        case.own.heard(node.clone());
+        case.own.on_server_object(node.clone());
+        case.own.on_server_object(node.clone());
         assert_eq!(case.events(), [event]);
         assert!(matches!(case.next(), NodeStep::Wait(_)), "no patch is needed");
     }

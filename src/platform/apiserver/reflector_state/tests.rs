@@ -60,11 +60,11 @@ fn a_changed_history_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
-    reflection.begin_anew();
+    reflection.start_over();
     assert_eq!((asked(&reflection).as_str(), reflection.ended(LONG)), (STREAM, Duration::ZERO));
     reflection.begun();
     reflection.watched(WatchEvent::Added(object("a", 3)));
-    reflection.begin_anew();
+    reflection.start_over();
     assert_eq!((asked(&reflection).as_str(), reflection.ended(LONG)), (STREAM, Duration::ZERO));
 }
 

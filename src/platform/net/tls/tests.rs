@@ -171,7 +171,7 @@ fn handshake_errors_have_upstreams_text() {
 
 #[test]
 fn a_hanging_handshake_times_out() {
-    // The kernel completes connections although nobody accepts them.
+    // The kernel completes connections that the listener never accepts.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Https, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
     let began = Instant::now();

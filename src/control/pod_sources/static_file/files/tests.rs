@@ -347,10 +347,10 @@ fn objects_are_added_changed_and_removed_with_their_file() {
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 1"]);
     let before = desk.files.update();
     desk.read("a", 2, &format!("# remark\n---\n{CONFIG}---\n{}", pod("web")));
-    assert!(says_the_same(&before, &desk.files.update()));
+    assert!(is_same_update(&before, &desk.files.update()));
     desk.read("a", 3, &CONFIG.replace("\"1\"", "\"2\""));
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 2"]);
-    assert!(!says_the_same(&before, &desk.files.update()));
+    assert!(!is_same_update(&before, &desk.files.update()));
     desk.read("a", 4, &pod("web"));
     assert_eq!(objects(&desk), [] as [&str; 0]);
 }
@@ -389,10 +389,10 @@ fn unchanged_pod_keeps_its_allocation() {
     desk.read("a", 2, &format!("# a remark\n{}---\n{}", pod("web"), pod("cache")));
     let new = desk.files.update();
     assert!(Arc::ptr_eq(&old.pods[0].pod, &new.pods[0].pod));
-    assert!(!says_the_same(&old, &new));
+    assert!(!is_same_update(&old, &new));
     desk.pass(1);
     desk.read("a", 3, &format!("# another remark\n{}---\n{}", pod("web"), pod("cache")));
-    assert!(says_the_same(&new, &desk.files.update()));
+    assert!(is_same_update(&new, &desk.files.update()));
 }
 
 #[test]
