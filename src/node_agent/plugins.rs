@@ -44,10 +44,10 @@ impl Plugins {
                 client: client.clone(),
                 manager: Rc::clone(&dra),
                 node_name: handles.config.node.name.clone(),
-                news: Rc::clone(&handles.news),
+                status_inputs: Rc::clone(&handles.status_inputs),
             };
             tasks.push(rt::spawn(cleaner.run()));
-            let registration = CsiNodeRegistration { client, csi, news: Rc::clone(&handles.news) };
+            let registration = CsiNodeRegistration { client, csi, status_inputs: Rc::clone(&handles.status_inputs) };
             tasks.push(rt::spawn(registration.run()));
         }
         let node_state = Rc::clone(&handles.node_state);

@@ -90,7 +90,7 @@ impl Agent {
 fn address_watch(handles: &Handles, runtime: &PodRuntime) -> AddressWatch {
     AddressWatch {
         host_ips: runtime.node.node_ips.clone(),
-        news: Rc::clone(&handles.news),
+        status_inputs: Rc::clone(&handles.status_inputs),
         inbox: handles.inbox.clone(),
     }
 }

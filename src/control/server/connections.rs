@@ -30,7 +30,7 @@ pub(super) struct Connections {
 struct OpenConnection {
     /// `None`: a client on this machine.
     peer: Option<IpAddr>,
-    standing: Rc<Cell<ClientState>>,
+    client_state: Rc<Cell<ClientState>>,
     begun: Instant,
     task: Task<()>,
 }
@@ -68,7 +68,7 @@ impl Connections {
         self.add_of(None, connection)
     }
 
-    /// `connection` updates its standing in its argument. Returns false, without starting it, if all others are busy.
+    /// `connection` updates the state of its client in its argument. Returns false, without starting it, if all others are busy.
     pub(super) fn add_of<F: Future<Output = ()> + 'static>(
         &mut self,
         peer: Option<IpAddr>,
@@ -80,20 +80,22 @@ impl Connections {
         if has_too_many || self.open.len() >= self.most || self.strangers().count() >= self.most_strangers {
             // A peer with too many connections displaces its own.
             let may_go = |open: &OpenConnection| !has_too_many || is_of_peer(open);
-            let oldest = |standing| self.open.iter().position(|open| open.standing.get() == standing && may_go(open));
+            let oldest = |client_state| {
+                self.open.iter().position(|open| open.client_state.get() == client_state && may_go(open))
+            };
             let Some(displaced) = oldest(ClientState::Stranger).or_else(|| oldest(ClientState::Idle)) else {
                 return false;
             };
             self.open.remove(displaced);
         }
-        let standing = Rc::default();
-        let task = rt::spawn(connection(Rc::clone(&standing)));
-        self.open.push_back(OpenConnection { peer, standing, begun: rt::now(), task });
+        let client_state = Rc::default();
+        let task = rt::spawn(connection(Rc::clone(&client_state)));
+        self.open.push_back(OpenConnection { peer, client_state, begun: rt::now(), task });
         true
     }
 
     fn strangers(&self) -> impl Iterator<Item = &OpenConnection> {
-        self.open.iter().filter(|open| open.standing.get() == ClientState::Stranger)
+        self.open.iter().filter(|open| open.client_state.get() == ClientState::Stranger)
     }
 
     /// Waits while a new connection would displace an unauthenticated one that has just been opened. Many clients that

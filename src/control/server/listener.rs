@@ -25,7 +25,7 @@ pub(super) struct Listener {
     pub(super) most_of_one: usize,
 }
 
-/// Serves a connection, and updates its standing.
+/// Serves a connection, and updates the state of its client.
 pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<ClientState>>) -> HandlerFuture;
 pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -68,7 +68,7 @@ impl Listener {
             match listener.accept().await {
                 Ok((tcp, peer)) => {
                     let address = Some(peer.ip().to_canonical());
-                    if !connections.add_of(address, |standing| meet(tcp, peer, standing)) {
+                    if !connections.add_of(address, |client_state| meet(tcp, peer, client_state)) {
                         log!(debug, "too many connections", listener = self.name, peer = peer);
                     }
                 }

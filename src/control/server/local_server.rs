@@ -83,8 +83,9 @@ impl LocalServer {
                     backoff.reset();
                     if is_trusted(&stream) {
                         let (api, streaming, slots) = (Rc::clone(&api), self.streaming.clone(), Rc::clone(&self.slots));
-                        connections
-                            .add(|standing| answer(stream, ServedConnection { api, streaming, slots, standing }));
+                        connections.add(|client_state| {
+                            answer(stream, ServedConnection { api, streaming, slots, client_state })
+                        });
                     }
                 }
                 Err(error) => {
@@ -101,7 +102,7 @@ struct ServedConnection {
     api: Rc<dyn LocalApi>,
     streaming: Option<Streaming>,
     slots: Rc<StreamSlots>,
-    standing: Rc<Cell<ClientState>>,
+    client_state: Rc<Cell<ClientState>>,
 }
 
 impl RequestHandler for ServedConnection {
@@ -119,7 +120,7 @@ impl RequestHandler for ServedConnection {
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         // A followed log or a shell must not be displaced by later connections.
-        self.standing.set(ClientState::Busy);
+        self.client_state.set(ClientState::Busy);
         Box::pin(ready(self.reply(request)))
     }
 }

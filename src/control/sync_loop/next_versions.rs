@@ -115,7 +115,7 @@ impl NextVersions {
         self.tasks.remove(uid);
         let Err(waiting) = pulled else {
             let took = go_duration(now.saturating_duration_since(pull.begun));
-            log!(info, "the images of the next version are there", pod = pull.pod.full_name(), took = took);
+            log!(info, "pulled the images of the next version", pod = pull.pod.full_name(), took = took);
             state.next_versions.pulls.remove(uid);
             state.versions.take_next(uid);
             drop(node_state);

@@ -34,13 +34,13 @@ pub(crate) struct ClientCertificate {
     /// Uses the credentials of the kubeconfig.
     pub(crate) client: Client,
     pub(crate) dialer: Dialer,
-    pub(crate) book: Rc<CertificateStatuses>,
+    pub(crate) statuses: Rc<CertificateStatuses>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ClientCertificate) {
-    let teller = CertificateEvents::new(CertificateKind::Client, Rc::clone(&settings.book), settings.inbox.clone());
+    let teller = CertificateEvents::new(CertificateKind::Client, Rc::clone(&settings.statuses), settings.inbox.clone());
     let mut keeper = ClientCertificateManager {
         settings,
         teller,

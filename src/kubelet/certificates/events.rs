@@ -16,7 +16,7 @@ use crate::types::api::{EventKind, Reason, Time};
 #[derive(Debug)]
 pub(super) struct CertificateEvents {
     which: CertificateKind,
-    book: Rc<CertificateStatuses>,
+    statuses: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
     /// Consecutive failures.
     pub(super) failures: u32,
@@ -25,8 +25,8 @@ pub(super) struct CertificateEvents {
 }
 
 impl CertificateEvents {
-    pub(super) fn new(which: CertificateKind, book: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
-        Self { which, book, inbox, failures: 0, told: String::new() }
+    pub(super) fn new(which: CertificateKind, statuses: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
+        Self { which, statuses, inbox, failures: 0, told: String::new() }
     }
 
     pub(super) fn issued(&mut self, leaf: &Certificate) {
@@ -57,14 +57,14 @@ impl CertificateEvents {
             self.record_event(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
             self.told = message;
         }
-        self.book.failed(self.which, why);
+        self.statuses.failed(self.which, why);
         let random = u16::try_from(rt::random() >> 16).unwrap_or_default();
         wait(self.failures, fault.failure(), random)
     }
 
     /// Records the state and reports an expiry. The last attempt's failure is kept unless `entry` has another one.
     pub(super) fn note(&self, mut entry: CertificateEntry) {
-        let before = self.book.entry(self.which);
+        let before = self.statuses.entry(self.which);
         if entry.fault.is_none() && self.failures > 0 {
             entry.fault.clone_from(&before.fault);
         }
@@ -77,7 +77,7 @@ impl CertificateEvents {
         if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {
             log!(warn, "certificate problem", which = self.which.name(), error = fault);
         }
-        self.book.note(self.which, entry);
+        self.statuses.note(self.which, entry);
     }
 
     fn record_event(&self, kind: EventKind, reason: Reason, message: String) {

@@ -17,7 +17,7 @@ use crate::types::time::{Backoff, jitter};
 pub(crate) struct CsiNodeRegistration {
     pub(crate) client: Client,
     pub(crate) csi: Rc<Csi>,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
 }
 
 type Drivers = SortedMap<String, Option<Rc<Driver>>>;
@@ -33,7 +33,7 @@ impl CsiNodeRegistration {
         let mut backoff = Backoff::new(FIRST, MOST);
         loop {
             self.csi.changed.beyond(seen).await;
-            self.news.admission_is_possible().await;
+            self.status_inputs.admission_is_possible().await;
             let now = self.csi.changed.changes();
             match self.update_csi_node().await {
                 Ok(()) => {

@@ -47,7 +47,7 @@ impl Devices {
     pub(super) fn see_nodes(&self) {
         for rule in &self.rules {
             let found = find(rule);
-            if self.book.borrow_mut().tell_local(&rule.resource, found) {
+            if self.allocations.borrow_mut().tell_local(&rule.resource, found) {
                 log!(info, "device files changed", resource = rule.resource);
                 self.changed.notify();
             }

@@ -46,7 +46,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(60);
 
 /// The devices and their allocations.
 pub(crate) struct Devices {
-    book: RefCell<DeviceAllocations>,
+    allocations: RefCell<DeviceAllocations>,
     /// The plugin of each resource.
     plugins: RefCell<SortedMap<String, Plugin>>,
     /// Resources that need no plugin.
@@ -68,14 +68,14 @@ impl Devices {
     /// Loads the checkpoint of an earlier process.
     pub(crate) async fn open(root: &Path, rules: Vec<DeviceRule>, inbox: Sender<SyncEvent>) -> Rc<Self> {
         let directory = root.join("device-plugins");
-        let mut book = DeviceAllocations::default();
-        let empty = checkpoint::write(&book);
+        let mut allocations = DeviceAllocations::default();
+        let empty = checkpoint::write(&allocations);
         let read = checkpoint_file::read(directory.join(checkpoint_file::NAME)).await;
         let is_unread = read.is_err();
         if let Err(error) = &read {
             log!(error, "failed to read the device checkpoint", directory = directory.display(), error = error);
         }
-        book.is_unread = is_unread;
+        allocations.is_unread = is_unread;
         let found = read.unwrap_or_default();
         // An unreadable checkpoint also means that the node is known.
         let is_known_node = found.is_some() || is_unread;
@@ -84,13 +84,13 @@ impl Devices {
             if !kept.is_damaged {
                 written = text;
             }
-            book.restore(kept.given, kept.resources, rt::now());
+            allocations.restore(kept.given, kept.resources, rt::now());
         }
         for rule in &rules {
-            book.add_local(&rule.resource);
+            allocations.add_local(&rule.resource);
         }
         let devices = Rc::new(Self {
-            book: RefCell::new(book),
+            allocations: RefCell::new(allocations),
             plugins: RefCell::default(),
             rules,
             directory,
@@ -112,7 +112,7 @@ impl Devices {
         let mut retry = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
         loop {
             let seen = self.changed.changes();
-            self.book.borrow_mut().expire(rt::now());
+            self.allocations.borrow_mut().expire(rt::now());
             let again = match self.write().await {
                 Ok(()) => {
                     retry.reset();
@@ -125,7 +125,7 @@ impl Devices {
             };
             // The receiver is gone only at shutdown.
             let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
-            let due = self.book.borrow().due().into_iter().chain(again).min();
+            let due = self.allocations.borrow().due().into_iter().chain(again).min();
             let late = async {
                 match due {
                     Some(moment) => rt::sleep_until(moment).await,
@@ -138,7 +138,7 @@ impl Devices {
 
     /// Capacity and allocatable.
     pub(crate) fn amounts(&self) -> [ResourceList; 2] {
-        self.book.borrow().amounts()
+        self.allocations.borrow().amounts()
     }
 
     /// Whether another kubelet, or an earlier process, had devices on this node.
@@ -148,27 +148,27 @@ impl Devices {
 
     /// Whether a plugin or rule of this node has, or had, this resource.
     pub(crate) fn is_known(&self, resource: &str) -> bool {
-        self.book.borrow().is_known(resource)
+        self.allocations.borrow().is_known(resource)
     }
 
     /// Whether the pod waits for devices or has any.
     pub(crate) fn concerns(&self, pod: &Pod) -> bool {
-        self.book.borrow().concerns(pod)
+        self.allocations.borrow().concerns(pod)
     }
 
     /// Chooses the pod's devices. `runs`: its running containers.
     pub(crate) fn reserve(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), InsufficientDevices> {
-        self.book.borrow_mut().reserve(pod, runs)
+        self.allocations.borrow_mut().reserve(pod, runs)
     }
 
     /// Releases the chosen devices of a pod that will not start.
     pub(crate) fn give_up(&self, pod: &PodUid) {
-        self.book.borrow_mut().give_up(pod);
+        self.allocations.borrow_mut().give_up(pod);
     }
 
     /// Releases the devices of pods that are gone.
     pub(crate) fn keep_only(&self, stays: &dyn Fn(&PodUid) -> bool) {
-        if self.book.borrow_mut().keep_only(stays) {
+        if self.allocations.borrow_mut().keep_only(stays) {
             self.changed.notify();
         }
     }
@@ -177,7 +177,7 @@ impl Devices {
     pub(crate) fn learn(&self, pod: &PodUid, container: &str, written: &str) {
         for given in checkpoint::read_mark(pod, container, written) {
             let resource = given.resource.clone();
-            if self.book.borrow_mut().learn(given, rt::now()) {
+            if self.allocations.borrow_mut().learn(given, rt::now()) {
                 log!(
                     warn,
                     "device allocation recovered from container annotation",
@@ -191,6 +191,6 @@ impl Devices {
 
     /// The devices of the pod's containers.
     pub(crate) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
-        self.book.borrow().shown(pod)
+        self.allocations.borrow().shown(pod)
     }
 }

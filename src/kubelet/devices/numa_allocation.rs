@@ -27,7 +27,7 @@ impl Devices {
         runs: &'a dyn Fn(&str) -> bool,
         nodes: Nodes,
     ) -> DeviceSelection<'a> {
-        let may_have_had = self.book.borrow().is_unread || !self.shown(&pod.metadata.uid).is_empty();
+        let may_have_had = self.allocations.borrow().is_unread || !self.shown(&pod.metadata.uid).is_empty();
         let may_wait = pod.is_static() || may_have_had;
         DeviceSelection { devices: self, pod, runs, nodes, may_wait, waits: false, left: Left::new() }
     }
@@ -35,23 +35,23 @@ impl Devices {
 
 impl Provider for DeviceSelection<'_> {
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
-        self.devices.book.borrow().hints(self.nodes, self.pod, container, &self.left, self.may_wait)
+        self.devices.allocations.borrow().hints(self.nodes, self.pod, container, &self.left, self.may_wait)
     }
 
     fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
         let uid = &self.pod.metadata.uid;
-        let mut book = self.devices.book.borrow_mut();
+        let mut allocations = self.devices.allocations.borrow_mut();
         if let Some(nodes) = nodes {
-            book.bring_near(uid, &container.name, nodes);
+            allocations.bring_near(uid, &container.name, nodes);
         }
         if self.waits {
             return Ok(());
         }
-        match book.choose_for(self.pod, container, self.runs, &mut self.left) {
+        match allocations.choose_for(self.pod, container, self.runs, &mut self.left) {
             Ok(()) => {}
             Err(InsufficientDevices(why)) if !self.may_wait => return Err(unexpected(&why)),
             Err(_) => {
-                book.give_up(uid);
+                allocations.give_up(uid);
                 self.waits = true;
             }
         }

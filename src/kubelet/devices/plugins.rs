@@ -123,7 +123,7 @@ impl Devices {
         let options = call(&client, method!("GetDevicePluginOptions"), &Empty {}, FIRST_WORD).await;
         let options: DevicePluginOptions =
             options.map_err(DeviceError::from).map_err(DeviceError::during("failed to get device plugin options"))?;
-        let registration = self.book.borrow_mut().register(resource, options);
+        let registration = self.allocations.borrow_mut().register(resource, options);
         log!(info, "device plugin registered", resource = resource, socket = socket);
         let listener = rt::spawn(listen(Rc::clone(self), client.clone(), resource.to_owned(), registration));
         let plugin = Plugin { client, socket, registration, listener };
@@ -161,7 +161,7 @@ impl Devices {
 
     /// ListAndWatch has ended.
     fn stopped(&self, resource: &str, registration: Registration) {
-        if self.book.borrow_mut().stop(resource, registration, rt::now()) {
+        if self.allocations.borrow_mut().stop(resource, registration, rt::now()) {
             self.changed.notify();
         }
     }
@@ -185,7 +185,7 @@ async fn list_and_watch(
     let mut lists = rt::deadline(FIRST_WORD, asked).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
     while let Some(message) = lists.next().await? {
         let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("malformed device list"))?;
-        if devices.book.borrow_mut().set_devices(resource, registration, list.devices) {
+        if devices.allocations.borrow_mut().set_devices(resource, registration, list.devices) {
             devices.changed.notify();
         }
     }

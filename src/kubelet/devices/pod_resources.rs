@@ -156,7 +156,7 @@ impl PodResourcesServer {
                 }
             }
             ALLOCATABLE => {
-                let devices = self.devices.book.borrow().healthy().flat_map(devices).collect();
+                let devices = self.devices.allocations.borrow().healthy().flat_map(devices).collect();
                 let Allocatable { cpus, memory: blocks } = &self.allocatable;
                 out = encode(&AllocatableResources { devices, cpu_ids: ids(cpus), memory: memory(blocks.iter()) });
             }
@@ -179,10 +179,10 @@ impl PodResourcesServer {
     /// Only sidecars and main containers: resources of ended init containers have been given to others.
     fn of_pod(&self, uid: &PodUid, pod: &Pod) -> PodResources {
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
-        let (book, placements) = (self.devices.book.borrow(), self.placements.borrow());
+        let (allocations, placements) = (self.devices.allocations.borrow(), self.placements.borrow());
         let of_container = |container: &Container| ContainerResources {
             name: container.name.clone(),
-            devices: book
+            devices: allocations
                 .of_container(uid, &container.name)
                 .filter(|given| given.response.is_some())
                 .flat_map(|given| devices((&given.resource, given.ids.clone())))

@@ -23,7 +23,7 @@ pub(crate) struct SliceCleaner {
     pub(crate) client: Client,
     pub(crate) manager: Rc<DraManager>,
     pub(crate) node_name: String,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
 }
 
 /// The disconnected drivers, and when their slices are removed. Pure.
@@ -69,7 +69,7 @@ impl AbsentDrivers {
 impl SliceCleaner {
     /// Never returns. Slices from an earlier process are listed once, after the grace period for registrations.
     pub(crate) async fn run(self) {
-        self.news.admission_is_possible().await;
+        self.status_inputs.admission_is_possible().await;
         rt::sleep(GRACE).await;
         let mut absences = AbsentDrivers::left_over(self.left_over().await, rt::now());
         loop {

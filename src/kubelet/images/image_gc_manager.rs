@@ -113,7 +113,7 @@ impl<S: Service> Images<S> {
 
     async fn unused(&self, in_use: &InUse, now: Instant) -> Result<Vec<Unused>, CollectError> {
         let images = self.list().await?;
-        Ok(self.book.borrow_mut().detect_images(&images, in_use, now))
+        Ok(self.image_records.borrow_mut().detect_images(&images, in_use, now))
     }
 
     /// Removes images until `bytes` are freed; returns the number of bytes freed. Continues after a failure.

@@ -159,45 +159,48 @@ mod tests {
     #[test]
     fn never_used_images_come_first_then_least_recently_used() {
         let start = Instant::now();
-        let mut book = ImageRecords::new(start);
+        let mut image_records = ImageRecords::new(start);
         let mut images = vec![image("a"), image("b"), image("c")];
-        assert_eq!(ids(&book.detect_images(&images, &in_use(&["a", "b", "c"]), start)), NONE);
-        assert_eq!(ids(&book.detect_images(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
-        assert_eq!(ids(&book.detect_images(&images, &in_use(&["c"]), start + SECOND * 2)), ["b", "a"]);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["a", "b", "c"]), start)), NONE);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["c"]), start + SECOND * 2)), ["b", "a"]);
         images.push(image("new"));
-        assert_eq!(ids(&book.detect_images(&images, &in_use(&[]), start + SECOND * 3)), ["new", "b", "a", "c"]);
+        assert_eq!(
+            ids(&image_records.detect_images(&images, &in_use(&[]), start + SECOND * 3)),
+            ["new", "b", "a", "c"]
+        );
         images.remove(0);
-        assert_eq!(ids(&book.detect_images(&images, &in_use(&[]), start + SECOND * 4)), ["new", "b", "c"]);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&[]), start + SECOND * 4)), ["new", "b", "c"]);
     }
 
     const NONE: [&str; 0] = [];
 
     #[test]
     fn image_is_in_use_by_any_name_and_pinned_ones_stay() {
-        let mut book = ImageRecords::new(Instant::now());
+        let mut image_records = ImageRecords::new(Instant::now());
         let mut digest = image("d");
         digest.repo_digests = vec!["r.io/d@sha256:1".to_owned()];
         let pinned = Image { pinned: true, ..image("p") };
         let images = [image("a"), image("b"), digest, pinned];
         let used = in_use(&["a", "r.io/b:1", "r.io/d@sha256:1", ""]);
-        assert_eq!(ids(&book.detect_images(&images, &used, Instant::now())), NONE);
-        assert_eq!(ids(&book.detect_images(&images, &in_use(&["r.io/x:1"]), Instant::now())).len(), 3);
+        assert_eq!(ids(&image_records.detect_images(&images, &used, Instant::now())), NONE);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["r.io/x:1"]), Instant::now())).len(), 3);
     }
 
     #[test]
     fn new_image_is_too_young_but_initial_ones_are_not() {
         let start = Instant::now();
-        let mut book = ImageRecords::new(start);
-        book.pulled("pulled", start);
+        let mut image_records = ImageRecords::new(start);
+        image_records.pulled("pulled", start);
         let images = [image("old"), image("pulled")];
         let ripe = |unused: &[Unused], now| {
             let ripe = unused.iter().filter(|image| image.is_ripe(SECOND * 120, now));
             ripe.map(|image| image.id.clone()).collect::<Vec<_>>()
         };
-        let unused = book.detect_images(&images, &in_use(&[]), start + SECOND);
+        let unused = image_records.detect_images(&images, &in_use(&[]), start + SECOND);
         assert_eq!(ripe(&unused, start + SECOND), ["old"]);
         assert_eq!(ripe(&unused, start + SECOND * 120), ["old", "pulled"]);
-        let imported = book.detect_images(&[image("imported")], &in_use(&[]), start + SECOND * 200);
+        let imported = image_records.detect_images(&[image("imported")], &in_use(&[]), start + SECOND * 200);
         assert_eq!(ripe(&imported, start + SECOND * 200), Vec::<String>::new());
         assert_eq!(ripe(&imported, start + SECOND * 320), ["imported"]);
     }
@@ -205,10 +208,10 @@ mod tests {
     #[test]
     fn image_is_overdue_after_max_age_unused() {
         let start = Instant::now();
-        let mut book = ImageRecords::new(start);
+        let mut image_records = ImageRecords::new(start);
         let images = [image("idle"), image("used")];
-        book.detect_images(&images, &in_use(&["used"]), start + SECOND * 50);
-        let unused = book.detect_images(&images, &in_use(&[]), start + SECOND * 60);
+        image_records.detect_images(&images, &in_use(&["used"]), start + SECOND * 50);
+        let unused = image_records.detect_images(&images, &in_use(&[]), start + SECOND * 60);
         let overdue = |max_age: u32, at: u32| {
             let now = start + SECOND * at;
             unused.iter().filter(|image| image.is_overdue(SECOND * max_age, now)).count()

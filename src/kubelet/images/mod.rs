@@ -73,7 +73,7 @@ pub(crate) struct Images<S = ImageService> {
     fetcher: Option<Fetcher>,
     archives: ImageArchives,
     gc: ImageGc,
-    book: RefCell<ImageRecords>,
+    image_records: RefCell<ImageRecords>,
     /// Images were pulled recently.
     pulled: Cell<bool>,
     /// All images were listed at least once.
@@ -159,7 +159,7 @@ impl<S: Service> Images<S> {
             fetcher: None,
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
-            book: RefCell::new(ImageRecords::new(rt::now())),
+            image_records: RefCell::new(ImageRecords::new(rt::now())),
             pulled: Cell::new(false),
             looked: Cell::new(false),
             disks: RefCell::default(),

@@ -54,7 +54,7 @@ impl<S: Service> Images<S> {
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - asked));
                 log!(info, "image pulled", image = image, took = took, with_wait = with_wait);
-                self.book.borrow_mut().pulled(&image_ref, now);
+                self.image_records.borrow_mut().pulled(&image_ref, now);
                 self.pulled.set(true);
                 let described = self.described(order, image_ref).await?;
                 let size = described.size;

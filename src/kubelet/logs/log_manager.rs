@@ -89,7 +89,7 @@ struct RotationTask {
 struct Entry {
     pod: PodUid,
     log: Rc<PathBuf>,
-    standing: RotationState,
+    rotation: RotationState,
     looked: Instant,
     next: Option<Instant>,
     /// The file has existed before.
@@ -149,7 +149,7 @@ impl RotationTask {
                     self.watch = None;
                     self.look_at_all();
                 }
-                WakeReason::Done((id, standing)) => self.seen_to(&id, standing),
+                WakeReason::Done((id, rotation)) => self.seen_to(&id, rotation),
                 WakeReason::Due => {}
             }
             self.look_at_due();
@@ -186,7 +186,7 @@ impl RotationTask {
                 let entry = Entry {
                     pod: pod.clone(),
                     log: Rc::new(log.log.clone()),
-                    standing: RotationState { size: 0, full: u64::MAX, away: true },
+                    rotation: RotationState { size: 0, full: u64::MAX, away: true },
                     seen: false,
                     looked: now,
                     next: Some(now),
@@ -209,8 +209,8 @@ impl RotationTask {
     fn written(&mut self, watch: &WatchDescriptor) {
         let Some(id) = self.watched.remove(watch) else { return };
         let Some(entry) = self.logs.get_mut(&id) else { return };
-        let threshold = self.limits.threshold(entry.standing.full);
-        entry.next = Some(entry.looked + self.limits.next_look(entry.standing.size, threshold));
+        let threshold = self.limits.threshold(entry.rotation.full);
+        entry.next = Some(entry.looked + self.limits.next_look(entry.rotation.size, threshold));
     }
 
     fn look_at_all(&mut self) {
@@ -235,8 +235,8 @@ impl RotationTask {
             entry.looked = now;
             entry.seen |= size.is_some();
             match size {
-                Some(size) if size < self.limits.threshold(entry.standing.full) => {
-                    entry.standing.size = size;
+                Some(size) if size < self.limits.threshold(entry.rotation.full) => {
+                    entry.rotation.size = size;
                     match told {
                         Some(watch) => drop(self.watched.insert(watch, id.clone())),
                         None => entry.next = Some(now + self.limits.interval),
@@ -247,25 +247,25 @@ impl RotationTask {
                     let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.seen);
                     entry.seeing_to = Some(rt::spawn(async move {
                         let turn = workers.acquire().await;
-                        let standing = rotate_if_due(&cri, &id, &log, limits, seen).await;
+                        let rotation = rotate_if_due(&cri, &id, &log, limits, seen).await;
                         drop(turn);
                         // The receiver outlives the tasks.
-                        let _ = done.send((id, standing)).await;
+                        let _ = done.send((id, rotation)).await;
                     }));
                 }
             }
         }
     }
 
-    fn seen_to(&mut self, id: &str, standing: Result<RotationState, RotateError>) {
+    fn seen_to(&mut self, id: &str, rotation: Result<RotationState, RotateError>) {
         let Some(entry) = self.logs.get_mut(id) else { return };
         entry.seeing_to = None;
         let now = rt::now();
-        match standing {
-            Ok(standing) => {
-                entry.standing = standing;
+        match rotation {
+            Ok(rotation) => {
+                entry.rotation = rotation;
                 entry.failing = false;
-                entry.next = Some(match standing.away {
+                entry.next = Some(match rotation.away {
                     true => now + if entry.seen { RETRY } else { AWAY },
                     false => now,
                 });

@@ -36,7 +36,7 @@ pub(super) async fn rotate_if_due(
 ) -> Result<RotationState, RotateError> {
     let path = log.to_owned();
     match rt::blocking(move || make_room(&path, limits)).await.map_err(RotateError::Files)? {
-        LogFiles::Fits(standing) => Ok(standing),
+        LogFiles::Fits(rotation) => Ok(rotation),
         // The runtime keeps its logs elsewhere or has not started writing.
         LogFiles::Away { full: 0 } if !seen => Ok(RotationState { size: 0, full: 0, away: true }),
         LogFiles::Away { full } => {
@@ -109,12 +109,12 @@ fn make_room(log: &Path, limits: LogLimits) -> io::Result<LogFiles> {
 
 /// The current sizes. A missing current file counts as empty.
 fn count(log: &Path) -> io::Result<RotationState> {
-    let mut standing = RotationState { size: 0, full: 0, away: false };
+    let mut rotation = RotationState { size: 0, full: 0, away: false };
     for file in files::list(log)? {
-        let count = if file.stamp.is_some() { &mut standing.full } else { &mut standing.size };
+        let count = if file.stamp.is_some() { &mut rotation.full } else { &mut rotation.size };
         *count = count.saturating_add(file.size);
     }
-    Ok(standing)
+    Ok(rotation)
 }
 
 /// The runtime still writes to the renamed file: restores its name, unless the runtime has created a new file after

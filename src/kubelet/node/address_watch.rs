@@ -15,7 +15,7 @@ const SETTLING: Duration = Duration::from_millis(500);
 
 pub(crate) struct AddressWatch {
     pub(crate) host_ips: HostIps,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
@@ -41,7 +41,7 @@ impl AddressWatch {
         }
         let addresses: Vec<String> = self.host_ips.current().iter().map(ToString::to_string).collect();
         log!(info, "node addresses changed", addresses = addresses.join(","));
-        self.news.changed.notify();
+        self.status_inputs.changed.notify();
         self.inbox.send(SyncEvent::AddressesChanged).await.is_ok()
     }
 }
@@ -54,12 +54,12 @@ mod tests {
     fn new_address_is_reported_once() {
         rt::block_on(async {
             let (inbox, events) = async_channel::bounded(4);
-            let watch = AddressWatch { host_ips: HostIps::new(&[], &[]), news: Rc::default(), inbox };
-            let before = watch.news.changed.changes();
+            let watch = AddressWatch { host_ips: HostIps::new(&[], &[]), status_inputs: Rc::default(), inbox };
+            let before = watch.status_inputs.changed.changes();
             for seen in [&[][..], &["10.0.0.1".parse().unwrap()], &["10.0.0.1".parse().unwrap()], &[]] {
                 assert!(watch.look(seen).await);
             }
-            assert_eq!((events.len(), watch.news.changed.changes() - before), (1, 1));
+            assert_eq!((events.len(), watch.status_inputs.changed.changes() - before), (1, 1));
             assert_eq!(*watch.host_ips.current(), ["10.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
         });
     }

@@ -23,7 +23,7 @@ pub(crate) struct NodeRegistration {
     pub(crate) client: Client,
     pub(crate) profile: NodeProfile,
     pub(crate) reporting: Reporting,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
     /// Lists the images for the status.
     pub(crate) images: ImageService,
     /// The sync loop's inbox, for events.
@@ -39,7 +39,8 @@ impl NodeRegistration {
     /// Starts the tasks; dropping them stops them.
     pub(crate) fn start(self) -> [rt::Task<()>; 2] {
         let name = self.profile.metadata.name.clone();
-        let lease = lease_task::run(self.client.clone(), name, self.reporting.lease_duration, Rc::clone(&self.news));
+        let lease =
+            lease_task::run(self.client.clone(), name, self.reporting.lease_duration, Rc::clone(&self.status_inputs));
         [rt::spawn(lease), rt::spawn(self.run())]
     }
 
@@ -61,10 +62,10 @@ impl NodeRegistration {
         loop {
             if self.client.gate().is_shut() {
                 // Lets tasks that wait for the first contact with the cluster continue.
-                self.news.set_away();
+                self.status_inputs.set_away();
             }
             self.client.gate().admitted(Rank::Node).await;
-            let seen = self.news.changed.changes();
+            let seen = self.status_inputs.changed.changes();
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut own, change);
             }
@@ -72,15 +73,15 @@ impl NodeRegistration {
                 images = self.list_images().await.unwrap_or(images);
             }
             let addresses = NodeInfo::read_addresses();
-            self.news.set_addresses(self.profile.addresses(&addresses, own.addresses()));
+            self.status_inputs.set_addresses(self.profile.addresses(&addresses, own.addresses()));
             let step = own.next(&NodeObservation {
-                pressures: &self.news.pressures.borrow(),
-                runtime: &self.news.runtime.borrow(),
+                pressures: &self.status_inputs.pressures.borrow(),
+                runtime: &self.status_inputs.runtime.borrow(),
                 addresses: &addresses,
                 images: &images,
-                shuts_down: self.news.shuts_down.get(),
-                volumes_in_use: &self.news.volumes_in_use.borrow(),
-                devices: &self.news.devices.borrow(),
+                shuts_down: self.status_inputs.shuts_down.get(),
+                volumes_in_use: &self.status_inputs.volumes_in_use.borrow(),
+                devices: &self.status_inputs.devices.borrow(),
                 now: clock::now(),
                 moment: rt::now(),
             });
@@ -89,7 +90,7 @@ impl NodeRegistration {
                 let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
             }
             self.tell_terms(&own, &mut terms).await;
-            self.news.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
+            self.status_inputs.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
             match step {
                 NodeStep::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {
@@ -106,7 +107,7 @@ impl NodeRegistration {
 
     fn take_in(&self, own: &mut NodeObjectState, change: Change) {
         if matches!(change, Change::Away(_)) {
-            self.news.set_away();
+            self.status_inputs.set_away();
         }
         take_in(own, change);
     }
@@ -120,7 +121,7 @@ impl NodeRegistration {
             let _ = self.inbox.send(SyncEvent::NodeChanged(terms)).await;
         }
         if told.is_some() || own.is_left_to_others() {
-            self.news.set_heard();
+            self.status_inputs.set_heard();
         }
     }
 
@@ -135,8 +136,8 @@ impl NodeRegistration {
     }
 
     async fn wait(&self, changes: &Receiver<Change>, seen: u64, until: Option<Instant>) -> Option<Change> {
-        let news = async {
-            self.news.changed.beyond(seen).await;
+        let status_inputs = async {
+            self.status_inputs.changed.beyond(seen).await;
             None
         };
         let due = async {
@@ -148,7 +149,7 @@ impl NodeRegistration {
         };
         // The reflector lives as long as this task.
         let change = async { changes.recv().await.ok() };
-        rt::either(change, rt::either(news, due)).await
+        rt::either(change, rt::either(status_inputs, due)).await
     }
 }
 

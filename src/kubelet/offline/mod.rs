@@ -61,7 +61,7 @@ struct Inner {
     has_same_node: Cell<bool>,
     /// The Node object from a server where its uid is not the stored one.
     other_node: RefCell<Option<Vec<u8>>>,
-    book: RefCell<StoredObjects>,
+    stored: RefCell<StoredObjects>,
 }
 
 /// State of the store, for status and metrics.
@@ -130,7 +130,7 @@ impl OfflineStore {
             }
         };
         log!(info, "offline store opened", folder = shown, records = journal.records(), secrets = secrets);
-        let mut book = StoredObjects {
+        let mut stored = StoredObjects {
             records: journal.records(),
             bytes: journal.length(),
             secrets,
@@ -150,12 +150,12 @@ impl OfflineStore {
                         unopened = unopened
                     );
                 }
-                book = StoredObjects { damaged, other_format, unopened, ..book };
+                stored = StoredObjects { damaged, other_format, unopened, ..stored };
                 found.contents
             }
             Err(error) => {
                 log!(error, "failed to read offline store", folder = shown, error = ErrorChain(&error));
-                book.fault = Some(format!("read {shown}: {error}"));
+                stored.fault = Some(format!("read {shown}: {error}"));
                 SortedMap::new()
             }
         };
@@ -172,7 +172,7 @@ impl OfflineStore {
             cluster: RefCell::new(cluster),
             has_same_node: Cell::new(false),
             other_node: RefCell::default(),
-            book: RefCell::new(book),
+            stored: RefCell::new(stored),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -295,8 +295,8 @@ impl OfflineStore {
         self.inner.counts.get()
     }
 
-    pub(crate) fn book(&self) -> StoredObjects {
-        self.inner.book.borrow().clone()
+    pub(crate) fn stored(&self) -> StoredObjects {
+        self.inner.stored.borrow().clone()
     }
 
     /// Writes pending changes when they are due; never returns.
@@ -355,29 +355,29 @@ impl OfflineStore {
     }
 
     fn note(&self, journal: &Journal, batch: Batch, done: std::io::Result<CommitResult>) -> bool {
-        let mut book = self.inner.book.borrow_mut();
-        (book.records, book.bytes) = (journal.records(), journal.length());
+        let mut stored = self.inner.stored.borrow_mut();
+        (stored.records, stored.bytes) = (journal.records(), journal.length());
         match done {
             Ok(CommitResult { bytes, left_out, damaged, secrets }) => {
                 if let Some(secrets) = secrets {
                     log!(info, "offline store key read", secrets = secrets);
-                    book.secrets = secrets;
+                    stored.secrets = secrets;
                 }
-                book.fault = None;
-                book.written += bytes;
+                stored.fault = None;
+                stored.written += bytes;
                 if bytes > 0 {
-                    book.changed = Some(clock::now());
+                    stored.changed = Some(clock::now());
                 }
-                book.left_out += left_out;
-                book.damaged += damaged;
+                stored.left_out += left_out;
+                stored.damaged += damaged;
                 true
             }
             Err(error) => {
                 let fault = format!("write: {error}");
-                if book.fault.as_ref() != Some(&fault) {
+                if stored.fault.as_ref() != Some(&fault) {
                     log!(error, "failed to write offline store", error = ErrorChain(&error));
                 }
-                book.fault = Some(fault);
+                stored.fault = Some(fault);
                 // Changes made in the meantime are newer.
                 let mut pending = self.inner.pending.borrow_mut();
                 for (name, content) in batch {

@@ -48,7 +48,7 @@ struct PodProbes {
     since: Instant,
     /// Spreads the probes after a start of the agent.
     random: u32,
-    book: ProbeResults,
+    probe_results: ProbeResults,
     tasks: Vec<ProbeWorker>,
 }
 
@@ -73,12 +73,12 @@ impl Probes {
 
     /// The results of the pod's running containers with probes.
     pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, ContainerProbeState> {
-        self.pods.get(uid).map_or(&NONE, |pod| pod.book.probed())
+        self.pods.get(uid).map_or(&NONE, |pod| pod.probe_results.probed())
     }
 
     /// Stores a result; true if it changes something.
     pub(crate) fn take_in(&mut self, result: &ProbeResult) -> bool {
-        self.pods.get_mut(&result.pod).is_some_and(|pod| pod.book.take_in(result))
+        self.pods.get_mut(&result.pod).is_some_and(|pod| pod.probe_results.take_in(result))
     }
 
     /// Starts the tasks of the probes that are due now and stops all others. `ending`: the pod is terminating.
@@ -91,12 +91,12 @@ impl Probes {
         let entry = self.pods.entry(pod.metadata.uid.clone()).or_insert_with(|| PodProbes::new(pod, now));
         entry.take_pod(pod);
         entry
-            .book
+            .probe_results
             .on_observation(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
         entry.drop_tasks(ending);
         for (place, container) in with_probes(&pod.spec) {
             for kind in ProbeKind::ALL {
-                if !entry.book.is_due(container, kind, ending) || entry.is_running(place, kind) {
+                if !entry.probe_results.is_due(container, kind, ending) || entry.is_running(place, kind) {
                     continue;
                 }
                 let Some(running) = observed.container(&container.name) else { continue };
@@ -128,7 +128,7 @@ impl Probes {
 impl PodProbes {
     fn new(pod: &Arc<Pod>, now: Instant) -> Self {
         let (pod, random) = (Arc::clone(pod), rt::random());
-        Self { pod, since: now, random, book: ProbeResults::default(), tasks: Vec::new() }
+        Self { pod, since: now, random, probe_results: ProbeResults::default(), tasks: Vec::new() }
     }
 
     /// Takes a new version of the pod, whose probes may differ.
@@ -145,11 +145,11 @@ impl PodProbes {
     }
 
     fn drop_tasks(&mut self, ending: bool) {
-        let Self { pod, book, tasks, .. } = self;
+        let Self { pod, probe_results, tasks, .. } = self;
         tasks.retain(|running| {
             let Some(container) = container_at(&pod.spec, running.place) else { return false };
-            let same = book.instance(container) == Some(&*running.container_id);
-            same && book.is_due(container, running.kind, ending)
+            let same = probe_results.instance(container) == Some(&*running.container_id);
+            same && probe_results.is_due(container, running.kind, ending)
         });
     }
 

@@ -64,7 +64,7 @@ pub(crate) async fn run(
     asked: Receiver<LocalPodRequest>,
     inbox: Sender<SyncEvent>,
 ) {
-    let mut running = LocalPodSource { directory, book: PodList::new(node_name), inbox };
+    let mut running = LocalPodSource { directory, pod_list: PodList::new(node_name), inbox };
     let mut is_loaded = running.load().await;
     loop {
         let next = if is_loaded { Ok(asked.recv().await) } else { rt::deadline(RETRY, asked.recv()).await };
@@ -83,7 +83,7 @@ pub(crate) async fn run(
 
 struct LocalPodSource {
     directory: PathBuf,
-    book: PodList,
+    pod_list: PodList,
     inbox: Sender<SyncEvent>,
 }
 
@@ -93,13 +93,13 @@ impl LocalPodSource {
         let directory = self.directory.clone();
         let loaded = match rt::blocking(move || files::load(&directory)).await {
             Ok(files) => {
-                self.book.load(files, clock::timestamp(), clock::now());
+                self.pod_list.load(files, clock::timestamp(), clock::now());
                 true
             }
             Err(error) => {
                 let place = self.directory.display().to_string();
                 let what = format!("cannot be read: {}", ErrorChain(&error));
-                self.book.fail(&place, what, clock::now());
+                self.pod_list.fail(&place, what, clock::now());
                 false
             }
         };
@@ -112,45 +112,48 @@ impl LocalPodSource {
     }
 
     async fn send_pods(&mut self) {
-        for problem in self.book.new_problems() {
+        for problem in self.pod_list.new_problems() {
             log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
         }
         // Fails only when the agent is ending.
-        let _ = self.inbox.send(SyncEvent::Sources(self.book.update())).await;
+        let _ = self.inbox.send(SyncEvent::Sources(self.pod_list.update())).await;
     }
 
     async fn change(&mut self, change: PodChange) -> PodAnswer {
         let key = files::key(&change.namespace, &change.name);
         let path = self.directory.join(&key);
         match change.what {
-            PodChangeKind::Get if self.book.has(&key) => match rt::blocking(move || files::read(&path)).await {
+            PodChangeKind::Get if self.pod_list.has(&key) => match rt::blocking(move || files::read(&path)).await {
                 Ok(FileContent::Manifest(text)) => PodAnswer::Manifest(text),
                 Ok(FileContent::Damaged) => PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()),
                 Err(error) => PodAnswer::Failed(format!("failed to read its file: {}", ErrorChain(&error))),
             },
             PodChangeKind::Put(text) => {
-                let judged = self.book.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
+                let judged =
+                    self.pod_list.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
                 let AcceptedManifest { manifest, how, warnings } = match judged {
                     Ok(verdict) => verdict,
                     Err(why) => return PodAnswer::Refused(why),
                 };
                 match rt::blocking(move || files::write(&path, &text)).await {
                     Ok(is_new) => {
-                        self.book.put(key, manifest, clock::now());
+                        self.pod_list.put(key, manifest, clock::now());
                         self.send_pods().await;
                         PodAnswer::Applied { how: if is_new { how } else { ApplyOutcome::Unchanged }, warnings }
                     }
                     Err(error) => PodAnswer::Failed(format!("failed to write its file: {}", ErrorChain(&error))),
                 }
             }
-            PodChangeKind::Delete if self.book.has(&key) => match rt::blocking(move || files::remove(&path)).await {
-                Ok(()) => {
-                    self.book.remove(&key);
-                    self.send_pods().await;
-                    PodAnswer::Deleted
+            PodChangeKind::Delete if self.pod_list.has(&key) => {
+                match rt::blocking(move || files::remove(&path)).await {
+                    Ok(()) => {
+                        self.pod_list.remove(&key);
+                        self.send_pods().await;
+                        PodAnswer::Deleted
+                    }
+                    Err(error) => PodAnswer::Failed(format!("failed to remove its file: {}", ErrorChain(&error))),
                 }
-                Err(error) => PodAnswer::Failed(format!("failed to remove its file: {}", ErrorChain(&error))),
-            },
+            }
             PodChangeKind::Get | PodChangeKind::Delete | PodChangeKind::Restart(_) | PodChangeKind::Versions(_) => {
                 PodAnswer::Missing(format!("no applied pod {}/{} on this node", change.namespace, change.name))
             }

@@ -58,11 +58,11 @@ pub(crate) struct UrlPods {
 
 /// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
 pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
-    let book = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
+    let url_state = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
     let longest = LONGEST.max(source.every);
     let backoff = Backoff::new(source.every, longest);
     let validators = Validators::default();
-    let mut running = UrlSource { source, dialer, inbox, book, validators, backoff };
+    let mut running = UrlSource { source, dialer, inbox, url_state, validators, backoff };
     running.load().await;
     if running.send_pods().await.is_err() {
         return;
@@ -90,7 +90,7 @@ struct UrlSource {
     source: UrlPods,
     dialer: Dialer,
     inbox: Sender<SyncEvent>,
-    book: UrlState,
+    url_state: UrlState,
     validators: Validators,
     backoff: Backoff,
 }
@@ -126,7 +126,7 @@ impl UrlSource {
         };
         // Ignores the stored pods of another URL.
         let Some(given) = decode(&self.source.configured, &kept) else { return };
-        if let Err(why) = self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
+        if let Err(why) = self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
             self.not_kept(&why);
         }
     }
@@ -135,7 +135,7 @@ impl UrlSource {
         let path = self.source.serial.clone();
         match rt::blocking(move || durable::read(&path, MOST_OF_SERIAL)).await {
             Ok(StoredFile::Nothing) => {}
-            Ok(StoredFile::Whole(stored)) => self.book.remember(&stored),
+            Ok(StoredFile::Whole(stored)) => self.url_state.remember(&stored),
             Ok(StoredFile::Damaged) => self.serial_not_read("it is damaged"),
             Err(error) => self.serial_not_read(&ErrorChain(&error).to_string()),
         }
@@ -154,19 +154,19 @@ impl UrlSource {
     fn not_kept(&mut self, why: &str) {
         let path = self.source.kept.display();
         log!(warn, "stored response of staticPodURL not used", file = path, error = why);
-        self.book.fail(format!("what was kept in {path} is not used: {why}"), clock::now());
+        self.url_state.fail(format!("what was kept in {path} is not used: {why}"), clock::now());
     }
 
     /// Polls once. Returns the wait until the next poll.
     async fn round(&mut self) -> Result<Duration, Closed> {
         let is_news = match self.fetch().await {
-            Ok(FetchedManifest::NotModified) => self.book.succeed(),
+            Ok(FetchedManifest::NotModified) => self.url_state.succeed(),
             Ok(FetchedManifest::New(given, validators)) => {
-                match self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
+                match self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
                     Ok(taken) => match self.store(&given).await {
                         Ok(()) => {
                             self.validators = validators;
-                            self.book.succeed() || taken == ResponseVerdict::New
+                            self.url_state.succeed() || taken == ResponseVerdict::New
                         }
                         Err(error) => {
                             // Fetch the manifest in full at the next poll, and write it then.
@@ -182,7 +182,7 @@ impl UrlSource {
         if is_news {
             self.send_pods().await?;
         }
-        let failed = self.book.has_failed();
+        let failed = self.url_state.has_failed();
         let wait = if failed {
             self.backoff.next_wait()
         } else {
@@ -193,7 +193,7 @@ impl UrlSource {
     }
 
     fn fail(&mut self, why: String) -> bool {
-        let is_news = self.book.fail(why.clone(), clock::now());
+        let is_news = self.url_state.fail(why.clone(), clock::now());
         if is_news {
             log!(warn, "manifest problem", file = without_credentials(&self.source.configured), problem = why);
         }
@@ -202,7 +202,7 @@ impl UrlSource {
 
     /// Stores the accepted response and its serial number if they are not on disk.
     async fn store(&self, given: &SignedManifest) -> Result<(), FetchError> {
-        if let Some(serial) = self.book.highest() {
+        if let Some(serial) = self.url_state.highest() {
             self.write(&self.source.serial, serial).await?;
         }
         self.write(&self.source.kept, encode(&self.source.configured, given)).await
@@ -215,14 +215,14 @@ impl UrlSource {
     }
 
     async fn send_pods(&self) -> Result<(), Closed> {
-        self.inbox.send(SyncEvent::Sources(self.book.update())).await.map_err(|_| Closed)
+        self.inbox.send(SyncEvent::Sources(self.url_state.update())).await.map_err(|_| Closed)
     }
 
     async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
         let tls = self.tls().await?;
         let url = &self.source.url;
-        let answer = self.get(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
-        if answer.status == 304 && self.book.is_known() {
+        let answer = self.get(url, self.headers(self.url_state.is_known()), tls.clone(), MOST).await?;
+        if answer.status == 304 && self.url_state.is_known() {
             return Ok(FetchedManifest::NotModified);
         }
         let manifest = whole(&answer, MOST)?.to_vec();

@@ -95,27 +95,27 @@ fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
         let mut standings = Vec::new();
         let mut add = |connections: &mut Connections| {
             let mut given = None;
-            let begun = connections.add(|standing| {
-                given = Some(standing);
+            let begun = connections.add(|client_state| {
+                given = Some(client_state);
                 std::future::pending()
             });
-            standings.extend(given.map(|standing| Rc::downgrade(&standing)));
+            standings.extend(given.map(|client_state| Rc::downgrade(&client_state)));
             (begun, standings.clone())
         };
         add(&mut connections);
         add(&mut connections);
         let (_, standings) = add(&mut connections);
-        let of = |number: usize, standing| connections.open[number].standing.set(standing);
+        let of = |number: usize, client_state| connections.open[number].client_state.set(client_state);
         of(0, ClientState::Busy);
         of(1, ClientState::Idle);
-        let alive = || standings.iter().map(|standing| standing.upgrade().is_some()).collect::<Vec<_>>();
+        let alive = || standings.iter().map(|client_state| client_state.upgrade().is_some()).collect::<Vec<_>>();
         assert_eq!(alive(), [true, true, true]);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, true, false]);
-        connections.open[2].standing.set(ClientState::Busy);
+        connections.open[2].client_state.set(ClientState::Busy);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, false, false]);
-        connections.open[2].standing.set(ClientState::Busy);
+        connections.open[2].client_state.set(ClientState::Busy);
         assert!(!add(&mut connections).0);
     });
 }
@@ -124,9 +124,9 @@ fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
 fn new_connections_wait_instead_of_displacing_recent_strangers() {
     block_on(async {
         let mut connections = Connections::new(3).with_strangers(1);
-        let stays = |standing: Rc<Cell<ClientState>>| async move {
+        let stays = |client_state: Rc<Cell<ClientState>>| async move {
             rt::sleep(Duration::from_millis(100)).await;
-            standing.set(ClientState::Busy);
+            client_state.set(ClientState::Busy);
             std::future::pending().await
         };
         let begun = Instant::now();
@@ -261,8 +261,8 @@ fn peer_with_too_many_connections_displaces_its_own() {
         let mut connections = Connections::new(4).with_most_of_one(2);
         let mut add = |peer: u8| {
             let peer = IpAddr::from([10, 0, 0, peer]);
-            connections.add_of(Some(peer), |standing| async move {
-                standing.set(ClientState::Idle);
+            connections.add_of(Some(peer), |client_state| async move {
+                client_state.set(ClientState::Idle);
                 std::future::pending().await
             });
             connections.open.iter().map(|open| open.peer.unwrap().to_string()).collect::<Vec<_>>().join(" ")

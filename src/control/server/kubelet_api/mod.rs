@@ -134,31 +134,31 @@ impl KubeletApiServer {
 
     /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
-        let door = Rc::new(self);
-        door.configure(None);
-        if door.client_ca_file.is_some() {
-            door.authorities.latest.load().await;
+        let server = Rc::new(self);
+        server.configure(None);
+        if server.client_ca_file.is_some() {
+            server.authorities.latest.load().await;
         }
-        let _latest_time = door.client_ca_file.is_some().then(|| {
-            let door = Rc::clone(&door);
-            rt::spawn(async move { door.authorities.latest.run().await })
+        let _latest_time = server.client_ca_file.is_some().then(|| {
+            let server = Rc::clone(&server);
+            rt::spawn(async move { server.authorities.latest.run().await })
         });
-        let _authorities = door.client_ca_file.clone().map(|path| {
-            let door = Rc::clone(&door);
-            rt::spawn(async move { door.authorities.follow(&path, |hints| door.configure(hints)).await })
+        let _authorities = server.client_ca_file.clone().map(|path| {
+            let server = Rc::clone(&server);
+            rt::spawn(async move { server.authorities.follow(&path, |hints| server.configure(hints)).await })
         });
-        if door.client_ca_file.is_some() {
+        if server.client_ca_file.is_some() {
             // The first clients must be authenticated, too: wait until the CA bundle has been loaded.
-            door.authorities.looked.beyond(0).await;
+            server.authorities.looked.beyond(0).await;
         }
         let tcp_door = Listener {
             name: "kubelet API",
-            address: door.settings.address,
+            address: server.settings.address,
             most: MOST,
             most_strangers: MOST_STRANGERS,
             most_of_one: MOST_OF_ONE,
         };
-        tcp_door.serve(&|tcp, peer, standing| Box::pin(Rc::clone(&door).meet(tcp, peer, standing))).await;
+        tcp_door.serve(&|tcp, peer, client_state| Box::pin(Rc::clone(&server).meet(tcp, peer, client_state))).await;
     }
 
     /// Sets the TLS configuration of new connections.
@@ -169,13 +169,13 @@ impl KubeletApiServer {
         }
     }
 
-    async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, standing: Rc<Cell<ClientState>>) {
+    async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, client_state: Rc<Cell<ClientState>>) {
         let Some(config) = self.tls.borrow().clone() else { return };
         watch_for_its_end(&tcp);
         let is_ready = self.shown.is_there();
         match rt::deadline(PATIENCE, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
-                let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), standing);
+                let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), client_state);
                 answer(tls, visit).await;
             }
             Ok(Err(_)) if !is_ready => self.tell_of_no_certificate(peer),

@@ -39,12 +39,12 @@ impl ReadOnlyServer {
             most_strangers: MOST_SILENT,
             most_of_one: MOST_OF_ONE,
         };
-        let door = Rc::new(self);
-        let meet = |tcp, standing| {
+        let server = Rc::new(self);
+        let meet = |tcp, client_state| {
             watch_for_its_end(&tcp);
-            answer(tcp, ServedConnection { door: Rc::clone(&door), standing })
+            answer(tcp, ServedConnection { server: Rc::clone(&server), client_state })
         };
-        tcp_door.serve(&|tcp, _, standing| Box::pin(meet(tcp, standing))).await;
+        tcp_door.serve(&|tcp, _, client_state| Box::pin(meet(tcp, client_state))).await;
     }
 
     fn reply(&self, request: &Request) -> Reply {
@@ -70,8 +70,8 @@ impl ReadOnlyServer {
 
 /// One connection.
 struct ServedConnection {
-    door: Rc<ReadOnlyServer>,
-    standing: Rc<Cell<ClientState>>,
+    server: Rc<ReadOnlyServer>,
+    client_state: Rc<Cell<ClientState>>,
 }
 
 impl RequestHandler for ServedConnection {
@@ -80,11 +80,11 @@ impl RequestHandler for ServedConnection {
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
-        self.standing.set(ClientState::Busy);
-        Box::pin(ready(self.door.reply(request)))
+        self.client_state.set(ClientState::Busy);
+        Box::pin(ready(self.server.reply(request)))
     }
 
     fn on_idle(&self) {
-        self.standing.set(ClientState::Idle);
+        self.client_state.set(ClientState::Idle);
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct ServedConnection {
     node_name: Rc<str>,
     /// The local address of the connection.
     here: Option<IpAddr>,
-    standing: Rc<Cell<ClientState>>,
+    client_state: Rc<Cell<ClientState>>,
 }
 
 impl ServedConnection {
@@ -29,9 +29,9 @@ impl ServedConnection {
         watchers: Rc<Watchers>,
         node_name: Rc<str>,
         here: Option<IpAddr>,
-        standing: Rc<Cell<ClientState>>,
+        client_state: Rc<Cell<ClientState>>,
     ) -> Self {
-        Self { watchers, node_name, here, standing }
+        Self { watchers, node_name, here, client_state }
     }
 
     fn reply(&self, request: &Request) -> Reply {
@@ -55,7 +55,7 @@ impl ServedConnection {
             }
             "/events-stream" if request.method == "GET" => match Watchers::join(&self.watchers) {
                 Some(watcher) => {
-                    self.standing.set(ClientState::Busy);
+                    self.client_state.set(ClientState::Busy);
                     Reply::Text(Box::new(watcher))
                 }
                 None => Reply::Whole(Response::text(Status::ServiceUnavailable, "too many watch already\n")),

@@ -109,7 +109,7 @@ fn with_door<T: Send + 'static>(client: impl FnOnce(SocketAddr, Asked) -> T + Se
         let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
         let page = StatusPage::new(address, "edge-7", Rc::new(asked.clone()), health);
         let serve = async {
-            page.door().accept(&listener, &|tcp, _, standing| Box::pin(page.meet(tcp, standing))).await;
+            page.door().accept(&listener, &|tcp, _, client_state| Box::pin(page.meet(tcp, client_state))).await;
             unreachable!("serves for ever")
         };
         either(serve, blocking(move || client(address, asked))).await

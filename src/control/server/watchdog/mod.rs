@@ -247,7 +247,7 @@ impl WatchdogThread {
             self.write_stall(stall);
         }
         self.shared.lock().last_stall = stall;
-        log!(warn, "sync loop moves again", seconds = after.as_secs());
+        log!(warn, "sync loop recovered", seconds = after.as_secs());
     }
 
     fn write_stall(&mut self, stall: &Stall) {

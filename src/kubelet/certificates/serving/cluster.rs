@@ -28,7 +28,7 @@ use crate::types::error::ErrorChain;
 pub(super) async fn run(
     node_name: &str,
     client: Client,
-    news: &StatusInputs,
+    status_inputs: &StatusInputs,
     directory: PathBuf,
     shown: &ServingCertificateCell,
     teller: CertificateEvents,
@@ -38,9 +38,9 @@ pub(super) async fn run(
         ServingCertificateManager { client, store, teller, started: clock::uptime(), current: None, issued: None };
     keeper.load(shown).await;
     loop {
-        let seen = news.addresses_changed.changes();
-        let wanted = names::of_addresses(node_name, &news.addresses());
-        keeper.round(wanted, news.addresses_changed.beyond(seen), shown).await;
+        let seen = status_inputs.addresses_changed.changes();
+        let wanted = names::of_addresses(node_name, &status_inputs.addresses());
+        keeper.round(wanted, status_inputs.addresses_changed.beyond(seen), shown).await;
     }
 }
 

@@ -214,8 +214,8 @@ mod tests {
         files.iter().map(|(file, size)| ((*file).to_owned(), Stamp { size: *size, modified: 1 })).collect()
     }
 
-    fn state<'a>(book: &'a ArchiveList, file: &str) -> &'a State {
-        &book.files.get(file).expect("it is known").state
+    fn state<'a>(archive_list: &'a ArchiveList, file: &str) -> &'a State {
+        &archive_list.files.get(file).expect("it is known").state
     }
 
     fn images(names: &[&str]) -> Vec<String> {
@@ -224,71 +224,75 @@ mod tests {
 
     #[test]
     fn existing_files_are_imported_at_once_and_new_ones_after_settling() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.on_listing(&listing(&[("b", 1), ("a", 1)]), start);
-        assert_eq!(book.next_due(), None);
-        assert_eq!([book.begin(), book.begin(), book.begin()], [Some("a".to_owned()), Some("b".to_owned()), None]);
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
+        archive_list.on_listing(&listing(&[("b", 1), ("a", 1)]), start);
+        assert_eq!(archive_list.next_due(), None);
+        assert_eq!(
+            [archive_list.begin(), archive_list.begin(), archive_list.begin()],
+            [Some("a".to_owned()), Some("b".to_owned()), None]
+        );
         let all = |size| listing(&[("a", 1), ("b", 1), ("c", size)]);
-        book.on_listing(&all(1), start);
-        assert_eq!(book.next_due(), Some(start + SETTLED));
+        archive_list.on_listing(&all(1), start);
+        assert_eq!(archive_list.next_due(), Some(start + SETTLED));
         // The file is still being written.
         let later = start + SETTLED;
-        book.on_listing(&all(2), later);
-        assert_eq!((book.next_due(), book.has_ready()), (Some(later + SETTLED), false));
-        book.on_listing(&all(2), later + SETTLED);
-        assert_eq!(book.begin().as_deref(), Some("c"));
+        archive_list.on_listing(&all(2), later);
+        assert_eq!((archive_list.next_due(), archive_list.has_ready()), (Some(later + SETTLED), false));
+        archive_list.on_listing(&all(2), later + SETTLED);
+        assert_eq!(archive_list.begin().as_deref(), Some("c"));
     }
 
     #[test]
     fn images_are_kept_while_their_file_exists() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.on_listing(&listing(&[("a", 1)]), start);
-        book.begin();
-        book.ended("a", Ok(images(&["x:1"])), start);
-        assert_eq!(book.imported(), [("a".to_owned(), images(&["x:1"]))]);
-        book.on_listing(&listing(&[("a", 2)]), start);
-        let pinned =
-            |book: &ArchiveList| book.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>();
-        assert_eq!(pinned(&book), ["x:1"]);
-        book.unlisted("gone".to_owned());
-        assert_eq!(pinned(&book), ["x:1"]);
-        book.on_listing(&listing(&[]), start);
-        assert_eq!(pinned(&book), images(&[]));
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
+        archive_list.on_listing(&listing(&[("a", 1)]), start);
+        archive_list.begin();
+        archive_list.ended("a", Ok(images(&["x:1"])), start);
+        assert_eq!(archive_list.imported(), [("a".to_owned(), images(&["x:1"]))]);
+        archive_list.on_listing(&listing(&[("a", 2)]), start);
+        let pinned = |archive_list: &ArchiveList| {
+            archive_list.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(pinned(&archive_list), ["x:1"]);
+        archive_list.unlisted("gone".to_owned());
+        assert_eq!(pinned(&archive_list), ["x:1"]);
+        archive_list.on_listing(&listing(&[]), start);
+        assert_eq!(pinned(&archive_list), images(&[]));
     }
 
     #[test]
     fn refused_file_waits_for_a_change_and_failed_one_is_retried() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
         let mut now = start;
-        book.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
-        book.begin();
-        book.ended("bad", Err(Failure::Refused("no".to_owned())), now);
+        archive_list.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
+        archive_list.begin();
+        archive_list.ended("bad", Err(Failure::Refused("no".to_owned())), now);
         for _ in 0..MOST_TRIES {
-            assert_eq!(book.begin().as_deref(), Some("late"));
-            book.ended("late", Err(Failure::Failed("away".to_owned())), now);
-            assert!(!book.has_ready());
+            assert_eq!(archive_list.begin().as_deref(), Some("late"));
+            archive_list.ended("late", Err(Failure::Failed("away".to_owned())), now);
+            assert!(!archive_list.has_ready());
             now += RETRY_LONGEST;
-            book.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
+            archive_list.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
         }
-        assert!(!book.has_ready());
-        assert_eq!(state(&book, "late"), &State::Failed("away".to_owned(), None));
-        assert_eq!(state(&book, "bad"), &State::Refused("no".to_owned()));
-        book.on_listing(&listing(&[("bad", 2), ("late", 1)]), now);
-        book.on_listing(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
-        assert_eq!(state(&book, "bad"), &State::Ready);
+        assert!(!archive_list.has_ready());
+        assert_eq!(state(&archive_list, "late"), &State::Failed("away".to_owned(), None));
+        assert_eq!(state(&archive_list, "bad"), &State::Refused("no".to_owned()));
+        archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now);
+        archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
+        assert_eq!(state(&archive_list, "bad"), &State::Ready);
     }
 
     #[test]
     fn restart_imports_only_changed_files() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.on_listing(&listing(&[("a", 1), ("b", 1)]), start);
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
+        archive_list.on_listing(&listing(&[("a", 1), ("b", 1)]), start);
         for name in ["x:1", "y:1"] {
-            let file = book.begin().unwrap();
-            book.ended(&file, Ok(images(&[name])), start);
+            let file = archive_list.begin().unwrap();
+            archive_list.ended(&file, Ok(images(&[name])), start);
         }
         let mut next = ArchiveList::default();
-        next.load(&book.record());
-        assert_eq!(next.record(), book.record());
+        next.load(&archive_list.record());
+        assert_eq!(next.record(), archive_list.record());
         next.on_listing(&listing(&[("a", 1), ("b", 2)]), start);
         assert_eq!((next.begin().as_deref(), next.begin()), (Some("b"), None));
         next.lost("a");
