@@ -57,8 +57,8 @@ impl Agent {
         let cluster = Cluster::open(&config, proxies.clone()).await;
         let sources = PodSources::open(&config, proxies)?;
         let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
-        let (news, certificates) = (Rc::default(), Rc::default());
-        let handles = Handles { config, inbox, health, node_state, news, certificates };
+        let (status_inputs, certificates) = (Rc::default(), Rc::default());
+        let handles = Handles { config, inbox, health, node_state, status_inputs, certificates };
         let (turn, turns) = async_channel::bounded(1);
         let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
         let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;
@@ -95,7 +95,7 @@ impl Agent {
 impl Handles {
     /// Connects the sync loop to the node status and, if there is one, to the cluster.
     fn connect(&self, sync_loop: SyncLoop, cluster: Option<&Cluster>) -> SyncLoop {
-        let sync_loop = sync_loop.with_status_inputs(Rc::clone(&self.news));
+        let sync_loop = sync_loop.with_status_inputs(Rc::clone(&self.status_inputs));
         let Some(cluster) = cluster else { return sync_loop };
         let event_sender = cluster.event_sender(self);
         let sync_loop = sync_loop.in_cluster(&cluster.client, &cluster.store, &self.config.node.name);

@@ -198,8 +198,8 @@ enum Start {
 
 #[test]
 fn allocation_is_on_disk_before_the_sandbox_exists() {
-    let slow_disk = after(1, What::SlowDisk { longest: Duration::from_secs(1), lasts: Duration::from_secs(120) });
-    let writes = (0..6).map(|_| after(0, What::WriteManifest(wanted::Traits::default())));
+    let slow_disk = after(1, StepKind::SlowDisk { longest: Duration::from_secs(1), lasts: Duration::from_secs(120) });
+    let writes = (0..6).map(|_| after(0, StepKind::WriteManifest(wanted::Traits::default())));
     live_through(&[([slow_disk].into_iter().chain(writes).collect(), Start::None)]);
 }
 

@@ -28,7 +28,7 @@ fn length() -> Duration {
     Duration::from_secs(60) * minutes.unwrap_or(1)
 }
 
-/// Pods that try to harm the node, within what a shared machine bears.
+/// Pods that try to harm the node, within the limits of a shared machine.
 fn hostile() -> Vec<Manifest> {
     let limited =
         "volumes: [{name: d, emptyDir: {sizeLimit: 1Gi}}, {name: m, emptyDir: {medium: Memory, sizeLimit: 8Mi}}]";

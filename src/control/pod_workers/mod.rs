@@ -336,7 +336,7 @@ impl PodWorkers {
     }
 }
 
-/// Used when neither a spec nor a container tells: the API's default.
+/// The API's default, for a pod whose spec and containers state no grace period.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -160,7 +160,8 @@ fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
     })
 }
 
-/// The other pods that take up room on the node: upstream's active pods, with what they have while they are resized.
+/// The other pods that use resources of the node: upstream's active pods. A pod that is being resized counts with its
+/// higher requests.
 fn others(uid: &PodUid, pods: &PodTable) -> Vec<Arc<Pod>> {
     let takes_room = |state| matches!(state, State::Sync | State::Terminating { .. });
     let active = pods.workers().iter().filter(|worker| {

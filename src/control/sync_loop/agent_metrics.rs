@@ -247,7 +247,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
     let traffic = sight.cluster.map(Client::traffic);
-    let store = sight.node_state.store.as_ref().map(OfflineStore::book);
+    let store = sight.node_state.store.as_ref().map(OfflineStore::stored);
     for (name, help, value) in [
         (
             "coracle_api_server_connections_total",

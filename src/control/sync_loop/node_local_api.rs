@@ -334,18 +334,18 @@ fn api_server_status(client: &Client) -> ApiServerStatus {
 }
 
 fn offline_status(store: &OfflineStore) -> OfflineStatus {
-    let book = store.book();
+    let stored = store.stored();
     OfflineStatus {
-        records: u64::try_from(book.records).unwrap_or(u64::MAX),
-        bytes: book.bytes,
-        written_bytes: book.written,
-        changed: book.changed.map(|moment| moment.to_string()).unwrap_or_default(),
+        records: u64::try_from(stored.records).unwrap_or(u64::MAX),
+        bytes: stored.bytes,
+        written_bytes: stored.written,
+        changed: stored.changed.map(|moment| moment.to_string()).unwrap_or_default(),
         in_use: store.counts(),
-        set_aside: book.damaged + book.other_format,
-        unopened: book.unopened,
-        left_out: book.left_out,
-        secrets: book.secrets,
-        message: book.fault.unwrap_or_default(),
+        set_aside: stored.damaged + stored.other_format,
+        unopened: stored.unopened,
+        left_out: stored.left_out,
+        secrets: stored.secrets,
+        message: stored.fault.unwrap_or_default(),
     }
 }
 

@@ -133,7 +133,7 @@ async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     }
 }
 
-/// What the kernel logged since the last read.
+/// The OOM kills in the kernel messages since the last read.
 #[derive(Default)]
 struct KernelMessages {
     kills: Vec<OomKill>,

@@ -46,7 +46,7 @@ pub(super) enum RetryTrigger {
     PodsRemoved,
 }
 
-/// What an attempt needs to know.
+/// The parts that decide about a resize.
 #[derive(Clone, Copy)]
 pub(super) struct ResizeContext<'a> {
     pub(super) admission: &'a PodAdmission,

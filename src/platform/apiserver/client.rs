@@ -295,7 +295,7 @@ impl Client {
     }
 }
 
-/// Sends a request, again if that may help, within its limit. `send` gets what is left of it.
+/// Sends a request within its limit, and repeats it after a failure that may pass. `send` gets the rest of the limit.
 pub(super) async fn in_time(
     request: &Request,
     send: impl AsyncFn(Duration) -> Result<ApiResponse, ApiError>,

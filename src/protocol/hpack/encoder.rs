@@ -8,7 +8,7 @@ use super::table::{self, DynamicTable, TableMatch};
 #[derive(Debug)]
 pub struct Encoder {
     pub(super) table: DynamicTable,
-    /// The smallest table size since the last block, if the size has changed: the decoder must be told of it as well
+    /// The smallest table size since the last block, if the size has changed: the decoder must learn of it as well
     /// (section 4.2).
     smallest: Option<usize>,
     most: usize,

@@ -39,7 +39,7 @@ impl Disk {
             let _task = rt::spawn(run(directory, "node1".to_owned(), asked, inbox));
             let mut answers = Vec::new();
             for change in changes {
-                answers.push(pods.ask(change).await);
+                answers.push(pods.request(change).await);
             }
             let mut last = None;
             while last.is_none() || !updates.is_empty() {

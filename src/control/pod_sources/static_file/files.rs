@@ -119,12 +119,12 @@ pub(super) enum FileEvent {
     Deleted,
 }
 
-/// The result of looking at a listing.
+/// The result of comparing a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ListingPlan {
     /// The files to read: names and paths.
     pub(super) read: Vec<(OsString, PathBuf)>,
-    /// When to look again at the latest.
+    /// When to list the directory again at the latest.
     pub(super) again: Option<Instant>,
 }
 
@@ -169,12 +169,12 @@ impl Files {
         }
     }
 
-    /// At the last look, the path was a manifest file.
+    /// At the last listing, the path was a manifest file.
     pub(super) fn is_single(&self) -> bool {
         self.single
     }
 
-    /// Handles an event. Returns when to look at the directory, if the event requires it.
+    /// Handles an event. Returns when to list the directory, if the event requires it.
     pub(super) fn note(&mut self, name: &OsStr, event: FileEvent, now: Instant) -> Option<Instant> {
         if !is_manifest(name) {
             // A hidden link may be a part of the manifests' paths.

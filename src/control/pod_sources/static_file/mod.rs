@@ -30,7 +30,7 @@ use crate::platform::rt;
 use crate::state::pods::{SourceProblem, SourceUpdate, SyncEvent};
 use crate::types::error::ErrorChain;
 
-/// Sends the pods at `path` (a directory of manifests, or one manifest) to `inbox` after the first look and on every
+/// Sends the pods at `path` (a directory of manifests, or one manifest) to `inbox` after the first listing and on every
 /// change, until the inbox is closed.
 ///
 /// Checks the directory at least every `interval`: `fileCheckFrequency`. Before `boot_over`, an initially empty
@@ -68,9 +68,9 @@ struct StaticFileSource {
 struct Closed;
 
 impl StaticFileSource {
-    /// Looks at the directory once, and waits for the next look to be due.
+    /// Lists the directory once, and waits until the next listing is due.
     async fn round(&mut self) -> Result<(), Closed> {
-        // Before the look, so that no later change is missed.
+        // Before the listing, so that no later change is missed.
         self.watcher.renew(&self.path, self.interval);
         self.look_and_wait().await
     }
@@ -104,7 +104,7 @@ impl StaticFileSource {
         }
     }
 
-    /// Reads the changed files. Returns when to look again.
+    /// Reads the changed files. Returns when to list again.
     async fn read_changed(&mut self, listing: &Listing) -> Option<Instant> {
         let ListingPlan { read, again } = self.files.compare(listing, rt::now(), clock::now());
         if !read.is_empty() {
@@ -136,7 +136,7 @@ impl StaticFileSource {
         Ok(())
     }
 
-    /// Waits until `due`, or until an event makes a look due earlier.
+    /// Waits until `due`, or until an event makes a listing due earlier.
     async fn wait(&mut self, mut due: Instant) {
         while rt::now() < due {
             let Some(noticed) = self.watcher.until(due).await else { return };

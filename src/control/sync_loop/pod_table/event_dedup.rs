@@ -28,7 +28,7 @@ impl EventDedup {
             }
             EventKind::Normal => {
                 log!(info, message, pod = pod, container = name, reason = reason);
-                // Something new has started: further warnings are news.
+                // Something new has started: log further warnings again.
                 self.warned.remove(&(uid.clone(), container.clone()));
             }
             // Outside a cluster this concerns every pod without a DNS policy.

@@ -167,7 +167,7 @@ fn repeatedly_expired_versions_back_off() {
 
 #[test]
 fn a_watch_may_exceed_its_duration_by_a_minute() {
-    let limit = |once| match Reflection::new(pods()).ask(once, 5) {
+    let limit = |once| match Reflection::new(pods()).next_request(once, 5) {
         ReflectorRequest::Watch { limit, .. } => Some(limit),
         ReflectorRequest::List(_) => None,
     };

@@ -1,8 +1,8 @@
 //! The one reader of procfs: the kernel's files about the machine and about processes.
 //!
-//! The `procfs` crate parses what it parses well. It fails for a whole file where one line is not as it expects, so it
-//! gets single lines, or only the lines that are read here: what a later kernel adds or changes then costs one value.
-//! Parsers of our own, each with its reason at its head: `mountinfo`, pressure stall information, `cpuinfo`,
+//! The `procfs` crate parses most of them. It fails for a whole file if one line is not as it expects, so it gets
+//! single lines, or only the lines that are read here: a change in a later kernel then costs one value. These have
+//! parsers of our own, whose first lines give the reason: `mountinfo`, pressure stall information, `cpuinfo`,
 //! `ipv6_route`, `swaps`. Numbers below `sys` are files of one word.
 //!
 //! A file that cannot be read, or a value that is not in it, is `None`.

@@ -17,7 +17,7 @@ impl Desk {
         Self { files: Files::new(PathBuf::from("/m"), start), start, now: start, listing }
     }
 
-    /// A desk after its first look, with one file `name` in its directory.
+    /// A desk after its first listing, with one file `name` in its directory.
     fn with(name: &str, text: &str) -> Self {
         let mut desk = Self::new();
         desk.put(name, 1);
@@ -44,7 +44,7 @@ impl Desk {
         look.read.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
-    /// When to look again, in milliseconds from now.
+    /// When to list again, in milliseconds from now.
     fn again(&mut self) -> Option<u128> {
         self.files.compare(&self.listing, self.now, time()).again.map(|again| (again - self.now).as_millis())
     }
@@ -211,7 +211,7 @@ fn file_missing_without_an_event_is_removed_after_two_looks() {
 #[test]
 fn editor_that_renames_the_old_file_away_makes_one_change() {
     let mut desk = Desk::with("a", &pod("web"));
-    // A slow vim with backupcopy=no: a look happens in between.
+    // A slow vim with backupcopy=no: the directory is listed in between.
     desk.note("a", FileEvent::MovedAway);
     desk.remove("a");
     assert_eq!(desk.note("a~", FileEvent::MovedIn), Some(0));

@@ -168,7 +168,7 @@ fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
     assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false), "what had run before comes back");
     assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), record.state(), kept(&record).as_slice()), ("4", None, &["3", "1", "4"][..]));
-    let none = after(&[&plain("1")], now).ask(RecordAction::Rollback(1));
+    let none = after(&[&plain("1")], now).apply_request(RecordAction::Rollback(1));
     assert_eq!(none, Err("no earlier version of it is kept".to_owned()));
 }
 
