@@ -143,7 +143,7 @@ fn versions_can_be_rolled_back_held_and_confirmed_manually() {
     let before = node.pods().get("web").unwrap().container("main").id().to_owned();
     node.write_manifest("web", &manifest("five", "", true));
     wait_for("the other manifest to be seen", PATIENCE, || {
-        node.ask(&["describe", "web"]).filter(|text| text.contains("held: its manifest has another one; ")).map(drop)
+        node.ask(&["describe", "web"]).filter(|text| text.contains("held: the manifest has changed; ")).map(drop)
     });
     node.kill_agent();
     node.start_agent();

@@ -321,7 +321,7 @@ impl Record {
             (None, Some(Hold::Manual)) => {
                 let runs = self.accepted.last().map(|pod| &pod.metadata.uid);
                 let is_other = self.offered.as_ref().map(|pod| &pod.metadata.uid) != runs;
-                let other = if is_other { "its manifest has another one; " } else { "" };
+                let other = if is_other { "the manifest has changed; " } else { "" };
                 Some(("held", format!("{other}this version runs until coracle confirm {name}")))
             }
             (None, Some(Hold::While { why: HoldReason::Rejected, .. })) => {

@@ -183,7 +183,7 @@ fn held_version_stays_until_confirmed() {
         assert!(!record.offer(&gated(uid)));
         assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false));
     }
-    assert!(record.state().unwrap().1.starts_with("its manifest has another one; "));
+    assert!(record.state().unwrap().1.starts_with("the manifest has changed; "));
     assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now), record.state()), ("3", false, None));
     record.offer(&gated("4"));
