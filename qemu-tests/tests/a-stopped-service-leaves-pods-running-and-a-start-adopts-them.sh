@@ -5,7 +5,7 @@ start_agent
 wait_ready kept
 id=$(container_id kept) inside=$(container_pid kept)
 
-# as_before WHAT: after WHAT the agent knows the same container with the same process.
+# as_before WHAT: asserts that after WHAT the pod has the same container and process.
 as_before() {
     wait_ready kept
     expect_equal "the container after $1" "$(container_id kept)" "$id"

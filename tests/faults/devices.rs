@@ -21,7 +21,7 @@ fn plugin(node: &Node, ids: &[&str]) -> Plugin {
     let directory = node.folder().join("pods/device-plugins");
     let until = std::time::Instant::now() + super::node::PATIENCE;
     while !kubelet(node).exists() {
-        assert!(std::time::Instant::now() < until, "nobody listens");
+        assert!(std::time::Instant::now() < until, "no socket for plugins");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     Plugin::start(&directory.join("camera.sock"), ids)

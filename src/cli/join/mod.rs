@@ -174,8 +174,8 @@ async fn wait_for_credentials(layout: &Layout) -> Result<(), String> {
     let minutes = CREDENTIALS.as_secs() / 60;
     rt::deadline(CREDENTIALS, wait).await.map_err(|rt::Elapsed| {
         format!(
-            "no certificate for this node within {minutes} minutes; coracle goes on asking (coracle status; on the \
-             control plane: kubectl get csr)"
+            "no certificate for this node within {minutes} minutes; coracle keeps requesting it (coracle status; on \
+             the control plane: kubectl get csr)"
         )
     })
 }

@@ -101,7 +101,7 @@ impl Progress {
         Some(DuePhase { phase, grace })
     }
 
-    /// True once, when the machine may shut down. `tells`: statuses are still being reported.
+    /// True once, when the machine may shut down. `tells`: some statuses are not yet reported.
     pub(crate) fn is_over(&mut self, tells: bool, now: Instant) -> bool {
         let Stage::Telling { until } = self.stage else { return false };
         let is_over = !tells || now >= until;
