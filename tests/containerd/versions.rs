@@ -74,7 +74,7 @@ fn a_version_that_never_becomes_ready_is_rolled_back() {
     wait_for_trial(&node, "three");
     assert_eq!(state(&node), "on trial");
     wait_for_version(&node, "two");
-    let why = "The new version goes, it was not ready within 15s: the version before comes back";
+    let why = "The new version is rejected, it was not ready within 15s; the previous version is restored";
     assert!(node.events("web").find("UpdateRejected", why).is_some(), "{:#?}", node.events("web").lines());
     let status = node.ask(&["status"]).unwrap();
     assert!(status.contains("\nVersions:\n  default/web-node-a: rejected: "), "{status}");

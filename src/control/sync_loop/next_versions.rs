@@ -126,7 +126,7 @@ impl NextVersions {
         let is_news = pull.failure.is_none();
         let goes_first = needs_room_of_present(&pull.pod, &failure);
         let message = match goes_first {
-            true => format!("The new version replaces the present one before its images are there: {failure}"),
+            true => format!("The new version replaces the running version before its images are pulled: {failure}"),
             false => format!("The present version runs on until the images of the new one are there: {failure}"),
         };
         let event = PodEvent::of_pod(&pull.present, EventKind::Warning, Reason::UPDATE_WAITS, message);

@@ -141,7 +141,7 @@ fn judged(uid: &PodUid, verdict: TrialResult) -> Vec<Effect> {
             vec![event(EventKind::Normal, Reason::UPDATE_ACCEPTED, message)]
         }
         TrialResult::Rejected(why) => {
-            let message = format!("The new version goes, {why}: the version before comes back");
+            let message = format!("The new version is rejected, {why}; the previous version is restored");
             let error = Effect::RecordError(format!("pod {uid}: {message}"));
             vec![error, event(EventKind::Warning, Reason::UPDATE_REJECTED, &message)]
         }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn rejected_version_is_an_error_and_a_warning() {
         let effects = judged(&"a".into(), TrialResult::Rejected("its time is over".to_owned()));
-        let message = "pod a: The new version goes, its time is over: the version before comes back";
+        let message = "pod a: The new version is rejected, its time is over; the previous version is restored";
         assert_eq!(effects.first(), Some(&Effect::RecordError(message.to_owned())));
         assert!(matches!(effects.get(1), Some(Effect::Record(event)) if event.reason == Reason::UPDATE_REJECTED));
     }

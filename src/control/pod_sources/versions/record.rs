@@ -316,7 +316,7 @@ impl Record {
         match (&self.trial, &self.hold) {
             (Some(_), _) => {
                 let within = self.offered.as_ref().and_then(|pod| pod.annotation(READY_WITHIN)).unwrap_or_default();
-                Some(("on trial", format!("it has to be ready within {within}, else the version before comes back")))
+                Some(("on trial", format!("it has to be ready within {within}, else the previous version is restored")))
             }
             (None, Some(Hold::Manual)) => {
                 let runs = self.accepted.last().map(|pod| &pod.metadata.uid);
@@ -324,9 +324,10 @@ impl Record {
                 let other = if is_other { "the manifest has changed; " } else { "" };
                 Some(("held", format!("{other}this version runs until coracle confirm {name}")))
             }
-            (None, Some(Hold::While { why: HoldReason::Rejected, .. })) => {
-                Some(("rejected", format!("the manifest's version was not ready in time; the one before runs {until}")))
-            }
+            (None, Some(Hold::While { why: HoldReason::Rejected, .. })) => Some((
+                "rejected",
+                format!("the manifest's version was not ready in time; the previous version runs {until}"),
+            )),
             (None, Some(Hold::While { why: HoldReason::RolledBack, .. })) => {
                 Some(("rolled back", format!("an earlier version runs {until}")))
             }
