@@ -175,9 +175,8 @@ pub(crate) fn compute_pod_actions(pod: &ActionInputs<'_>) -> Plan {
 
 /// The sandbox that can be used; `None` means that a new one is needed.
 ///
-/// As upstream's `PodSandboxChanged`: there is exactly one ready sandbox, it is the newest, it has the network mode
-/// of the spec, and it has an IP unless the pod uses the host network. As in `SyncPod`, a sandbox outside of the
-/// pod's cgroup is replaced as well.
+/// As upstream's `PodSandboxChanged`: the only ready sandbox, the newest, with the spec's network mode, and with an IP
+/// unless the pod uses the host network. As in `SyncPod`, a sandbox outside of the pod's cgroup is replaced as well.
 fn usable_sandbox<'a>(pod: &ActionInputs<'a>) -> Option<&'a ObservedSandbox> {
     let newest = pod.observed.newest_sandbox()?;
     let ready = pod.observed.sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
@@ -217,8 +216,7 @@ fn plan_new_sandbox(pod: &ActionInputs<'_>, plan: &mut Plan) {
 
 /// Plans the next step of the initialization; true when it is complete and main containers may start.
 fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
-    // Init containers may have been removed; a main container in this sandbox, or a later init container, proves that
-    // they completed.
+    // Init containers may have been removed; a main or later init container in this sandbox proves their completion.
     let initialized = pod.main.iter().any(|wanted| in_sandbox(pod, wanted, sandbox).is_some());
     let reached = pod.init.iter().rposition(|wanted| in_sandbox(pod, wanted, sandbox).is_some()).unwrap_or(0);
     for (index, wanted) in pod.init.iter().enumerate() {
