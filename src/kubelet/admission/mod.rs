@@ -106,7 +106,7 @@ impl Admission {
                 return Err(misplaced);
             }
             if let Some(victims) = preemption::victims(pod, others, lacks, self.static_pods_count) {
-                // Upstream counts each by what is missing first.
+                // Upstream counts each preempted pod under the first missing resource.
                 victims.iter().for_each(|_| metrics::count(Count::Preemptions, &[&first.resource]));
                 return Ok(victims);
             }

@@ -16,7 +16,7 @@ use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
 use crate::types::time::{Backoff, jitter};
 
-/// Back-off of the claims of pods that nothing else cleans up.
+/// Back-off for the claims of pods that this process has not stopped.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 

@@ -186,7 +186,7 @@ impl fmt::Display for Error {
             Self::Unmount(UnmountFailure { volume, .. }) => {
                 write!(f, "UnmountVolume.TearDown failed for volume {}", volume.display())
             }
-            // As for Csi.
+            // Upstream's message ends with a space here, as for `Csi`.
             Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
             Self::SubPath { volume, container, .. } => {
                 write!(f, "failed to prepare subPath for volumeMount {volume:?} of container {container:?}")

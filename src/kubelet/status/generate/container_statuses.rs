@@ -82,7 +82,7 @@ struct ContainerInput<'a> {
     list: List,
     container: &'a Container,
     before: Option<&'a ContainerStatus>,
-    /// All containers restart: one that the runtime does not have was removed for that.
+    /// All containers restart: a container that is missing in the runtime was removed for the restart.
     restarting_all: bool,
 }
 
