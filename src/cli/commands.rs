@@ -346,7 +346,7 @@ pub(super) struct Join {
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "leave")]
-/// Take this machine out of its cluster.
+/// Remove this machine from its cluster.
 pub(super) struct Leave {
     /// also delete the Node object
     #[argh(switch)]
