@@ -34,6 +34,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("container_manager", "node"),
     ("cri", "rpc"),
     ("cri", "rt"),
+    // Each call is a span.
+    ("cri", "tracing"),
     ("dbus", "rt"),
     ("csi", "node"),
     // Devices are allocated by NUMA node too.
@@ -68,6 +70,11 @@ const ARROWS: &[(&str, &str)] = &[
     ("sync_loop", "pod_sources"),
     ("sync_loop", "pod_workers"),
     ("sync_loop", "server"),
+    ("tracing", "config"),
+    ("tracing", "host"),
+    ("tracing", "net"),
+    ("tracing", "rpc"),
+    ("tracing", "rt"),
     ("volumes", "csi"),
     ("volumes", "node"),
 ];

@@ -55,6 +55,9 @@ impl Agent {
         let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
         let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone()).await;
         let cluster = Cluster::open(&config, proxies.clone()).await;
+        if let Some(cluster) = &cluster {
+            runtime.pods.set_cluster(&cluster.client);
+        }
         let sources = PodSources::open(&config, proxies)?;
         let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
         let (status_inputs, certificates) = (Rc::default(), Rc::default());

@@ -11,3 +11,4 @@ pub(crate) mod plugin_manager;
 pub(crate) mod registry;
 pub mod rpc;
 pub mod rt;
+pub(crate) mod tracing;

@@ -10,6 +10,7 @@
 mod burst;
 mod certificates;
 mod claims;
+mod credential_tokens;
 mod csi;
 #[path = "../csi_driver/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the driver")]
@@ -58,4 +59,5 @@ mod shutdown;
 mod status;
 mod strangers;
 mod sync;
+mod tracing;
 mod trust_bundles;

@@ -75,7 +75,7 @@ pub(crate) fn joined() -> (Node, FakeApi) {
     fs::write(folder.join("store-key"), [7; 32]).unwrap();
     fs::set_permissions(folder.join("store-key"), fs::Permissions::from_mode(0o600)).unwrap();
     let kubeconfig = api.kubeconfig(node.folder(), &Credentials::of_node(NODE_NAME));
-    node.add_arguments(&["--kubeconfig", &kubeconfig.display().to_string()]);
+    node.add_arguments(&["--kubeconfig", &kubeconfig.display().to_string(), "--make-iptables-util-chains=false"]);
     node.configure_agent("imageGCHighThresholdPercent: 100\nevictionHard: {}\n");
     prepare(&api);
     node.start_agent();

@@ -18,6 +18,7 @@ use crate::kubelet::kuberuntime::{
 use crate::kubelet::volumes::{self, SetUpInputs};
 use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Mount};
 use crate::platform::rt;
+use crate::platform::tracing::{self, SpanKind};
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::{Container, Pod, Reason};
 use crate::types::error::ErrorChain;
@@ -35,6 +36,31 @@ pub(super) struct SyncContext<'a> {
 }
 
 pub(super) async fn sync_pod(
+    with: SyncContext<'_>,
+    inbox: &Sender<SyncEvent>,
+    pod: &Arc<Pod>,
+    plan: &Plan,
+    observed: &ObservedPod,
+) -> WorkDone {
+    let mut span = tracing::begin("syncPod", SpanKind::Internal, || {
+        let meta = &pod.metadata;
+        let full_name = format!("{}/{}", meta.namespace, meta.name);
+        let attributes = [
+            ("k8s.pod.uid", meta.uid.as_str()),
+            ("k8s.pod", full_name.as_str()),
+            ("k8s.pod.name", meta.name.as_str()),
+            ("k8s.namespace.name", meta.namespace.as_str()),
+        ];
+        attributes.map(|(key, value)| (key, value.to_owned())).to_vec()
+    });
+    let done = span.around(sync_untraced(with, inbox, pod, plan, observed)).await;
+    if let WorkResult::Synced { failure: Some(failure), .. } = &done.result {
+        span.fail(|| failure.clone());
+    }
+    done
+}
+
+async fn sync_untraced(
     with: SyncContext<'_>,
     inbox: &Sender<SyncEvent>,
     pod: &Arc<Pod>,

@@ -35,6 +35,14 @@ pub(super) fn of_staged(data: &VolData) -> Value {
     json!({"driverName": data.driver, "volumeHandle": data.handle})
 }
 
+/// Adds the SELinux label that the volume is mounted with.
+pub(super) fn with_label(mut content: Value, label: Option<&str>) -> Value {
+    if let (Some(label), Some(content)) = (label, content.as_object_mut()) {
+        content.insert("seLinuxMountContext".to_owned(), json!(label));
+    }
+    content
+}
+
 /// Writes the file if its content differs.
 pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
     let path = directory.join(NAME);

@@ -42,6 +42,8 @@ pub(crate) struct CsiVolume {
     pub(crate) is_ephemeral: bool,
     pub(crate) fs_type: String,
     pub(crate) mount_options: Vec<String>,
+    /// The SELinux label among the mount options.
+    pub(crate) mount_label: Option<String>,
     /// The first of the volume's access modes, in Kubernetes' terms.
     pub(crate) access_mode: String,
     pub(crate) read_only: bool,
@@ -125,13 +127,16 @@ impl Csi {
         let staged_at = self.staged_at(volume, &driver);
         let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
+        let label = volume.mount_label.as_deref();
+        let (of_pod, of_staged) =
+            [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label)).into();
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
         let (place, staged) = (volume.place.clone(), staged_at.clone());
         let prepared = rt::blocking(move || {
             if is_of_one_pod && vol_data::is_used_elsewhere(&place, &data).map_err(CsiError::io(FIND_USERS, &place))? {
                 return Ok(false);
             }
-            prepare(&place, &of_pod, staged.as_deref(), &vol_data::of_staged(&data)).map(|()| true)
+            prepare(&place, &of_pod, staged.as_deref(), &of_staged).map(|()| true)
         });
         if !prepared.await.map_err(failed)? {
             return Err(CsiError::InUse.in_phase(Phase::SetUp));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::credentials::{Credential, PullSecrets};
 use super::pull_error::FailedPull;
 use super::service::Service;
-use super::verification::{CredentialCheck, PullOrigin, recorded, verdict};
+use super::verification::{CredentialCheck, PullOrigin, has_accounts, recorded, verdict};
 use super::{Images, PresentImage, WantedImage, image_name, pull_policy};
 use crate::platform::config::CredentialsVerification;
 use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
@@ -156,7 +156,13 @@ impl<S: Service> Images<S> {
             .names
             .iter()
             .any(|name| image_name::repository(name).is_ok_and(|repository| repository == order.repository));
-        match verdict(&self.verification, &order.repository, is_named, pulled, &secrets) {
+        let account = match &known.record {
+            Some(record) if has_accounts(record, &order.repository) => {
+                self.credentials.service_account(&order.repository, order.pod).await
+            }
+            _ => None,
+        };
+        match verdict(&self.verification, &order.repository, is_named, pulled, &secrets, account.as_ref()) {
             CredentialCheck::Use => true,
             CredentialCheck::UseWith(credential) => {
                 self.record(order, image_ref, known.record.as_ref(), Some(credential)).await;

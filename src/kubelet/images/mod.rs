@@ -28,6 +28,7 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
+use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, CredentialsVerification, ImageGc};
 use crate::platform::cri::ImageService;
 use crate::platform::cri::v1::{Image, PodSandboxConfig};
@@ -165,6 +166,11 @@ impl<S: Service> Images<S> {
             disks: RefCell::default(),
             inbox,
         }
+    }
+
+    /// Gives credential providers the tokens of service accounts.
+    pub(crate) fn in_cluster(&self, client: &Client) {
+        self.credentials.set_client(client);
     }
 
     /// Adds image archives, whose images are kept.

@@ -104,7 +104,7 @@ impl<S: Service> Images<S> {
     async fn pull_with_credentials(&self, order: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
         self.tell_failed_secrets(order);
         let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
-        credentials.extend(self.credentials.find(&order.repository).await);
+        credentials.extend(self.credentials.find(&order.repository, order.pod).await);
         log!(info, "pulling image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
         if credentials.is_empty() {
             let image_ref = self.pull_once(order, None).await.map_err(PullError::from)?;

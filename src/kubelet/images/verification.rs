@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::credentials::{Credential, Owner};
+use super::credentials::{Credential, Owner, ServiceAccount};
 use crate::platform::config::CredentialsVerification;
 
 /// The pull records of an image.
@@ -38,6 +38,7 @@ pub(super) fn verdict<'a>(
     is_named: bool,
     pulled: PullOrigin<'_>,
     secrets: &[&'a Credential],
+    account: Option<&ServiceAccount>,
 ) -> CredentialCheck<'a> {
     let verifies = match policy {
         CredentialsVerification::Never => false,
@@ -57,6 +58,9 @@ pub(super) fn verdict<'a>(
     if is_open(known) {
         return CredentialCheck::Use;
     }
+    if account.is_some_and(|account| accounts_of(known).any(|known| account.is(known))) {
+        return CredentialCheck::Use;
+    }
     let known = known.get(SECRETS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for credential in secrets {
         let Some(mark) = mark(credential) else { continue };
@@ -73,6 +77,25 @@ pub(super) fn verdict<'a>(
         }
     }
     CredentialCheck::Ask
+}
+
+fn accounts_of(known: &Value) -> impl Iterator<Item = &Value> {
+    known.get(ACCOUNTS).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether a service account has pulled an image of this repository.
+pub(super) fn has_accounts(record: &Value, repository: &str) -> bool {
+    let known = record.get(MAPPING).and_then(|mapping| mapping.get(repository));
+    known.is_some_and(|known| accounts_of(known).next().is_some())
+}
+
+impl ServiceAccount {
+    /// Without a uid the name decides: the pod's own API server has admitted it.
+    fn is(&self, known: &Value) -> bool {
+        let text = |field: &str| known.get(field).and_then(Value::as_str).unwrap_or_default();
+        let is_named = (text("namespace"), text("name")) == (self.namespace.as_str(), self.name.as_str());
+        is_named && self.uid.as_ref().is_none_or(|uid| uid == text("uid"))
+    }
 }
 
 fn kept(count: usize) -> bool {
@@ -115,8 +138,9 @@ pub(super) fn recorded(
     let wanted = match credential.and_then(mark) {
         None => json!({OPEN: true}),
         Some(mark) => {
+            let list = if mark.get(HASH).is_some() { SECRETS } else { ACCOUNTS };
             let mut wanted = known.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
-            let secrets = wanted.as_object_mut()?.entry(SECRETS).or_insert_with(|| json!([])).as_array_mut()?;
+            let secrets = wanted.as_object_mut()?.entry(list).or_insert_with(|| json!([])).as_array_mut()?;
             match secrets.iter_mut().find(|known| is_same_secret(known, &mark)) {
                 Some(known) if *known == mark => return None,
                 Some(known) => *known = mark,
@@ -142,10 +166,13 @@ fn is_open(known: &Value) -> bool {
     known.get(OPEN) == Some(&Value::Bool(true))
 }
 
-/// A Secret's entry in a record; `None` for node credentials.
+/// The entry of a Secret or a service account in a record; `None` for node credentials.
 fn mark(credential: &Credential) -> Option<Value> {
     match &credential.owner {
         Owner::Node => None,
+        Owner::ServiceAccount { namespace, name, uid } => {
+            Some(json!({"uid": uid, "namespace": namespace, "name": name}))
+        }
         // Secrets from manifests have no uid.
         Owner::Secret { namespace, name, uid } => {
             Some(json!({"uid": uid, "namespace": namespace, "name": name, HASH: credential.login.hash()}))
@@ -160,6 +187,7 @@ fn is_same_secret(known: &Value, mark: &Value) -> bool {
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const MAPPING: &str = "credentialMapping";
 const SECRETS: &str = "kubernetesSecrets";
+const ACCOUNTS: &str = "kubernetesServiceAccounts";
 const OPEN: &str = "nodePodsAccessible";
 const HASH: &str = "credentialHash";
 
@@ -206,7 +234,11 @@ mod tests {
             (&list, "q.io/a", PullOrigin::Preloaded, CredentialCheck::Ask),
             (&CredentialsVerification::Always, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Ask),
         ] {
-            assert_eq!(verdict(policy, repository, true, pulled, &[]), expected, "{policy:?} {repository} {pulled:?}");
+            assert_eq!(
+                verdict(policy, repository, true, pulled, &[], None),
+                expected,
+                "{policy:?} {repository} {pulled:?}"
+            );
         }
     }
 
@@ -214,13 +246,18 @@ mod tests {
     fn image_pulled_with_a_secret_needs_it_or_its_credentials() {
         let (known, other) = (credential("known", "p"), credential("other", "q"));
         let record = record(&[Some(&known)]);
-        let ask =
-            |secrets: &[&Credential]| match verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), secrets)
-            {
-                CredentialCheck::Use => "use".to_owned(),
-                CredentialCheck::UseWith(credential) => format!("use with {:?}", credential.owner),
-                CredentialCheck::Ask => "ask".to_owned(),
-            };
+        let ask = |secrets: &[&Credential]| match verdict(
+            &DEFAULT,
+            REPOSITORY,
+            true,
+            PullOrigin::Recorded(&record),
+            secrets,
+            None,
+        ) {
+            CredentialCheck::Use => "use".to_owned(),
+            CredentialCheck::UseWith(credential) => format!("use with {:?}", credential.owner),
+            CredentialCheck::Ask => "ask".to_owned(),
+        };
         assert_eq!(ask(&[]), "ask");
         assert_eq!(ask(&[&other]), "ask");
         assert_eq!(ask(&[&other, &known]), "use");
@@ -235,7 +272,8 @@ mod tests {
         let record = record(&[Some(&credential_of("s", "1", "p"))]);
         let ask = |uid, password| {
             let credential = credential_of("s", uid, password);
-            verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[&credential]) == CredentialCheck::Ask
+            verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[&credential], None)
+                == CredentialCheck::Ask
         };
         assert!(!ask("1", "new"), "the same Secret with a new login");
         assert!(ask("2", "new"), "a new Secret of the same name with another login");
@@ -245,7 +283,7 @@ mod tests {
     #[test]
     fn preloaded_name_stays_open_only_for_that_name() {
         let record = record(&[Some(&credential("known", "p"))]);
-        let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, PullOrigin::Recorded(&record), &[]);
+        let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, PullOrigin::Recorded(&record), &[], None);
         assert_eq!(ask(&DEFAULT, true), CredentialCheck::Use);
         assert_eq!(ask(&DEFAULT, false), CredentialCheck::Ask, "known by its id only");
         assert_eq!(ask(&CredentialsVerification::Always, true), CredentialCheck::Ask);
@@ -257,7 +295,10 @@ mod tests {
         let node = Credential { owner: Owner::Node, ..credential("", "p") };
         for opened in [None, Some(&node)] {
             let record = record(&[Some(&known), opened]);
-            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[]), CredentialCheck::Use);
+            assert_eq!(
+                verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[], None),
+                CredentialCheck::Use
+            );
             assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&known), "later"), None);
         }
     }
@@ -290,14 +331,38 @@ mod tests {
         for broken in [json!({}), json!({"credentialMapping": 7}), json!({"credentialMapping": {"r.io/a": []}})] {
             let known = credential("known", "p");
             assert_eq!(
-                verdict(&DEFAULT, REPOSITORY, false, PullOrigin::Recorded(&broken), &[&known]),
+                verdict(&DEFAULT, REPOSITORY, false, PullOrigin::Recorded(&broken), &[&known], None),
                 CredentialCheck::Ask
             );
             let whole = recorded(Some(&broken), "sha256:1", REPOSITORY, Some(&known), "now").unwrap();
             assert_eq!(
-                verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&whole), &[&known]),
+                verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&whole), &[&known], None),
                 CredentialCheck::Use
             );
         }
+    }
+
+    #[test]
+    fn image_of_a_service_account_is_for_the_pods_of_that_account() {
+        let of = |uid: &str| {
+            let (namespace, name, uid) = ("ns".to_owned(), "robot".to_owned(), uid.to_owned());
+            Credential { owner: Owner::ServiceAccount { namespace, name, uid }, ..credential("", "p") }
+        };
+        let record = record(&[Some(&of("7"))]);
+        let expected = json!([{"uid": "7", "namespace": "ns", "name": "robot"}]);
+        assert_eq!(record["credentialMapping"][REPOSITORY]["kubernetesServiceAccounts"], expected);
+        assert!(has_accounts(&record, REPOSITORY) && !has_accounts(&record, "r.io/other"));
+        assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&of("7")), "later"), None);
+        let may = |account: Option<ServiceAccount>| {
+            verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[], account.as_ref())
+                == CredentialCheck::Use
+        };
+        let account = |name: &str, uid: Option<&str>| {
+            let (namespace, uid) = ("ns".to_owned(), uid.map(str::to_owned));
+            Some(ServiceAccount { namespace, name: name.to_owned(), uid })
+        };
+        assert!(may(account("robot", Some("7"))) && may(account("robot", None)));
+        assert!(!may(account("robot", Some("8"))), "an account of the same name, created later");
+        assert!(!may(account("other", None)) && !may(None));
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn node() -> NodeSettings {
         pod_cgroups: None,
         single_process_oom_kill: true,
         selinux: false,
+        container_file_label: None,
         seccomp_default: false,
         seccomp_root: "/var/lib/kubelet/seccomp".into(),
         masked_paths: Vec::new(),

@@ -50,6 +50,7 @@ use async_channel::Sender;
 use crate::kubelet::allocation::Allocations;
 use crate::kubelet::images::{Images, PullsUnderWay};
 use crate::kubelet::node::NodeSettings;
+use crate::platform::apiserver::Client;
 use crate::platform::config::CgroupDriver;
 use crate::platform::cri::RuntimeService;
 use crate::platform::net::Dialer;
@@ -148,6 +149,11 @@ impl PodRuntime {
     /// Uses these allocated and actuated resources.
     pub(crate) fn with_allocations(self, allocations: Rc<Allocations>) -> Self {
         Self { allocations, ..self }
+    }
+
+    /// The API server, for the tokens of credential providers.
+    pub(crate) fn set_cluster(&self, client: &Client) {
+        self.images.in_cluster(client);
     }
 
     pub(crate) fn allocations(&self) -> Rc<Allocations> {

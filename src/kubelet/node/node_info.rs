@@ -29,6 +29,8 @@ pub(crate) struct NodeInfo {
     pub(crate) huge_page_limits: bool,
     /// Processes and files have SELinux labels.
     pub(crate) selinux: bool,
+    /// The policy's label of containers' files; `None` without SELinux.
+    pub(crate) container_file_label: Option<String>,
     /// `/sys/devices/system/cpu/cpu<n>/thermal_throttle` of the CPUs that have it.
     pub(crate) thermal_paths: Vec<String>,
     /// Addresses of the default route's interface: IPv4 first, one per family.
@@ -53,6 +55,7 @@ impl NodeInfo {
         };
         let cpus = cpu_count(&text("sys/devices/system/cpu/online"));
         let memory = procfs.memory().unwrap_or_default();
+        let selinux = selinux::is_enabled(&procfs);
         Self {
             memory_bytes: memory.total,
             cpus,
@@ -63,7 +66,8 @@ impl NodeInfo {
             cgroup_v2: v2,
             swap_limits: root.join(swap_file).exists(),
             huge_page_limits: if v2 { hugetlb(&controllers) } else { root.join("sys/fs/cgroup/hugetlb").is_dir() },
-            selinux: selinux::is_enabled(&procfs),
+            selinux,
+            container_file_label: selinux.then(|| selinux::container_file_label(root)).flatten(),
             thermal_paths: thermal_paths(root, cpus),
             addresses: addresses(&procfs),
         }
@@ -210,6 +214,7 @@ mod tests {
             swap_limits: true,
             huge_page_limits: true,
             selinux: true,
+            container_file_label: None,
             thermal_paths: vec!["/sys/devices/system/cpu/cpu1/thermal_throttle".to_owned()],
             addresses: Vec::new(),
         };

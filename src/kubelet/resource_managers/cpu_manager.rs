@@ -2,7 +2,7 @@
 //!
 //! `staticPolicy` in pkg/kubelet/cm/cpumanager.
 
-use super::cpu_assignment::{take_distributed, take_packed};
+use super::cpu_assignment::{take_by_cache, take_distributed, take_packed};
 use super::cpu_topology::{Level, Topology};
 use super::topology_manager::{self, Hints, Nodes};
 use crate::platform::config::CpuOptions;
@@ -41,6 +41,11 @@ impl CpuManager {
             policy.reserved = reserved.ok_or_else(fault)?;
         }
         Ok(policy)
+    }
+
+    /// `full-pcpus-only`.
+    pub(super) fn has_whole_cores(&self) -> bool {
+        self.options.full_cores
     }
 
     /// CPUs that can be exclusive.
@@ -179,6 +184,9 @@ impl CpuManager {
     }
 
     fn take(&self, from: &CpuSet, count: usize) -> Option<CpuSet> {
+        if self.options.by_cache {
+            return take_by_cache(&self.topology, from, count);
+        }
         if !self.options.across_nodes {
             return take_packed(&self.topology, from, count);
         }

@@ -26,7 +26,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use crate::platform::config::{Config, TopologyManager};
+use crate::platform::config::{Config, TopologyManager, TopologyPolicy};
 use crate::state::pods::{MemoryBlock, Placements};
 use crate::types::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
 use crate::types::cpu_set::CpuSet;
@@ -42,6 +42,7 @@ pub(crate) use topology_manager::{Hints, Nodes, hints};
 
 use cpu_manager::{CpuManager, own_cpus};
 use cpu_state::SavedState;
+use cpu_topology::Level;
 use memory_manager::MemoryManager;
 use memory_policy::MemoryPlanning;
 use state_files::{CPU_STATE, MEMORY_STATE};
@@ -64,6 +65,8 @@ pub(crate) struct ResourceManagers {
     topology: Option<TopologyManager>,
     /// NUMA nodes of the machine.
     nodes: Nodes,
+    /// With `prefer-closest-numa-nodes`.
+    distances: Vec<(u32, Vec<u32>)>,
     placements: Rc<RefCell<Placements>>,
     state_file: PathBuf,
     /// No valid state file was found, so running containers must be observed.
@@ -113,10 +116,15 @@ impl ResourceManagers {
                 nodes.len()
             ));
         }
+        let distances = match config.managers.topology {
+            Some(manager) if manager.closest_nodes => distances(&topology)?,
+            _ => Vec::new(),
+        };
         let mut managers = Self {
             cpus: None,
             topology: config.managers.topology,
             nodes: Nodes::of(&nodes),
+            distances,
             placements: Rc::default(),
             state_file: config.root_dir.join(CPU_STATE),
             is_forgetful: false,
@@ -258,15 +266,18 @@ impl ResourceManagers {
 
     fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, AllocationRejection> {
         let assigned = &self.placements.borrow().exclusive;
-        let merged = |policy, resources: Vec<Hints>| {
-            let nodes = topology_manager::merge(policy, self.nodes, &resources);
+        let merged = |policy, scope, resources: Vec<Hints>| {
+            let nodes = topology_manager::merge(policy, self.nodes, &self.distances, &resources);
+            if policy == TopologyPolicy::SingleNumaNode && nodes.is_none() {
+                metrics::count(Count::AlignedResourcesFailures, &[scope, NUMA_NODE]);
+            }
             nodes.ok_or_else(|| (Reason::TOPOLOGY_AFFINITY_ERROR, NO_LOCALITY.to_owned()))
         };
         let mut of_pod = None;
         if let Some(TopologyManager { policy, pod_scope: true, .. }) = self.topology {
             let cpus = self.cpus.as_ref().and_then(|cpus| cpus.pod_hints(assigned, pod));
             let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
-            of_pod = merged(policy, cpus.into_iter().chain(others).collect())?;
+            of_pod = merged(policy, "pod", cpus.into_iter().chain(others).collect())?;
         }
         // A container's CPUs are allocated after all its other resources.
         let pinning = Cell::new(false);
@@ -275,7 +286,7 @@ impl ResourceManagers {
             let mut nodes = of_pod;
             if let Some(TopologyManager { policy, pod_scope: false, .. }) = self.topology {
                 let others = providers.iter_mut().flat_map(|provider| provider.hints(Some(container)));
-                nodes = merged(policy, cpus().into_iter().chain(others).collect())?;
+                nodes = merged(policy, CONTAINER, cpus().into_iter().chain(others).collect())?;
             }
             for provider in providers.iter_mut() {
                 provider.allocate(container, nodes)?;
@@ -286,9 +297,10 @@ impl ResourceManagers {
             }
             Ok(nodes)
         };
-        match &self.cpus {
+        let own = match &self.cpus {
             Some(cpus) => {
                 let own = cpus.allocate(assigned, pod, &mut near);
+                cpus.count_alignment(assigned.get(&pod.metadata.uid), own.as_ref());
                 if own.is_err() && pinning.get() {
                     metrics::count(Count::CpuPinningErrors, &[]);
                 }
@@ -299,7 +311,15 @@ impl ResourceManagers {
                 all.try_for_each(|container| near(container, &|| None).map(drop))?;
                 Ok(OwnCpus::new())
             }
+        };
+        if let (Some(TopologyManager { policy: TopologyPolicy::SingleNumaNode, pod_scope, .. }), true) =
+            (self.topology, own.is_ok())
+        {
+            let containers = pod.spec.init_containers.len() + pod.spec.containers.len();
+            let (scope, count) = if pod_scope { ("pod", 1) } else { (CONTAINER, containers) };
+            (0..count).for_each(|_| metrics::count(Count::AlignedResources, &[scope, NUMA_NODE]));
         }
+        own
     }
 
     /// Records the pod's allocation. True if its CPUs changed.
@@ -378,10 +398,49 @@ impl ResourceManagers {
     }
 }
 
+/// As upstream, which does not start without them.
+fn distances(topology: &Topology) -> Result<Vec<(u32, Vec<u32>)>, String> {
+    let distances = topology.distances.clone();
+    let is_known = topology.nodes().len() <= 1 || distances.iter().all(|(_, row)| row.len() >= distances.len());
+    let fault = "topologyManagerPolicyOptions.prefer-closest-numa-nodes: the kernel shows no distances of NUMA nodes";
+    is_known.then_some(distances).ok_or_else(|| fault.to_owned())
+}
+
+const CONTAINER: &str = "container";
+const NUMA_NODE: &str = "numa_node";
+
 impl CpuManager {
+    /// Counts the new allocations of a pod's containers. `had`: those of before.
+    fn count_alignment(&self, had: Option<&OwnCpus>, own: Result<&OwnCpus, &AllocationRejection>) {
+        let whole_cores = self.has_whole_cores();
+        let own = match own {
+            Ok(own) => own,
+            Err((reason, _)) => {
+                if *reason == Reason::SMT_ALIGNMENT_ERROR {
+                    metrics::count(Count::AlignedResourcesFailures, &[CONTAINER, "physical_cpu"]);
+                }
+                return;
+            }
+        };
+        for (_, cpus) in own.iter().filter(|(name, cpus)| had.and_then(|had| had.get(*name)) != Some(*cpus)) {
+            if whole_cores {
+                metrics::count(Count::AlignedResources, &[CONTAINER, "physical_cpu"]);
+            }
+            if self.topology.is_of_one_cache(cpus) {
+                metrics::count(Count::AlignedResources, &[CONTAINER, "uncore_cache"]);
+            }
+        }
+    }
+
     fn count(&self, placements: &Placements) {
         let shared = placements.shared.clone().without(&self.reserved).len();
-        let exclusive = placements.exclusive.values().flat_map(SortedMap::values).map(CpuSet::len).sum();
+        let taken = placements.exclusive.values().flat_map(SortedMap::values);
+        let taken = taken.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus));
+        let on_node = |node: u32| {
+            let node = [node].into_iter().collect();
+            self.topology.within(Level::Node, &node).common(&taken).len()
+        };
+        let exclusive = self.topology.nodes().iter().map(|node| (node, on_node(node))).collect();
         metrics::processors(shared, exclusive);
     }
 }
@@ -393,7 +452,7 @@ const STATIC: &str = "static";
 mod tests {
     use super::cpu_topology::tests::board;
     use super::*;
-    use crate::platform::config::{CpuOptions, TopologyPolicy};
+    use crate::platform::config::CpuOptions;
     use crate::state::pods::Assigned;
 
     fn set(text: &str) -> CpuSet {
@@ -520,8 +579,12 @@ mod tests {
         };
         let plan = |topology: Option<(TopologyPolicy, bool)>, devices: &'static str, cpus: &[&str]| {
             let mut config = config(true);
-            config.managers.topology =
-                topology.map(|(policy, pod_scope)| TopologyManager { policy, pod_scope, most_nodes: 8 });
+            config.managers.topology = topology.map(|(policy, pod_scope)| TopologyManager {
+                policy,
+                pod_scope,
+                most_nodes: 8,
+                closest_nodes: false,
+            });
             let managers = ResourceManagers::new(&config, cpu_topology::tests::two_nodes(), State::Nothing).unwrap();
             let mut devices = Devices(devices, Vec::new());
             let own = managers.plan(&guaranteed(cpus), vec![&mut devices]);
@@ -564,5 +627,9 @@ mod tests {
         assert_eq!(value("memory_manager_pinning_errors_total"), 1.0);
         assert_eq!(value("cpu_manager_shared_pool_size_millicores"), 1000.0);
         assert_eq!(value("cpu_manager_exclusive_cpu_allocation_count"), 2.0);
+        let per_node = &page["kubelet_cpu_manager_allocation_per_numa"];
+        assert_eq!(per_node.value(&[("numa_node", "0")]), 2.0);
+        let aligned = &page["kubelet_container_aligned_compute_resources_count"];
+        assert_eq!(aligned.value(&[("scope", "container"), ("boundary", "uncore_cache")]), 1.0);
     }
 }

@@ -16,6 +16,7 @@ mod nfs;
 mod ownership;
 mod payload;
 mod plan;
+mod selinux_mount;
 mod sub_path;
 mod teardown;
 #[cfg(test)]

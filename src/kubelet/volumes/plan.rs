@@ -8,6 +8,7 @@ use super::error::{Error, FilesProblem, Problem};
 use super::fs_group::{changes_on_root_mismatch, fs_group};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
+use super::selinux_mount::mount_label;
 use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
 use crate::state::pods::volume_paths::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
 use crate::types::api::{
@@ -294,7 +295,15 @@ fn claimed(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, 
     }
     let no_device = |kind: &str| failed(format!("volumes of the kind {kind} are no devices"));
     match &bound.source {
-        PersistentSource::Csi(source) => Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, with)))),
+        PersistentSource::Csi(source) => {
+            let driver = match with.objects.csi_driver(&source.driver) {
+                Lookup::Found(driver) => Some(driver),
+                // An unknown driver keeps the volume from being set up.
+                Lookup::Missing | Lookup::Unknown(_) => None,
+            };
+            let label = mount_label(pod, &volume.name, bound, driver, with.node.container_file_label.as_deref())?;
+            Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, with))))
+        }
         PersistentSource::Local { path, .. } if bound.is_block => {
             Ok(Source::Device { path: without_backsteps(path)?, read_only })
         }

@@ -19,6 +19,7 @@ pub(crate) enum Gate {
     GracefulNodeShutdownBasedOnPodPriority,
     KubeletCrashLoopBackOffMax,
     KubeletEnsureSecretPulledImages,
+    KubeletServiceAccountTokenForCredentialProviders,
     NodeDeclaredFeatures,
     ResourceHealthStatus,
     RotateKubeletServerCertificate,
@@ -130,7 +131,7 @@ fn known(name: &str) -> Option<(char, bool, char)> {
 }
 
 impl Gate {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::ComponentFlagz,
         Self::ComponentStatusz,
         Self::ContainerCheckpoint,
@@ -140,6 +141,7 @@ impl Gate {
         Self::GracefulNodeShutdownBasedOnPodPriority,
         Self::KubeletCrashLoopBackOffMax,
         Self::KubeletEnsureSecretPulledImages,
+        Self::KubeletServiceAccountTokenForCredentialProviders,
         Self::NodeDeclaredFeatures,
         Self::ResourceHealthStatus,
         Self::RotateKubeletServerCertificate,
@@ -156,6 +158,9 @@ impl Gate {
             Self::GracefulNodeShutdownBasedOnPodPriority => "GracefulNodeShutdownBasedOnPodPriority",
             Self::KubeletCrashLoopBackOffMax => "KubeletCrashLoopBackOffMax",
             Self::KubeletEnsureSecretPulledImages => "KubeletEnsureSecretPulledImages",
+            Self::KubeletServiceAccountTokenForCredentialProviders => {
+                "KubeletServiceAccountTokenForCredentialProviders"
+            }
             Self::NodeDeclaredFeatures => "NodeDeclaredFeatures",
             Self::ResourceHealthStatus => "ResourceHealthStatus",
             Self::RotateKubeletServerCertificate => "RotateKubeletServerCertificate",

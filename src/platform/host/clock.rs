@@ -34,6 +34,13 @@ pub(crate) fn timestamp() -> Timestamp {
     Timestamp::new(now.tv_sec, nanos).unwrap_or_default()
 }
 
+/// Unix time in nanoseconds.
+pub(crate) fn unix_nanos() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// The build time in Unix seconds, if the builder set it: a lower bound for the current time.
 pub(crate) fn built() -> Option<i64> {
     // The convention of reproducible builds.

@@ -16,6 +16,8 @@ pub(crate) struct CsiDriver {
     pub(crate) token_requests: Vec<(String, i64)>,
     pub(crate) tokens_in_secrets: bool,
     pub(crate) requires_republish: bool,
+    /// `seLinuxMount`: volumes can be mounted with `-o context`.
+    pub(crate) selinux_mount: bool,
     /// How often the driver's volume limit is updated.
     pub(crate) allocatable_period: Option<Duration>,
 }
@@ -58,6 +60,7 @@ impl CsiDriver {
             token_requests: list("tokenRequests").map(token).collect(),
             tokens_in_secrets: flag("serviceAccountTokenInSecrets").unwrap_or(false),
             requires_republish: flag("requiresRepublish").unwrap_or(false),
+            selinux_mount: flag("seLinuxMount").unwrap_or(false),
             allocatable_period: period.map(|seconds| Duration::from_secs(seconds.max(LEAST_PERIOD))),
         }
     }
@@ -73,6 +76,7 @@ mod tests {
     fn missing_fields_have_the_apis_defaults() {
         let driver = CsiDriver::read(&json!({"spec": {}}));
         assert!(driver.attach_required && !driver.pod_info_on_mount && !driver.requires_republish);
+        assert!(!driver.selinux_mount && CsiDriver::read(&json!({"spec": {"seLinuxMount": true}})).selinux_mount);
         assert_eq!(driver.group_policy, FsGroupPolicy::ReadWriteOnceWithFsType);
         assert_eq!(driver.allocatable_period, None);
         assert_eq!((driver.lifecycle_modes, driver.token_requests), (vec!["Persistent".to_owned()], Vec::new()));

@@ -6,6 +6,8 @@ use super::buckets::{ADMISSIONS, Bucket, DRA, OPERATIONS, PULLS, RESIZES, REST, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Count {
     AdmissionRejections,
+    AlignedResources,
+    AlignedResourcesFailures,
     CpuPinnings,
     CpuPinningErrors,
     CredentialPluginErrors,
@@ -27,6 +29,7 @@ pub(crate) enum Count {
     RequestedResizes,
     RestRequests,
     RuntimeErrors,
+    SpansDropped,
     RuntimeOperations,
     SandboxErrors,
     StartedContainers,
@@ -77,8 +80,10 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page. Probes and health checks have pages of their own.
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 33] = [
         Self::AdmissionRejections,
+        Self::AlignedResources,
+        Self::AlignedResourcesFailures,
         Self::CpuPinnings,
         Self::CpuPinningErrors,
         Self::CredentialPluginErrors,
@@ -100,6 +105,7 @@ impl Count {
         Self::RequestedResizes,
         Self::RestRequests,
         Self::RuntimeErrors,
+        Self::SpansDropped,
         Self::RuntimeOperations,
         Self::SandboxErrors,
         Self::StartedContainers,
@@ -222,6 +228,22 @@ impl Count {
                 "rest_client_requests_total",
                 "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
                 &["code", "host", "method"],
+            ),
+            Self::AlignedResources => described(
+                "kubelet_container_aligned_compute_resources_count",
+                "[ALPHA] Cumulative number of aligned compute resources allocated to containers by alignment type.",
+                &["scope", "boundary"],
+            ),
+            Self::AlignedResourcesFailures => described(
+                "kubelet_container_aligned_compute_resources_failure_count",
+                "[ALPHA] Cumulative number of failures to allocate aligned compute resources to containers by alignment \
+                 type.",
+                &["scope", "boundary"],
+            ),
+            Self::SpansDropped => described(
+                "coracle_trace_spans_dropped_total",
+                "Number of trace spans that were not sent: the queue was full, or the collector could not be reached.",
+                &["reason"],
             ),
             Self::RuntimeErrors => described(
                 "kubelet_runtime_operations_errors_total",

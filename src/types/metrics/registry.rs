@@ -14,6 +14,8 @@ struct Registry {
     last_relist: Option<i64>,
     /// Number of CPUs in the shared pool, and of exclusively allocated CPUs.
     processors: [usize; 2],
+    /// By NUMA node.
+    exclusive: Vec<(u32, usize)>,
 }
 
 struct CounterEntry {
@@ -92,9 +94,12 @@ pub(crate) fn last_relist() -> Option<i64> {
     with(|registry| registry.last_relist)
 }
 
-/// Sets the number of CPUs in the shared pool, and of exclusively allocated CPUs.
-pub(crate) fn processors(shared: usize, exclusive: usize) {
-    with(|registry| registry.processors = [shared, exclusive]);
+/// Sets the number of CPUs in the shared pool, and of exclusively allocated CPUs by NUMA node.
+pub(crate) fn processors(shared: usize, exclusive: Vec<(u32, usize)>) {
+    with(|registry| {
+        registry.processors = [shared, exclusive.iter().map(|(_, count)| count).sum()];
+        registry.exclusive = exclusive;
+    });
 }
 
 /// Removes the probe series of a pod.
@@ -106,6 +111,13 @@ pub(crate) fn forget_probes(namespace: &str, pod: &str) {
         registry.counts.retain(|one| one.what != Count::Probes || !is_its(&one.labels));
         registry.times.retain(|one| one.what != Timed::Probes || !is_its(&one.labels));
     });
+}
+
+/// The names of all counters and histograms.
+#[cfg(test)]
+pub(crate) fn names() -> Vec<&'static str> {
+    let counts = Count::ALL.into_iter().map(|what| what.described().name);
+    counts.chain(Timed::ALL.into_iter().map(|what| what.described().name)).collect()
 }
 
 /// Writes all families except those of probes.
@@ -128,6 +140,12 @@ pub(crate) fn write(page: &mut Exposition) {
         ] {
             page.family(name, Kind::Gauge, help);
             page.sample(&Labels::default(), Number::Whole(value));
+        }
+        let per_node = "kubelet_cpu_manager_allocation_per_numa";
+        page.family(per_node, Kind::Gauge, "[ALPHA] Number of CPUs allocated per NUMA node");
+        for (node, count) in &registry.exclusive {
+            let value = Number::Whole(u64::try_from(*count).unwrap_or(u64::MAX));
+            page.sample(&Labels::of(&[("numa_node", &node.to_string())]), value);
         }
     });
 }

@@ -97,7 +97,7 @@ impl ServedConnection {
         let (server, api) = (&*self.server, &*self.server.api);
         let cri = &server.streaming.cri;
         let system_logs = || {
-            let reply = system_logs(request)?;
+            let reply = system_logs(request, server.settings.system_log_queries)?;
             let closed = || Reply::Whole(Response::text(Status::MethodNotAllowed, "logs endpoint is disabled.\n"));
             Some(if server.settings.system_logs { reply } else { closed() })
         };

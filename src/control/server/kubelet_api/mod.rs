@@ -7,6 +7,7 @@
 //!   authorization                                                   attributes.rs, delegated_auth.rs
 //!   exec, attach, port-forward                                      ../streaming.rs, ../relay.rs
 //!   commands, checkpoints, files of the node                        run_and_checkpoint.rs, system_logs.rs
+//!   logs of services                                  node_log_query.rs, node_log_text.rs
 //!   responses                              connection.rs, healthz.rs, health_metrics.rs, zpages.rs, profiles.rs,
 //!                                          ../container_logs.rs
 //! ```
@@ -22,6 +23,8 @@ mod delegated_auth;
 mod error;
 mod health_metrics;
 mod healthz;
+mod node_log_query;
+mod node_log_text;
 mod pod_lists;
 mod profiles;
 mod read_only;

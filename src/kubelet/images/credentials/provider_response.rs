@@ -6,12 +6,20 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::keyring::Login;
+use super::service_account::AccountToken;
 use crate::platform::config::parse_duration;
 use crate::types::sorted::SortedMap;
 
 /// The request in the given API version.
-pub(super) fn question(api_version: &str, image: &str) -> Vec<u8> {
-    json!({"kind": "CredentialProviderRequest", "apiVersion": api_version, "image": image}).to_string().into_bytes()
+pub(super) fn question(api_version: &str, image: &str, account: &AccountToken) -> Vec<u8> {
+    let mut question = json!({"kind": "CredentialProviderRequest", "apiVersion": api_version, "image": image});
+    if let Some(fields) = question.as_object_mut().filter(|_| !account.token.is_empty()) {
+        fields.insert("serviceAccountToken".to_owned(), json!(account.token));
+        if !account.annotations.is_empty() {
+            fields.insert("serviceAccountAnnotations".to_owned(), json!(account.annotations));
+        }
+    }
+    question.to_string().into_bytes()
 }
 
 /// `cacheKeyType` of a response.
@@ -117,14 +125,21 @@ pub(super) struct ResponseCache {
 }
 
 impl ResponseCache {
-    /// The cached logins for this image: by image, by registry, or global.
-    pub(super) fn find(&self, image: &str, now: Instant) -> Option<&[(String, Login)]> {
-        let holds = |key: &str| self.answers.get(key).filter(|(_, until)| now <= *until);
+    /// The cached logins for this image, and this service account if any: by image, by registry, or global.
+    pub(super) fn find(&self, image: &str, account: &str, now: Instant) -> Option<&[(String, Login)]> {
+        let holds = |key: &str| self.answers.get(&of_account(key, account)).filter(|(_, until)| now <= *until);
         let found = holds(image).or_else(|| holds(registry(image))).or_else(|| holds(GLOBAL));
         found.map(|(logins, _)| logins.as_slice())
     }
 
-    pub(super) fn insert(&mut self, image: &str, answer: &ProviderResponse, default: Duration, now: Instant) {
+    pub(super) fn insert(
+        &mut self,
+        image: &str,
+        account: &str,
+        answer: &ProviderResponse,
+        default: Duration,
+        now: Instant,
+    ) {
         self.answers.retain(|_, (_, until)| now <= *until);
         let holds = answer.holds.unwrap_or(default);
         let Some(until) = now.checked_add(holds).filter(|_| !holds.is_zero()) else { return };
@@ -133,8 +148,13 @@ impl ResponseCache {
             Scope::Registry => registry(image),
             Scope::Global => GLOBAL,
         };
-        self.answers.insert(key.to_owned(), (answer.logins.clone(), until));
+        self.answers.insert(of_account(key, account), (answer.logins.clone(), until));
     }
+}
+
+/// `account` is empty, or a JSON array (`PodAccount::cache_key`).
+fn of_account(key: &str, account: &str) -> String {
+    [key, account].concat()
 }
 
 /// Cannot collide with an image or registry, which contain a dot, colon or slash.
@@ -164,9 +184,27 @@ mod tests {
 
     #[test]
     fn request_has_the_image() {
-        let question = question(VERSION, "r.io/a");
+        let question = question(VERSION, "r.io/a", &AccountToken::default());
         let expected = json!({"kind": "CredentialProviderRequest", "apiVersion": VERSION, "image": "r.io/a"});
         assert_eq!(serde_json::from_slice::<Value>(&question).unwrap(), expected);
+    }
+
+    #[test]
+    fn request_has_the_token_and_annotations_of_the_service_account() {
+        let annotations = serde_json::Map::from_iter([("a/role".to_owned(), json!("reader"))]);
+        let account = AccountToken { token: "t".to_owned(), annotations };
+        let question: Value = serde_json::from_slice(&question(VERSION, "r.io/a", &account)).unwrap();
+        assert_eq!(question["serviceAccountToken"], "t");
+        assert_eq!(question["serviceAccountAnnotations"], json!({"a/role": "reader"}));
+    }
+
+    #[test]
+    fn answers_are_cached_for_their_service_account_only() {
+        let (now, hour) = (Instant::now(), Duration::from_secs(3600));
+        let mut cache = ResponseCache::default();
+        cache.insert("r.io/a", "[1]", &read(&text("Global", "")).unwrap(), hour, now);
+        assert!(cache.find("r.io/b", "[1]", now).is_some());
+        assert!(cache.find("r.io/a", "[2]", now).is_none() && cache.find("r.io/a", "", now).is_none());
     }
 
     #[test]
@@ -217,20 +255,24 @@ mod tests {
             ("Global", &["r.io/a", "r.io/b", "q.io/c"]),
         ] {
             let mut cache = ResponseCache::default();
-            cache.insert("r.io/a", &read(&text(scope, r#","cacheDuration":"1m""#)).unwrap(), hour, now);
+            cache.insert("r.io/a", "", &read(&text(scope, r#","cacheDuration":"1m""#)).unwrap(), hour, now);
             for image in ["r.io/a", "r.io/b", "q.io/c"] {
-                assert_eq!(cache.find(image, now + minute).is_some(), holds_for.contains(&image), "{scope} {image}");
-                assert!(cache.find(image, now + minute * 2).is_none());
+                assert_eq!(
+                    cache.find(image, "", now + minute).is_some(),
+                    holds_for.contains(&image),
+                    "{scope} {image}"
+                );
+                assert!(cache.find(image, "", now + minute * 2).is_none());
             }
         }
         let mut cache = ResponseCache::default();
-        cache.insert("r.io/a", &read(&text("Image", "")).unwrap(), hour, now);
-        assert!(cache.find("r.io/a", now + hour).is_some());
+        cache.insert("r.io/a", "", &read(&text("Image", "")).unwrap(), hour, now);
+        assert!(cache.find("r.io/a", "", now + hour).is_some());
         for unkept in [r#","cacheDuration":"0s""#, r#","cacheDuration":"2562047h""#] {
             let mut cache = ResponseCache::default();
-            cache.insert("r.io/a", &read(&text("Image", unkept)).unwrap(), hour, now);
+            cache.insert("r.io/a", "", &read(&text("Image", unkept)).unwrap(), hour, now);
             // An endless duration may or may not fit the clock; neither is an error.
-            assert!(cache.find("r.io/a", now).is_none() || unkept.contains("2562047h"));
+            assert!(cache.find("r.io/a", "", now).is_none() || unkept.contains("2562047h"));
         }
     }
 }
