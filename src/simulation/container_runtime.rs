@@ -116,7 +116,7 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Unix time in nanoseconds.
 fn now() -> i64 {
-    i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or_default()
+    clock::timestamp().as_nanosecond()
 }
 
 impl ContainerRuntime {

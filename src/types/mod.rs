@@ -11,3 +11,4 @@ pub(crate) mod metrics;
 pub mod sorted;
 pub(crate) mod text;
 pub(crate) mod time;
+pub mod timestamp;

@@ -8,8 +8,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::byte_budget::{ByteDay, DayRecord, next_write};
 use super::sync_windows::{Window, first_wait, next_wait, window};
 use crate::platform::apiserver::{Client, Opening, Rank, settle};
@@ -19,6 +17,7 @@ use crate::platform::host::{boot_timer, clock, wall_timer};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::types::time::Backoff;
+use crate::types::timestamp::Timestamp;
 
 /// Handle of the task; clones share it.
 #[derive(Clone)]

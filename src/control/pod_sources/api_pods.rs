@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::control::pod_sources::merge::same_content;
@@ -13,6 +12,7 @@ use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
 use crate::types::api::{DecodeError, Pod, PodUid, Time, decode};
 use crate::types::sorted::SortedMap;
+use crate::types::timestamp::Timestamp;
 
 #[derive(Debug, Default)]
 pub(super) struct ApiPods {

@@ -394,7 +394,7 @@ fn secrets(users: &[(&str, &str)]) -> PullSecrets {
     });
     let mut secret = crate::types::api::decode::<crate::types::api::Secret>(secret).unwrap().value;
     secret.merge_string_data();
-    let since = crate::types::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let since = crate::types::api::Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let mut objects = crate::state::objects::Objects::default();
     let object = std::sync::Arc::new(secret.into());
     objects.replace(&[crate::state::objects::SourceObject { object, origin: "m".into(), since }]);

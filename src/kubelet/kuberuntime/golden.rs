@@ -97,7 +97,7 @@ fn objects(pod: &Pod) -> Objects {
         Ok(Object::Config(config)) => Some(config),
         Ok(Object::Pod(_)) | Err(_) => None,
     });
-    let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let configs: Vec<SourceObject> =
         configs.map(|object| SourceObject { object: Arc::new(object), origin: path.into(), since }).collect();
     let mut objects = Objects::default();

@@ -5,7 +5,7 @@
 
 use std::io::BufRead as _;
 
-use jiff::Timestamp;
+use crate::types::timestamp::Timestamp;
 
 /// Decodes a log from the start of a line on.
 #[derive(Debug)]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::Receiver;
-use jiff::Timestamp;
 
 use super::decode::Decoder;
 use super::files::{self, LogFile, Opened};
@@ -16,6 +15,7 @@ use super::rotated_names::is_compressed;
 use super::tail::start_of_tail;
 use super::watch::Watch;
 use crate::platform::rt;
+use crate::types::timestamp::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogRequest {

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::StatusInputs;
@@ -13,6 +12,7 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, jitter};
+use crate::types::timestamp::Timestamp;
 
 /// A fraction of the interval: spreads nodes that started together.
 const JITTER: f64 = 0.04;

@@ -71,7 +71,7 @@ fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSnapshot>> {
     let volume = |place: VolumeDir| {
         let disk = file_system(&place.path).ok()?;
         let used = disk_usage(&place.path, end).ok()?;
-        let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+        let at = clock::timestamp().as_nanosecond();
         Some(VolumeSnapshot { at, name: place.name, claim: None, is_elsewhere: place.in_memory, disk, used })
     };
     pods.into_iter().map(|(uid, places)| (uid, places.into_iter().filter_map(volume).collect())).collect()

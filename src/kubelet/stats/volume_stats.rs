@@ -109,7 +109,7 @@ impl VolumeStatsCache {
                 (UsageSource::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
                 (UsageSource::Mount, None) => None,
             };
-            let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+            let at = clock::timestamp().as_nanosecond();
             tells.seen.replace(found.map(|(disk, used)| VolumeSnapshot {
                 at,
                 name: of.name,

@@ -376,7 +376,7 @@ fn objects(text: &str) -> Objects {
         .map(|object| SourceObject {
             object: Arc::new(object),
             origin: "/m/c.yaml".into(),
-            since: crate::types::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+            since: crate::types::api::Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH),
         })
         .collect();
     let mut objects = Objects::default();

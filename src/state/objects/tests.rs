@@ -12,7 +12,7 @@ fn from(origin: &str, object: ConfigObject) -> SourceObject {
     SourceObject {
         object: Arc::new(object),
         origin: origin.into(),
-        since: Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+        since: Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH),
     }
 }
 

@@ -79,7 +79,7 @@ mod tests {
                 let secret = json!({"metadata": metadata, "type": secret_type, "stringData": {*key: text}});
                 let mut secret = decode::<Secret>(secret).unwrap().value;
                 secret.merge_string_data();
-                let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+                let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
                 SourceObject { object: std::sync::Arc::new(secret.into()), origin: "m".into(), since }
             })
             .collect();

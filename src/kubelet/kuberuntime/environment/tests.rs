@@ -27,7 +27,7 @@ fn objects() -> Objects {
     let secret = json!({"metadata": meta("sec"), "data": {"b": "/w==", "d": "aHVzaA=="}});
     let config_map: ConfigMap = decode(config_map).unwrap().value;
     let secret: Secret = decode(secret).unwrap().value;
-    let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let from = |object| SourceObject { object: Arc::new(object), origin: "".into(), since };
     let mut objects = Objects::default();
     objects.replace(&[from(config_map.into()), from(secret.into())]);

@@ -287,6 +287,6 @@ fn text(value: &Value) -> String {
 }
 
 fn nanos(value: &Value) -> i64 {
-    let moment: jiff::Timestamp = value.as_str().unwrap().parse().unwrap();
-    moment.as_nanosecond().try_into().unwrap_or(0)
+    let moment: crate::types::timestamp::Timestamp = value.as_str().unwrap().parse().unwrap();
+    moment.as_nanosecond()
 }

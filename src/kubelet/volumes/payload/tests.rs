@@ -17,7 +17,7 @@ fn objects() -> Objects {
     let from = |object| SourceObject {
         object: Arc::new(object),
         origin: "".into(),
-        since: Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+        since: Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH),
     };
     let mut objects = Objects::default();
     objects.replace(&[from(config_map.into()), from(secret.into())]);
