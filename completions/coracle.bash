@@ -185,8 +185,8 @@ _coracle() {
                 ;;
             images)
                 words='-o --output --local-socket -h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='import remove'
-                [[ ${COMP_WORDS[2]} != import || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='delta import remove'
+                [[ ${COMP_WORDS[2]} != @(import|delta) || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             top)
                 words='-w --watch -o --output -n --namespace --local-socket -h --help'

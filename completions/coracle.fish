@@ -10,7 +10,7 @@ complete -c coracle -n __fish_use_subcommand -a exec -d 'run a command in a cont
 complete -c coracle -n __fish_use_subcommand -a attach -d 'show the output of a container from now on, and pass input to it'
 complete -c coracle -n __fish_use_subcommand -a port-forward -d 'forward ports of this machine to a pod'
 complete -c coracle -n __fish_use_subcommand -a events -d 'list recent events of this node or of one pod'
-complete -c coracle -n __fish_use_subcommand -a images -d 'list, import or remove images'
+complete -c coracle -n __fish_use_subcommand -a images -d 'list, import or remove images, or make a delta of two archives'
 complete -c coracle -n __fish_use_subcommand -a top -d 'show CPU and memory usage of the node and its pods'
 complete -c coracle -n __fish_use_subcommand -a apply -d 'run the pods of a manifest on this node and keep them'
 complete -c coracle -n __fish_use_subcommand -a delete -d 'stop and remove a pod that was applied'
@@ -28,7 +28,7 @@ complete -c coracle -n __fish_use_subcommand -a help -d 'print this help or the 
 complete -c coracle -s h -l help -d 'print help'
 
 complete -c coracle -n '__fish_seen_subcommand_from describe logs exec attach port-forward events delete restart rollback hold confirm' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
-complete -c coracle -n '__fish_seen_subcommand_from images' -a 'import remove'
+complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import remove'
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
 complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help'
@@ -51,7 +51,7 @@ complete -c coracle -n '__fish_seen_subcommand_from attach' -s t -l tty -d 'show
 complete -c coracle -n '__fish_seen_subcommand_from port-forward' -l address -x -d 'addresses to listen on'
 complete -c coracle -n '__fish_seen_subcommand_from events' -s o -l output -x -a 'json yaml' -d 'print a v1.EventList'
 complete -c coracle -n '__fish_seen_subcommand_from events' -s n -l namespace -x -d 'only events of this namespace'
-complete -c coracle -n '__fish_seen_subcommand_from images' -s o -l output -x -a 'wide json' -d 'output format; wide adds digests and all pods, json has all fields'
+complete -c coracle -n '__fish_seen_subcommand_from images' -s o -l output -x -a 'wide json' -d 'output format; wide adds digests and all pods, json has all fields; for delta the file to write'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'repeat every three seconds'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s o -l output -x -a 'json' -d 'print the whole Summary of /stats/summary'
 complete -c coracle -n '__fish_seen_subcommand_from apply' -s f -l filename -r -F -d 'manifest, or - for standard input; may be given again'
@@ -71,7 +71,7 @@ complete -c coracle -n '__fish_seen_subcommand_from join leave' -l root-dir -x -
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l delete-node -d 'also delete the Node object'
 complete -c coracle -n '__fish_seen_subcommand_from leave' -l no-restart -d 'do not restart the agent'
 complete -c coracle -n '__fish_seen_subcommand_from version' -s o -l output -x -a 'json' -d 'print it as JSON'
-complete -c coracle -n '__fish_seen_subcommand_from import' -F
+complete -c coracle -n '__fish_seen_subcommand_from import delta' -F
 
 set -l agent "not __fish_seen_subcommand_from $commands"
 complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'manifests, a directory or one file'

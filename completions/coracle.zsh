@@ -78,9 +78,9 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             images)
-                _arguments '2::action:(import remove)' \
+                _arguments '2::action:(delta import remove)' \
                     '*:image:_files' \
-                    '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields]:output:(wide json)' \
+                    '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields; for delta the file to write]:output:(wide json)' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
@@ -187,7 +187,7 @@ _coracle() {
         'attach:show the output of a container from now on, and pass input to it'
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
-        'images:list, import or remove images'
+        'images:list, import or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'
         'apply:run the pods of a manifest on this node and keep them'
         'delete:stop and remove a pod that was applied'

@@ -26,6 +26,8 @@ mod http2;
 mod manifest;
 #[path = "../fuzz/checks/offline_record.rs"]
 mod offline_record;
+#[path = "../fuzz/checks/patch.rs"]
+mod patch;
 #[path = "../fuzz/checks/plugin_answers.rs"]
 mod plugin_answers;
 #[path = "../fuzz/checks/pod_fields.rs"]
@@ -141,6 +143,11 @@ fn manifest_inputs_break_nothing() {
 #[test]
 fn offline_record_inputs_break_nothing() {
     run("offline_record", offline_record::check);
+}
+
+#[test]
+fn patch_inputs_break_nothing() {
+    run("patch", patch::check);
 }
 
 #[test]

@@ -298,12 +298,12 @@ pub(super) struct Events {
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "images")]
-/// List, import or remove images.
+/// List, import or remove images, or make a delta of two archives.
 pub(super) struct ListImages {
-    /// none, or: import FILE..., remove IMAGE...
+    /// none, or: import FILE..., remove IMAGE..., delta OLD NEW
     #[argh(positional)]
     pub(super) words: Vec<String>,
-    /// table (the default), wide or json
+    /// table (the default), wide or json; the file of a delta
     #[argh(option, short = 'o', default = "ImagesOutput::Table")]
     pub(super) output: ImagesOutput,
     /// socket of the agent (default /run/coracle/coracle.sock)
@@ -474,8 +474,8 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
         Ok(Coracle { command: Command::Exec(exec) }) if exec.command.is_empty() || others.is_empty() => {
             Err("exec: expected a command after --, as in: coracle exec web -- ls /".to_owned())
         }
-        Ok(Coracle { command: Command::Images(images) }) if !is_about_images(&images.words) => {
-            Err("images: expected nothing, or: import FILE..., or: remove IMAGE...".to_owned())
+        Ok(Coracle { command: Command::Images(images) }) if !is_about_images(&images) => {
+            Err(format!("images: {IMAGES}"))
         }
         Ok(Coracle { command: Command::PortForward(forward) }) if forward.ports.is_empty() => {
             Err("port-forward: expected [LOCAL:]REMOTE, as in: coracle port-forward web 8080:80".to_owned())
@@ -496,8 +496,15 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
     }
 }
 
-fn is_about_images(words: &[String]) -> bool {
-    words.first().is_none_or(|first| matches!(first.as_str(), "import" | "remove") && words.len() > 1)
+const IMAGES: &str = "expected nothing, or: import FILE..., or: remove IMAGE..., or: delta OLD NEW -o FILE";
+
+fn is_about_images(images: &ListImages) -> bool {
+    match (images.words.first().map(String::as_str), matches!(images.output, ImagesOutput::File(_))) {
+        (None, has_file) => !has_file,
+        (Some("import" | "remove"), false) => images.words.len() > 1,
+        (Some("delta"), true) => images.words.len() == 3,
+        (Some(_), _) => false,
+    }
 }
 
 /// Splits `--name=value`, `-nvalue` and `-it` into two arguments, which argh requires.
@@ -598,6 +605,7 @@ mod tests {
 
     #[test]
     fn invalid_command_line_has_a_one_line_error() {
+        let images = format!("images: {IMAGES}");
         for (line, message) in [
             (&["pod"][..], "pod: unknown command (did you mean pods?); coracle --help lists all commands"),
             (&["frobnicate"], "frobnicate: unknown command; coracle --help lists all commands"),
@@ -611,8 +619,12 @@ mod tests {
             ),
             (&["validate"], "validate: expected a FILE, found nothing"),
             (&["apply"], "apply: expected -f FILE, found nothing; -f - reads standard input"),
-            (&["images", "remove"], "images: expected nothing, or: import FILE..., or: remove IMAGE..."),
-            (&["images", "import"], "images: expected nothing, or: import FILE..., or: remove IMAGE..."),
+            (&["images", "remove"], &*images),
+            (&["images", "import"], &*images),
+            (&["images", "-o", "xml"], &*images),
+            (&["images", "delta", "a.tar", "b.tar"], &*images),
+            (&["images", "delta", "a.tar", "b.tar", "-o", "json"], &*images),
+            (&["images", "delta", "a.tar", "-o", "x.delta"], &*images),
             (&["exec", "web", "ls"], "exec: expected a command after --, as in: coracle exec web -- ls /"),
             (
                 &["port-forward", "web"],

@@ -159,8 +159,8 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
     CommandEntry {
         name: "images",
         brief: "[-o wide]",
-        usage: "[-o wide|json] [import FILE... | remove IMAGE...]",
-        summary: "list, import or remove images",
+        usage: "[-o wide|json] [import FILE... | remove IMAGE... | delta OLD NEW -o FILE]",
+        summary: "list, import or remove images, or make a delta of two archives",
         description: &[
             "Lists the images of the runtime, their sizes and the pods that need them. remove deletes images that no pod \
              needs.",
@@ -168,17 +168,26 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
              directory of --image-archives, waits until coracle has imported them, and prints the names of their images. \
              An image is kept as long as its archive is in the directory. An archive on the same file system is hard-linked, \
              not copied.",
+            "delta, on any machine, writes FILE with what the image in the archive NEW has and that in OLD does not. A node \
+             that has the image in OLD imports it like an archive.",
         ],
         manual: "",
         arguments: &[
-            Argument { label: "action", completes: Completes::Words(&["import", "remove"]) },
-            Argument { label: "image", completes: Completes::FilesAfter("import") },
+            Argument { label: "action", completes: Completes::Words(&["delta", "import", "remove"]) },
+            Argument { label: "image", completes: Completes::FilesAfter(&["import", "delta"]) },
         ],
         flags: &[
-            output(&["wide", "json"], "output format; wide adds digests and all pods, json has all fields"),
+            output(
+                &["wide", "json"],
+                "output format; wide adds digests and all pods, json has all fields; for delta the file to write",
+            ),
             LOCAL_SOCKET,
         ],
-        examples: &["coracle images import nginx.tar.zst", "coracle images remove docker.io/library/nginx:1.27"],
+        examples: &[
+            "coracle images import nginx.tar.zst",
+            "coracle images remove docker.io/library/nginx:1.27",
+            "coracle images delta nginx-1.26.tar nginx-1.27.tar -o nginx.delta",
+        ],
     },
     CommandEntry {
         name: "top",

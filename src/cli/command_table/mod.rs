@@ -44,8 +44,8 @@ pub(crate) enum Completes {
     Words(&'static [&'static str]),
     /// For this and every further argument.
     Files,
-    /// The same, but only if the previous argument is this word.
-    FilesAfter(&'static str),
+    /// The same, but only if the previous argument is one of these words.
+    FilesAfter(&'static [&'static str]),
 }
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod fetch;
 mod image_gc_manager;
 mod image_gc_policy;
 mod image_name;
+mod manifest;
 mod pull;
 mod pull_backoff;
 mod pull_error;
@@ -20,6 +21,7 @@ mod pull_records;
 mod pulls_under_way;
 mod registry_outages;
 mod service;
+mod tar_header;
 mod verification;
 
 use std::cell::{Cell, RefCell};
@@ -37,7 +39,7 @@ use crate::state::pods::{PodEvent, SyncEvent, Waiting};
 use crate::types::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
 use crate::types::time::TokenBucket;
 
-pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
+pub(crate) use archives::{ArchiveView, DeltaSummary, ImageArchives, Importer, Stamp, make_delta, stamp};
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
 pub(crate) use fetch::{FetchPlaces, Fetcher};

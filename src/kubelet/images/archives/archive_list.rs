@@ -171,7 +171,16 @@ impl ArchiveList {
                 let again = (archive.tries < MOST_TRIES).then(|| now + archive.retry.next_wait());
                 State::Failed(why, again)
             }
+            Err(Failure::Lacks(why)) => State::Failed(why, Some(now + archive.retry.next_wait())),
         };
+        if archive.state == State::Imported {
+            // It may have what others lack.
+            for other in self.files.values_mut() {
+                if matches!(other.state, State::Failed(_, Some(_))) {
+                    other.state = State::Ready;
+                }
+            }
+        }
     }
 
     /// The runtime no longer has all of its images.
@@ -198,6 +207,16 @@ pub(super) enum Failure {
     /// Invalid; only a changed file can succeed.
     Refused(String),
     Failed(String),
+    /// A delta of an image that the node does not have, and may yet get.
+    Lacks(String),
+}
+
+impl Failure {
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Refused(why) | Self::Failed(why) | Self::Lacks(why) => why,
+        }
+    }
 }
 
 /// Whether a file with this name may be an archive; hidden files and unfinished downloads are not.
@@ -280,6 +299,24 @@ mod tests {
         archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now);
         archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
         assert_eq!(state(&archive_list, "bad"), &State::Ready);
+    }
+
+    #[test]
+    fn archive_that_lacks_an_image_is_retried_after_another_import() {
+        let (mut list, mut now) = (ArchiveList::default(), Instant::now());
+        let files = listing(&[("a.delta", 1), ("b.tar", 1)]);
+        list.on_listing(&files, now);
+        for _ in 0..2 * MOST_TRIES {
+            assert_eq!(list.begin().as_deref(), Some("a.delta"));
+            list.ended("a.delta", Err(Failure::Lacks("needs b".to_owned())), now);
+            now = list.next_due().unwrap_or(now);
+            list.on_listing(&files, now);
+        }
+        assert_eq!(list.begin().as_deref(), Some("a.delta"));
+        list.ended("a.delta", Err(Failure::Lacks("needs b".to_owned())), now);
+        assert_eq!(list.begin().as_deref(), Some("b.tar"));
+        list.ended("b.tar", Ok(images(&["b:1"])), now);
+        assert_eq!(list.begin().as_deref(), Some("a.delta"));
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn take<'a>(bytes: &'a [u8], count: &mut u64) -> (&'a [u8], &'a [u8]) {
 }
 
 /// A number in octal digits, or in GNU tar's binary format for large values.
-fn number(field: &[u8]) -> Option<u64> {
+pub(super) fn number(field: &[u8]) -> Option<u64> {
     if let [0x80, digits @ ..] = field {
         return digits.iter().try_fold(0, |sum: u64, digit| sum.checked_mul(256)?.checked_add(u64::from(*digit)));
     }

@@ -7,7 +7,9 @@
 
 mod archive_list;
 pub mod contents;
+pub mod delta;
 mod import;
+mod import_delta;
 
 use std::cell::RefCell;
 use std::fs;
@@ -22,8 +24,10 @@ use async_channel::{Receiver, Sender};
 
 pub(crate) use self::archive_list::Stamp;
 use self::archive_list::{ArchiveList, Failure, State, is_archive};
+pub(crate) use self::delta::{DeltaSummary, make_delta};
 use self::import::{Tool, import};
 pub(super) use self::import::{Tool as ImportTool, import_layout};
+use self::import_delta::import_delta;
 use super::image_name::with_default_tag;
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::cri::{ImageService, RuntimeService};
@@ -288,7 +292,13 @@ impl Importer {
     async fn import(&self, runtime: &str, file: &str) -> bool {
         let began = rt::now();
         let outcome = match Tool::of(runtime, &self.endpoint) {
-            Some(tool) => import(&tool, self.directory.join(file)).await,
+            Some(tool) => {
+                let path = self.directory.join(file);
+                match import_delta(&tool, path.clone()).await {
+                    Some(imported) => imported,
+                    None => import(&tool, path).await,
+                }
+            }
             None => Err(Failure::Failed(format!("no tool is known that imports for the runtime {runtime}"))),
         };
         let outcome = match outcome {
@@ -300,7 +310,7 @@ impl Importer {
                 let seconds = rt::elapsed(began).as_secs();
                 log!(info, "imported images", file = file, images = images.join(" "), seconds = seconds);
             }
-            Err(Failure::Refused(why) | Failure::Failed(why)) => {
+            Err(Failure::Refused(why) | Failure::Failed(why) | Failure::Lacks(why)) => {
                 log!(warn, "failed to import image archive", file = file, problem = why);
             }
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::manifest::{Descriptor, Digest};
+use crate::kubelet::images::tar_header::{BLOCK, header, padding};
 
 /// The directory of an image that is being fetched.
 #[derive(Clone, Debug)]
@@ -56,9 +57,6 @@ impl Layout {
 const BLOBS: &str = "blobs/sha256";
 const INDEX: &str = "index.json";
 const VERSION: &str = "oci-layout";
-const BLOCK: usize = 512;
-/// The largest number of eleven octal digits.
-const MOST: u64 = 0o77_777_777_777;
 
 fn add(sink: &mut dyn Write, name: &str, path: &Path) -> io::Result<()> {
     let mut file = File::open(path)?;
@@ -68,37 +66,7 @@ fn add(sink: &mut dyn Write, name: &str, path: &Path) -> io::Result<()> {
     if copied != size {
         return Err(io::Error::other(format!("{name} has changed")));
     }
-    let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
-    let padding = usize::try_from(size.next_multiple_of(block) - size).unwrap_or_default();
-    sink.write_all([0; BLOCK].get(..padding).unwrap_or_default())
-}
-
-/// A ustar header of a regular file.
-fn header(name: &str, size: u64) -> Option<Vec<u8>> {
-    if size > MOST || name.len() > 100 {
-        return None;
-    }
-    let mut header = vec![0; BLOCK];
-    let mut put = |at: usize, text: &[u8]| {
-        if let Some(field) = header.get_mut(at..at + text.len()) {
-            field.copy_from_slice(text);
-        }
-    };
-    put(0, name.as_bytes());
-    put(100, b"0000644\0");
-    put(108, b"0000000\0");
-    put(116, b"0000000\0");
-    put(124, format!("{size:011o}\0").as_bytes());
-    put(136, b"00000000000\0");
-    // The checksum is computed with spaces in its own field.
-    put(148, b"        ");
-    put(156, b"0");
-    put(257, b"ustar\x0000");
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    if let Some(field) = header.get_mut(148..156) {
-        field.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    }
-    Some(header)
+    sink.write_all(padding(size))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@
 mod error;
 mod job;
 mod layout;
-mod manifest;
 mod part_file;
 
 use std::cell::RefCell;
@@ -34,6 +33,7 @@ use self::layout::Layout;
 use self::manifest::Descriptor;
 use super::archives::{ImportTool, import_layout};
 use super::image_name::{Reference, reference};
+use super::manifest;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::{clock, file, program};

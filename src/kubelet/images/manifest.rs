@@ -53,7 +53,7 @@ pub(super) enum Document {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlatformManifest {
-    manifest: Descriptor,
+    pub(super) manifest: Descriptor,
     os: String,
     architecture: String,
     variant: String,
