@@ -45,6 +45,7 @@ pub use credentials::check_credentials;
 pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
+pub use manifest::check_manifest;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
 use credentials::NodeCredentials;
