@@ -61,7 +61,7 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
         let pod = decode::<Pod>(entry.pod).map(|pod| pod.value).unwrap_or_default();
         let PodRow { ready, status, restarts, age } = PodRow::of(&pod, now);
         let status = match pod.annotation(NEXT_VERSION) {
-            Some(next) => format!("{status} (next version: {})", next.split([',', ':']).next().unwrap_or_default()),
+            Some(next) => format!("{status} (next version: {})", next.split(" (").next().unwrap_or_default()),
             None => status,
         };
         let mut row = vec![pod.metadata.namespace, pod.metadata.name, ready, status, restarts, age];

@@ -11,7 +11,7 @@ use super::pod_row::age;
 use super::{failed, print};
 use crate::control::server::{
     ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus,
-    PanicRecord, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
+    PanicRecord, PullBudgetStatus, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
 };
 use crate::types::api::to_yaml;
 use crate::types::error::ErrorChain;
@@ -59,6 +59,7 @@ fn text(status: &NodeStatus) -> String {
         lines.push("Versions:".to_owned());
         lines.extend(versions().map(|one| format!("  {}: {}: {}", one.pod, one.state, one.message)));
     }
+    lines.extend(status.pull_budget.as_ref().map(|budget| format!("Images:   {}", pull_budget(budget))));
     if !status.pulls.is_empty() {
         lines.push("Pulls:".to_owned());
         lines.extend(status.pulls.iter().map(|pull| {
@@ -248,6 +249,13 @@ fn or_none(text: &str) -> &str {
     if text.is_empty() { "no address" } else { text }
 }
 
+/// Such as `12.1MB of 50.0MB today; pulls wait: outside images.windows until 01:00 UTC`.
+fn pull_budget(budget: &PullBudgetStatus) -> String {
+    let used = budget.bytes_per_day.map(|most| format!("{} of {} today", size(budget.bytes_today), size(most)));
+    let held = Some(&budget.held).filter(|held| !held.is_empty()).map(|held| ["pulls wait: ", held].concat());
+    [used, held].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +299,7 @@ mod tests {
             }],
             pods: 2,
             versions: Vec::new(),
+            pull_budget: None,
             pulls: Vec::new(),
             image_archives: ArchivesStatus::default(),
             missing_images: None,
@@ -323,6 +332,16 @@ Last errors:
         let page = text(&NodeStatus::default());
         assert!(page.contains("Runtime:  no answer yet at , not ready\n"), "{page}");
         assert!(page.ends_with("Sources:\n  <none>\nLast errors:\n  <none>\n"), "{page}");
+    }
+
+    #[test]
+    fn budget_of_pulls_is_one_line() {
+        let shown = |bytes_per_day, held: &str| {
+            pull_budget(&PullBudgetStatus { bytes_today: 12_100_000, bytes_per_day, held: held.to_owned() })
+        };
+        assert_eq!(shown(Some(50_000_000), ""), "12.1MB of 50.0MB today");
+        assert_eq!(shown(None, "outside images.windows"), "pulls wait: outside images.windows");
+        assert_eq!(shown(Some(50_000_000), "x"), "12.1MB of 50.0MB today; pulls wait: x");
     }
 
     #[test]

@@ -53,8 +53,9 @@ impl Agent {
         let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
         // The inbox is still empty.
         let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
-        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone()).await;
         let cluster = Cluster::open(&config, proxies.clone()).await;
+        let client = cluster.as_ref().map(|cluster| cluster.client.clone());
+        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone(), client).await;
         if let Some(cluster) = &cluster {
             runtime.pods.set_cluster(&cluster.client);
         }

@@ -65,6 +65,7 @@ impl Agent {
             health: handles.health.clone(),
             watchdog: self.watchdog.clone(),
             pulls: runtime.pulls_under_way(),
+            pull_budget: runtime.pull_budget(),
             cluster: client,
             exchanges: self.cluster.as_ref().map(|cluster| cluster.scheduler.clone()),
             certificates: Rc::clone(&handles.certificates),

@@ -11,12 +11,16 @@ mod chromium;
 #[path = "../containerd/node/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
 mod node;
+#[path = "../containerd/registry.rs"]
+#[expect(dead_code, reason = "other tests ask for other things")]
+mod registry;
 
 use std::path::Path;
 
 use chromium::Chromium;
 use nix::sys::signal::Signal;
-use node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
+use registry::{Proxy, Registry, Way, make_image, remove_image};
 
 const PAGE: &str = "http://127.0.0.1:4194/";
 
@@ -154,5 +158,44 @@ fn another_origin_cannot_read_the_node() {
         let text = browser.evaluate("document.body ? document.body.innerText : ''");
         text.as_str()?.contains("does not go by that name").then_some(())
     });
+    browser.end();
+}
+
+#[test]
+fn the_page_shows_how_far_the_next_version_is() {
+    const BYTES: usize = 6 << 20;
+    let mut node = Node::with_runtime();
+    let config = node.folder().join("coracle.yaml");
+    std::fs::write(&config, "images: {fetch: resumable, bytesPerSecond: 100k}\n").unwrap();
+    node.add_arguments(&["--page-port", "4194", "--coracle-config", &config.display().to_string()]);
+    node.start_agent();
+    let registry = Registry::start(&node);
+    let made = make_image(&node, "web", BYTES);
+    let image = registry.push(&node, &made, "web:2");
+    remove_image(&node, &made);
+    let proxy = Proxy::start(&node, &registry, Way::Open);
+    let image = proxy.name(&registry, &image);
+    let manifest = Manifest::new("web").container_with("main", STAY, "imagePullPolicy: IfNotPresent");
+    let text = manifest.spec("hostNetwork: true").text();
+    node.write_manifest("web", &text);
+    node.wait_until("web is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    node.write_manifest("web", &text.replace(BUSYBOX, &image));
+    let mut browser = Chromium::start(&node);
+    browser.open(PAGE, (1200, 900), "light");
+    let bar = format!("{}.querySelector('.name .bar')", row("web"));
+    browser.wait_until("the bar moves", &format!("parseInt({bar}.firstChild.style.width) >= 3 && !{bar}.hidden"));
+    browser.wait_until("its row says so", &format!("/Running, update pulling \\d+ %/.test({}.innerText)", row("web")));
+    browser.evaluate(&format!("{}.querySelector('summary').click()", row("web")));
+    browser.wait_until(
+        "the rest is told",
+        r"/next version: pulling \d+ %, \d+\.\d of 6\.\d MB, \d+ s left/.test(document.body.innerText)",
+    );
+    browser.picture("page-update.png");
+    browser.look_as((390, 844), "dark");
+    browser.wait_until("nothing is wider than a phone", "document.documentElement.scrollWidth <= 390");
+    browser.picture("page-update-phone.png");
+    let shown = node.ask(&["pods"]).unwrap();
+    assert!(shown.contains("Running (next version: pulling ") && shown.contains(" s left)"), "{shown}");
+    assert_eq!(browser.complaints(), [""; 0], "the page, or its policy, has complained");
     browser.end();
 }

@@ -26,7 +26,16 @@ fn wait_for_answer(node: &Node, version: &str) {
 
 /// A node with a running web pod, and the reference of the next version's image, behind a proxy.
 fn start() -> (Node, Proxy, String) {
-    let node = Node::start();
+    start_with("runtime")
+}
+
+/// With the runtime's own pull or Coracle's.
+fn start_with(fetch: &str) -> (Node, Proxy, String) {
+    let mut node = Node::with_runtime();
+    let config = node.folder().join("coracle.yaml");
+    std::fs::write(&config, format!("images: {{fetch: {fetch}}}\n")).unwrap();
+    node.add_arguments(&["--coracle-config", &config.display().to_string()]);
+    node.start_agent();
     let registry = Registry::start(&node);
     let image = registry.push_busybox(&node, "web:2");
     let proxy = Proxy::start(&node, &registry, Way::Held);
@@ -69,12 +78,21 @@ fn present_version_answers_while_the_images_of_the_next_are_pulled() {
 
 #[test]
 fn waiting_version_is_shown_superseded_and_forgotten() {
-    let (mut node, proxy, image) = start();
+    check_waiting_version("runtime");
+}
+
+#[test]
+fn waiting_version_of_a_resumable_pull_is_shown_superseded_and_forgotten() {
+    check_waiting_version("resumable");
+}
+
+fn check_waiting_version(fetch: &str) {
+    let (mut node, proxy, image) = start_with(fetch);
     node.write_manifest("web", &web("two", &image, "coracle.dev/ready-within: 5s"));
-    let row = || node.ask(&["pods"]).filter(|text| text.contains("Running (next version: pulling")).map(drop);
+    let row = || node.ask(&["pods"]).filter(|text| text.contains("Running (next version: pulling)")).map(drop);
     wait_for("the next version to be shown", PATIENCE, row);
     let shown = node.ask(&["describe", "web"]).unwrap();
-    assert!(shown.contains(&format!("Next Version:      pulling {image}, ")), "{shown}");
+    assert!(shown.contains(&format!("Next Version:      pulling ({image}, ")), "{shown}");
     // Neither the trial's time nor a new agent ends the present version.
     std::thread::sleep(Duration::from_secs(6));
     node.kill_agent();

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::byte_budget::{ByteDay, DayRecord, next_write};
-use super::sync_windows::{Window, first_wait, next_wait, window};
+use super::sync_windows::{first_wait, next_wait, window};
 use crate::platform::apiserver::{Client, Opening, Rank, settle};
 use crate::platform::config::{SyncMode, SyncWindows};
 use crate::platform::host::link_state::{LinkEvents, is_up};
@@ -17,6 +17,7 @@ use crate::platform::host::{boot_timer, clock, wall_timer};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::types::time::Backoff;
+use crate::types::time_windows::Window;
 use crate::types::timestamp::Timestamp;
 
 /// Handle of the task; clones share it.
@@ -277,6 +278,7 @@ impl SyncScheduler {
             let marked = traffic.marked.changes();
             let used = day.used(traffic.bytes());
             gate.used(used);
+            gate.set_day_end(now.saturating_add(left));
             self.log_left_out();
             if let Some(record) = &self.inner.day_record {
                 record.write(day, traffic.bytes()).await;

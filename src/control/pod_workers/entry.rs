@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub(super) asked: Vec<String>,
     /// Pods that end to make room for this one, which starts when they have ended.
     pub(super) waits_for: Vec<PodUid>,
+    /// Brings the pod's images while it waits for other pods to end.
+    pub(super) early_pull: Option<rt::Task<()>>,
     /// Records an event if the pod does not end in time.
     pub(super) overdue: Option<rt::Task<()>>,
     pub(super) pace: SyncLatency,
@@ -85,6 +87,7 @@ impl Entry {
             groupless: None,
             asked: Vec::new(),
             waits_for: Vec::new(),
+            early_pull: None,
             overdue: None,
             pace: SyncLatency::new(rt::now()),
         }

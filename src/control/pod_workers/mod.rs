@@ -351,6 +351,7 @@ mod tests {
     use crate::platform::cri::{ImageService, RuntimeService};
     use crate::platform::net::Dialer;
     use crate::platform::rpc::Client;
+    use crate::state::objects::ObjectEvent;
     use crate::state::pods::{HostIps, RuntimeState};
 
     /// Workers with a runtime that does not answer.
@@ -391,6 +392,47 @@ mod tests {
             workers.workers.get(&waits.metadata.uid).unwrap().wake.is_some()
         });
         assert_eq!(due, Ok(false));
+    }
+
+    #[test]
+    fn images_of_a_waiting_cluster_pod_are_pulled_until_it_is_deleted() {
+        let seen = rt::simulate(1, |_| async {
+            let (inbox, _events) = async_channel::bounded(100);
+            let mut workers = workers(inbox.clone()).await;
+            let probes = Probes::new(workers.runtime.cri(), Dialer::new(), HostIps::default(), inbox);
+            let ends = pod("ends");
+            let annotated = |uid: &str, annotations: &[(&'static str, &str)]| {
+                let mut pod = Pod::clone(&pod(uid));
+                let all = annotations.iter().map(|(key, value)| (*key, (*value).to_owned()));
+                pod.metadata.annotations = all.collect();
+                Arc::new(pod)
+            };
+            let api = annotated("api", &[("kubernetes.io/config.source", "api")]);
+            let refused =
+                annotated("last", &[("kubernetes.io/config.source", "api"), ("coracle.dev/pull-first", "false")]);
+            let file = annotated("file", &[("kubernetes.io/config.source", "file")]);
+            workers.update_pod(&ends);
+            workers.deleted(&ends.metadata.uid, Duration::from_secs(30));
+            for pod in [&api, &refused, &file] {
+                workers.update_pod(pod);
+                workers.wait_for(&pod.metadata.uid, vec![ends.metadata.uid.clone()]);
+            }
+            let start = |workers: &mut PodWorkers| {
+                workers.start_work(&ObservedCache::default(), &probes, &RuntimeState::default(), rt::now());
+                let pulls = |pod: &Arc<Pod>| {
+                    workers.workers.get(&pod.metadata.uid).is_some_and(|entry| entry.early_pull.is_some())
+                };
+                [&api, &refused, &file].map(pulls)
+            };
+            let topics = workers.runtime.objects.borrow().topics(&api);
+            for topic in topics {
+                workers.runtime.objects.borrow_mut().on_event(ObjectEvent::Failed(topic, "away".to_owned()));
+            }
+            let before = start(&mut workers);
+            workers.deleted(&api.metadata.uid, Duration::ZERO);
+            (before, start(&mut workers))
+        });
+        assert_eq!(seen, Ok(([true, false, false], [false; 3])));
     }
 
     #[test]

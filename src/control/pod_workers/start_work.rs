@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::entry::{Resizing, RunningWork};
 use super::worker::{Identity, Next, Work};
-use super::{PodWorkers, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod};
+use super::{
+    PodWorkers, State, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod,
+};
 use crate::kubelet::kuberuntime::{Action, Cancel, Plan};
 use crate::kubelet::probes::Probes;
 use crate::platform::rt;
@@ -49,8 +51,12 @@ impl PodWorkers {
         // The pods that it waits for touch it when they end.
         if let Some(entry) = self.workers.get_mut(uid) {
             entry.wake = None;
+            if entry.worker.state != State::Sync {
+                entry.early_pull = None;
+            }
         }
         if self.waits_for_namesake(uid, cache) || self.waits_for_room(uid) {
+            self.pull_early(uid);
             return false;
         }
         let observed = cache.pod(uid).cloned();

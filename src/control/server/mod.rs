@@ -36,8 +36,8 @@ pub(crate) use local_socket::LocalError;
 pub(crate) use log_query::LogQuery;
 pub(crate) use metrics_pages::Page;
 pub(crate) use node_status::{
-    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, PullStatus,
-    RecentError, RuntimeStatus, SourceStatus, VersionStatus,
+    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, PullBudgetStatus,
+    PullStatus, RecentError, RuntimeStatus, SourceStatus, VersionStatus,
 };
 pub(crate) use pulse::{Activity, Pulse};
 pub(crate) use status_page::StatusPage;

@@ -83,7 +83,15 @@ impl NextVersions {
         let pull = all.pulls.entry(uid.clone()).or_insert_with(|| {
             log!(info, "pulling the images of the next version", pod = next.full_name());
             let pod = Arc::clone(&next);
-            NextVersionPull { present: present.clone(), pod, begun: now, attempts: 0, failure: None, retry: Some(now) }
+            NextVersionPull {
+                present: present.clone(),
+                pod,
+                begun: now,
+                attempts: 0,
+                is_held: false,
+                failure: None,
+                retry: Some(now),
+            }
         });
         if pull.retry.is_none_or(|retry| retry > now) {
             return;
@@ -123,7 +131,9 @@ impl NextVersions {
             return vec![Effect::Reconcile];
         };
         let failure = format!("{}: {}", waiting.reason, waiting.message);
-        let is_news = pull.failure.is_none();
+        // Windows and budgets are no failure, and have an event of their own.
+        pull.is_held = waiting.reason == Reason::IMAGE_PULL_WAITING;
+        let is_news = pull.failure.is_none() && !pull.is_held;
         let goes_first = needs_room_of_present(&pull.pod, &failure);
         let message = match goes_first {
             true => format!("The new version replaces the running version before its images are pulled: {failure}"),

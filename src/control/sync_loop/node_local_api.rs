@@ -17,14 +17,15 @@ use crate::control::pod_sources::versions::VersionView;
 use crate::control::server::{
     AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
     ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page, PodEntry,
-    PodQuery, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
+    PodQuery, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus,
+    Watchdog,
 };
 use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::node_stats::NodeStats;
 use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
 use crate::control::sync_loop::sync_status::sync_status;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
-use crate::kubelet::images::{ArchiveView, PullUnderWay, PullsUnderWay};
+use crate::kubelet::images::{ArchiveView, LinkBudget, PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::status::run_to_read;
@@ -47,6 +48,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) health: SyncHealth,
     pub(crate) watchdog: Watchdog,
     pub(crate) pulls: PullsUnderWay,
+    pub(crate) pull_budget: Rc<LinkBudget>,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
     pub(crate) exchanges: Option<SyncScheduler>,
@@ -84,6 +86,7 @@ impl LocalApi for NodeLocalApi {
             pods: u64::try_from(node_state.sources.pods().count()).unwrap_or(u64::MAX),
             versions: node_state.versions.views().map(version_status).collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
+            pull_budget: pull_budget(&self.pull_budget),
             image_archives: self.archives_status(),
             missing_images: None,
             api_server: self.cluster.as_ref().map(api_server_status),
@@ -308,6 +311,16 @@ fn running_pod(pod: &ObservedPod) -> Value {
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid.as_str()},
         "spec": {"containers": containers},
         "status": {},
+    })
+}
+
+fn pull_budget(budget: &LinkBudget) -> Option<PullBudgetStatus> {
+    let used = budget.used();
+    let held = budget.held().unwrap_or_default();
+    (used.is_some() || !held.is_empty()).then(|| PullBudgetStatus {
+        bytes_today: used.map_or(0, |(used, _)| used),
+        bytes_per_day: used.map(|(_, most)| most),
+        held,
     })
 }
 

@@ -1,8 +1,11 @@
 //! Ensures that an image is present, following the pull policy.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::credentials::{Credential, PullSecrets};
+use super::pull_budget::Hold;
 use super::pull_error::FailedPull;
 use super::service::Service;
 use super::verification::{CredentialCheck, PullOrigin, has_accounts, recorded, verdict};
@@ -12,6 +15,7 @@ use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::Waiting;
+use crate::types::api::annotations::{URGENT, yes_or_no};
 use crate::types::api::{EventKind, Pod, PullPolicy, Reason};
 use crate::types::error::ErrorChain;
 
@@ -26,6 +30,10 @@ pub(super) struct PullInputs<'a> {
     pub(super) sandbox: &'a PodSandboxConfig,
     pub(super) secrets: &'a PullSecrets,
 }
+
+/// A held pull is looked at again after the next window or day has begun, and at least this often.
+const LONGEST_HOLD: Duration = Duration::from_secs(5 * 60);
+const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
 impl<'a> PullInputs<'a> {
     pub(super) fn new(
@@ -52,6 +60,11 @@ impl<'a> PullInputs<'a> {
 
     pub(super) fn image(&self) -> &'a str {
         self.wanted.image
+    }
+
+    /// Whether windows and budgets do not hold its pulls.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.pod.annotation(URGENT).and_then(yes_or_no) == Some(true)
     }
 
     /// Including the port.
@@ -97,10 +110,25 @@ impl<S: Service> Images<S> {
             self.tell_of(order, EventKind::Normal, Reason::BACK_OFF, what.clone());
             return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}")));
         }
+        self.may_pull(order)?;
         match self.pull(order).await {
             Err(failed) => self.present_instead(order, failed).await,
             Ok(pulled) => Ok(pulled),
         }
+    }
+
+    /// The waiting reason while windows and budgets allow no pull.
+    pub(super) fn may_pull(&self, order: &PullInputs<'_>) -> Result<(), Waiting> {
+        let hold = if order.is_urgent() { None } else { self.budget.hold() };
+        hold.map_or(Ok(()), |hold| Err(self.held(order, &hold)))
+    }
+
+    /// The pull goes on when there is room again. The clock may be set until then, so the wait is bounded.
+    pub(super) fn held(&self, order: &PullInputs<'_>, hold: &Hold) -> Waiting {
+        let what = format!("Pull of image {:?} waits: {}", order.image(), hold.why);
+        self.tell_of(order, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
+        let until = Some(rt::now() + hold.wait.clamp(SHORTEST_HOLD, LONGEST_HOLD));
+        Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, what) }
     }
 
     /// The present image, while its registry is known to be unreachable, so that no pod waits for a timeout again.

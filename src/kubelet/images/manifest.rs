@@ -1,5 +1,6 @@
 //! Image indexes and manifests, and the choice of the platform. Pure.
 
+use ring::digest::Context;
 use serde_json::Value;
 
 use crate::protocol::sha256::sha256;
@@ -25,6 +26,12 @@ impl Digest {
 
     pub(super) fn of(bytes: &[u8]) -> Self {
         Self(sha256(bytes))
+    }
+
+    /// Whether it is the digest of the hashed bytes.
+    pub(super) fn is_of(&self, hash: Context) -> bool {
+        let hex: String = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.0 == hex
     }
 
     /// Without the algorithm: the name of the blob's file.

@@ -12,9 +12,11 @@ mod fetch;
 mod image_gc_manager;
 mod image_gc_policy;
 mod image_name;
+mod link_budget;
 mod manifest;
 mod pull;
 mod pull_backoff;
+mod pull_budget;
 mod pull_error;
 mod pull_policy;
 mod pull_records;
@@ -22,10 +24,12 @@ mod pulls_under_way;
 mod registry_outages;
 mod service;
 mod tar_header;
+mod transfer_meter;
 mod verification;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Instant;
 
 use async_channel::Sender;
@@ -42,9 +46,12 @@ use crate::types::time::TokenBucket;
 pub(crate) use archives::{ArchiveView, DeltaSummary, ImageArchives, Importer, Stamp, make_delta, stamp};
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
+#[cfg(test)]
+pub(crate) use fetch::Progress;
 pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
+pub(crate) use link_budget::LinkBudget;
 pub use manifest::check_manifest;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
@@ -73,6 +80,8 @@ pub(crate) struct Images<S = ImageService> {
     strict: bool,
     under_way: PullsUnderWay,
     early: RefCell<EarlyPulls>,
+    /// Windows and budgets.
+    budget: Rc<LinkBudget>,
     /// Fetches images instead of the runtime, if configured.
     fetcher: Option<Fetcher>,
     archives: ImageArchives,
@@ -160,6 +169,7 @@ impl<S: Service> Images<S> {
             strict: config.images.strict_pull_policy,
             under_way: PullsUnderWay::default(),
             early: RefCell::default(),
+            budget: Rc::new(LinkBudget::open(config, None)),
             fetcher: None,
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
@@ -184,6 +194,15 @@ impl<S: Service> Images<S> {
     /// Fetches images with this fetcher; `None`: the runtime pulls them.
     pub(crate) fn with_fetcher(self, fetcher: Option<Fetcher>) -> Self {
         Self { fetcher, ..self }
+    }
+
+    /// Pulls within these windows and budgets.
+    pub(crate) fn with_budget(self, budget: LinkBudget) -> Self {
+        Self { budget: Rc::new(budget), ..self }
+    }
+
+    pub(crate) fn budget(&self) -> Rc<LinkBudget> {
+        Rc::clone(&self.budget)
     }
 
     pub(crate) fn archives(&self) -> &ImageArchives {
@@ -218,6 +237,11 @@ impl<S: Service> Images<S> {
     /// Earliest time of the next pull of `image` for this pod after a failure.
     pub(crate) fn retry_at(&self, pod: &PodUid, image: &str) -> Option<Instant> {
         self.backoff.borrow().last(pod, image, rt::now()).map(|failure| failure.until())
+    }
+
+    /// The pod's next pulls wait for no back-off.
+    pub(crate) fn forget_failures(&self, pod: &PodUid) {
+        self.backoff.borrow_mut().forget(pod);
     }
 
     /// Records that the image was pulled for a container of a pod that starts later.

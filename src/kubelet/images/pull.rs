@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::credentials::{Credential, Owner};
 use super::ensure_image::PullInputs;
+use super::fetch::{FetchFailure, Passage};
+use super::pull_budget::Hold;
 use super::pull_error::{self, FailedPull, PullError};
 use super::service::{ImageError, Service};
 use super::{Images, PresentImage, pull_policy};
 use crate::platform::config::{CredentialsVerification, go_duration};
-use crate::platform::cri::v1::ImageSpec;
+use crate::platform::cri::v1::{AuthConfig, Image, ImageSpec};
 use crate::platform::rt;
 use crate::protocol::grpc::{Code, Status};
 use crate::state::pods::Waiting;
@@ -35,6 +37,7 @@ impl<S: Service> Images<S> {
             PullTurn::Pull(turn) => turn,
             PullTurn::Present(present) => return Ok(present),
         };
+        self.may_pull(order)?;
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
@@ -42,6 +45,15 @@ impl<S: Service> Images<S> {
         drop(turn);
         let now = rt::now();
         match pulled {
+            Err(PullError::Held) => {
+                if self.under_way.count(image) < 2 {
+                    self.records.end(image).await;
+                }
+                // The budget may have room again by now.
+                let hold =
+                    self.budget.hold().unwrap_or_else(|| Hold { why: "a moment".to_owned(), wait: Duration::ZERO });
+                Err(self.held(order, &hold).into())
+            }
             Err(error) => {
                 if self.under_way.count(image) < 2 {
                     self.records.end(image).await;
@@ -81,7 +93,8 @@ impl<S: Service> Images<S> {
     }
 
     async fn turn(&self, order: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
-        let Some(turns) = &self.turns else { return Ok(PullTurn::Pull(None)) };
+        // An urgent pull goes beside the one that has its turn.
+        let Some(turns) = self.turns.as_ref().filter(|_| !order.is_urgent()) else { return Ok(PullTurn::Pull(None)) };
         if let Some(turn) = turns.try_acquire() {
             return Ok(PullTurn::Pull(Some(turn)));
         }
@@ -107,7 +120,7 @@ impl<S: Service> Images<S> {
         credentials.extend(self.credentials.find(&order.repository, order.pod).await);
         log!(info, "pulling image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
         if credentials.is_empty() {
-            let image_ref = self.pull_once(order, None).await.map_err(PullError::from)?;
+            let image_ref = self.pull_once(order, None).await?;
             return Ok((image_ref, None));
         }
         if credentials.iter().any(|credential| credential.owner != Owner::Node) {
@@ -117,7 +130,8 @@ impl<S: Service> Images<S> {
         for credential in credentials {
             match self.pull_once(order, Some(&credential)).await {
                 Ok(image_ref) => return Ok((image_ref, Some(credential))),
-                Err(error) => errors.push(error),
+                Err(PullError::Failed(failed)) => errors.extend(failed),
+                Err(held) => return Err(held),
             }
         }
         Err(PullError::Failed(errors))
@@ -134,17 +148,21 @@ impl<S: Service> Images<S> {
     }
 
     /// Logs periodically that the pull continues, because runtimes report no progress.
-    async fn pull_once(&self, order: &PullInputs<'_>, credential: Option<&Credential>) -> Result<String, ImageError> {
+    async fn pull_once(&self, order: &PullInputs<'_>, credential: Option<&Credential>) -> Result<String, PullError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
         let pull = async {
             let Some(fetcher) = &self.fetcher else {
-                return self.service.pull(&order.spec, auth.as_ref(), order.sandbox).await;
+                return self.pull_by_runtime(order, auth.as_ref()).await.map_err(PullError::from);
             };
             let progress = self.under_way.progress(order.image());
-            let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress).await;
-            // In the same form as errors of the runtime's own pull.
-            fetched.map_err(|message| ImageError::Runtime(Status::new(Code::Unknown, message)))
+            let passage = Passage { budget: &self.budget, is_urgent: order.is_urgent() };
+            let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress, passage).await;
+            fetched.map_err(|failure| match failure {
+                FetchFailure::Held => PullError::Held,
+                // In the same form as errors of the runtime's own pull.
+                FetchFailure::Failed(message) => ImageError::Runtime(Status::new(Code::Unknown, message)).into(),
+            })
         };
         let reminders = async {
             let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
@@ -154,6 +172,21 @@ impl<S: Service> Images<S> {
             }
         };
         rt::either(pull, reminders).await
+    }
+
+    /// The runtime tells no bytes, so an image counts with its size once it has come.
+    async fn pull_by_runtime(&self, order: &PullInputs<'_>, auth: Option<&AuthConfig>) -> Result<String, ImageError> {
+        if !self.budget.is_limited() {
+            return self.service.pull(&order.spec, auth, order.sandbox).await;
+        }
+        let before = self.service.status(&order.spec).await?;
+        let image_ref = self.service.pull(&order.spec, auth, order.sandbox).await?;
+        let pulled = self.service.status(&order.spec).await?;
+        let is_new = |image: &Image| before.as_ref().is_none_or(|before| before.id != image.id);
+        if let Some(image) = pulled.filter(is_new) {
+            self.budget.count(image.size).await;
+        }
+        Ok(image_ref)
     }
 
     fn tell_failed_secrets(&self, order: &PullInputs<'_>) {

@@ -312,8 +312,8 @@ impl PodRuntime {
         image.map_err(|waiting| {
             // The first failure is retried like any other action; then the image is in back-off.
             let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;
-            let until = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
-            Waiting { until, ..waiting }
+            let retry = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
+            Waiting { until: waiting.until.or(retry), ..waiting }
         })
     }
 

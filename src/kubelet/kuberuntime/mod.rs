@@ -48,7 +48,7 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::images::{Images, PullsUnderWay};
+use crate::kubelet::images::{Images, LinkBudget, PullsUnderWay};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
 use crate::platform::config::CgroupDriver;
@@ -196,6 +196,10 @@ impl PodRuntime {
     /// Whether the runtime supports the strict supplemental groups policy.
     pub(crate) fn keeps_to_groups(&self) -> bool {
         self.strict_groups.get()
+    }
+
+    pub(crate) fn pull_budget(&self) -> Rc<LinkBudget> {
+        self.images.budget()
     }
 
     pub(crate) fn pulls_under_way(&self) -> PullsUnderWay {

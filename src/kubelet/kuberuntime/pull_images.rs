@@ -11,6 +11,16 @@ use crate::types::api::{Pod, PodUid, Reason, VolumeSource};
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
+    /// Makes the images of a pod present that cannot start yet. A failure does not delay its start.
+    pub(crate) async fn pull_early(&self, pod: &Pod) {
+        let uid = &pod.metadata.uid;
+        log!(info, "pulling the images of a pod that waits for others to end", pod = pod.full_name());
+        if let Err(Waiting { reason, message, .. }) = self.pull_images(pod, uid).await {
+            log!(info, "failed to pull early", pod = pod.full_name(), reason = reason, message = message);
+            self.images.forget_failures(uid);
+        }
+    }
+
     /// Pulls the images of `next`, the version that will replace the pod `present`. Events are recorded for `present`,
     /// as `next` is not on the node yet. Dropping the future cancels a pull in progress.
     pub(crate) async fn pull_images(&self, next: &Pod, present: &PodUid) -> Result<(), Waiting> {
@@ -21,7 +31,10 @@ impl PodRuntime {
         for wanted in images(next) {
             let secrets = PullSecrets::of(next, &self.objects.borrow());
             let pulled = self.images.ensure(&pod, wanted, &sandbox, &secrets, pending()).await;
-            pulled.map_err(|waiting| Waiting { until: self.images.retry_at(present, wanted.image), ..waiting })?;
+            pulled.map_err(|waiting| {
+                let until = waiting.until.or_else(|| self.images.retry_at(present, wanted.image));
+                Waiting { until, ..waiting }
+            })?;
             self.images.note_pulled_early(&next.metadata.uid, wanted);
         }
         Ok(())

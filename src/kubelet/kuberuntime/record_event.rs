@@ -45,7 +45,7 @@ pub(super) fn words(error: &cri::Error) -> String {
 /// if other events have reported it, or there is no failure.
 fn start_failure(waiting: &Waiting) -> Option<String> {
     let Waiting { reason, message, .. } = waiting;
-    let told = [Reason::CONTAINER_CREATING, Reason::POST_START_HOOK_ERROR];
+    let told = [Reason::CONTAINER_CREATING, Reason::IMAGE_PULL_WAITING, Reason::POST_START_HOOK_ERROR];
     let explained =
         [Reason::CREATE_CONTAINER_CONFIG_ERROR, Reason::CREATE_CONTAINER_ERROR, Reason::RUN_CONTAINER_ERROR];
     if told.contains(reason) {
@@ -73,6 +73,7 @@ mod tests {
         let hook = "Internal PreCreateContainer hook failed: no such";
         assert_eq!(failure(Reason::PRE_CREATE_HOOK_ERROR).as_deref(), Some(hook));
         assert_eq!(failure(Reason::CONTAINER_CREATING), None);
+        assert_eq!(failure(Reason::IMAGE_PULL_WAITING), None);
         assert_eq!(failure(Reason::POST_START_HOOK_ERROR), None);
     }
 }

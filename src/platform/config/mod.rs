@@ -23,6 +23,7 @@ mod flag_values;
 mod flags;
 mod health;
 mod identity;
+mod image_fetch;
 mod images;
 mod logs;
 mod managers;
@@ -51,7 +52,7 @@ use coracle_file::CoracleFile;
 
 pub(crate) use cgroups::{CgroupDriver, SwapBehavior};
 pub(crate) use configz::ConfiguredFields;
-pub(crate) use coracle_file::{SyncMode, SyncWindows, TimeWindow};
+pub(crate) use coracle_file::{SyncMode, SyncWindows};
 pub(crate) use credential_providers::{CredentialProvider, TokenAttributes, TokenCacheType};
 pub(crate) use device_rules::DeviceRule;
 pub(crate) use did_you_mean::nearest;

@@ -96,7 +96,13 @@ pub(super) const CORACLE_FILE: &[Field] = &[
 
 const DEVICE: &[Field] = &[used("resource", Kind::Text), used("paths", TEXTS), used("permissions", Kind::Text)];
 
-const IMAGES: &[Field] = &[used("fetch", Kind::Word(&["runtime", "resumable"])), used("hostsDirectory", Kind::Path)];
+const IMAGES: &[Field] = &[
+    used("fetch", Kind::Word(&["runtime", "resumable"])),
+    used("hostsDirectory", Kind::Path),
+    used("windows", TEXTS),
+    used("bytesPerDay", Kind::Quantity),
+    used("bytesPerSecond", Kind::Quantity),
+];
 
 const SYNC: &[Field] = &[
     used("mode", Kind::Word(&["watch", "poll", "windows", "manual"])),
@@ -105,6 +111,7 @@ const SYNC: &[Field] = &[
     used("whileInterface", Kind::Text),
     used("lease", Kind::Object(&[used("duration", LEASE)])),
     used("bytesPerDay", Kind::Quantity),
+    used("includesImages", Kind::Bool),
 ];
 /// Renewed four times per duration; an int32 in the API.
 const LEASE: Kind = Kind::Duration(Duration::from_secs(4), Duration::from_secs(i32::MAX.unsigned_abs() as u64));

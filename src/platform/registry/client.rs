@@ -51,6 +51,8 @@ pub(crate) struct ContentRequest<'a> {
     pub(crate) accept: &'a str,
     /// The first byte to send.
     pub(crate) from: u64,
+    /// How many bytes to send at most; a server may ignore it.
+    pub(crate) most: Option<u64>,
 }
 
 /// A successful answer.
@@ -105,7 +107,10 @@ impl Registry {
         let mut at = url.to_owned();
         for _ in 0..=REDIRECTS {
             let mut request = Request::get(&at).header("Accept", ask.accept);
-            if ask.from > 0 {
+            if let Some(most) = ask.most {
+                let last = ask.from.saturating_add(most).saturating_sub(1);
+                request = request.header("Range", format!("bytes={}-{last}", ask.from));
+            } else if ask.from > 0 {
                 request = request.header("Range", format!("bytes={}-", ask.from));
             }
             if authority(&at) == authority(url) {
@@ -158,7 +163,7 @@ impl Registry {
                 if let Some(basic) = basic {
                     request = request.header("Authorization", basic);
                 }
-                let ask = ContentRequest { path: "", accept: "*/*", from: 0 };
+                let ask = ContentRequest { path: "", accept: "*/*", from: 0, most: None };
                 let answer = self.answered(&realm, ask, self.send(&realm, request.body(()))?)?;
                 let text = answer.text(MOST_TEXT)?;
                 let token: Value = serde_json::from_slice(&text).unwrap_or_default();

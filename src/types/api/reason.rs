@@ -43,6 +43,7 @@ reasons! {
     ERR_IMAGE_PULL = "ErrImagePull";
     IMAGE_INSPECT_ERROR = "ImageInspectError";
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff";
+    IMAGE_PULL_WAITING = "ImagePullWaiting";
     INVALID_IMAGE_NAME = "InvalidImageName";
     POD_INITIALIZING = "PodInitializing";
     POST_START_HOOK_ERROR = "PostStartHookError";

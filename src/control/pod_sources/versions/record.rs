@@ -19,9 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::control::pod_sources::merge::same_content;
-use crate::types::api::annotations::{
-    KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, pull_first, ready_within,
-};
+use crate::types::api::annotations::{KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no};
 use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
 
 /// Number of accepted versions kept, including the current one, unless the manifest sets it.
@@ -379,7 +377,7 @@ impl Record {
 fn pulls_first(present: &Pod, next: &Pod) -> bool {
     let has = |image: &str| images(present).any(|(other, _)| other == image);
     let needs = |(image, policy): (&str, Option<PullPolicy>)| policy == Some(PullPolicy::Always) || !has(image);
-    next.annotation(PULL_FIRST).and_then(pull_first) != Some(false) && images(next).any(needs)
+    next.annotation(PULL_FIRST).and_then(yes_or_no) != Some(false) && images(next).any(needs)
 }
 
 fn images(pod: &Pod) -> impl Iterator<Item = (&str, Option<PullPolicy>)> {

@@ -15,6 +15,8 @@ pub(super) enum FetchError {
         server: String,
     },
     Disk(io::Error),
+    /// No bytes are left of a budget.
+    Held,
     /// A document is malformed.
     Invalid(String),
     /// The length at a server differs from the manifest's.
@@ -33,6 +35,30 @@ pub(super) enum FetchError {
     },
 }
 
+/// Why a pull has ended without the image.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::kubelet::images) enum FetchFailure {
+    /// With one line about it.
+    Failed(String),
+    /// By a window or a budget.
+    Held,
+}
+
+impl From<String> for FetchFailure {
+    fn from(message: String) -> Self {
+        Self::Failed(message)
+    }
+}
+
+impl From<FetchError> for FetchFailure {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Held => Self::Held,
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 impl FetchError {
     /// Whether another attempt may succeed soon.
     pub(super) fn is_retryable(&self) -> bool {
@@ -41,6 +67,7 @@ impl FetchError {
             Self::Digest { .. } | Self::Length { .. } => true,
             Self::Cancelled
             | Self::Disk(_)
+            | Self::Held
             | Self::Invalid(_)
             | Self::NoServer
             | Self::Platform(_)
@@ -78,6 +105,7 @@ impl fmt::Display for FetchError {
             Self::Digest { what, server } => write!(f, "{server} sent content that does not match {what}"),
             Self::Disk(error) if error.kind() == io::ErrorKind::StorageFull => f.write_str("no space left on device"),
             Self::Disk(error) => write!(f, "write to the disk: {error}"),
+            Self::Held => f.write_str("held"),
             Self::Invalid(problem) => f.write_str(problem),
             Self::Length { what, expected, told } => {
                 write!(f, "{what} has {told} bytes at the registry, and {expected} in the manifest")

@@ -6,17 +6,20 @@
 //!
 //! Every document and blob is checked against its digest before it is used.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use ring::digest::{Context, SHA256};
 
 use super::error::FetchError;
 use super::layout::Layout;
 use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, document, select};
 use super::part_file::PartFile;
+use crate::kubelet::images::transfer_meter::Meter;
 use crate::platform::host::file::read_all;
 use crate::platform::host::file_system::room;
 use crate::platform::registry::{ContentRequest, Registry, RegistryError};
@@ -30,13 +33,37 @@ pub(crate) struct Progress {
     pub(super) here: AtomicU64,
     /// Total bytes of the blobs to fetch; 0 until the manifest is known.
     pub(super) all: AtomicU64,
+    /// Bytes that were here before this fetch.
+    pub(super) before: AtomicU64,
 }
 
 impl Progress {
+    /// A part has `length` bytes, and was counted with `counted`.
+    fn correct(&self, counted: u64, length: u64) {
+        for count in [&self.here, &self.before] {
+            let corrected = |count: u64| Some(count.saturating_sub(counted).saturating_add(length));
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(before: u64, here: u64, all: u64) -> Self {
+        let [before, here, all] = [before, here, all].map(AtomicU64::new);
+        Self { here, all, before }
+    }
+
     /// Bytes on the disk, and total bytes; `None` until the manifest is known.
     pub(crate) fn bytes(&self) -> Option<(u64, u64)> {
         let all = self.all.load(Ordering::Relaxed);
         (all > 0).then(|| (self.here.load(Ordering::Relaxed), all))
+    }
+
+    /// How long the rest takes if it comes as fast as the bytes since the fetch began.
+    pub(crate) fn left(&self, since_begin: Duration) -> Option<Duration> {
+        let (here, all) = self.bytes()?;
+        let came = here.checked_sub(self.before.load(Ordering::Relaxed)).filter(|came| *came > 0)?;
+        let seconds = u128::from(all.saturating_sub(here)) * since_begin.as_millis() / u128::from(came) / 1000;
+        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)))
     }
 }
 
@@ -54,6 +81,9 @@ pub(super) struct Job {
     pub(super) boot: String,
     pub(super) cancelled: Arc<AtomicBool>,
     pub(super) progress: Arc<Progress>,
+    pub(super) meter: Arc<Meter>,
+    /// Windows and budgets do not hold it.
+    pub(super) is_urgent: bool,
     /// First and longest wait after a failure.
     pub(super) waits: (Duration, Duration),
 }
@@ -63,7 +93,7 @@ pub(super) struct Job {
 const MOST_FAILURES: u32 = 5;
 /// Space that must stay free on the disk of the parts.
 const SPARE: u64 = 32 << 20;
-const BUFFER: usize = 64 << 10;
+const BUFFER: u64 = 64 << 10;
 
 impl Job {
     /// Fetches the missing blobs. Returns the index or manifest that the reference names.
@@ -90,6 +120,7 @@ impl Job {
         let here: u64 = missing.iter().map(|blob| self.here(blob)).sum();
         let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
         self.progress.here.store(here, Ordering::Relaxed);
+        self.progress.before.store(here, Ordering::Relaxed);
         self.progress.all.store(all.max(1), Ordering::Relaxed);
         let free = room(&self.layout.0)?.available;
         let wanted = all.saturating_sub(here).saturating_add(SPARE);
@@ -153,8 +184,13 @@ impl Job {
                 if digest.is_none() && !server.resolves() {
                     continue;
                 }
-                let ask = ContentRequest { path, accept: ACCEPT, from: 0 };
-                match server.get(ask).and_then(|answer| answer.text(MOST_BYTES)) {
+                let ask = ContentRequest { path, accept: ACCEPT, from: 0, most: None };
+                let answered = server.get(ask).and_then(|answer| answer.text(MOST_BYTES));
+                if let Ok(bytes) = &answered {
+                    // Its length was not known before.
+                    self.meter.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX), true)?;
+                }
+                match answered {
                     Ok(bytes) if digest.is_none_or(|digest| Digest::of(&bytes) == *digest) => return Ok(bytes),
                     Ok(_) => {
                         last = Some(FetchError::Digest { what: path.to_owned(), server: server.base().to_owned() })
@@ -189,10 +225,18 @@ impl Job {
     /// Fetches one blob, continuing an earlier part. After a failure without a new byte, tries the next server.
     fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
         let whole = self.layout.blob(&blob.digest);
-        if fs::metadata(&whole).is_ok_and(|found| found.len() == blob.size) {
-            return Ok(());
+        let counted = self.here(blob);
+        if whole.exists() {
+            // An unreadable sector of the disk is damage, too.
+            if is_blob(&whole, blob).unwrap_or(false) {
+                return Ok(());
+            }
+            log!(warn, "stored image blob is damaged, fetching it again", path = whole.display());
+            fs::remove_file(&whole)?;
         }
         let mut part = PartFile::open(&whole, &self.boot)?;
+        // It may have lost its end in a power cut.
+        self.progress.correct(counted, part.length());
         let mut waits = Backoff::new(self.waits.0, self.waits.1);
         let (mut failures, mut server) = (0, 0);
         loop {
@@ -208,7 +252,7 @@ impl Job {
                 }
                 Err(error) => error,
             };
-            if matches!(failure, FetchError::Cancelled | FetchError::Disk(_)) {
+            if matches!(failure, FetchError::Cancelled | FetchError::Disk(_) | FetchError::Held) {
                 return Err(failure);
             }
             if part.length() > before {
@@ -231,7 +275,13 @@ impl Job {
         }
         let server = self.servers.get_mut(server).ok_or(FetchError::NoServer)?;
         let path = format!("blobs/{}", blob.digest);
-        let mut answer = server.get(ContentRequest { path: &path, accept: "*/*", from: part.length() })?;
+        // The server must not send what may not be taken.
+        let room = self.meter.room(self.is_urgent);
+        if room == 0 {
+            return Err(FetchError::Held);
+        }
+        let most = Some(room).filter(|room| *room < blob.size - part.length());
+        let mut answer = server.get(ContentRequest { path: &path, accept: "*/*", from: part.length(), most })?;
         // `total` is the size of the blob, whether the answer has all of it or a range.
         if let Some(told) = answer.total.filter(|told| *told != blob.size) {
             return Err(FetchError::Length { what: path, expected: blob.size, told });
@@ -240,19 +290,31 @@ impl Job {
             self.forget(part.length());
             part.restart()?;
         }
-        let mut buffer = vec![0; BUFFER];
+        let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
         while part.length() < blob.size {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(FetchError::Cancelled);
             }
-            let count = answer.read(&mut buffer)?;
+            let wanted = (blob.size - part.length()).min(BUFFER);
+            let taken = self.meter.take(wanted, self.is_urgent)?;
+            let Some(free) = usize::try_from(taken).ok().and_then(|taken| buffer.get_mut(..taken)) else { break };
+            if free.is_empty() {
+                return Err(FetchError::Held);
+            }
+            let read = answer.read(free);
+            let count = *read.as_ref().unwrap_or(&0);
+            let bytes = free.get(..count).unwrap_or_default();
+            let came = u64::try_from(count).unwrap_or_default();
+            self.meter.give_back(taken.saturating_sub(came), self.is_urgent);
+            read?;
             if count == 0 {
                 return Err(FetchError::Registry(RegistryError::io(&path, &io::ErrorKind::UnexpectedEof.into())));
             }
-            let left = usize::try_from(blob.size - part.length()).unwrap_or(usize::MAX);
-            let bytes = buffer.get(..count.min(left)).unwrap_or_default();
             part.append(bytes)?;
-            self.progress.here.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
+            self.progress.here.fetch_add(came, Ordering::Relaxed);
+            if !self.is_urgent {
+                self.meter.pace(came, &self.cancelled);
+            }
         }
         if answer.total.is_some() {
             // Reading to the end keeps the connection usable for the next blob. Further bytes are ignored.
@@ -270,6 +332,22 @@ impl Job {
 }
 
 const STEP: Duration = Duration::from_millis(200);
+
+/// Whether a finished file still is the blob: a disk may have lost or changed bytes since.
+fn is_blob(whole: &Path, blob: &Descriptor) -> io::Result<bool> {
+    if fs::metadata(whole)?.len() != blob.size {
+        return Ok(false);
+    }
+    let mut hash = Context::new(&SHA256);
+    let mut file = File::open(whole)?;
+    let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(blob.digest.is_of(hash)),
+            count => hash.update(buffer.get(..count).unwrap_or_default()),
+        }
+    }
+}
 
 /// The descriptor of a document at the top of an image.
 fn described(digest: Digest, bytes: &[u8]) -> Descriptor {

@@ -105,9 +105,7 @@ impl PartFile {
 
     /// Whether the bytes match the blob's digest.
     pub(super) fn is_whole(&self, blob: &Descriptor) -> bool {
-        let digest = self.hash.0.clone().finish();
-        let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        self.length == blob.size && hex == blob.digest.hex()
+        self.length == blob.size && blob.digest.is_of(self.hash.0.clone())
     }
 
     /// Gives the file its final name, durably.

@@ -22,6 +22,8 @@ enum Fault {
     /// Wrong bytes of the right length.
     Wrong,
     Status(u16),
+    /// 429, with the seconds to wait.
+    Busy(u32),
     /// The whole blob instead of the requested range.
     NoRange,
     /// No byte after the head.
@@ -133,19 +135,23 @@ impl FakeRegistry {
         let from =
             from.split("range: bytes=").nth(1).and_then(|rest| rest.split('-').next()?.parse().ok()).unwrap_or(0);
         let from: usize = if fault == Some(Fault::NoRange) { 0 } else { from };
+        let end =
+            head.split("ange: bytes=").nth(1).and_then(|rest| rest.split_once('-')?.1.lines().next()?.parse().ok());
+        let end = end.map_or(blob.len(), |last: usize| blob.len().min(last + 1));
         match fault {
             Some(Fault::Status(status)) => return say(&format!("{status} No"), "Retry-After: 0\r\n", b""),
+            Some(Fault::Busy(seconds)) => {
+                return say("429 Too Many Requests", &format!("Retry-After: {seconds}\r\n"), b"");
+            }
             Some(Fault::Length(length)) => return say("200 OK", "", &vec![7; length]),
             Some(Fault::Wrong) => blob.iter_mut().for_each(|byte| *byte ^= 0xff),
             _ => {}
         }
         let (status, range) = match from {
-            0 => ("200 OK", String::new()),
-            from => {
-                ("206 Partial Content", format!("Content-Range: bytes {from}-{}/{}\r\n", blob.len() - 1, blob.len()))
-            }
+            0 if end == blob.len() => ("200 OK", String::new()),
+            from => ("206 Partial Content", format!("Content-Range: bytes {from}-{}/{}\r\n", end - 1, blob.len())),
         };
-        let body = &blob[from..];
+        let body = &blob[from..end];
         match fault {
             Some(Fault::Cut(most)) => {
                 let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{range}\r\n", body.len());
@@ -226,6 +232,8 @@ fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
         boot: boot.to_owned(),
         cancelled,
         progress: Arc::default(),
+        meter: Arc::new(Meter::unlimited()),
+        is_urgent: false,
         waits: (Duration::from_millis(1), Duration::from_millis(2)),
     }
 }
@@ -487,5 +495,151 @@ fn layer_that_an_index_names_as_its_manifest_is_not_read_whole() {
         let digest = Digest::of(bytes);
         fs::write(job.layout.blob(&digest), bytes).unwrap();
         assert_eq!(job.known_document(&digest).is_some(), is_known);
+    }
+}
+
+/// A meter with a record in the folder.
+fn metered(folder: &Folder, per_day: u64, per_second: Option<u64>) -> Arc<Meter> {
+    fs::create_dir_all(&folder.0).unwrap();
+    Arc::new(Meter::open(Some(per_day), per_second, folder.0.join("image-bytes")))
+}
+
+#[test]
+fn fetch_stops_at_the_budget_and_goes_on_the_next_day() {
+    let (layer, folder) = (layer(300_000), Folder::new("budget"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    let mut first = job(&[&registry], &folder, "b");
+    first.meter = metered(&folder, 100_000, None);
+    assert!(matches!(first.run(), Err(FetchError::Held)));
+    let of_manifest = registry.state.lock().unwrap().manifest.len();
+    assert_eq!(registry.state.lock().unwrap().sent + of_manifest, 100_000, "not a byte too many");
+    assert_eq!(first.meter.used(), Some((100_000, 100_000)));
+    // An agent that restarts has not more.
+    first.meter.settle();
+    let mut same_day = job(&[&registry], &folder, "b");
+    same_day.meter = metered(&folder, 100_000, None);
+    assert!(matches!(same_day.run(), Err(FetchError::Held)));
+    assert_eq!(registry.blob_requests().len(), 2, "the config, and a part of the layer");
+    // An urgent pod is not held, and its bytes count.
+    same_day.is_urgent = true;
+    same_day.run().unwrap();
+    assert!(folder.has(&layer));
+    assert_eq!(registry.state.lock().unwrap().sent, layer.len() + 2);
+    assert!(same_day.meter.used().unwrap().0 > 300_000);
+}
+
+#[test]
+fn rate_limit_slows_the_fetch() {
+    let (layer, folder) = (layer(20_000), Folder::new("rate"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    let mut job = job(&[&registry], &folder, "b");
+    job.meter = metered(&folder, 1 << 20, Some(40_000));
+    let begun = Instant::now();
+    job.run().unwrap();
+    let took = begun.elapsed();
+    assert!(folder.has(&layer) && took >= Duration::from_millis(500), "{took:?}");
+}
+
+#[test]
+fn finished_blob_with_wrong_bytes_is_fetched_again() {
+    let (layer, folder) = (layer(100_000), Folder::new("damaged"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    job(&[&registry], &folder, "b").run().unwrap();
+    let path = folder.layout().blob(&Digest::of(&layer));
+    let mut wrong = layer.clone();
+    wrong[70_000] ^= 1;
+    fs::write(&path, &wrong).unwrap();
+    job(&[&registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer));
+    assert_eq!(registry.state.lock().unwrap().sent, 2 * layer.len() + 2, "the config was not fetched again");
+}
+
+#[test]
+fn busy_registry_is_asked_again_when_it_says() {
+    let (layer, folder) = (layer(1000), Folder::new("busy"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    registry.set(|state| state.faults = vec![Fault::Busy(1)]);
+    let begun = Instant::now();
+    job(&[&registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer) && begun.elapsed() >= Duration::from_secs(1));
+    assert_eq!(registry.blob_requests().len(), 3);
+}
+
+#[test]
+fn mirror_that_lies_is_passed_over() {
+    let layer = layer(100_000);
+    for (name, fault) in [("bytes", Fault::Wrong), ("short", Fault::Length(9)), ("long", Fault::Length(100_001))] {
+        let folder = Folder::new(&format!("mirror-{name}"));
+        let mirror = FakeRegistry::start(std::slice::from_ref(&layer));
+        let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+        mirror.set(|state| state.forever = Some(fault));
+        job(&[&mirror, &registry], &folder, "b").run().unwrap();
+        assert!(folder.has(&layer) && folder.has(b"{}"), "{name}");
+        assert_eq!(registry.state.lock().unwrap().sent, layer.len() + 2, "{name}");
+    }
+}
+
+/// What a power cut may leave of a fetch, step by step: names without bytes, zeros, halves, a mark of another time.
+#[test]
+fn fetch_recovers_from_a_power_cut_at_each_step() {
+    type Damage = fn(&Layout, &FakeRegistry, &[u8]);
+    let damages: [(&str, Damage); 11] = [
+        ("manifest without bytes", |layout, registry, _| {
+            fs::write(layout.blob(&Digest::of(&registry.state.lock().unwrap().manifest)), b"").unwrap();
+        }),
+        ("manifest of zeros", |layout, registry, _| {
+            let manifest = registry.state.lock().unwrap().manifest.clone();
+            fs::write(layout.blob(&Digest::of(&manifest)), vec![0; manifest.len()]).unwrap();
+        }),
+        ("config without bytes", |layout, _, _| fs::write(layout.blob(&Digest::of(b"{}")), b"").unwrap()),
+        ("part without bytes", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)).with_extension("part"), b"").unwrap();
+        }),
+        ("zeros after the mark", |layout, _, layer| {
+            let whole = layout.blob(&Digest::of(layer));
+            let bytes = [&layer[..70_000], &[0; 80_000]].concat();
+            fs::write(whole.with_extension("part"), bytes).unwrap();
+            fs::write(whole.with_extension("mark"), "boot-1 70000\n").unwrap();
+        }),
+        ("part shorter than its mark", |layout, _, layer| {
+            let whole = layout.blob(&Digest::of(layer));
+            fs::write(whole.with_extension("part"), &layer[..10]).unwrap();
+            fs::write(whole.with_extension("mark"), "boot-1 70000\n").unwrap();
+        }),
+        ("half a mark", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)).with_extension("mark"), "boot-1 15").unwrap();
+        }),
+        ("no mark", |layout, _, layer| {
+            fs::remove_file(layout.blob(&Digest::of(layer)).with_extension("mark")).unwrap();
+        }),
+        ("wrong bytes before the mark", |layout, _, layer| {
+            let whole = layout.blob(&Digest::of(layer));
+            fs::write(whole.with_extension("part"), vec![1; 150_000]).unwrap();
+            fs::write(whole.with_extension("mark"), "boot-1 150000\n").unwrap();
+        }),
+        ("final name with half the bytes", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)), &layer[..150_000]).unwrap();
+        }),
+        ("final name with zeros", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)), vec![0; layer.len()]).unwrap();
+        }),
+    ];
+    let layer = layer(300_000);
+    for (index, (name, damage)) in damages.into_iter().enumerate() {
+        let folder = Folder::new(&format!("step-{index}"));
+        let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+        registry.set(|state| {
+            state.faults = vec![Fault::Cut(2), Fault::Cut(150_000)];
+            state.faults.extend([Fault::Cut(0); 9]);
+        });
+        assert!(job(&[&registry], &folder, "boot-1").run().is_err(), "{name}");
+        registry.set(|state| state.faults.clear());
+        damage(&folder.layout(), &registry, &layer);
+        let mut second = job(&[&registry], &folder, "boot-2");
+        second.run().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(folder.has(&layer) && folder.has(b"{}"), "{name}");
+        assert!(folder.has(&registry.state.lock().unwrap().manifest.clone()), "{name}");
+        let all = layer.len() as u64 + 2;
+        assert_eq!(second.progress.bytes(), Some((all, all)), "{name}");
     }
 }
