@@ -1,6 +1,6 @@
 # Completion of coracle(8). Generated from src/cli/command_table: UPDATE_GOLDEN=1 cargo test --test manual
 
-set -l commands status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help
+set -l commands status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a status -d 'show the node, its runtime, its pod sources and its last errors'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'list the pods of this node'
@@ -10,6 +10,7 @@ complete -c coracle -n __fish_use_subcommand -a exec -d 'run a command in a cont
 complete -c coracle -n __fish_use_subcommand -a attach -d 'show the output of a container from now on, and pass input to it'
 complete -c coracle -n __fish_use_subcommand -a port-forward -d 'forward ports of this machine to a pod'
 complete -c coracle -n __fish_use_subcommand -a events -d 'list recent events of this node or of one pod'
+complete -c coracle -n __fish_use_subcommand -a devices -d 'list devices, their attributes and who has them'
 complete -c coracle -n __fish_use_subcommand -a images -d 'list, import or remove images, or make a delta of two archives'
 complete -c coracle -n __fish_use_subcommand -a top -d 'show CPU and memory usage of the node and its pods'
 complete -c coracle -n __fish_use_subcommand -a apply -d 'run the pods of a manifest on this node and keep them'
@@ -31,9 +32,9 @@ complete -c coracle -n '__fish_seen_subcommand_from describe logs exec attach po
 complete -c coracle -n '__fish_seen_subcommand_from images' -a 'delta import remove'
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help'
 complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'print all fields as JSON or YAML'
-complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync' -l local-socket -r -F -d 'socket of the agent'
+complete -c coracle -n '__fish_seen_subcommand_from status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync' -l local-socket -r -F -d 'socket of the agent'
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'output format; wide adds address, uid and manifest, json and yaml are a v1.PodList'
 complete -c coracle -n '__fish_seen_subcommand_from pods top' -s n -l namespace -x -d 'only pods of this namespace'
 complete -c coracle -n '__fish_seen_subcommand_from describe logs exec attach port-forward delete restart rollback hold confirm' -s n -l namespace -x -d 'namespace of the pod'
@@ -51,6 +52,7 @@ complete -c coracle -n '__fish_seen_subcommand_from attach' -s t -l tty -d 'show
 complete -c coracle -n '__fish_seen_subcommand_from port-forward' -l address -x -d 'addresses to listen on'
 complete -c coracle -n '__fish_seen_subcommand_from events' -s o -l output -x -a 'json yaml' -d 'print a v1.EventList'
 complete -c coracle -n '__fish_seen_subcommand_from events' -s n -l namespace -x -d 'only events of this namespace'
+complete -c coracle -n '__fish_seen_subcommand_from devices' -s o -l output -x -a 'json' -d 'print all fields'
 complete -c coracle -n '__fish_seen_subcommand_from images' -s o -l output -x -a 'wide json' -d 'output format; wide adds digests and all pods, json has all fields; for delta the file to write'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'repeat every three seconds'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s o -l output -x -a 'json' -d 'print the whole Summary of /stats/summary'

@@ -77,6 +77,12 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            devices)
+                _arguments '2:: :' \
+                    '(-o --output)'{-o,--output}'[print all fields]:output:(json)' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             images)
                 _arguments '2::action:(delta import remove)' \
                     '*:image:_files' \
@@ -172,7 +178,7 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
@@ -187,6 +193,7 @@ _coracle() {
         'attach:show the output of a container from now on, and pass input to it'
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
+        'devices:list devices, their attributes and who has them'
         'images:list, import or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'
         'apply:run the pods of a manifest on this node and keep them'

@@ -41,8 +41,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("csi", "node"),
     // Devices are allocated by NUMA node too.
     ("devices", "resource_managers"),
-    // The pod resources API lists the devices of claims too.
-    ("devices", "dra"),
+    // Device files of rules are devices of claims too.
+    ("dra", "devices"),
     // ResourceSlices are removed once the node has registered.
     ("dra", "node"),
     ("grpc", "hpack"),
@@ -57,6 +57,9 @@ const ARROWS: &[(&str, &str)] = &[
     ("plugin_manager", "host"),
     ("plugin_manager", "rpc"),
     ("plugin_manager", "rt"),
+    ("pod_resources", "devices"),
+    ("pod_resources", "dra"),
+    ("pod_resources", "resource_managers"),
     ("pods", "objects"),
     ("registry", "net"),
     ("registry", "rt"),

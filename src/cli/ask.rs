@@ -177,8 +177,8 @@ mod tests {
 
     use super::*;
     use crate::control::server::{
-        AnswerFuture, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, Page,
-        PodEntry, PodQuery, SyncStatus,
+        AnswerFuture, DeviceEntry, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus,
+        NotFound, Page, PodEntry, PodQuery, SyncStatus,
     };
     use crate::platform::rt::{block_on, blocking, either};
     use crate::state::pods::{PodAnswer, PodChange};
@@ -187,6 +187,10 @@ mod tests {
     struct Empty;
 
     impl LocalApi for Empty {
+        fn devices(&self) -> Vec<DeviceEntry> {
+            Vec::new()
+        }
+
         fn status(&self) -> NodeStatus {
             NodeStatus { node: "n".to_owned(), ..NodeStatus::default() }
         }

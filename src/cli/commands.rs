@@ -6,10 +6,12 @@ use std::time::Duration;
 use argh::FromArgs;
 
 pub(super) use super::age::Age;
+use super::devices::ListDevices;
 use super::help;
 use super::layout::{KUBERNETES_DIR, ROOT_DIR};
 pub(super) use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
 use super::ports::{Addresses, PortPair};
+use super::validate::Validate;
 use crate::kubelet::certificates::discovery::Pin;
 use crate::platform::config::{LOCAL_SOCKET, nearest};
 
@@ -39,6 +41,7 @@ pub(super) enum Command {
     Describe(Describe),
     Events(Events),
     Exec(Exec),
+    Devices(ListDevices),
     Images(ListImages),
     Join(Join),
     Leave(Leave),
@@ -429,15 +432,6 @@ pub(super) struct Top {
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
-#[argh(subcommand, name = "validate")]
-/// Check manifests without a running agent.
-pub(super) struct Validate {
-    /// manifests
-    #[argh(positional)]
-    pub(super) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "version")]
 /// Show the version.
 pub(super) struct Version {
@@ -522,13 +516,14 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-pub(super) const COMMANDS: [&str; 23] = [
+pub(super) const COMMANDS: [&str; 24] = [
     "apply",
     "attach",
     "completion",
     "confirm",
     "delete",
     "describe",
+    "devices",
     "events",
     "exec",
     "help",

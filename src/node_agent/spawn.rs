@@ -70,6 +70,7 @@ impl Agent {
             exchanges: self.cluster.as_ref().map(|cluster| cluster.scheduler.clone()),
             certificates: Rc::clone(&handles.certificates),
             figures: Rc::new(self.node_stats()),
+            devices: Rc::clone(&self.plugins.devices),
             local_pods: self.sources.local.clone(),
             inbox: handles.inbox.clone(),
             started: self.started,

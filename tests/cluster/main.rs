@@ -21,8 +21,11 @@ mod device_plugin;
 mod devices;
 mod door;
 mod dra;
+mod dra_device_files;
 #[path = "../dra_driver/mod.rs"]
 mod dra_driver;
+mod dra_endings;
+mod dra_health;
 mod endings;
 mod endurance;
 mod events;

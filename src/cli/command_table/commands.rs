@@ -157,6 +157,20 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         examples: &["coracle events web"],
     },
     CommandEntry {
+        name: "devices",
+        brief: "[-o json]",
+        usage: "[-o json]",
+        summary: "list devices, their attributes and who has them",
+        description: &[
+            "Lists the devices of device plugins and of the devices rules in coracle.yaml, the containers that have them, \
+             and the attributes by which pods select them (annotation coracle.dev/device-selectors).",
+        ],
+        manual: "",
+        arguments: &[],
+        flags: &[output(&["json"], "print all fields"), LOCAL_SOCKET],
+        examples: &["coracle devices"],
+    },
+    CommandEntry {
         name: "images",
         brief: "[-o wide]",
         usage: "[-o wide|json] [import FILE... | remove IMAGE... | delta OLD NEW -o FILE]",

@@ -364,7 +364,7 @@ mod tests {
         let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
         let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
         let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
-        let dra = DraManager::open(Path::new("/nowhere"), inbox.clone()).await;
+        let dra = DraManager::open(Path::new("/nowhere"), Rc::clone(&devices), inbox.clone()).await;
         PodWorkers::new(Dependencies { runtime, groups, devices, csi, dra, inbox }, Duration::from_secs(300))
     }
 

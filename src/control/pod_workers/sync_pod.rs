@@ -10,13 +10,13 @@ use async_channel::Sender;
 use crate::control::pod_workers::resize_pod::{PodResize, no_group};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
-use crate::kubelet::devices::{DeviceError, Devices};
+use crate::kubelet::devices::{ContainerFile, DeviceError, Devices};
 use crate::kubelet::dra::{DraError, DraManager};
 use crate::kubelet::kuberuntime::{
     BoxFuture, CancelWatch, Environment, ExecuteResult, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
 };
 use crate::kubelet::volumes::{self, SetUpInputs};
-use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Mount};
+use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Device, Mount};
 use crate::platform::rt;
 use crate::platform::tracing::{self, SpanKind};
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
@@ -227,9 +227,15 @@ async fn set_up_and_execute(
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
         let of_volumes = volumes.container_devices(&container);
         let of_claims = dra.cdi_devices(pod, &container);
+        let files_of_claims = dra.device_files(pod, &container);
         Box::pin(async move {
             let mut config = devices.container_config(&uid, &container).await?;
             config.devices.extend(of_volumes?);
+            for ContainerFile { path, permissions } in files_of_claims? {
+                if !config.devices.iter().any(|known| known.container_path == path) {
+                    config.devices.push(Device { container_path: path.clone(), host_path: path, permissions });
+                }
+            }
             for name in of_claims? {
                 if !config.cdi_devices.iter().any(|known| known.name == name) {
                     config.cdi_devices.push(CdiDevice { name });

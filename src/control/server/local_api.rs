@@ -27,6 +27,9 @@ pub(crate) trait LocalApi {
     /// Calls `each` for every event, oldest first.
     fn events(&self, each: &mut dyn FnMut(Event));
 
+    /// Every device of this node.
+    fn devices(&self) -> Vec<DeviceEntry>;
+
     /// The bytes of a metrics page, computed when awaited.
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
@@ -85,6 +88,25 @@ pub(crate) struct LogSource {
     pub(crate) log: PathBuf,
     /// Closes when the container no longer runs.
     pub(crate) ended: Receiver<()>,
+}
+
+/// The response of `/devices`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct DeviceEntries {
+    pub(crate) devices: Vec<DeviceEntry>,
+}
+
+/// One device of `/devices`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeviceEntry {
+    pub(crate) resource: String,
+    /// The device file, or the id that the plugin gave.
+    pub(crate) device: String,
+    pub(crate) healthy: bool,
+    pub(crate) attributes: serde_json::Map<String, serde_json::Value>,
+    /// The container or claim that has it, such as `default/web-node1/main` or `claim default/camera`.
+    pub(crate) used_by: String,
 }
 
 /// One pod of `/pods`.

@@ -8,6 +8,7 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/devices   {"devices": [DeviceEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/images    {"images": [ImageEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock -X DELETE http://localhost/images?image=NAME
 //! curl --unix-socket /run/coracle/coracle.sock -X POST http://localhost/sync?wait=true
@@ -35,7 +36,7 @@ use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
 use super::json_list::{List, json};
-use super::local_api::LocalApi;
+use super::local_api::{DeviceEntries, LocalApi};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::metrics_pages::Page;
 use super::pod_changes;
@@ -183,6 +184,7 @@ pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
             api.pods(&mut |entry| list.push(&json(&entry)));
             Response::json(list.end())
         }
+        "/devices" => Response::json(json(&DeviceEntries { devices: api.devices() })),
         "/events" => {
             let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
             api.events(&mut |event| list.push(api::encode_text(&event).as_bytes()));

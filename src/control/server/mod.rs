@@ -30,7 +30,9 @@ pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
 pub(crate) use kubelet_api::{KubeletApiServer, ReadOnlyServer};
-pub(crate) use local_api::{AnswerFuture, LocalApi, LogSource, NotFound, PodEntry, PodQuery};
+pub(crate) use local_api::{
+    AnswerFuture, DeviceEntries, DeviceEntry, LocalApi, LogSource, NotFound, PodEntry, PodQuery,
+};
 pub(crate) use local_server::LocalServer;
 pub(crate) use local_socket::LocalError;
 pub(crate) use log_query::LogQuery;

@@ -10,7 +10,7 @@ use crate::control::sync_loop::devices;
 use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::{Admission, Rejection};
-use crate::kubelet::devices::Devices;
+use crate::kubelet::devices::{Devices, InsufficientDevices};
 use crate::kubelet::resource_managers::{PodAllocation, Provider, unexpected};
 use crate::kubelet::status::PodFailure;
 use crate::platform::rt;
@@ -103,6 +103,10 @@ impl PodAdmission {
 
     /// Plans the pod's exclusive CPUs, memory and devices. Chooses the devices.
     fn plan(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment) -> Result<PodAllocation, Rejection> {
+        if let Err(InsufficientDevices(why)) = self.devices.check_selectors(pod) {
+            let (reason, message) = unexpected(&why);
+            return Err(Rejection { reason, message });
+        }
         let observed = pods.observed().pod(&pod.metadata.uid).cloned();
         let runs = |name: &str| {
             observed.as_ref().is_some_and(|pod| pod.container(name).is_some_and(|container| container.is_running()))

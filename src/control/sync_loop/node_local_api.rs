@@ -16,15 +16,16 @@ use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_sources::versions::VersionView;
 use crate::control::server::{
     AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
-    ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page, PodEntry,
-    PodQuery, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus,
-    Watchdog,
+    DeviceEntry, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page,
+    PodEntry, PodQuery, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus,
+    VersionStatus, Watchdog,
 };
 use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::node_stats::NodeStats;
 use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
 use crate::control::sync_loop::sync_status::sync_status;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
+use crate::kubelet::devices::{DeviceRecord, Devices};
 use crate::kubelet::images::{ArchiveView, LinkBudget, PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
@@ -37,6 +38,7 @@ use crate::state::pods::{
     PressureCondition, RestartRequest, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
 };
 use crate::types::api::{Event, Pod, PodUid, Time};
+use crate::types::sorted::SortedMap;
 
 pub(crate) struct NodeLocalApi {
     pub(crate) node_state: Rc<RefCell<NodeState>>,
@@ -54,6 +56,7 @@ pub(crate) struct NodeLocalApi {
     pub(crate) exchanges: Option<SyncScheduler>,
     pub(crate) certificates: Rc<CertificateStatuses>,
     pub(crate) figures: Rc<NodeStats>,
+    pub(crate) devices: Rc<Devices>,
     pub(crate) local_pods: LocalPods,
     pub(crate) inbox: Sender<SyncEvent>,
     pub(crate) started: Instant,
@@ -117,6 +120,28 @@ impl LocalApi for NodeLocalApi {
             return Box::pin(ready(self.config.given.page(driver)));
         }
         Box::pin(Rc::clone(&self.figures).page(page))
+    }
+
+    fn devices(&self) -> Vec<DeviceEntry> {
+        let names: SortedMap<PodUid, String> = {
+            let pods = self.node_state.borrow().active_pods();
+            let name = |pod: &Pod| format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
+            pods.into_iter().map(|(uid, pod)| (uid, name(&pod))).collect()
+        };
+        let entry = |record: DeviceRecord| DeviceEntry {
+            resource: record.resource,
+            device: record.id,
+            healthy: record.is_healthy,
+            attributes: record.attributes.iter().map(|(name, one)| (name.clone(), one.text().into())).collect(),
+            used_by: match (record.claim, record.holder) {
+                (Some(claim), _) => format!("claim {claim}"),
+                (None, Some((pod, container))) => {
+                    format!("{}/{container}", names.get(&pod).map_or(pod.as_str(), String::as_str))
+                }
+                (None, None) => String::new(),
+            },
+        };
+        self.devices.listed().into_iter().map(entry).collect()
     }
 
     fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {

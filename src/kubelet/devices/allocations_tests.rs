@@ -1,10 +1,12 @@
 use std::time::{Duration, Instant};
 
-use super::allocations::{DeviceAllocation, DeviceAllocations, InsufficientDevices, Left, Registration};
+use super::allocations::{
+    DeviceAllocation, DeviceAllocations, DeviceFile, InsufficientDevices, Left, Registration, selectors,
+};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
 use crate::kubelet::resource_managers::Nodes;
 use crate::state::pods::{AllocatedDevice, DeviceHealth};
-use crate::types::api::{Container, Pod, RestartPolicy, annotations};
+use crate::types::api::{Container, DeviceAttribute, Pod, RestartPolicy, annotations};
 use crate::types::cpu_set::CpuSet;
 
 const CAM: &str = "example.com/cam";
@@ -279,13 +281,57 @@ fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     assert_eq!(again.shown(&"1".into())[0].devices, both, "no list has arrived yet");
 }
 
+fn file(path: &str, model: &str) -> DeviceFile {
+    let attributes = [("model".to_owned(), DeviceAttribute::String(model.to_owned()))];
+    DeviceFile { path: path.to_owned(), attributes: attributes.into_iter().collect() }
+}
+
+fn selecting(uid: &str, selectors: &str) -> Pod {
+    let mut pod = pod(uid, 1);
+    pod.metadata.annotations.insert(annotations::DEVICE_SELECTORS, selectors.to_owned());
+    pod
+}
+
+#[test]
+fn container_gets_only_devices_that_its_pod_selects() {
+    let mut book = DeviceAllocations::default();
+    book.add_local(CAM);
+    let files = || vec![file("/dev/video0", "imx219"), file("/dev/video1", "imx477"), file("/dev/video2", "imx477")];
+    assert!(book.tell_local(CAM, files()) && !book.tell_local(CAM, files()));
+    let pods = ["1", "2", "3"].map(|uid| selecting(uid, "example.com/cam: {model: imx477}"));
+    book.reserve(&pods[0], |_| false).unwrap();
+    book.reserve(&pods[1], |_| false).unwrap();
+    let given = [of(&book, &pods[0], "main"), of(&book, &pods[1], "main")];
+    assert_eq!(given, [["/dev/video1"], ["/dev/video2"]]);
+    let text =
+        "requested number of devices unavailable for example.com/cam. Requested: 1, Available: 0 (as the pod selects)";
+    assert_eq!(lacks(&mut book, &pods[2]), text);
+    book.reserve(&pod("4", 1), |_| false).unwrap();
+    assert_eq!(of(&book, &pod("4", 1), "main"), ["/dev/video0"]);
+}
+
+#[test]
+fn wrong_selectors_give_no_device() {
+    let why = |pod: &Pod| {
+        let InsufficientDevices(why) = selectors(pod).unwrap_err();
+        why
+    };
+    let wrong = selecting("1", "example.com/cam: imx219");
+    assert!(why(&wrong).starts_with("annotation coracle.dev/device-selectors: example.com/cam: expected attributes"));
+    let stray = why(&selecting("1", "example.com/gpu: {model: x}"));
+    assert_eq!(stray, "annotation coracle.dev/device-selectors: no container has a limit of example.com/gpu");
+    let mut book = allocations(&["a"]);
+    assert!(lacks(&mut book, &wrong).starts_with("annotation "));
+    assert!(selectors(&pod("1", 1)).is_ok());
+}
+
 #[test]
 fn restarted_container_gets_another_device_of_a_rule() {
     let mut allocations = DeviceAllocations::default();
     allocations.add_local(CAM);
-    assert!(allocations.tell_local(CAM, vec![device("/dev/video0")]));
+    assert!(allocations.tell_local(CAM, vec![file("/dev/video0", "")]));
     allocations.reserve(&pod("1", 1), |_| false).unwrap();
-    allocations.tell_local(CAM, vec![device("/dev/video1")]);
+    allocations.tell_local(CAM, vec![file("/dev/video1", "")]);
     allocations.reserve(&pod("1", 1), |_| true).unwrap();
     assert_eq!(of(&allocations, &pod("1", 1), "main"), ["/dev/video0"], "a running container keeps its device");
     allocations.reserve(&pod("1", 1), |_| false).unwrap();

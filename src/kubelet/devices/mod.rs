@@ -7,15 +7,16 @@ mod allocate;
 mod allocations;
 #[cfg(test)]
 mod allocations_tests;
+mod attributes;
 mod checkpoint;
 mod checkpoint_file;
 #[cfg(test)]
 mod checkpoint_tests;
 mod device_files;
+mod device_name;
 mod error;
 mod numa_allocation;
 mod plugins;
-mod pod_resources;
 pub mod v1beta1;
 
 use std::cell::RefCell;
@@ -29,7 +30,7 @@ use crate::platform::config::DeviceRule;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::pods::{AllocatedDevices, SyncEvent};
-use crate::types::api::{Pod, PodUid, ResourceList};
+use crate::types::api::{DeviceAttributes, Pod, PodUid, ResourceList};
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
@@ -37,8 +38,8 @@ use allocations::DeviceAllocations;
 use plugins::Plugin;
 
 pub(crate) use allocations::InsufficientDevices;
+pub(crate) use device_name::device_name;
 pub(crate) use error::DeviceError;
-pub(crate) use pod_resources::PodResourcesServer;
 
 /// First and longest delay before a failed checkpoint write is retried.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -62,6 +63,38 @@ pub(crate) struct Devices {
     turn: rt::Semaphore,
     /// A checkpoint existed at the start.
     is_known_node: bool,
+}
+
+/// A device of a plugin or a rule.
+pub(crate) struct DeviceRecord {
+    pub(crate) resource: String,
+    pub(crate) id: String,
+    pub(crate) is_healthy: bool,
+    /// Only of device files.
+    pub(crate) attributes: DeviceAttributes,
+    /// The pod and container that have it.
+    pub(crate) holder: Option<(PodUid, String)>,
+    /// The ResourceClaim that allocates it.
+    pub(crate) claim: Option<String>,
+}
+
+/// A device file in a container.
+pub(crate) struct ContainerFile {
+    pub(crate) path: String,
+    pub(crate) permissions: String,
+}
+
+impl From<allocations::ListedDevice<'_>> for DeviceRecord {
+    fn from(device: allocations::ListedDevice<'_>) -> Self {
+        Self {
+            resource: device.resource.to_owned(),
+            id: device.id.to_owned(),
+            is_healthy: device.is_healthy,
+            attributes: device.attributes.clone(),
+            holder: device.holder.map(|(pod, container)| (pod.clone(), container.to_owned())),
+            claim: device.claim.map(str::to_owned),
+        }
+    }
 }
 
 impl Devices {
@@ -101,7 +134,7 @@ impl Devices {
             is_known_node,
         });
         // Before the first admission.
-        devices.see_nodes();
+        devices.see_files().await;
         devices
     }
 
@@ -134,6 +167,62 @@ impl Devices {
             };
             rt::either(self.changed.beyond(seen), late).await;
         }
+    }
+
+    /// Fails if the pod's conditions on devices cannot be fulfilled by any device: the pod must not start.
+    pub(crate) fn check_selectors(&self, pod: &Pod) -> Result<(), InsufficientDevices> {
+        allocations::selectors(pod).map(drop)
+    }
+
+    /// The healthy devices by resource and NUMA node.
+    pub(crate) fn healthy(&self) -> Vec<(String, SortedMap<i64, Vec<String>>)> {
+        self.allocations.borrow().healthy().map(|(name, ids)| (name.to_owned(), ids)).collect()
+    }
+
+    /// The allocated devices of a container by resource and NUMA node.
+    pub(crate) fn of_container(&self, pod: &PodUid, container: &str) -> Vec<(String, SortedMap<i64, Vec<String>>)> {
+        let allocations = self.allocations.borrow();
+        let allocated = allocations.of_container(pod, container).filter(|given| given.response.is_some());
+        allocated.map(|given| (given.resource.clone(), given.ids.clone())).collect()
+    }
+
+    /// All devices, and who has them.
+    pub(crate) fn listed(&self) -> Vec<DeviceRecord> {
+        let allocations = self.allocations.borrow();
+        allocations.listed().map(DeviceRecord::from).collect()
+    }
+
+    /// The device files of this node's rules, sorted by resource and path.
+    pub(crate) fn files(&self) -> Vec<DeviceRecord> {
+        self.allocations.borrow().local().map(DeviceRecord::from).collect()
+    }
+
+    /// The device file of this name in ResourceSlices, if it exists.
+    pub(crate) fn file(&self, name: &str) -> Option<DeviceRecord> {
+        self.allocations.borrow().local().find(|device| device_name(device.id) == name).map(DeviceRecord::from)
+    }
+
+    /// How containers get the device file of this name.
+    pub(crate) fn container_file(&self, name: &str) -> Option<ContainerFile> {
+        let file = self.file(name)?;
+        let rule = self.rules.iter().find(|rule| rule.resource == file.resource)?;
+        Some(ContainerFile { path: file.id, permissions: rule.permissions.clone() })
+    }
+
+    /// Sets the names of the device files that claims allocate: no container gets them as a limit.
+    pub(crate) fn set_claimed(&self, claimed: SortedMap<String, String>) {
+        if self.allocations.borrow_mut().set_claimed(claimed) {
+            self.changed.notify();
+        }
+    }
+
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Notified when devices or allocations change.
+    pub(crate) fn changed(&self) -> &Signal {
+        &self.changed
     }
 
     /// Capacity and allocatable.

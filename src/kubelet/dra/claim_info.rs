@@ -2,6 +2,7 @@
 
 use super::error::DraError;
 use super::v1;
+use crate::state::objects::{AllocatedFile, DEVICE_FILES_DRIVER, ResourceClaim};
 use crate::types::api::PodUid;
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -106,9 +107,13 @@ impl ClaimInfoCache {
 }
 
 impl ClaimInfo {
-    pub(super) fn new(uid: &str, drivers: &SortedSet<String>) -> Self {
-        let drivers = drivers.iter().map(|driver| (driver.clone(), Vec::new())).collect();
-        Self { uid: uid.to_owned(), drivers, ..Self::default() }
+    pub(super) fn new(claim: &ResourceClaim) -> Self {
+        let drivers = claim.drivers.iter().map(|driver| (driver.clone(), Vec::new()));
+        let mut drivers: SortedMap<String, Vec<PreparedDevice>> = drivers.collect();
+        if let Some(devices) = drivers.get_mut(DEVICE_FILES_DRIVER) {
+            devices.extend(claim.files.iter().map(PreparedDevice::from));
+        }
+        Self { uid: claim.uid.clone(), drivers, ..Self::default() }
     }
 
     pub(super) fn request(&self, (namespace, name): &ClaimName) -> v1::Claim {
@@ -122,6 +127,17 @@ impl ClaimInfo {
         all.filter(move |(_, device)| {
             base.is_empty() || device.requests.is_empty() || device.requests.iter().any(|one| one == base)
         })
+    }
+}
+
+impl From<&AllocatedFile> for PreparedDevice {
+    fn from(file: &AllocatedFile) -> Self {
+        Self {
+            pool: file.pool.clone(),
+            device: file.device.clone(),
+            requests: vec![file.request.clone()],
+            ..Self::default()
+        }
     }
 }
 
@@ -146,7 +162,8 @@ mod tests {
     }
 
     fn claim(drivers: &[&str]) -> ClaimInfo {
-        ClaimInfo::new("c-uid", &drivers.iter().map(|driver| (*driver).to_owned()).collect())
+        let drivers = drivers.iter().map(|driver| (*driver).to_owned()).collect();
+        ClaimInfo::new(&ResourceClaim { uid: "c-uid".to_owned(), drivers, files: Vec::new() })
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::plugin::{Plugin, version};
 use crate::platform::plugin_manager::{PluginHandler, PluginInfo};
 use crate::platform::rpc::Client;
 use crate::platform::rt;
+use crate::state::objects::DEVICE_FILES_DRIVER;
 use crate::state::pods::SyncEvent;
 
 /// A registered plugin, and the task that follows its connection and health.
@@ -39,6 +40,9 @@ impl DraManager {
     async fn register(self: &Rc<Self>, plugin: PluginInfo) -> Result<(), DraError> {
         let version = version(&plugin.supported_versions)?;
         let PluginInfo { name: driver, endpoint: socket, .. } = plugin;
+        if driver == DEVICE_FILES_DRIVER {
+            return Err(DraError::OwnDriver);
+        }
         let client = Client::new(&socket);
         let plugin =
             Rc::new(Plugin { driver: driver.clone(), client, socket, version, is_connected: Cell::new(false) });
@@ -80,6 +84,9 @@ impl DraManager {
 
     /// Whether an instance of the driver is registered and has a connection.
     pub(super) fn is_usable(&self, driver: &str) -> bool {
+        if driver == DEVICE_FILES_DRIVER {
+            return self.devices.has_rules();
+        }
         let drivers = self.drivers.borrow();
         drivers.get(driver).is_some_and(|instances| instances.iter().any(|one| one.plugin.is_connected.get()))
     }

@@ -17,7 +17,7 @@ use crate::types::time::{Backoff, jitter};
 const GRACE: Duration = Duration::from_secs(30);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
-const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+pub(super) const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
 pub(crate) struct SliceCleaner {
     pub(crate) client: Client,

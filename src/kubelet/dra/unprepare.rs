@@ -10,7 +10,7 @@ use super::error::DraError;
 use super::plugin::UNPREPARE;
 use super::v1::{Claim, UnprepareResponse};
 use crate::platform::rt;
-use crate::state::objects::Objects;
+use crate::state::objects::{DEVICE_FILES_DRIVER, Objects};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
@@ -65,15 +65,20 @@ impl DraManager {
     }
 
     async fn unprepare_claims(&self, pod: &PodUid) -> Result<(), DraError> {
-        let names = self.cache.borrow().last_used_by(pod);
-        let _leaving = UnpreparingClaims::new(self, &names);
-        let batches: Batches = self.cache.borrow().batches(&names);
-        for (driver, claims) in &batches {
-            let response = self.plugin(driver)?.unprepare(claims).await?;
-            check(claims, response)?;
+        // A claim that another pod shared at first may be the pod's alone after the calls. Each round releases claims.
+        while self.cache.borrow().is_used_by(pod) {
+            let names = self.cache.borrow().last_used_by(pod);
+            let _leaving = UnpreparingClaims::new(self, &names);
+            let batches: Batches = self.cache.borrow().batches(&names);
+            for (driver, claims) in batches.iter().filter(|(driver, _)| *driver != DEVICE_FILES_DRIVER) {
+                let response = self.plugin(driver)?.unprepare(claims).await?;
+                check(claims, response)?;
+            }
+            self.cache.borrow_mut().release(pod, &names);
+            self.claim_files();
+            self.write().await?;
         }
-        self.cache.borrow_mut().release(pod, &names);
-        self.write().await
+        Ok(())
     }
 
     /// Unprepares the claims of pods that are gone without having been stopped by this process.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::did_you_mean::nearest;
 use super::duration;
 use super::schema::{Field, FieldSupport, KUBELET_CONFIGURATION, Kind};
-use crate::types::api::{Quantity, SysctlNamespace, dotted_sysctl};
+use crate::types::api::{DeviceAttribute, Quantity, SysctlNamespace, dotted_sysctl};
 use crate::types::cpu_set::CpuSet;
 
 /// An invalid value and its path.
@@ -185,6 +185,7 @@ impl Walk {
 fn fits(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Path, Value::String(_)) => true,
+        (Kind::Attribute, value) => DeviceAttribute::read(value).is_ok(),
         (Kind::BoolText, Value::String(text)) => go_bool(text).is_some(),
         (Kind::Cpus, Value::String(text)) => CpuSet::parse(text).is_some(),
         (Kind::Int(least, most), Value::Number(number)) => {
@@ -231,6 +232,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
         Kind::Int(least, most) => format!("a whole number from {least} to {most}"),
         Kind::Number(least, most) => format!("a number from {least} to {most}"),
         Kind::Text => "a string".to_owned(),
+        Kind::Attribute => DeviceAttribute::FORM.to_owned(),
         Kind::Path => "a path".to_owned(),
         Kind::Word(words) => {
             let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();

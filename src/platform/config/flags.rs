@@ -208,7 +208,8 @@ fn value(kind: &Kind, text: &str) -> Value {
         }
         // Its fields as in --cpu-manager-policy-options.
         Kind::Object(_) => value(&Kind::Map(&Kind::Text), text),
-        Kind::AnyDuration
+        Kind::Attribute
+        | Kind::AnyDuration
         | Kind::BoolText
         | Kind::Cpus
         | Kind::Duration(..)

@@ -6,6 +6,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) enum Kind {
     Bool,
+    /// The attribute of a device: a string, a whole number, a boolean, or a version.
+    Attribute,
     /// A boolean as a string: `"true"`.
     BoolText,
     /// An integer with its minimum and maximum.
@@ -94,7 +96,12 @@ pub(super) const CORACLE_FILE: &[Field] = &[
     used("devices", Kind::List(&Kind::Object(DEVICE))),
 ];
 
-const DEVICE: &[Field] = &[used("resource", Kind::Text), used("paths", TEXTS), used("permissions", Kind::Text)];
+const DEVICE: &[Field] = &[
+    used("resource", Kind::Text),
+    used("paths", TEXTS),
+    used("permissions", Kind::Text),
+    used("attributes", Kind::Map(&Kind::Attribute)),
+];
 
 const IMAGES: &[Field] = &[
     used("fetch", Kind::Word(&["runtime", "resumable"])),

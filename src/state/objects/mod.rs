@@ -34,7 +34,8 @@ pub(crate) use references::{references, volumes_follow};
 use required_objects::TopicStates;
 pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
 pub(crate) use resource_claim::{
-    ClaimNotCreated, ClaimRefusal, ResourceClaim, ResourceClaimKey, extended_requests, is_backed_by_claim, pod_claims,
+    AllocatedFile, ClaimNotCreated, ClaimRefusal, DEVICE_FILES_DRIVER, ResourceClaim, ResourceClaimKey,
+    extended_requests, is_backed_by_claim, pod_claims,
 };
 pub(crate) use service::Service;
 #[cfg(test)]

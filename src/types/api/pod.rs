@@ -294,6 +294,8 @@ pub mod annotations {
     pub const URGENT: &str = "coracle.dev/urgent";
     /// Of a pod that the node shows: what its next version waits for.
     pub const NEXT_VERSION: &str = "coracle.dev/next-version";
+    /// Conditions on the devices that the pod's containers get, by resource: `{example.com/camera: {model: imx219}}`.
+    pub const DEVICE_SELECTORS: &str = "coracle.dev/device-selectors";
     /// In the runtime's container annotations: the devices allocated to the container, and their options.
     pub const DEVICES: &str = "coracle.dev/devices";
 

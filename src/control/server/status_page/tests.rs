@@ -13,7 +13,8 @@ use super::*;
 use crate::control::server::connections::Text as _;
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::{
-    AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery, SyncStatus,
+    AnswerFuture, DeviceEntry, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery,
+    SyncStatus,
 };
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
@@ -34,6 +35,10 @@ impl Asked {
 }
 
 impl LocalApi for Asked {
+    fn devices(&self) -> Vec<DeviceEntry> {
+        Vec::new()
+    }
+
     fn status(&self) -> NodeStatus {
         self.note();
         NodeStatus { node: "n".to_owned(), processors: 4, healthy: true, ..NodeStatus::default() }

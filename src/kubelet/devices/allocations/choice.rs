@@ -2,9 +2,9 @@
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
-use super::{Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, asked, in_order};
+use super::{Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, asked, in_order, selectors};
 use crate::kubelet::resource_managers::{self, Hints, Nodes};
-use crate::types::api::{Container, Pod, PodUid};
+use crate::types::api::{Container, DeviceSelectors, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Devices of ended init containers, by resource.
@@ -37,6 +37,7 @@ impl DeviceAllocations {
         left: &mut Left,
     ) -> Result<(), InsufficientDevices> {
         let uid = &pod.metadata.uid;
+        let selectors = selectors(pod)?;
         let stays = in_order(pod).any(|(other, stays)| stays && other.name == container.name);
         for (name, count) in asked(pod, container) {
             if !self.is_known(name) {
@@ -50,7 +51,7 @@ impl DeviceAllocations {
             if self.is_given(uid, &container.name, name, count, runs)? {
                 // It keeps its devices.
             } else if count > 0 && !runs(&container.name) {
-                let ids = self.free(uid, container, name, count, left)?;
+                let ids = self.free(uid, container, (name, count), &selectors, left)?;
                 let given = self.give(uid, &container.name, name, ids);
                 self.given.push(given);
             }
@@ -159,22 +160,26 @@ impl DeviceAllocations {
         &self,
         pod: &PodUid,
         container: &Container,
-        name: &str,
-        count: usize,
+        (name, count): (&str, usize),
+        selectors: &DeviceSelectors,
         left: &SortedSet<String>,
     ) -> Result<Vec<String>, InsufficientDevices> {
         let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
         if resource.healthy().next().is_none() {
             return Err(none_healthy(name));
         }
+        let is_accepted =
+            |id: &str| resource.devices.get(id).is_some_and(|device| selectors.accept(name, &device.attributes));
         let mut ids: Vec<String> = left.iter().take(count).cloned().collect();
         let needed = count - ids.len();
-        let available: Vec<&str> = self.available(name).filter(|id| !left.contains(*id)).collect();
+        let available = self.available(name).filter(|id| !left.contains(*id) && is_accepted(id));
+        let available: Vec<&str> = available.collect();
         let near = self.near(pod, &container.name);
         if available.len() < needed {
             return Err(InsufficientDevices(format!(
-                "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}",
-                available.len()
+                "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}{}",
+                available.len(),
+                if selectors.resources().any(|resource| resource == name) { " (as the pod selects)" } else { "" }
             )));
         }
         for place in IN_ORDER {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Devices;
+use crate::kubelet::devices::Devices;
 use crate::kubelet::dra::{ClaimedDevice, DraManager};
 use crate::kubelet::resource_managers::Allocatable;
 use crate::platform::host::directories;
@@ -156,7 +156,7 @@ impl PodResourcesServer {
                 }
             }
             ALLOCATABLE => {
-                let devices = self.devices.allocations.borrow().healthy().flat_map(devices).collect();
+                let devices = self.devices.healthy().into_iter().flat_map(devices).collect();
                 let Allocatable { cpus, memory: blocks } = &self.allocatable;
                 out = encode(&AllocatableResources { devices, cpu_ids: ids(cpus), memory: memory(blocks.iter()) });
             }
@@ -179,14 +179,10 @@ impl PodResourcesServer {
     /// Only sidecars and main containers: resources of ended init containers have been given to others.
     fn of_pod(&self, uid: &PodUid, pod: &Pod) -> PodResources {
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
-        let (allocations, placements) = (self.devices.allocations.borrow(), self.placements.borrow());
+        let placements = self.placements.borrow();
         let of_container = |container: &Container| ContainerResources {
             name: container.name.clone(),
-            devices: allocations
-                .of_container(uid, &container.name)
-                .filter(|given| given.response.is_some())
-                .flat_map(|given| devices((&given.resource, given.ids.clone())))
-                .collect(),
+            devices: self.devices.of_container(uid, &container.name).into_iter().flat_map(devices).collect(),
             cpu_ids: placements.own_cpus(uid, &container.name).map(ids).unwrap_or_default(),
             memory: memory(placements.memory_of(uid, &container.name)),
             dynamic_resources: self.dra.claimed(pod, container).into_iter().map(of_claim).collect(),
@@ -212,9 +208,9 @@ fn of_claim(((namespace, name), devices): ((String, String), Vec<ClaimedDevice>)
 }
 
 /// One entry per device and NUMA node.
-fn devices((resource, ids): (&str, SortedMap<i64, Vec<String>>)) -> Vec<ContainerDevices> {
+fn devices((resource, ids): (String, SortedMap<i64, Vec<String>>)) -> Vec<ContainerDevices> {
     let entry = |node: i64, id: String| ContainerDevices {
-        resource_name: resource.to_owned(),
+        resource_name: resource.clone(),
         device_ids: vec![id],
         topology: (node >= 0).then(|| near([node])),
     };
