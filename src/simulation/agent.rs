@@ -148,16 +148,19 @@ impl Node {
         self.runtime.change(|runtime| runtime.end_pods());
         self.csi.stop();
         self.cameras.stop();
+        self.dra.stop();
         self.machine.power_cut(&self.world);
         self.csi.service.forget_mounts();
+        self.dra.service.forget();
         self.starts = None;
         rt::sleep(down).await;
         self.world.reboot();
         self.runtime.start();
-        let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+        let (csi, cameras, dra) = (Rc::clone(&self.csi), Rc::clone(&self.cameras), Rc::clone(&self.dra));
         self.later(self.world.duration_below(Duration::from_secs(20)), move || {
             csi.start();
             cameras.start();
+            dra.start();
         });
     }
 }

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::api_server::NODE;
 use super::container_runtime::{self, revision as revision_of};
-use super::fake_cri;
 use super::life::Node;
 use super::record::Rule;
-use super::wanted::{Pod, WantedPods, tells_secret};
+use super::wanted::{Pod, TOO_MUCH, WantedPods, shares, tells_secret};
+use super::{dra_driver, fake_cri};
 use crate::platform::cri::v1;
 use crate::types::metrics;
 
@@ -32,6 +32,7 @@ impl Node {
         })?;
         self.api_shows_no_others(&wanted)?;
         self.volumes_are_where_they_belong(&wanted)?;
+        self.claims_are_prepared_for_running_pods(&wanted)?;
         self.node_is_ready()
     }
 
@@ -58,6 +59,19 @@ impl Node {
             return Err(format!("a volume is published for pod {uid}, which is gone"));
         }
         driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, but no pod uses it")))
+    }
+
+    /// No claim stays prepared when the pods that use it have ended.
+    fn claims_are_prepared_for_running_pods(&self, wanted: &WantedPods) -> Result<(), String> {
+        let users = wanted.pods.iter().filter(|(_, pod)| pod.traits.claim);
+        let running = users.filter(|(revision, _)| {
+            ["main", "side"].iter().any(|container| self.running_container(revision, container).is_some())
+        });
+        let used: BTreeSet<String> =
+            running.map(|(revision, _)| dra_driver::claim(revision.parse().unwrap_or_default())).collect();
+        let prepared = self.dra.service.prepared();
+        let left = prepared.difference(&used).next();
+        left.map_or(Ok(()), |claim| Err(format!("claim {claim} is prepared, and no pod that uses it runs")))
     }
 
     pub(super) fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
@@ -97,7 +111,29 @@ impl Node {
             let truth = format!("attempt {attempt} runs, after {starts} starts in all");
             return Err(format!("{truth}, but the API server shows {shown}"));
         }
-        Ok(())
+        if pod.traits.cpu > 0 { self.has_its_resources(pod.traits.cpu, &status, &id) } else { Ok(()) }
+    }
+
+    /// The container has what the API server shows as allocated: `cpu` if the node has that, and otherwise what it had.
+    fn has_its_resources(&self, cpu: u64, status: &Value, id: &str) -> Result<(), String> {
+        let has = |kind: &str| {
+            let mut conditions = status["conditions"].as_array().into_iter().flatten();
+            conditions.any(|condition| condition["type"] == kind)
+        };
+        let shown = &status["containerStatuses"][0];
+        let allocated = thousandths(&shown["allocatedResources"]["cpu"]);
+        let told = self.runtime.look(|runtime| {
+            let container = runtime.world.containers.iter().find(|one| one.id == id)?;
+            Some(container.config.linux.as_ref()?.resources.as_ref()?.cpu_shares)
+        });
+        let is_too_much = cpu == TOO_MUCH;
+        let is_right = told == Some(shares(allocated))
+            && thousandths(&shown["resources"]["requests"]["cpu"]) == allocated
+            && (allocated == cpu) != is_too_much
+            && has("PodResizePending") == is_too_much
+            && !has("PodResizeInProgress");
+        let truth = || format!("it is to have {cpu}m of CPU, its container has {told:?} shares");
+        if is_right { Ok(()) } else { Err(format!("{}, and the API server shows {status}", truth())) }
     }
 
     fn api_shows_no_others(&self, wanted: &WantedPods) -> Result<(), String> {
@@ -183,4 +219,11 @@ impl Node {
             containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
         })
     }
+}
+
+/// A quantity of CPU.
+fn thousandths(quantity: &Value) -> u64 {
+    let text = quantity.as_str().unwrap_or_default();
+    let number = |text: &str| text.parse().unwrap_or(0);
+    text.strip_suffix('m').map_or_else(|| number(text) * 1000, number)
 }

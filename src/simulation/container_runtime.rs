@@ -3,6 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +20,7 @@ use crate::platform::rt::{self, AsyncWriteExt as _, Line, UnixStream, World};
 use crate::protocol::grpc::{Code, Status};
 use crate::protocol::protobuf::{decode, encode};
 
-pub(super) const SOCKET: &str = "/run/simulated/cri.sock";
+pub(super) const SOCKET: &str = "/tmp/coracle-simulation/cri.sock";
 
 /// How often calls fail, in parts per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub(super) struct ContainerRuntime {
     pub(super) starts: RefCell<BTreeMap<(String, String), u64>>,
     /// The sandbox of each job's first container.
     pub(super) job_sandboxes: RefCell<BTreeMap<String, String>>,
+    /// The claims that the DRA driver has prepared.
+    pub(super) prepared: Rc<RefCell<BTreeSet<String>>>,
 }
 
 const CHANGES: &[&str] = &[
@@ -108,6 +112,7 @@ const CHANGES: &[&str] = &[
     "StopContainer",
     "RemoveContainer",
     "PullImage",
+    "UpdateContainerResources",
 ];
 
 /// The label of a container's pod.
@@ -149,6 +154,7 @@ impl ContainerRuntime {
             graces: RefCell::default(),
             starts: RefCell::default(),
             job_sandboxes: RefCell::default(),
+            prepared: Rc::default(),
         })
     }
 
@@ -158,6 +164,8 @@ impl ContainerRuntime {
             return;
         }
         let connections = self.world.network.host(SOCKET).listen();
+        // The agent watches for it.
+        drop(UnixListener::bind(SOCKET).unwrap());
         let runtime = Rc::clone(self);
         let task = rt::spawn(async move {
             let mut open: Vec<rt::Task<()>> = Vec::new();
@@ -178,6 +186,8 @@ impl ContainerRuntime {
     pub(super) fn stop(&self) {
         self.world.network.host(SOCKET).close();
         self.serving.take();
+        // It may not have been running.
+        let _ = fs::remove_file(SOCKET);
     }
 
     pub(super) fn set_faults(&self, faults: Faults) {
@@ -210,6 +220,7 @@ impl ContainerRuntime {
             self.changes.set(self.changes.get() + 1);
             self.check_repeated(&method, &request.message);
         }
+        self.on_resources(&method, &request.message);
         let begun = rt::now();
         // Some pulls are slow.
         let pull = if method == "PullImage" && world.chance(200) { MINUTE } else { Duration::ZERO };
@@ -443,7 +454,7 @@ impl ContainerRuntime {
             "StopPodSandbox" | "RemovePodSandbox" => {
                 decode(message).ok().and_then(|request: v1::StopPodSandboxRequest| sandbox(&request.pod_sandbox_id))
             }
-            "StopContainer" | "StartContainer" | "RemoveContainer" => {
+            "StopContainer" | "StartContainer" | "RemoveContainer" | "UpdateContainerResources" => {
                 decode(message).ok().and_then(|request: v1::StartContainerRequest| container(&request.container_id))
             }
             _ => None,

@@ -94,7 +94,7 @@ impl Node {
             }
             StepKind::PluginGone { which, lasts } => {
                 self.record.count("plugins that died");
-                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+                let (csi, cameras, dra) = (Rc::clone(&self.csi), Rc::clone(&self.cameras), Rc::clone(&self.dra));
                 match which {
                     PluginKind::Csi => {
                         csi.stop();
@@ -104,15 +104,20 @@ impl Node {
                         cameras.stop();
                         self.later(*lasts, move || cameras.start());
                     }
+                    PluginKind::Dra => {
+                        dra.stop();
+                        self.later(*lasts, move || dra.start());
+                    }
                 }
             }
             StepKind::PluginFails { which, faults, lasts } => {
                 self.set_plugin_faults(*which, *faults);
-                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+                let (csi, cameras, dra) = (Rc::clone(&self.csi), Rc::clone(&self.cameras), Rc::clone(&self.dra));
                 let (none, which) = (plugin::Faults::default(), *which);
                 self.later(*lasts, move || match which {
                     PluginKind::Csi => csi.faults.set(none),
                     PluginKind::Device => cameras.faults.set(none),
+                    PluginKind::Dra => dra.faults.set(none),
                 });
             }
             _ => unreachable!("it is no fault: {what:?}"),
@@ -158,6 +163,7 @@ impl Node {
         match plugin {
             PluginKind::Csi => self.csi.start(),
             PluginKind::Device => self.cameras.start(),
+            PluginKind::Dra => self.dra.start(),
         }
     }
 
@@ -165,6 +171,7 @@ impl Node {
         match plugin {
             PluginKind::Csi => self.csi.faults.set(faults),
             PluginKind::Device => self.cameras.faults.set(faults),
+            PluginKind::Dra => self.dra.faults.set(faults),
         }
     }
 }

@@ -12,6 +12,7 @@ mod checks;
 mod container_runtime;
 mod csi_driver;
 mod device_plugin;
+mod dra_driver;
 mod every_call;
 #[path = "../../tests/fake_api/mod.rs"]
 #[expect(dead_code, reason = "the rest is for tests over real sockets")]
@@ -234,14 +235,48 @@ fn volume_is_unpublished_once_its_file_is_readable() {
     ]);
 }
 
+/// The agent is killed while a resize is refused, and the node loses its power.
+#[test]
+fn refused_resize_is_not_applied_by_a_restart() {
+    let pod = wanted::Traits { cpu: 20, ..wanted::Traits::default() };
+    let resize = |cpu| after(20, StepKind::Resize { which: 0, cpu });
+    live_through(&[
+        (vec![create(pod), resize(40), resize(wanted::TOO_MUCH), after(30, StepKind::EndWatches)], Start::None),
+        (vec![kill_agent()], Start::Offline),
+        (vec![after(1, StepKind::Exit { which: 0, code: 1 })], Start::None),
+        (vec![resize(10), kill_agent()], Start::Offline),
+    ]);
+}
+
+/// The first of two pods that share a claim ends while its driver is away and the agent is killed.
+#[test]
+fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {
+    let pod = wanted::Traits { claim: true, ..wanted::Traits::default() };
+    let gone = StepKind::PluginGone { which: plan::PluginKind::Dra, lasts: Duration::from_secs(120) };
+    let delete = |which| after(10, StepKind::DeletePod { which, grace: None });
+    live_through(&[
+        // Of five pods, the first and the last share a claim.
+        ((0..5).map(|_| create(pod)).collect(), Start::Offline),
+        (vec![after(1, gone), delete(0), kill_agent(), delete(1)], Start::None),
+        (vec![delete(0), delete(0), delete(0), after(60, StepKind::EndWatches)], Start::None),
+    ]);
+}
+
 /// A day without steps, with six pods of all kinds except with probes.
 #[test]
 fn quiet_day_stays_within_its_limits() {
     if !is_root() {
         return;
     }
-    let kinds =
-        wanted::Traits { secret: true, token: true, volume: true, device: true, side: true, ..Default::default() };
+    let kinds = wanted::Traits {
+        secret: true,
+        token: true,
+        volume: true,
+        device: true,
+        claim: true,
+        side: true,
+        ..Default::default()
+    };
     let pods = (0..6).map(|number| create(if number < 3 { kinds } else { wanted::Traits::default() }));
     let day = Duration::from_secs(86_400);
     let episode = Episode { steps: pods.collect(), quiet: day, offline: false };
@@ -250,6 +285,7 @@ fn quiet_day_stays_within_its_limits() {
     assert_eq!(report.violation, None, "{}", report.lines.join("\n"));
     let rest = report.lines.iter().find(|line| line.contains(" rest ")).map_or("", String::as_str);
     println!("a quiet day in {:?}: {rest}", begun.elapsed());
+    println!("{}", report.lines.iter().find(|line| line.contains("woken by")).map_or("", String::as_str));
 }
 
 #[test]

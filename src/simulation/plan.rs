@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::container_runtime::CallFault;
-use super::wanted::Traits;
+use super::wanted::{TOO_MUCH, Traits};
 use super::{api_server, container_runtime, plugin};
 use crate::platform::rt::Resolver;
 
@@ -72,6 +72,11 @@ pub(super) enum StepKind {
     },
     IgnoreSigterm(u64),
     ChangeConfigMap,
+    /// Changes the CPU request of a pod that has one.
+    Resize {
+        which: u64,
+        cpu: u64,
+    },
     KillAgent {
         down: Duration,
     },
@@ -158,6 +163,7 @@ pub(super) enum HeldCall {
 pub(super) enum PluginKind {
     Csi,
     Device,
+    Dra,
 }
 
 /// Random numbers from a seed (xorshift64*), independent of those of the simulated world.
@@ -203,10 +209,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 struct Habits {
     kinds: Vec<(Kind, u64)>,
     /// In percent, in the order of [`Habits::traits`].
-    traits: [u64; 9],
+    traits: [u64; 11],
 }
 
-const USUAL_TRAITS: [u64; 9] = [50, 40, 30, 20, 25, 25, 25, 25, 15];
+const USUAL_TRAITS: [u64; 11] = [50, 40, 30, 20, 25, 25, 25, 25, 15, 40, 25];
 
 impl Habits {
     fn new(numbers: &mut Numbers) -> Self {
@@ -233,13 +239,29 @@ impl Habits {
     }
 
     fn traits(&self, numbers: &mut Numbers) -> Traits {
-        let [secret, token, probe, job, volume, device, side, pull, stubborn] =
+        let [secret, token, probe, job, volume, device, side, pull, stubborn, sized, claim] =
             self.traits.map(|percent| numbers.chance(percent));
+        let cpu = if sized { *numbers.one_of(&CPU) } else { 0 };
         // A job whose containers start at different times is interrupted between them.
         let slow = job && numbers.chance(40);
-        Traits { secret, token, probe, job, volume, device, side: side || slow, pull: pull || slow, stubborn }
+        Traits {
+            secret,
+            token,
+            probe,
+            job,
+            volume,
+            device,
+            side: side || slow,
+            pull: pull || slow,
+            stubborn,
+            cpu,
+            claim,
+        }
     }
 }
+
+/// CPU requests in thousandths, which a small machine has for all pods.
+const CPU: [u64; 3] = [10, 20, 40];
 
 impl Plan {
     /// A plan of at least `lasts`, with up to `rest` of additional quiet after each episode.
@@ -347,6 +369,7 @@ enum Kind {
     SandboxDies,
     IgnoreSigterm,
     ChangeConfigMap,
+    Resize,
     KillAgent,
     EndAgent,
     Reboot,
@@ -383,6 +406,7 @@ const KINDS: &[(Kind, u64)] = &[
     (Kind::SandboxDies, 3),
     (Kind::IgnoreSigterm, 2),
     (Kind::ChangeConfigMap, 2),
+    (Kind::Resize, 5),
     (Kind::KillAgent, 7),
     (Kind::EndAgent, 3),
     (Kind::Reboot, 4),
@@ -458,6 +482,10 @@ impl StepKind {
             Kind::SandboxDies => Self::SandboxDies(numbers.next()),
             Kind::IgnoreSigterm => Self::IgnoreSigterm(numbers.next()),
             Kind::ChangeConfigMap => Self::ChangeConfigMap,
+            Kind::Resize => {
+                let cpu = if numbers.chance(25) { TOO_MUCH } else { *numbers.one_of(&CPU) };
+                Self::Resize { which: numbers.next(), cpu }
+            }
             Kind::KillAgent => Self::KillAgent { down: numbers.time(3 * MINUTE) },
             Kind::EndAgent => Self::EndAgent { down: numbers.time(3 * MINUTE) },
             Kind::Reboot => Self::Reboot { down: numbers.time(10 * MINUTE) },
@@ -540,7 +568,7 @@ fn plugin_faults(numbers: &mut Numbers) -> plugin::Faults {
 
 impl PluginKind {
     fn new(numbers: &mut Numbers) -> Self {
-        if numbers.chance(50) { Self::Csi } else { Self::Device }
+        *numbers.one_of(&[Self::Csi, Self::Device, Self::Dra])
     }
 }
 

@@ -45,6 +45,10 @@ pub(super) enum Rule {
     DeviceOnce,
     /// Every container that asks for a device starts with one.
     HasDevice,
+    /// A container with a claim starts when that is prepared, and it stays so while the container runs.
+    ClaimPrepared,
+    /// A refused resize does not reach the runtime.
+    Resizes,
     /// No volume of a running container is unpublished, and CSI calls come in the order of the specification.
     VolumeStays,
     /// A sandbox is created when the checkpoint has the pod's allocation, unless the disk had faults.

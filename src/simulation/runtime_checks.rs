@@ -2,7 +2,8 @@
 
 use super::container_runtime::{ContainerRuntime, MINUTE, POD_UID, revision, short};
 use super::record::Rule;
-use super::{device_plugin, fake_cri};
+use super::wanted::{TOO_MUCH, shares};
+use super::{device_plugin, dra_driver, fake_cri};
 use crate::platform::cri::v1;
 use crate::protocol::protobuf::decode;
 
@@ -60,10 +61,11 @@ impl ContainerRuntime {
             let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
             let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
             let device = device_plugin::device_of(&container.config);
+            let claim = dra_driver::claim_of(&container.config).map(ToOwned::to_owned);
             let called = (pod.name().to_owned(), container.name().to_owned());
-            Some((revision(&container.config.labels, pod), called, pod.id.clone(), device))
+            Some((revision(&container.config.labels, pod), called, pod.id.clone(), (device, claim)))
         });
-        let Some((revision, (name, container), sandbox, device)) = started else { return };
+        let Some((revision, (name, container), sandbox, (device, claim))) = started else { return };
         let traits = self.wanted.borrow().pods.get(&revision).map(|pod| pod.traits).unwrap_or_default();
         let is_job = traits.job;
         if traits.stubborn {
@@ -71,6 +73,13 @@ impl ContainerRuntime {
         }
         if traits.device && container == "main" && device.is_none() {
             self.record.violated(Rule::HasDevice, format!("{name} (revision {revision}) starts without its device"));
+        }
+        if traits.claim && container == "main" {
+            let has_it = claim.as_ref().is_some_and(|claim| self.prepared.borrow().contains(claim));
+            if !has_it {
+                let what = format!("{name} (revision {revision}) starts with {claim:?}, which is not prepared");
+                self.record.violated(Rule::ClaimPrepared, what);
+            }
         }
         let starts = self.starts(&revision, &container) + 1;
         self.starts.borrow_mut().insert((revision.clone(), container.clone()), starts);
@@ -116,6 +125,26 @@ impl ContainerRuntime {
         if before.is_some_and(|before| before < grace) {
             let what = format!("the grace period of container {} grows from {before:?} s to {grace} s", short(id));
             self.record.violated(Rule::GraceShrinks, what);
+        }
+    }
+
+    /// A container, or its sandbox, gets these resources: no node has as much as a refused resize asks for.
+    pub(super) fn on_resources(&self, method: &str, message: &[u8]) {
+        let given = match method {
+            "CreateContainer" => {
+                decode::<v1::CreateContainerRequest>(message).ok().and_then(|request| request.config?.linux?.resources)
+            }
+            "UpdateContainerResources" => {
+                decode::<v1::UpdateContainerResourcesRequest>(message).ok().and_then(|request| request.linux)
+            }
+            "UpdatePodSandboxResources" => {
+                decode::<v1::UpdatePodSandboxResourcesRequest>(message).ok().and_then(|request| request.resources)
+            }
+            _ => None,
+        };
+        if let Some(shares) = given.map(|given| given.cpu_shares).filter(|given| *given >= shares(TOO_MUCH / 10)) {
+            let about = self.about(method, message);
+            self.record.violated(Rule::Resizes, format!("{method}{about} has {shares} shares, which the node has not"));
         }
     }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::agent::LATEST_CALL;
+use super::dra_driver::DraDriver;
 use super::life::Node;
 use super::plan::StepKind;
 use super::record::Rule;
-use super::wanted::{Pod, Source, Traits, app};
+use super::wanted::{Pod, Source, TOO_MUCH, Traits, app, resources};
 use crate::platform::cri::v1;
 use crate::platform::rt;
 
@@ -55,6 +56,7 @@ impl Node {
                 let patch = json!({"data": {"version": self.names.to_string()}});
                 self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
             }
+            StepKind::Resize { which, cpu } => self.resize(*which, *cpu),
             StepKind::KillAgent { down } => {
                 self.record.count("agents killed");
                 self.kill_agent().await;
@@ -116,7 +118,12 @@ impl Node {
         }
         let revision = self.want(&pod);
         self.record.line(&format!("pod     {} revision {revision}", pod.name));
-        self.api.change(|server| server.create(&pod.object(&revision)));
+        self.api.change(|server| {
+            let created = server.create(&pod.object(&revision));
+            if traits.claim {
+                DraDriver::reserve(server, &revision, &created);
+            }
+        });
     }
 
     /// Adds a wanted pod, whose image the registry has from now on. Returns its revision.
@@ -126,6 +133,21 @@ impl Node {
             self.runtime.change(|runtime| runtime.publish_image(&app(&revision)));
         }
         revision
+    }
+
+    fn resize(&mut self, which: u64, cpu: u64) {
+        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
+        let object = self.api.look(|server| server.get(&pod.path())).filter(|_| pod.traits.cpu > 0);
+        let Some(mut object) = object else { return };
+        self.record.count(if cpu == TOO_MUCH { "resizes beyond the node" } else { "resizes" });
+        self.record.line(&format!("pod     {} revision {revision} is to have {cpu}m of CPU", pod.name));
+        let container = &mut object["spec"]["containers"][0]["resources"];
+        for (kind, amounts) in resources(cpu).as_object().into_iter().flatten() {
+            container[kind]["cpu"] = amounts["cpu"].clone();
+        }
+        let patch = json!({"spec": {"containers": object["spec"]["containers"]}});
+        self.api.change(|server| server.patch(&pod.path(), &patch));
+        self.wanted.borrow_mut().resize(&revision, cpu);
     }
 
     fn delete_pod(&mut self, which: u64, grace: Option<i64>) {

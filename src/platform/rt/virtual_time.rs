@@ -2,8 +2,11 @@
 //! by the seed. One simulation per thread.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -15,6 +18,7 @@ use super::blocking::{Job, PoolKind};
 use super::job_queue::{JobQueue, Owner};
 use super::network::Network;
 use super::power_cut::Disk;
+use super::watched::Watches;
 use super::{EXECUTOR, Task, spawn, timers};
 
 thread_local! {
@@ -33,6 +37,8 @@ pub(crate) struct World {
     boots: Cell<u32>,
     /// Number of times that every task waited and the clock jumped: what a real machine counts as wake-ups.
     pub(crate) wakes: Cell<u64>,
+    /// These by the place in the source that set the timer.
+    pub(crate) wakes_by: RefCell<WakesBy>,
     random: Cell<u64>,
     /// Counts starts of the program under test: jobs that an earlier run left on a pool are lost.
     life: Cell<u32>,
@@ -45,7 +51,11 @@ pub(crate) struct World {
     pools: [RefCell<Pool>; PoolKind::ALL.len()],
     pub(crate) network: Network,
     pub(crate) files: Disk,
+    pub(super) watches: Watches,
 }
+
+/// Wake-ups by file and line.
+pub(crate) type WakesBy = BTreeMap<(&'static str, u32), u64>;
 
 /// Why a simulation ended before its future completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +108,8 @@ where
 }
 
 fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
+    let mut steps = 0;
     loop {
-        let mut steps = 0;
         while EXECUTOR.with(|executor| executor.try_tick()) {
             steps += 1;
             if steps > STEPS {
@@ -118,9 +128,16 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             };
             return Ok(value);
         }
+        if world.watches.wake() {
+            continue;
+        }
         match timers::next() {
             Some(moment) => {
+                steps = 0;
                 world.wakes.set(world.wakes.get() + 1);
+                if let Some(place) = timers::next_place() {
+                    *world.wakes_by.borrow_mut().entry((place.file(), place.line())).or_default() += 1;
+                }
                 world.passed.set(world.passed().max(moment.saturating_duration_since(world.base)));
             }
             None => return Err(Stuck::Waits { at: world.passed() }),
@@ -143,6 +160,7 @@ impl World {
             booted: Cell::default(),
             boots: Cell::new(1),
             wakes: Cell::default(),
+            wakes_by: RefCell::default(),
             random: Cell::new(seed),
             life: Cell::default(),
             shuffle: Cell::new(100),
@@ -151,6 +169,7 @@ impl World {
             pools: PoolKind::ALL.map(|pace| RefCell::new(Pool::new(pace))),
             network: Network::default(),
             files: Disk::default(),
+            watches: Watches::default(),
         }
     }
 
@@ -189,6 +208,11 @@ impl World {
     /// The id of the current boot.
     pub(crate) fn boot_id(&self) -> String {
         format!("00000000-0000-4000-8000-{:012}", self.boots.get())
+    }
+
+    /// The program under test may watch the file system of this directory, which only the simulation changes.
+    pub(crate) fn watch_disk(&self, disk: &Path) -> io::Result<()> {
+        self.watches.allow(disk)
     }
 
     /// Ends the program under test and drops its pool jobs.
