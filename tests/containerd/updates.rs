@@ -86,6 +86,7 @@ fn waiting_version_of_a_resumable_pull_is_shown_superseded_and_forgotten() {
     check_waiting_version("resumable");
 }
 
+#[cfg(test)]
 fn check_waiting_version(fetch: &str) {
     let (mut node, proxy, image) = start_with(fetch);
     node.write_manifest("web", &web("two", &image, "coracle.dev/ready-within: 5s"));

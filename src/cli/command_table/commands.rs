@@ -378,7 +378,7 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
                 [--timeout DURATION]",
         summary: "make this machine a node of a cluster",
         description: &[
-            "Makes this machine a node of a cluster. kubeadm token create --print-join-command, on the control plane, prints \
+            "Makes this machine a node of a cluster. The join command that kubeadm token create prints on the control plane has \
              the server, a token and the digest. Nothing is written before the cluster has proved that it knows the token and \
              has the CA with this digest, and before its configuration was checked.",
         ],

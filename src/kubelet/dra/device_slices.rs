@@ -113,10 +113,10 @@ pub(super) fn changes(node: &str, node_uid: &str, devices: &[Value], known: &[Kn
                 Change::Update { name: slice.name.clone(), patch }
             }
             None => {
-                let mut metadata = json!({"name": name(index)});
-                if !node_uid.is_empty() {
-                    metadata["ownerReferences"] = json!([owner]);
-                }
+                let metadata = match node_uid.is_empty() {
+                    true => json!({"name": name(index)}),
+                    false => json!({"name": name(index), "ownerReferences": [owner]}),
+                };
                 Change::Create(json!({
                     "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec,
                 }))

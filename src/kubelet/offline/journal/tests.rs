@@ -455,7 +455,7 @@ fn committed_records_survive_a_kill() {
         write_for_ever(folder.into());
     }
     let folder = std::env::temp_dir().join(format!("coracle-killed-{}", std::process::id()));
-    let name = "kubelet::offline::journal::tests::killed_process_leaves_what_it_has_committed";
+    let name = "kubelet::offline::journal::tests::committed_records_survive_a_kill";
     let mut commits = 0;
     for round in 0..40_u64 {
         let mut writer = Command::new(std::env::current_exe().unwrap());
