@@ -35,7 +35,7 @@ impl Joined {
     #[track_caller]
     fn wait_for_lines(&self, capacity: u32, allocatable: u32) {
         self.api.wait(NODE, "the amounts of the node", |node| {
-            let is = |list: &str, amount: u32| node["status"][list][LINE] == amount.to_string();
+            let is = |list: &str, amount: u32| node["status"][list][LINE].as_str() == Some(&*amount.to_string());
             is("capacity", capacity) && is("allocatable", allocatable)
         });
     }
