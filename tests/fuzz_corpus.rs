@@ -34,6 +34,8 @@ mod plugin_answers;
 mod pod_fields;
 #[path = "../fuzz/checks/protobuf.rs"]
 mod protobuf;
+#[path = "../fuzz/checks/registry_answers.rs"]
+mod registry_answers;
 #[path = "../fuzz/checks/spdy.rs"]
 mod spdy;
 #[path = "../fuzz/checks/x509.rs"]
@@ -163,6 +165,11 @@ fn pod_fields_inputs_break_nothing() {
 #[test]
 fn protobuf_inputs_break_nothing() {
     run("protobuf", protobuf::check);
+}
+
+#[test]
+fn registry_answers_inputs_break_nothing() {
+    run("registry_answers", registry_answers::check);
 }
 
 #[test]

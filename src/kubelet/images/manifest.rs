@@ -68,9 +68,24 @@ pub(super) const MOST_BYTES: u64 = 4 << 20;
 
 const MOST_LAYERS: usize = 512;
 
+/// Values of a document. Each takes up to 160 bytes in memory, and two bytes as text.
+const MOST_VALUES: usize = 100_000;
+
+/// Parses a manifest of a registry, for the fuzz targets.
+pub fn check_manifest(bytes: &[u8]) {
+    match Document::parse(bytes) {
+        Ok(Document::Index(manifests)) => {
+            let machines = ["x86_64", "aarch64", "arm", "x86", "riscv64"];
+            drop(machines.map(|machine| select(&manifests, machine).cloned()));
+        }
+        Ok(Document::Manifest { layers, .. }) => assert!(layers.len() <= MOST_LAYERS),
+        Err(problem) => assert!(problem.len() < 1000, "{problem}"),
+    }
+}
+
 impl Document {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let document: Value = serde_json::from_slice(bytes).map_err(|error| format!("no manifest: {error}"))?;
+        let document = document(bytes)?;
         if let Some(manifests) = document.get("manifests").and_then(Value::as_array) {
             // A platform that cannot be parsed is not this machine's.
             return Ok(Self::Index(manifests.iter().filter_map(platform_manifest).collect()));
@@ -85,9 +100,22 @@ impl Document {
     }
 }
 
+/// The JSON of a document with a bounded number of values.
+pub(super) fn document(bytes: &[u8]) -> Result<Value, String> {
+    // Each value has one of these before it or is the first of its document.
+    let values = bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    if values > MOST_VALUES {
+        return Err(format!("a manifest with more than {MOST_VALUES} values"));
+    }
+    serde_json::from_slice(bytes).map_err(|error| format!("no manifest: {error}"))
+}
+
 fn descriptor(value: &Value) -> Result<Descriptor, String> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let digest = Digest::parse(text("digest")).ok_or_else(|| format!("unsupported digest {:?}", text("digest")))?;
+    let digest = Digest::parse(text("digest")).ok_or_else(|| {
+        let head: String = text("digest").chars().take(100).collect();
+        format!("unsupported digest {head:?}")
+    })?;
     let size = value.get("size").and_then(Value::as_u64).ok_or("a descriptor without a size")?;
     Ok(Descriptor { digest, size, media_type: text("mediaType").to_owned() })
 }
@@ -162,5 +190,17 @@ mod tests {
         ] {
             assert!(Document::parse(bad.to_string().as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn document_of_small_values_that_take_much_memory_is_refused() {
+        let values = format!("{{\"layers\":[{}0]}}", "[0],".repeat(1_000_000));
+        assert_eq!(Document::parse(values.as_bytes()), Err("a manifest with more than 100000 values".to_owned()));
+    }
+
+    #[test]
+    fn error_shows_only_the_head_of_a_digest() {
+        let long = json!({"config": {"digest": "x".repeat(1 << 20), "size": 1}, "layers": []}).to_string();
+        assert!(Document::parse(long.as_bytes()).unwrap_err().len() < 200);
     }
 }

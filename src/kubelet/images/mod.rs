@@ -42,6 +42,7 @@ use crate::types::time::TokenBucket;
 pub(crate) use archives::{ArchiveView, DeltaSummary, ImageArchives, Importer, Stamp, make_delta, stamp};
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
+pub use fetch::check_manifest;
 pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;

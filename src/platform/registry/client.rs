@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use ureq::{Agent, Body};
 
 use super::challenge::{Challenge, token_url};
 use super::error::RegistryError;
-use super::hosts::{Mirror, authority};
+use super::hosts::{Mirror, authority, mirrors};
 use crate::platform::net::Connect;
 use crate::types::api::Bytes;
 
@@ -66,6 +67,8 @@ pub(crate) struct ContentResponse {
 const REDIRECTS: usize = 5;
 /// Limit of an error's text and of a token.
 const MOST_TEXT: u64 = 64 << 10;
+/// Characters of an error's message that are kept.
+const MOST_MESSAGE: usize = 200;
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 impl Registry {
@@ -224,11 +227,23 @@ impl ContentResponse {
     }
 }
 
+/// Parses a text as the headers and the error document of an answer, and as a `hosts.toml`, for the fuzz targets.
+pub fn check_headers(text: &str) {
+    if let Some(Challenge::Bearer { realm, service, scope }) = Challenge::parse(text) {
+        drop(token_url(&realm, service.as_deref(), &scope.unwrap_or_default()));
+    }
+    let message = told(text.as_bytes()).unwrap_or_default();
+    assert!(message.chars().count() <= MOST_MESSAGE);
+    drop((content_range(text), join("https://registry.example.com/v2/a", text)));
+    assert!(!mirrors("registry.example.com", Some(text), Path::new("/etc")).is_empty());
+}
+
 /// The message of a registry's error document.
 fn error_message(text: &[u8]) -> Option<String> {
     let document: Value = serde_json::from_slice(text).ok()?;
     let first = document.get("errors")?.get(0)?;
-    let message: String = first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(200).collect();
+    let message: String =
+        first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(MOST_MESSAGE).collect();
     Some(message)
 }
 

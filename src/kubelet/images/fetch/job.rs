@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use super::error::FetchError;
 use super::layout::Layout;
-use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, select};
+use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, document, select};
 use super::part_file::PartFile;
+use crate::platform::host::file::read_all;
 use crate::platform::host::file_system::room;
 use crate::platform::registry::{ContentRequest, Registry, RegistryError};
 use crate::types::sorted::SortedSet;
@@ -112,8 +113,7 @@ impl Job {
         let digest = Digest::parse(&self.reference);
         if let Some(digest) = &digest {
             // A digest always names the same content.
-            let known = fs::read(self.layout.blob(digest)).ok().filter(|bytes| Digest::of(bytes) == *digest);
-            if let Some(bytes) = known {
+            if let Some(bytes) = self.known_document(digest) {
                 return Ok(described(digest.clone(), &bytes));
             }
         }
@@ -124,10 +124,15 @@ impl Job {
         Ok(described(found, &bytes))
     }
 
+    /// A document that is here. A layer of any size may have been fetched under its digest before.
+    fn known_document(&self, digest: &Digest) -> Option<Vec<u8>> {
+        let known = read_all(&self.layout.blob(digest), MOST_BYTES).ok();
+        known.filter(|bytes| Digest::of(bytes) == *digest)
+    }
+
     fn document(&mut self, of: &Descriptor) -> Result<Document, FetchError> {
         let file = self.layout.blob(&of.digest);
-        let known = fs::read(&file).ok().filter(|bytes| Digest::of(bytes) == of.digest);
-        let bytes = match known {
+        let bytes = match self.known_document(&of.digest) {
             Some(bytes) => bytes,
             None => {
                 let bytes = self.document_from_any(&format!("manifests/{}", of.digest), Some(&of.digest))?;
@@ -268,7 +273,7 @@ const STEP: Duration = Duration::from_millis(200);
 
 /// The descriptor of a document at the top of an image.
 fn described(digest: Digest, bytes: &[u8]) -> Descriptor {
-    let document: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let document = document(bytes).unwrap_or_default();
     let is_index = document.get("manifests").is_some();
     let default = match is_index {
         true => "application/vnd.oci.image.index.v1+json",

@@ -475,3 +475,17 @@ fn error_names_the_proxy_that_refuses() {
     let expected = format!("proxy http://{dead}: dial tcp {dead}: connect: connection refused");
     assert_eq!(error, format!("get http://registry.test:5000/v2/team/app/manifests/1: {expected}"));
 }
+
+#[test]
+fn layer_that_an_index_names_as_its_manifest_is_not_read_whole() {
+    let folder = Folder::new("named");
+    let registry = FakeRegistry::start(&[]);
+    let job = job(&[&registry], &folder, "b");
+    fs::create_dir_all(job.layout.blobs()).unwrap();
+    let layer = layer(5 << 20);
+    for (bytes, is_known) in [(&layer[..], false), (&layer[..1000], true)] {
+        let digest = Digest::of(bytes);
+        fs::write(job.layout.blob(&digest), bytes).unwrap();
+        assert_eq!(job.known_document(&digest).is_some(), is_known);
+    }
+}
