@@ -13,7 +13,7 @@ use super::decode::Decoder;
 use super::files::{self, LogFile, Opened};
 use super::rotated_names::is_compressed;
 use super::tail::start_of_tail;
-use super::watch::Watch;
+use super::watch::{OF_READERS, Watch};
 use crate::platform::rt;
 use crate::types::timestamp::Timestamp;
 
@@ -53,7 +53,7 @@ struct Position {
 
 /// Read size in bytes.
 const CHUNK: usize = 64 << 10;
-/// Polling interval where inotify is not available.
+/// Polling interval without inotify, or of readers beyond the number of watches.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often the directory is listed to find a file that exists but is missing from the list.
 const LOOKS: usize = 8;
@@ -63,7 +63,7 @@ impl LogReader {
     pub(crate) async fn open(log: PathBuf, request: LogRequest) -> io::Result<Self> {
         // Watch before listing the files, so that no change is missed.
         let watch = match log.parent() {
-            Some(folder) if request.follow => Some(Watch::new()?).filter(|watch| watch.folder(folder).is_ok()),
+            Some(folder) if request.follow => OF_READERS.take().filter(|watch| watch.folder(folder).is_ok()),
             _ => None,
         };
         let (path, wanted) = (log.clone(), request.clone());
