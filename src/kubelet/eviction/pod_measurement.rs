@@ -129,3 +129,38 @@ fn volumes(pod: &Pod, dirs: &PodDirs) -> impl Iterator<Item = VolumeDir> {
     let places = volume_places(pod, &pod.metadata.uid, dirs);
     places.into_iter().filter(|place| matches!(place.kind, EMPTY_DIR | CONFIG_MAP))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::rpc::Client;
+
+    #[test]
+    fn memory_is_measured_while_walks_hang() {
+        let mut pod = Pod::default();
+        pod.metadata.uid = "u".into();
+        let observed = Rc::new(ObservedPod::new("u".into(), "ns", "web"));
+        let candidate = Candidate { pod: Arc::new(pod), observed };
+        let measure = Measure {
+            cri: RuntimeService::new(Client::new("/nowhere"), Duration::from_secs(1)),
+            dirs: PodDirs::new(Path::new("/nowhere"), Path::new("/nowhere")),
+            groups: Some((CgroupDriver::Cgroupfs, "nowhere".to_owned())),
+        };
+        let (release, hangs) = async_channel::bounded::<()>(1);
+        let hung = ["a", "b", "c", "d"].map(|owner| {
+            let hangs = hangs.clone();
+            rt::walk_for(owner, move || hangs.recv_blocking().is_err())
+        });
+        let walk = async { rt::deadline(Duration::from_millis(200), measure.disk(&candidate, false, rt::now())).await };
+        let memory = async { rt::deadline(Duration::from_secs(20), measure.memory(&candidate)).await };
+        let (walk, memory) = rt::block_on(async { (walk.await, memory.await) });
+        drop(release);
+        rt::block_on(async {
+            for one in hung {
+                one.await;
+            }
+        });
+        assert!(walk.is_err(), "walks of pods share the threads that hang");
+        assert_eq!(memory.ok(), Some(None), "no such cgroup");
+    }
+}

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::kuberuntime::golden;
+use crate::platform::host::file::bytes_read_by_thread;
 use crate::platform::host::mounts::{is_mount_point, unmount_below};
 use crate::platform::host::remove_tree::remove_tree;
 use crate::platform::rt::block_on;
@@ -203,6 +204,36 @@ fn host_path_must_have_its_type() {
     assert_eq!((mode(&missing), mode(missing.join("deep"))), (0o755, 0o755));
     check_host_path(&dirs, &missing.join("new"), "FileOrCreate", Ok(()));
     assert_eq!(mode(missing.join("new")), 0o644);
+}
+
+#[test]
+fn host_path_without_a_type_is_not_accessed() {
+    let (scratch, dirs) = Scratch::new("untyped");
+    // Every access to this path fails.
+    let path = scratch.0.join("n".repeat(300));
+    assert!(fs::metadata(&path).is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound));
+    check_host_path(&dirs, &path, "", Ok(()));
+}
+
+#[test]
+fn environment_files_are_read_up_to_their_bound() {
+    let (scratch, _dirs) = Scratch::new("env-bound");
+    let key = |path: &str, key: &str| {
+        let (path, key) = (path.to_owned(), key.to_owned());
+        (Some(scratch.0.clone()), FileKeySelector { path, key, ..FileKeySelector::default() })
+    };
+    fs::write(scratch.0.join("long"), "A='x'\n").unwrap();
+    fs::File::options().write(true).open(scratch.0.join("long")).unwrap().set_len(64 << 20).unwrap();
+    let before = bytes_read_by_thread();
+    let found = file_values(vec![key("long", "A"), key("long", "B")]);
+    let read = bytes_read_by_thread() - before;
+    assert!(matches!(found[0].value, Ok(Some(_))) && found[1].value.is_err(), "{found:?}");
+    assert!(read < 3 << 20, "{read} bytes were read");
+
+    fs::write(scratch.0.join("large"), format!("A='{}'\n", "x".repeat(900_000))).unwrap();
+    let found = file_values(vec![key("large", "A"), key("large", "A"), key("large", "A")]);
+    let is_good: Vec<bool> = found.iter().map(|found| found.value.is_ok()).collect();
+    assert_eq!(is_good, [true, true, false], "the third one is beyond the bound of all values");
 }
 
 #[test]

@@ -128,3 +128,11 @@ fn path_cannot_leave_the_volume_or_use_reserved_names() {
         assert!(matches!(found, Err(FilesProblem::BackSteps { .. })), "{path:?}");
     }
 }
+
+#[test]
+fn key_under_many_items_is_held_once() {
+    let items: Vec<Value> = (0..150).map(|number| json!({"key": "k1", "path": format!("f{number}")})).collect();
+    let found = files(json!({"name": "v", "configMap": {"name": "cm", "items": items}})).unwrap();
+    let first = &found.values().next().unwrap().content;
+    assert_eq!(found.values().filter(|file| Arc::ptr_eq(&file.content, first)).count(), 150);
+}
