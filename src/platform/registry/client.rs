@@ -232,7 +232,7 @@ pub fn check_headers(text: &str) {
     if let Some(Challenge::Bearer { realm, service, scope }) = Challenge::parse(text) {
         drop(token_url(&realm, service.as_deref(), &scope.unwrap_or_default()));
     }
-    let message = told(text.as_bytes()).unwrap_or_default();
+    let message = error_message(text.as_bytes()).unwrap_or_default();
     assert!(message.chars().count() <= MOST_MESSAGE);
     drop((content_range(text), join("https://registry.example.com/v2/a", text)));
     assert!(!mirrors("registry.example.com", Some(text), Path::new("/etc")).is_empty());

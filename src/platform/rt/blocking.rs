@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn hanging_jobs_of_one_owner_do_not_block_others() {
         let (release, hangs) = async_channel::bounded::<()>(1);
-        let hung: Vec<_> = (0..Pace::Slow.threads() + 10)
+        let hung: Vec<_> = (0..PoolKind::Slow.threads() + 10)
             .map(|_| {
                 let hangs = hangs.clone();
                 slow_for("a", move || hangs.recv_blocking().is_err())
@@ -283,7 +283,7 @@ mod tests {
     fn hanging_jobs_of_many_owners_block_neither_the_node_nor_walks_and_removals() {
         let (release, hangs) = async_channel::bounded::<()>(1);
         // One pod with a hanging job each, more of them than threads.
-        let hung: Vec<_> = (0..2 * Pace::Slow.threads())
+        let hung: Vec<_> = (0..2 * PoolKind::Slow.threads())
             .map(|number| {
                 let hangs = hangs.clone();
                 slow_for(&number.to_string(), move || hangs.recv_blocking().is_err())

@@ -247,7 +247,7 @@ fn failure_reason_is_reported_with_the_phase_and_kept() {
 fn messages_of_the_pod_and_its_conditions_are_cut() {
     let mut life = Life::main(RestartPolicy::Always);
     let long = || Cow::Owned("m".repeat(1 << 20));
-    let evicted = Failed { reason: Reason::EVICTED, message: long(), disruption: Some(long()) };
+    let evicted = PodFailure { reason: Reason::EVICTED, message: long(), disruption: Some(long()) };
     let status = life.see_failed(&[("main", Seen::Running)], Some(&evicted));
     let disrupted = condition(&status, conditions::DISRUPTION_TARGET);
     assert_eq!((status.message.len(), disrupted.message.len()), (MOST_MESSAGE, MOST_MESSAGE));

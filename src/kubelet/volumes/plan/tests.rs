@@ -204,8 +204,8 @@ fn files_of_a_pods_volumes_have_a_bound_together() {
         pod.spec = decode(json!({"containers": [{"name": "main", "volumeMounts": mounts}], "volumes": volumes}))
             .unwrap()
             .value;
-        let plan = Plan::new(&pod, SetUp { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
-        let of = |planned: &Planned| match &planned.source {
+        let plan = Plan::new(&pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
+        let of = |planned: &PlannedVolume| match &planned.source {
             Source::Files(Files { payload, .. }) => payload.as_ref().err().map(ToString::to_string),
             other => panic!("{other:?}"),
         };
