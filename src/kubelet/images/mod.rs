@@ -42,10 +42,10 @@ use crate::types::time::TokenBucket;
 pub(crate) use archives::{ArchiveView, DeltaSummary, ImageArchives, Importer, Stamp, make_delta, stamp};
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
-pub use fetch::check_manifest;
 pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
+pub use manifest::check_manifest;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
 use credentials::NodeCredentials;

@@ -31,7 +31,6 @@ use self::job::Job;
 pub(crate) use self::job::Progress;
 use self::layout::Layout;
 use self::manifest::Descriptor;
-pub use self::manifest::check_manifest;
 use super::archives::{ImportTool, import_layout};
 use super::image_name::{Reference, reference};
 use super::manifest;

@@ -191,7 +191,7 @@ fn only_used_claims_of_the_given_drivers_are_listed() {
 fn files_of_a_pods_volumes_have_a_bound_together() {
     let meta = json!({"namespace": "ns", "name": "cm"});
     let map: ConfigMap = decode(json!({"metadata": meta, "data": {"k": "x".repeat(1 << 20)}})).unwrap().value;
-    let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let mut objects = Objects::default();
     objects.replace(&[SourceObject { object: Arc::new(map.into()), origin: "".into(), since }]);
     let node = golden::node_with_memory(GIB);
