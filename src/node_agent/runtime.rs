@@ -7,7 +7,7 @@ use async_channel::Sender;
 
 use crate::control::server::Streaming;
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::images::{FetchPlaces, Fetcher, ImageArchives, Images, Importer};
+use crate::kubelet::images::{FetchPlaces, Fetcher, ImageArchives, Images, Importer, Peering, SharedImages};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::config::Config;
@@ -21,6 +21,8 @@ pub(super) struct Runtime {
     pub(super) pods: Rc<PodRuntime>,
     pub(super) image_service: ImageService,
     pub(super) importer: Importer,
+    /// What other nodes may have, if the node shares.
+    pub(super) shared: Option<SharedImages>,
 }
 
 /// Clients of the runtime service and the image service, which usually are the same process.
@@ -50,12 +52,21 @@ impl Runtime {
             woken,
             inbox: inbox.clone(),
         };
+        let (fetch, shared) = (&config.images.fetch, SharedImages::new(&config.root_dir.join("coracle")));
+        let peering = (fetch.shares || !fetch.peers.is_empty()).then(|| Peering {
+            shared: shared.clone(),
+            gives: fetch.shares,
+            nodes: fetch.peers.clone(),
+            certificate: config.identity.cert_dir.join("kubelet-client-current.pem"),
+        });
         let places = FetchPlaces {
             directory: config.root_dir.join("coracle/fetch"),
             hosts: config.images.fetch.hosts_directory.clone(),
             endpoint: config.runtime.image_endpoint.clone(),
             proxies,
+            peering,
         };
+        let shared = fetch.shares.then_some(shared);
         let fetcher = config.images.fetch.is_resumable;
         let fetcher = fetcher.then(|| Fetcher::new(places, services.images.clone(), services.runtime.clone()));
         let images = Images::new(services.images.clone(), config, inbox.clone());
@@ -63,7 +74,7 @@ impl Runtime {
         let pods = PodRuntime::new(services.runtime, images, settings, Rc::default(), inbox.clone());
         let allocations = Rc::new(Allocations::open(&config.root_dir).await);
         let pods = pods.with_placements(placements).with_allocations(allocations);
-        Self { pods: Rc::new(pods), image_service: services.images, importer }
+        Self { pods: Rc::new(pods), image_service: services.images, importer, shared }
     }
 
     pub(super) fn streaming(&self) -> Streaming {

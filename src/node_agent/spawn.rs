@@ -30,7 +30,13 @@ impl Agent {
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let store = cluster.as_ref().map(|cluster| cluster.store.clone());
         let profile = profile.known_before(plugins.devices.is_known_node());
-        let servers = Servers { local, api, streaming: runtime.streaming(), client: client.clone() };
+        let servers = Servers {
+            local,
+            api,
+            streaming: runtime.streaming(),
+            client: client.clone(),
+            shared: runtime.shared.clone(),
+        };
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
         if let Some(settings) = &handles.config.tracing {

@@ -55,6 +55,7 @@ mod registration;
 mod resizes;
 mod secrets;
 mod serving;
+mod shared_images;
 mod shutdown;
 mod status;
 mod strangers;

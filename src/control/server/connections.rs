@@ -8,6 +8,7 @@ use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::http::{AfterResponse, Response, chunk, stream_head};
@@ -152,6 +153,8 @@ pub(super) struct FilePart {
     pub(super) head: Vec<u8>,
     /// The file, read from its current position, and the number of bytes.
     pub(super) body: Option<(File, u64)>,
+    /// Lives until the response is sent.
+    pub(super) held: Option<Arc<()>>,
 }
 
 pub(super) type UpgradeFuture = Pin<Box<dyn Future<Output = Result<UpgradedConnection, Response>>>>;

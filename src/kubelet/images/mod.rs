@@ -21,6 +21,7 @@ mod pull_records;
 mod pulls_under_way;
 mod registry_outages;
 mod service;
+mod shared_images;
 mod tar_header;
 mod verification;
 
@@ -42,10 +43,11 @@ use crate::types::time::TokenBucket;
 pub(crate) use archives::{ArchiveView, DeltaSummary, ImageArchives, Importer, Stamp, make_delta, stamp};
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
-pub(crate) use fetch::{FetchPlaces, Fetcher};
+pub(crate) use fetch::{FetchPlaces, Fetcher, Peering};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
+pub(crate) use shared_images::{SharedAnswer, SharedImages, SharedRequest};
 
 use credentials::NodeCredentials;
 use early_pulls::EarlyPulls;

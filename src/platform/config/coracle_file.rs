@@ -29,11 +29,16 @@ pub(crate) struct FetchSettings {
     pub(crate) is_resumable: bool,
     /// containerd's directory of `hosts.toml` files.
     pub(crate) hosts_directory: PathBuf,
+    /// This node gives what it fetches to other nodes.
+    pub(crate) shares: bool,
+    /// Nodes that are asked before the registry, as `host:port`.
+    pub(crate) peers: Vec<String>,
 }
 
 impl Default for FetchSettings {
     fn default() -> Self {
-        Self { is_resumable: false, hosts_directory: PathBuf::from("/etc/containerd/certs.d") }
+        let hosts_directory = PathBuf::from("/etc/containerd/certs.d");
+        Self { is_resumable: false, hosts_directory, shares: false, peers: Vec::new() }
     }
 }
 
@@ -98,7 +103,7 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let refused = |problem| Error::Field { path: place.clone(), problem };
     let document = one(documents, "configuration of Coracle").map_err(refused)?.strict().map_err(unparsed)?;
     let sync = settings(&document).map_err(refused)?;
-    let images = fetch_settings(&document);
+    let images = fetch_settings(&document).map_err(refused)?;
     let devices = device_rules(&document).map_err(refused)?;
     Ok(CoracleFile { sync, images, devices })
 }
@@ -143,14 +148,46 @@ fn settings(document: &Value) -> Result<SyncSettings, Problem> {
 }
 
 /// The fields have been checked.
-fn fetch_settings(document: &Value) -> FetchSettings {
+fn fetch_settings(document: &Value) -> Result<FetchSettings, Problem> {
     let mut settings = FetchSettings::default();
-    let Some(fields) = document.as_object().map(Fields) else { return settings };
+    let Some(fields) = document.as_object().map(Fields) else { return Ok(settings) };
     settings.is_resumable = fields.text("images.fetch") == Some("resumable");
     if let Some(directory) = fields.text("images.hostsDirectory") {
         settings.hosts_directory = PathBuf::from(directory);
     }
-    settings
+    settings.shares = fields.at("images.share").and_then(Value::as_bool).unwrap_or(false);
+    let texts = fields.at("images.peers").and_then(Value::as_array).into_iter().flatten();
+    for (index, text) in texts.enumerate() {
+        let peer = text.as_str().and_then(peer).ok_or_else(|| Problem {
+            path: format!("images.peers[{index}]"),
+            fault: format!("expected a host, or host:port, found {text}"),
+        });
+        settings.peers.push(peer?);
+    }
+    if settings.peers.len() > MOST_PEERS {
+        return Err(Problem { path: "images.peers".to_owned(), fault: format!("expected at most {MOST_PEERS}") });
+    }
+    for (path, is_set) in [("images.share", settings.shares), ("images.peers", !settings.peers.is_empty())] {
+        if is_set && !settings.is_resumable {
+            return Err(Problem { path: path.to_owned(), fault: "only for images.fetch: resumable".to_owned() });
+        }
+    }
+    Ok(settings)
+}
+
+const MOST_PEERS: usize = 64;
+
+/// Host and port; the default port is that of the kubelet API.
+fn peer(text: &str) -> Option<String> {
+    let is_host = |host: &str| !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || "/?#@".contains(c));
+    let has_port = text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    match has_port {
+        Some((host, port)) => {
+            (is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0)).then(|| text.to_owned())
+        }
+        None if text.contains(':') && !text.ends_with(']') => None,
+        None => is_host(text).then(|| format!("{text}:10250")),
+    }
 }
 
 const LEAST_BYTES: u64 = 64 << 10;
@@ -252,7 +289,8 @@ mod tests {
         assert_eq!((windows.times.len(), windows.interface.as_deref()), (1, Some("wwan0")));
         let images = "images: {fetch: resumable, hostsDirectory: /x}";
         let hosts_directory = PathBuf::from("/x");
-        assert_eq!(read_text(images).images, FetchSettings { is_resumable: true, hosts_directory });
+        let expected = FetchSettings { is_resumable: true, hosts_directory, ..FetchSettings::default() };
+        assert_eq!(read_text(images).images, expected);
         let devices = text.lines().skip_while(|line| *line != "#devices:").map(|line| line.trim_start_matches('#'));
         let devices: Vec<&str> = devices.collect();
         assert_eq!(read_text(&devices.join("\n")).devices[0].paths, ["/dev/video*"]);
@@ -307,6 +345,38 @@ mod tests {
             let line =
                 format!("sync.windows[0]: expected two times of the day such as \"01:00-03:00\", found \"{text}\"");
             check(json!({"sync": {"mode": "windows", "windows": [text]}}), Err(&line));
+        }
+    }
+
+    #[test]
+    fn peers_are_hosts_with_a_port() {
+        for (text, expected) in [
+            ("a", Some("a:10250")),
+            ("a.lan:1", Some("a.lan:1")),
+            ("[::1]", Some("[::1]:10250")),
+            ("[::1]:7", Some("[::1]:7")),
+            ("::1", None),
+            ("a:x", None),
+            ("a:0", None),
+            ("", None),
+            ("a/b", None),
+            ("user@a", None),
+        ] {
+            assert_eq!(peer(text).as_deref(), expected, "{text}");
+        }
+        let images =
+            |images: Value| fetch_settings(&json!({ "images": images })).map_err(|problem| problem.to_string());
+        let read = images(json!({"fetch": "resumable", "share": true, "peers": ["a"]})).unwrap();
+        assert_eq!((read.shares, read.peers), (true, vec!["a:10250".to_owned()]));
+        for (given, expected) in [
+            (json!({"share": true}), "images.share: only for images.fetch: resumable"),
+            (json!({"peers": ["a"]}), "images.peers: only for images.fetch: resumable"),
+            (
+                json!({"fetch": "resumable", "peers": ["a", "b c"]}),
+                "images.peers[1]: expected a host, or host:port, found \"b c\"",
+            ),
+        ] {
+            assert_eq!(images(given).unwrap_err(), expected);
         }
     }
 }

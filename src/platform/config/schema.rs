@@ -96,7 +96,12 @@ pub(super) const CORACLE_FILE: &[Field] = &[
 
 const DEVICE: &[Field] = &[used("resource", Kind::Text), used("paths", TEXTS), used("permissions", Kind::Text)];
 
-const IMAGES: &[Field] = &[used("fetch", Kind::Word(&["runtime", "resumable"])), used("hostsDirectory", Kind::Path)];
+const IMAGES: &[Field] = &[
+    used("fetch", Kind::Word(&["runtime", "resumable"])),
+    used("hostsDirectory", Kind::Path),
+    used("share", Kind::Bool),
+    used("peers", TEXTS),
+];
 
 const SYNC: &[Field] = &[
     used("mode", Kind::Word(&["watch", "poll", "windows", "manual"])),

@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::net::ToSocketAddrs;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustls::client::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -27,6 +28,8 @@ pub(crate) struct Connect {
     pub(crate) proxies: Arc<ProxySettings>,
     /// Ends requests early.
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// A server that is silent for this long is given up.
+    pub(crate) silence: Duration,
 }
 
 impl Connect {
@@ -48,7 +51,7 @@ impl Connect {
             }
         };
         let target = Target { url, proxy, tls, trusted: &[] };
-        Connection::open(&target, &addresses, Limit::Cancelled(Arc::clone(&self.cancelled)))
+        Connection::open(&target, &addresses, Limit::Cancelled(Arc::clone(&self.cancelled), self.silence))
     }
 }
 

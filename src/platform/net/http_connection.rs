@@ -37,12 +37,12 @@ pub(super) struct Target<'a> {
 pub(super) enum Limit {
     /// All of them end at this moment.
     Until(Instant),
-    /// Each of them ends when the peer is silent for [`SILENCE`], and reads end when the flag is set.
-    Cancelled(Arc<AtomicBool>),
+    /// Each of them ends when the peer is silent for this long, and reads end when the flag is set.
+    Cancelled(Arc<AtomicBool>, Duration),
 }
 
 /// A peer that sends nothing for this long is given up.
-const SILENCE: Duration = Duration::from_secs(60);
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 const CONNECT: Duration = Duration::from_secs(30);
 /// How often a waiting read checks for a cancellation.
 const STEP: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ impl Connection {
         let host = target.proxy.map_or(&target.url.host, |proxy| &proxy.host);
         let end = match &limit {
             Limit::Until(end) => *end,
-            Limit::Cancelled(_) => rt::now() + CONNECT,
+            Limit::Cancelled(_, silence) => rt::now() + CONNECT.min(*silence),
         };
         let mut stream: Box<dyn Duplex> = match (dial(host, addresses, end), target.proxy) {
             (Ok(tcp), _) => Box::new(LimitedStream { tcp, limit }),
@@ -220,7 +220,7 @@ impl Read for LimitedStream {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let (end, step, cancelled) = match &self.limit {
             Limit::Until(end) => (*end, Duration::MAX, None),
-            Limit::Cancelled(flag) => (rt::now() + SILENCE, STEP, Some(Arc::clone(flag))),
+            Limit::Cancelled(flag, silence) => (rt::now() + *silence, STEP, Some(Arc::clone(flag))),
         };
         loop {
             if cancelled.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
@@ -239,7 +239,7 @@ impl Write for LimitedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = match &self.limit {
             Limit::Until(end) => left(*end).ok_or(ErrorKind::TimedOut)?,
-            Limit::Cancelled(_) => SILENCE,
+            Limit::Cancelled(_, silence) => *silence,
         };
         self.tcp.set_write_timeout(Some(left))?;
         let timed_out = |error: io::Error| match error.kind() {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
@@ -62,6 +63,18 @@ pub(crate) fn config(verifier: Arc<dyn ServerCertVerifier>) -> Result<Arc<Client
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// The same, with a client certificate.
+pub(crate) fn config_as(
+    verifier: Arc<dyn ServerCertVerifier>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let mut config = (*config(verifier)?).clone();
+    let identity = CertifiedKey::from_der(chain, key, config.crypto_provider())?;
+    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
     Ok(Arc::new(config))
 }
 

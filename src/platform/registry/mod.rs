@@ -9,6 +9,6 @@ mod client;
 mod error;
 mod hosts;
 
-pub(crate) use client::{ContentRequest, Login, Registry};
+pub(crate) use client::{ContentRequest, ContentResponse, Login, Registry};
 pub(crate) use error::RegistryError;
 pub(crate) use hosts::{Mirror, mirrors};

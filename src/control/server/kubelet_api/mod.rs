@@ -30,6 +30,7 @@ mod profiles;
 mod read_only;
 mod reviews;
 mod run_and_checkpoint;
+mod shared_images;
 mod stranger_buckets;
 mod system_logs;
 mod time_mark;
@@ -54,6 +55,7 @@ use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
 use super::streaming::Streaming;
 use crate::kubelet::certificates::ServingCertificateCell;
+use crate::kubelet::images::SharedImages;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, FeatureGates, ServerSettings};
 use crate::platform::host::clock;
@@ -85,6 +87,8 @@ pub(crate) struct KubeletApiServer {
     streaming: Streaming,
     slots: Rc<StreamSlots>,
     checkpoints: Checkpoints,
+    /// Images for other nodes, if the node shares.
+    shared: Option<SharedImages>,
     tls: RefCell<Option<Arc<ServerConfig>>>,
     /// When the missing certificate was last logged.
     told: Cell<Option<Instant>>,
@@ -130,9 +134,14 @@ impl KubeletApiServer {
                 folder: config.root_dir.join("checkpoints"),
                 limit: config.runtime.request_timeout,
             },
+            shared: None,
             tls: RefCell::default(),
             told: Cell::new(None),
         }
+    }
+
+    pub(crate) fn with_images(self, shared: Option<SharedImages>) -> Self {
+        Self { shared, ..self }
     }
 
     /// Serves requests. Never returns.

@@ -17,6 +17,7 @@ use super::error::FetchError;
 use super::layout::Layout;
 use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, select};
 use super::part_file::PartFile;
+use super::peers::{Copying, Peers};
 use crate::platform::host::file_system::room;
 use crate::platform::registry::{ContentRequest, Registry, RegistryError};
 use crate::types::sorted::SortedSet;
@@ -53,6 +54,8 @@ pub(super) struct Job {
     pub(super) boot: String,
     pub(super) cancelled: Arc<AtomicBool>,
     pub(super) progress: Arc<Progress>,
+    /// Asked for content before the registry, which alone says what the image is and who may have it.
+    pub(super) peers: Option<Peers>,
     /// First and longest wait after a failure.
     pub(super) waits: (Duration, Duration),
 }
@@ -130,7 +133,11 @@ impl Job {
         let bytes = match known {
             Some(bytes) => bytes,
             None => {
-                let bytes = self.document_from_any(&format!("manifests/{}", of.digest), Some(&of.digest))?;
+                let of_peer = self.peers.as_mut().and_then(|peers| peers.document(&of.digest));
+                let bytes = match of_peer {
+                    Some(bytes) => bytes,
+                    None => self.document_from_any(&format!("manifests/{}", of.digest), Some(&of.digest))?,
+                };
                 fs::write(&file, &bytes)?;
                 bytes
             }
@@ -188,6 +195,20 @@ impl Job {
             return Ok(());
         }
         let mut part = PartFile::open(&whole, &self.boot)?;
+        let under_way = self.peers.as_ref().map(|peers| peers.begin(&blob.digest));
+        if let (Some(peers), Some(under_way)) = (&mut self.peers, &under_way) {
+            let (cancelled, here) = (&self.cancelled, &self.progress.here);
+            peers.copy(&mut Copying { blob, part: &mut part, cancelled, here }, under_way)?;
+            if part.is_whole(blob) {
+                return Ok(part.finish()?);
+            }
+            if part.length() >= blob.size {
+                log!(info, "nodes have sent other content", blob = blob.digest);
+                self.forget(part.length());
+                part.restart()?;
+                self.peers = None;
+            }
+        }
         let mut waits = Backoff::new(self.waits.0, self.waits.1);
         let (mut failures, mut server) = (0, 0);
         loop {

@@ -11,6 +11,7 @@ mod error;
 mod job;
 mod layout;
 mod part_file;
+mod peers;
 
 use std::cell::RefCell;
 use std::fs;
@@ -31,13 +32,17 @@ use self::job::Job;
 pub(crate) use self::job::Progress;
 use self::layout::Layout;
 use self::manifest::Descriptor;
+use self::peers::Peers;
 use super::archives::{ImportTool, import_layout};
 use super::image_name::{Reference, reference};
 use super::manifest;
+use super::shared_images::SharedImages;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::{clock, file, program};
-use crate::platform::net::{AnyCertificate, Connect, ProxySettings, believing, tls_config, with_system};
+use crate::platform::net::{
+    AnyCertificate, Connect, ProxySettings, SILENCE, believing, tls_config, tls_config_as, with_system,
+};
 use crate::platform::registry::{Login, Mirror, Registry, mirrors};
 use crate::platform::rt;
 use crate::protocol::pem;
@@ -55,6 +60,7 @@ pub(crate) struct Fetcher {
     images: ImageService,
     runtime: RuntimeService,
     proxies: Arc<ProxySettings>,
+    peering: Option<Peering>,
     /// Pulls in progress by directory, so that two pods do not fetch the same image at the same time.
     busy: RefCell<SortedMap<String, Rc<rt::Semaphore>>>,
 }
@@ -66,6 +72,20 @@ pub(crate) struct FetchPlaces {
     pub(crate) hosts: PathBuf,
     pub(crate) endpoint: PathBuf,
     pub(crate) proxies: ProxySettings,
+    /// Other nodes.
+    pub(crate) peering: Option<Peering>,
+}
+
+/// Images from and for other nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Peering {
+    pub(crate) shared: SharedImages,
+    /// Whether this node gives to others.
+    pub(crate) gives: bool,
+    /// Other nodes, as `host:port`.
+    pub(crate) nodes: Vec<String>,
+    /// The file of this node's client certificate and key.
+    pub(crate) certificate: PathBuf,
 }
 
 /// Parts that no pull has used for this long, in seconds, are removed.
@@ -85,8 +105,9 @@ impl std::fmt::Debug for Fetcher {
 
 impl Fetcher {
     pub(crate) fn new(places: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
-        let FetchPlaces { directory, hosts, endpoint, proxies } = places;
-        Self { directory, hosts, endpoint, images, runtime, proxies: Arc::new(proxies), busy: RefCell::default() }
+        let FetchPlaces { directory, hosts, endpoint, proxies, peering } = places;
+        let (proxies, busy) = (Arc::new(proxies), RefCell::default());
+        Self { directory, hosts, endpoint, images, runtime, proxies, peering, busy }
     }
 
     /// Makes the image present in the runtime; returns its id, or one line about the failure.
@@ -112,8 +133,13 @@ impl Fetcher {
         let names = name.all_names(&top.digest.to_string());
         self.import(&tool, &layout, top, names.clone()).await?;
         let id = self.shown(image).await?;
-        let done = layout.0.clone();
-        if let Err(error) = rt::blocking(move || fs::remove_dir_all(done)).await {
+        let (done, peering) = (layout.clone(), self.peering.clone());
+        let finish = move || {
+            let kept =
+                peering.filter(|peering| peering.gives).map_or(Ok(()), |peering| peering.shared.keep(&done.blobs()));
+            fs::remove_dir_all(done.0).and(kept)
+        };
+        if let Err(error) = rt::blocking(finish).await {
             log!(warn, "failed to remove fetched image", directory = layout.0.display(), error = error);
         }
         drop(turn_held);
@@ -148,6 +174,7 @@ impl Fetcher {
         let reference = name.reference().to_owned();
         let boot = clock::boot_id();
         let proxies = Arc::clone(&self.proxies);
+        let peering = self.peering.clone();
         let (tell, told) = async_channel::bounded(1);
         let work = move || {
             let connect = |mirror: &Mirror| {
@@ -156,13 +183,25 @@ impl Fetcher {
                     tls: tls_config(verifier(mirror)?).map_err(|error| error.to_string())?,
                     proxies,
                     cancelled,
+                    silence: SILENCE,
                 })
             };
+            let peers = peering.and_then(|peering| peering.open(&repository, &cancelled));
             let servers = servers(&registry, &repository, login, &hosts, connect);
             let fetched = servers.and_then(|servers| {
                 let machine = std::env::consts::ARCH;
-                let mut job =
-                    Job { servers, reference, layout, present, machine, boot, cancelled, progress, waits: WAITS };
+                let mut job = Job {
+                    servers,
+                    reference,
+                    layout,
+                    present,
+                    machine,
+                    boot,
+                    cancelled,
+                    progress,
+                    peers,
+                    waits: WAITS,
+                };
                 job.run().map_err(|error| error.to_string())
             });
             // Fails if the pull was cancelled.
@@ -207,12 +246,56 @@ impl Fetcher {
     async fn sweep(&self, but: &str) {
         let busy: Vec<String> = self.busy.borrow().keys().cloned().chain([but.to_owned()]).collect();
         let (directory, now) = (self.directory.clone(), clock::timestamp().as_second());
-        let swept = rt::blocking(move || sweep(&directory, &busy, now)).await;
+        let shared = self.peering.as_ref().map(|peering| peering.shared.clone());
+        let prune = move || shared.map_or(Ok(()), |shared| shared.prune(now));
+        let swept = rt::blocking(move || sweep(&directory, &busy, now).and_then(|()| prune())).await;
         if let Err(error) = swept {
             log!(info, "failed to remove unused image parts", directory = self.directory.display(), error = error);
         }
     }
 }
+
+impl Peering {
+    /// The other nodes; `None` if there are none, or this node has no certificate. Blocks.
+    fn open(self, repository: &str, cancelled: &Arc<AtomicBool>) -> Option<Peers> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        let unusable = |why: &dyn std::fmt::Display| {
+            log!(
+                warn,
+                "failed to read client certificate for other nodes",
+                file = self.certificate.display(),
+                error = why
+            );
+        };
+        let text = file::read_all(&self.certificate, MOST_FILE).map_err(|error| unusable(&error)).ok()?;
+        let chain = pem::certificates(&text).map_err(|error| unusable(&error.0)).ok()?;
+        let key = pem::private_key(&text).map_err(|error| unusable(&error.0)).ok()?;
+        // Digests protect the content, and serving certificates of nodes are often self-signed.
+        let tls = tls_config_as(Arc::new(AnyCertificate), chain, key).map_err(|error| unusable(&error)).ok()?;
+        let node = |address: &String| {
+            let connect = Connect {
+                tls: Arc::clone(&tls),
+                proxies: Arc::default(),
+                cancelled: Arc::clone(cancelled),
+                silence: NODE_SILENCE,
+            };
+            Registry::new(node_at(&format!("https://{address}/v2")), repository, None, connect)
+        };
+        Some(Peers::new(self.nodes.iter().map(node).collect(), self.shared, peers::WAITS))
+    }
+}
+
+/// Another node as a server of the registry.
+fn node_at(base: &str) -> Mirror {
+    // It may answer with what it has so far.
+    let headers = vec![("Coracle-Node".to_owned(), "1".to_owned())];
+    Mirror { base: base.to_owned(), headers, ..Mirror::default() }
+}
+
+/// A node that is silent for this long is given up.
+const NODE_SILENCE: Duration = Duration::from_secs(5);
 
 struct CancelOnDrop(Arc<AtomicBool>);
 

@@ -1,6 +1,6 @@
 //! Fetches from a registry that misbehaves.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::thread;
@@ -9,7 +9,9 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::*;
-use crate::platform::net::{AnyCertificate, Connect, ProxySettings, tls_config};
+use crate::kubelet::images::fetch::peers::PeerWaits;
+use crate::kubelet::images::shared_images::{SharedAnswer, SharedImages, SharedRequest};
+use crate::platform::net::{AnyCertificate, Connect, ProxySettings, SILENCE, tls_config};
 use crate::platform::registry::{Login, Mirror};
 
 /// One misbehaviour; each applies to one answer with a blob, or to one request.
@@ -187,7 +189,7 @@ fn server(address: &str, is_origin: bool, cancelled: &Arc<AtomicBool>, proxies: 
     let mirror = Mirror { base, resolves: true, is_origin, ..Mirror::default() };
     let login = Login { username: "u".to_owned(), password: "secret".to_owned() };
     let tls = tls_config(Arc::new(AnyCertificate)).unwrap();
-    let connect = Connect { tls, proxies: Arc::new(proxies), cancelled: Arc::clone(cancelled) };
+    let connect = Connect { tls, proxies: Arc::new(proxies), cancelled: Arc::clone(cancelled), silence: SILENCE };
     Registry::new(mirror, "team/app", Some(login), connect)
 }
 
@@ -226,6 +228,7 @@ fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
         boot: boot.to_owned(),
         cancelled,
         progress: Arc::default(),
+        peers: None,
         waits: (Duration::from_millis(1), Duration::from_millis(2)),
     }
 }
@@ -474,4 +477,218 @@ fn error_names_the_proxy_that_refuses() {
     let error = job.run().unwrap_err().to_string();
     let expected = format!("proxy http://{dead}: dial tcp {dead}: connect: connection refused");
     assert_eq!(error, format!("get http://registry.test:5000/v2/team/app/manifests/1: {expected}"));
+}
+
+/// A node that gives to others what it has.
+struct SharingNode {
+    folder: Folder,
+    shared: SharedImages,
+    address: String,
+}
+
+impl SharingNode {
+    fn start(name: &str) -> Self {
+        let folder = Folder::new(name);
+        let shared = SharedImages::new(&folder.0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let served = shared.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let shared = served.clone();
+                thread::spawn(move || serve_shared(&shared, stream));
+            }
+        });
+        Self { folder, shared, address }
+    }
+
+    /// A fetch from the registry and from other nodes.
+    fn job(&self, registry: &FakeRegistry, others: &[String]) -> Job {
+        self.job_that_waits(registry, others, Duration::from_secs(30))
+    }
+
+    /// The same, with another limit for the next byte of other nodes.
+    fn job_that_waits(&self, registry: &FakeRegistry, others: &[String], byte: Duration) -> Job {
+        let waits = PeerWaits { step: Duration::from_millis(20), sign: Duration::from_millis(50), byte };
+        let mut job = job(&[registry], &self.folder, "b");
+        job.layout = Layout(self.folder.0.join("fetch/image"));
+        let node = |address: &String| node(address, &job.cancelled);
+        job.peers = Some(Peers::new(others.iter().map(node).collect(), self.shared.clone(), waits));
+        job
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
+        let file = Layout(self.folder.0.join("fetch/image")).blob(&Digest::of(bytes));
+        fs::read(file).is_ok_and(|found| found == bytes)
+    }
+}
+
+fn node(address: &str, cancelled: &Arc<AtomicBool>) -> Registry {
+    let headers = vec![("Coracle-Node".to_owned(), "1".to_owned())];
+    let mirror = Mirror { base: format!("http://{address}/v2"), headers, ..Mirror::default() };
+    let tls = tls_config(Arc::new(AnyCertificate)).unwrap();
+    let (cancelled, silence) = (Arc::clone(cancelled), Duration::from_millis(500));
+    Registry::new(mirror, "team/app", None, Connect { tls, proxies: Arc::default(), cancelled, silence })
+}
+
+fn serve_shared(shared: &SharedImages, stream: TcpStream) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let lower = head.to_ascii_lowercase();
+        let header = |name: &str| {
+            let value = lower.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            value.map(str::to_owned)
+        };
+        let request = SharedRequest {
+            path: head.split(' ').nth(1).unwrap().to_owned(),
+            range: header("range"),
+            is_node: header("coracle-node").is_some(),
+        };
+        let sent = match shared.answer(&request) {
+            SharedAnswer::Content { status, headers, mut file, from, count, held: _held } => {
+                let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {count}\r\n\r\n");
+                file.seek(io::SeekFrom::Start(from)).unwrap();
+                { &stream }.write_all(head.as_bytes()).and_then(|()| io::copy(&mut file.take(count), &mut { &stream }))
+            }
+            SharedAnswer::Short(status, text) => {
+                let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+                { &stream }.write_all(head.as_bytes()).map(|()| 0)
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn ten_nodes_that_start_at_once_fetch_the_image_once() {
+    let layers = [layer(3_000_000), layer(700_001), layer(40_000)];
+    let registry = FakeRegistry::start(&layers);
+    let nodes: Vec<SharingNode> = (0..10).map(|number| SharingNode::start(&format!("ten-{number}"))).collect();
+    // Each node has all of them in its configuration, itself included.
+    let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+    let jobs: Vec<_> = nodes.iter().map(|node| node.job(&registry, &addresses)).collect();
+    let threads: Vec<_> = jobs.into_iter().map(|mut job| thread::spawn(move || job.run().map(drop))).collect();
+    for thread in threads {
+        thread.join().unwrap().unwrap();
+    }
+    assert!(nodes.iter().all(|node| layers.iter().all(|layer| node.has(layer))));
+    let all = layers.iter().map(Vec::len).sum::<usize>() + 2;
+    assert_eq!(registry.state.lock().unwrap().sent, all);
+}
+
+#[test]
+fn node_copies_what_another_one_has_so_far() {
+    let layers = [layer(2_000_000)];
+    let registry = FakeRegistry::start(&layers);
+    let (first, second) = (SharingNode::start("far-1"), SharingNode::start("far-2"));
+    // The config, then half of the layer; then the registry is away for the first node.
+    let half = Fault::Cut(1_000_000);
+    registry.set(|state| {
+        state.faults = vec![Fault::Cut(2), half];
+        state.faults.extend([Fault::Cut(0); 9]);
+    });
+    let mut broken = first.job(&registry, &[]);
+    assert!(broken.run().is_err());
+    registry.set(|state| (state.faults, state.sent) = (Vec::new(), 0));
+    // It is getting the rest.
+    let _under_way = first.shared.begin(&Digest::of(&layers[0]));
+    let others = std::slice::from_ref(&first.address);
+    second.job_that_waits(&registry, others, Duration::from_millis(300)).run().unwrap();
+    assert!(second.has(&layers[0]));
+    let sent = registry.state.lock().unwrap().sent;
+    assert_eq!(sent, 1_000_000);
+}
+
+#[test]
+fn wrong_and_silent_nodes_cost_only_time() {
+    let layers = [layer(300_000)];
+    let registry = FakeRegistry::start(&layers);
+    for (name, fault) in
+        [("wrong", Fault::Wrong), ("silent", Fault::Stall), ("cuts", Fault::Cut(60_000)), ("no", Fault::Status(500))]
+    {
+        let other = FakeRegistry::start(&layers);
+        other.set(|state| state.forever = Some(fault));
+        let node = SharingNode::start(&format!("bad-{name}"));
+        node.job(&registry, &[other.address.clone(), "127.0.0.1:1".to_owned()]).run().unwrap();
+        assert!(node.has(&layers[0]), "{name}");
+    }
+}
+
+/// The registry alone tells what a tag is, and whether a pod's credentials are good for an image.
+#[test]
+fn other_nodes_do_not_stand_in_for_the_registry() {
+    let layers = [layer(1000)];
+    let registry = FakeRegistry::start(&layers);
+    let first = SharingNode::start("alone-1");
+    first.job(&registry, &[]).run().unwrap();
+    let manifest = Digest::of(&registry.state.lock().unwrap().manifest);
+    for reference in ["1".to_owned(), manifest.to_string()] {
+        let second = SharingNode::start("alone-2");
+        let mut job = second.job(&registry, std::slice::from_ref(&first.address));
+        job.servers = vec![server("127.0.0.1:1", true, &job.cancelled, ProxySettings::default())];
+        job.reference = reference;
+        job.run().unwrap_err();
+        assert!(!second.has(&layers[0]));
+    }
+}
+
+#[test]
+fn shared_content_is_answered_as_the_distribution_api_has_it() {
+    let layers = [layer(5000)];
+    let registry = FakeRegistry::start(&layers);
+    let node = SharingNode::start("api");
+    node.job(&registry, &[]).run().unwrap();
+    let ask = |path: &str, range: Option<&str>| {
+        let path = format!("/v2{path}");
+        node.shared.answer(&SharedRequest { path, range: range.map(str::to_owned), is_node: false })
+    };
+    let short = |answer: SharedAnswer| match answer {
+        SharedAnswer::Short(status, text) => (status, text),
+        content => panic!("{content:?}"),
+    };
+    let content = |answer: SharedAnswer| match answer {
+        SharedAnswer::Content { status, headers, from, count, .. } => (status, headers, from, count),
+        short => panic!("{short:?}"),
+    };
+    assert_eq!(short(ask("/", None)), (200, "{}".to_owned()));
+    let digest = Digest::of(&layers[0]);
+    let (status, headers, from, count) = content(ask(&format!("/any/name/blobs/{digest}"), None));
+    assert_eq!((status, from, count), ("200 OK", 0, 5000));
+    assert!(headers.contains(&format!("Docker-Content-Digest: {digest}\r\n")), "{headers}");
+    let (status, headers, from, count) = content(ask(&format!("/a/blobs/{digest}"), Some("bytes=4990-")));
+    assert_eq!((status, from, count), ("206 Partial Content", 4990, 10));
+    assert!(headers.contains("Content-Range: bytes 4990-4999/5000\r\n"), "{headers}");
+    let manifest = Digest::of(&registry.state.lock().unwrap().manifest);
+    let (_, headers, ..) = content(ask(&format!("/a/manifests/{manifest}"), None));
+    assert!(headers.starts_with("Content-Type: application/vnd.oci.image.manifest.v1+json\r\n"), "{headers}");
+    for (path, status) in [
+        ("/a/manifests/latest".to_owned(), 404),
+        (format!("/a/blobs/{}", Digest::of(b"other")), 404),
+        (format!("/a/uploads/{digest}"), 404),
+        ("/a/blobs/sha256:../../x".to_owned(), 404),
+    ] {
+        assert_eq!(short(ask(&path, None)).0, status, "{path}");
+    }
+    assert_eq!(short(ask(&format!("/a/blobs/{digest}"), Some("bytes=-5"))).0, 400);
+    // Only so many at a time.
+    let held: Vec<_> = (0..8).map(|_| ask(&format!("/a/blobs/{digest}"), None)).collect();
+    assert_eq!(short(ask(&format!("/a/blobs/{digest}"), None)).0, 429);
+    drop(held);
+    content(ask(&format!("/a/blobs/{digest}"), None));
+    // After the import, the content is kept.
+    let blobs = Layout(node.folder.0.join("fetch/image")).blobs();
+    node.shared.keep(&blobs).unwrap();
+    fs::remove_dir_all(blobs).unwrap();
+    content(ask(&format!("/a/blobs/{digest}"), None));
+    let day = crate::platform::host::clock::timestamp().as_second() + 25 * 3600;
+    node.shared.prune(day).unwrap();
+    assert_eq!(short(ask(&format!("/a/blobs/{digest}"), None)).0, 404);
 }
