@@ -85,10 +85,11 @@ fn bash_words(command: &CommandEntry) -> String {
                 format!("                [[ $COMP_CWORD -ne {} || $current == -* ]] || words='{words}'\n", at + 2)
             }
             Completes::Files => format!("                [[ $current == -* ]] || {files}\n"),
-            Completes::FilesAfter(word) => {
+            Completes::FilesAfter(words) => {
                 format!(
-                    "                [[ ${{COMP_WORDS[{}]}} != {word} || $COMP_CWORD -lt {} || $current == -* ]] || {files}\n",
+                    "                [[ ${{COMP_WORDS[{}]}} != @({}) || $COMP_CWORD -lt {} || $current == -* ]] || {files}\n",
                     at + 1,
+                    words.join("|"),
                     at + 2
                 )
             }
@@ -200,8 +201,8 @@ pub(crate) fn fish() -> String {
         lines += &format!("complete -c coracle -n '__fish_seen_subcommand_from {}' {offer}\n", commands.join(" "));
     }
     for argument in COMMANDS.iter().flat_map(|command| command.arguments) {
-        if let Completes::FilesAfter(word) = argument.completes {
-            lines += &format!("complete -c coracle -n '__fish_seen_subcommand_from {word}' -F\n");
+        if let Completes::FilesAfter(words) = argument.completes {
+            lines += &format!("complete -c coracle -n '__fish_seen_subcommand_from {}' -F\n", words.join(" "));
         }
     }
     lines += "\nset -l agent \"not __fish_seen_subcommand_from $commands\"\n";

@@ -68,7 +68,7 @@ pub(crate) fn value(value: Value) -> String {
     }
 }
 
-/// The summary with the default, which goes on lines of its own if it does not fit.
+/// The summary with the default, which is put on lines of its own if it does not fit.
 fn explained(flag: &Flag, column: usize) -> Vec<String> {
     let width = WIDTH - column;
     let mut lines = wrapped(flag.summary, width);

@@ -1,7 +1,7 @@
 //! Generates the help texts, shell completions and manual page from the tables of commands and flags, and compresses
 //! the files that the program embeds: help texts, completions and the status page. Also computes the digests of the
 //! page's script and style for the Content-Security-Policy.
-#![expect(clippy::expect_used, reason = "a build that cannot go on says why, and ends")]
+#![expect(clippy::expect_used, reason = "a panic stops the build with its message")]
 
 #[path = "../src/cli/command_table/mod.rs"]
 mod command_table;
@@ -46,14 +46,14 @@ fn main() {
 
 fn pack(name: &str, text: &str) {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    packed.write_all(text.as_bytes()).expect("memory takes it");
-    let packed = packed.finish().expect("memory takes it");
+    packed.write_all(text.as_bytes()).expect("a vector accepts all bytes");
+    let packed = packed.finish().expect("a vector accepts all bytes");
     write(&format!("{name}.gz"), &packed);
 }
 
 fn write(name: &str, bytes: &[u8]) {
-    let folder = env::var_os("OUT_DIR").expect("cargo names a folder");
-    fs::write(Path::new(&folder).join(name), bytes).expect("the folder takes it");
+    let folder = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    fs::write(Path::new(&folder).join(name), bytes).expect("OUT_DIR is writable");
 }
 
 /// The content of the only element with this name.

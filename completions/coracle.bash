@@ -36,6 +36,7 @@ _coracle() {
             "attach --local-socket" | \
             "port-forward --local-socket" | \
             "events --local-socket" | \
+            "devices --local-socket" | \
             "images --local-socket" | \
             "top --local-socket" | \
             "apply -f" | "apply --filename" | \
@@ -141,11 +142,12 @@ _coracle() {
             words='json yaml' ;;
         "pods -o" | "pods --output")
             words='wide json yaml' ;;
-        "images -o" | "images --output")
-            words='wide json' ;;
-        "top -o" | "top --output" | \
+        "devices -o" | "devices --output" | \
+            "top -o" | "top --output" | \
             "version -o" | "version --output")
             words='json' ;;
+        "images -o" | "images --output")
+            words='wide json' ;;
     esac
 
     if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
@@ -183,10 +185,13 @@ _coracle() {
             events)
                 words='-o --output -n --namespace --local-socket -h --help'
                 ;;
+            devices)
+                words='-o --output --local-socket -h --help'
+                ;;
             images)
                 words='-o --output --local-socket -h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='import remove'
-                [[ ${COMP_WORDS[2]} != import || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='delta import remove'
+                [[ ${COMP_WORDS[2]} != @(import|delta) || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             top)
                 words='-w --watch -o --output -n --namespace --local-socket -h --help'
@@ -231,11 +236,11 @@ _coracle() {
                 ;;
             help)
                 words='-h --help'
-                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help'
                 ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --manifest-plain-signatures --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
-                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help'
                 ;;
         esac
     fi

@@ -35,11 +35,11 @@ _coracle() {
                 _arguments '2::pod:_coracle_pods' \
                     '(-c --container)'{-c,--container}'[container]:container:' \
                     '(-f --follow)'{-f,--follow}'[print new lines until the container ends]' \
-                    '(-p --previous)'{-p,--previous}'[print the log of the previous run]' \
+                    '(-p --previous)'{-p,--previous}'[print the log of the previous instance]' \
                     '--tail[print only the last N lines]:n:' \
                     '--since[print only lines younger than this, as 90s or 2h]:duration:' \
                     '--timestamps[print the time of each line]' \
-                    '--limit-bytes[print no more than N bytes]:n:' \
+                    '--limit-bytes[print at most N bytes]:n:' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -77,16 +77,22 @@ _coracle() {
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
+            devices)
+                _arguments '2:: :' \
+                    '(-o --output)'{-o,--output}'[print all fields]:output:(json)' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
             images)
-                _arguments '2::action:(import remove)' \
+                _arguments '2::action:(delta import remove)' \
                     '*:image:_files' \
-                    '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields]:output:(wide json)' \
+                    '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields; for delta the file to write]:output:(wide json)' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             top)
                 _arguments '2:: :' \
-                    '(-w --watch)'{-w,--watch}'[show it again every three seconds]' \
+                    '(-w --watch)'{-w,--watch}'[repeat every three seconds]' \
                     '(-o --output)'{-o,--output}'[print the whole Summary of /stats/summary]:output:(json)' \
                     '(-n --namespace)'{-n,--namespace}'[only pods of this namespace]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
@@ -100,7 +106,7 @@ _coracle() {
                 return ;;
             delete)
                 _arguments '2::pod:_coracle_pods' \
-                    '--wait[wait until nothing of the pod is left]' \
+                    '--wait[wait until the pod is gone]' \
                     '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
@@ -134,7 +140,7 @@ _coracle() {
                 return ;;
             sync)
                 _arguments '2:: :' \
-                    '--wait[wait until everything is exchanged, and print what was]' \
+                    '--wait[wait until everything is exchanged, and print a summary]' \
                     '--local-socket[socket of the agent]:path:_files' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
@@ -156,7 +162,7 @@ _coracle() {
                 return ;;
             leave)
                 _arguments '2:: :' \
-                    '--delete-node[delete the Node object, too]' \
+                    '--delete-node[also delete the Node object]' \
                     '--no-restart[do not restart the agent]' \
                     '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
                     '--root-dir[directory of the state of the agent]:directory:_files -/' \
@@ -172,50 +178,51 @@ _coracle() {
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _arguments '2::command:(status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help)' \
+                _arguments '2::command:(status pods describe logs exec attach port-forward events devices images top apply delete restart rollback hold confirm sync validate join leave completion version help)' \
                     '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
     fi
     local -a commands flags
     commands=(
-        'status:show the node, its runtime, its manifests and its last problem'
+        'status:show the node, its runtime, its pod sources and its last errors'
         'pods:list the pods of this node'
         'describe:show everything about one pod'
         'logs:print the log of a container'
         'exec:run a command in a container'
-        'attach:show the output of a container from now on, and type into it'
+        'attach:show the output of a container from now on, and pass input to it'
         'port-forward:forward ports of this machine to a pod'
         'events:list recent events of this node or of one pod'
-        'images:list, import or remove images'
+        'devices:list devices, their attributes and who has them'
+        'images:list, import or remove images, or make a delta of two archives'
         'top:show CPU and memory usage of the node and its pods'
         'apply:run the pods of a manifest on this node and keep them'
-        'delete:stop and forget a pod that was applied'
+        'delete:stop and remove a pod that was applied'
         'restart:restart the containers of a pod in place'
         'rollback:run an earlier version of a pod'
-        'hold:keep the present version of a pod, whatever its manifest becomes'
+        'hold:keep the running version of a pod even if its manifest changes'
         'confirm:run the manifest of a pod and accept it'
         'sync:exchange everything with the cluster now'
-        'validate:check manifests before they are put in place'
+        'validate:check manifests without running them'
         'join:make this machine a node of a cluster'
-        'leave:take this machine out of its cluster'
+        'leave:remove this machine from its cluster'
         'completion:print a completion script for bash, zsh or fish'
         'version:print the version'
-        'help:print this help or that of a command'
+        'help:print this help or the help of a command'
     )
     flags=(
         '--pod-manifest-path[manifests, a directory or one file]:path:_files'
-        '--file-check-frequency[interval of checks of the manifests, besides on changes]:duration:'
+        '--file-check-frequency[interval at which manifests are read even without a change]:duration:'
         '--manifest-url[a manifest at an HTTP or HTTPS URL]:url:'
         '*--manifest-url-header[headers of requests for --manifest-url]:name\:value,...:'
         '--manifest-url-ca-file[CA certificates for --manifest-url]:file:_files'
-        '--manifest-public-key[Ed25519 key that has to have signed the manifest of --manifest-url]:file:_files'
-        '--manifest-plain-signatures[take signatures without audience and serial number, which can be replayed]'
+        '--manifest-public-key[Ed25519 public key that verifies the manifest of --manifest-url]:file:_files'
+        '--manifest-plain-signatures[accept signatures without audience and serial number, which can be replayed]'
         '--http-check-frequency[interval of requests for --manifest-url]:duration:'
         '--max-pods[highest number of pods]:n:'
         '--node-labels[labels of the node, for node selectors and affinity]:key=value,...:'
         '--pod-max-pids[highest number of processes of one pod, -1 without a limit]:n:'
-        '--seccomp-default[use the RuntimeDefault seccomp profile where a pod names none]'
+        '--seccomp-default[use the RuntimeDefault seccomp profile for pods without a profile]'
         '--container-runtime-endpoint[socket of the container runtime]:socket:_files'
         '--image-service-endpoint[socket of the image service]:socket:_files'
         '--runtime-request-timeout[timeout of runtime requests]:duration:'
@@ -231,7 +238,7 @@ _coracle() {
         '--eviction-hard[thresholds below which pods are evicted at once]:signal<amount,...:'
         '--eviction-soft[thresholds below which pods are evicted after the grace period]:signal<amount,...:'
         '--eviction-soft-grace-period[grace periods of --eviction-soft]:signal=duration,...:'
-        '--evict-static-pods[evict static pods of ordinary priority, too]'
+        '--evict-static-pods[also evict static pods without a critical priority]'
         '--hostname-override[name of the node]:name:'
         '--node-ip[addresses of the node]:ip[,ip]:'
         '--register-node=-[create the Node object if the cluster has none]::bool:(true false)'
@@ -242,7 +249,7 @@ _coracle() {
         '--cluster-domain[DNS domain of the cluster]:name:'
         '--leave-kernel-parameters[do not set vm.overcommit_memory, kernel.panic and the like]'
         '--resolv-conf[resolver settings that pods inherit]:path:_files'
-        '--kubeconfig[credentials of the node; pods of the cluster run, too]:path:_files'
+        '--kubeconfig[credentials of the node; needed to run pods of the cluster]:path:_files'
         '--bootstrap-kubeconfig[credentials for the first certificate request]:path:_files'
         '--rotate-certificates[renew the client certificate of the node before it expires]'
         '--cert-dir[directory of certificates and keys]:directory:_files -/'
@@ -262,7 +269,7 @@ _coracle() {
         '--cgroup-driver[driver of control groups]:cgroup-driver:(cgroupfs systemd)'
         '--cgroups-per-qos=-[create control groups for pods and QoS classes]::bool:(true false)'
         '--cpu-cfs-quota=-[enforce CPU limits of containers]::bool:(true false)'
-        '--fail-swap-on=-[refuse to start where swap is on]::bool:(true false)'
+        '--fail-swap-on=-[refuse to start if swap is on]::bool:(true false)'
         '--config[KubeletConfiguration, in YAML or JSON]:file:_files'
         '--coracle-config[settings that KubeletConfiguration has no fields for, in YAML]:file:_files'
         '--config-dir[directory of *.conf files that override --config, in the order of their names]:directory:_files -/'

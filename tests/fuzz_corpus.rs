@@ -26,12 +26,16 @@ mod http2;
 mod manifest;
 #[path = "../fuzz/checks/offline_record.rs"]
 mod offline_record;
+#[path = "../fuzz/checks/patch.rs"]
+mod patch;
 #[path = "../fuzz/checks/plugin_answers.rs"]
 mod plugin_answers;
 #[path = "../fuzz/checks/pod_fields.rs"]
 mod pod_fields;
 #[path = "../fuzz/checks/protobuf.rs"]
 mod protobuf;
+#[path = "../fuzz/checks/registry_answers.rs"]
+mod registry_answers;
 #[path = "../fuzz/checks/spdy.rs"]
 mod spdy;
 #[path = "../fuzz/checks/x509.rs"]
@@ -144,6 +148,11 @@ fn offline_record_inputs_break_nothing() {
 }
 
 #[test]
+fn patch_inputs_break_nothing() {
+    run("patch", patch::check);
+}
+
+#[test]
 fn plugin_answers_inputs_break_nothing() {
     run("plugin_answers", plugin_answers::check);
 }
@@ -156,6 +165,11 @@ fn pod_fields_inputs_break_nothing() {
 #[test]
 fn protobuf_inputs_break_nothing() {
     run("protobuf", protobuf::check);
+}
+
+#[test]
+fn registry_answers_inputs_break_nothing() {
+    run("registry_answers", registry_answers::check);
 }
 
 #[test]

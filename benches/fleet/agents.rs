@@ -43,7 +43,7 @@ impl Fleet {
             fleet._runtimes.push(runtime);
             std::thread::sleep(PAUSE);
         }
-        wait_for("all nodes to be there", PATIENCE, || {
+        wait_for("all nodes to be ready", PATIENCE, || {
             let nodes = kubectl(plane, machine, &["get", "nodes", "--no-headers"], "");
             (nodes.matches(" Ready ").count() == count).then_some(())
         });
@@ -105,7 +105,7 @@ fn start_agent(number: usize, runtime: &FakeCri, plane: &ControlPlane, machine: 
         ("--hostname-override", name),
         ("--container-runtime-endpoint", runtime.endpoint()),
     ];
-    let mut arguments = vec!["--leave-kernel-parameters"];
+    let mut arguments = vec!["--leave-kernel-parameters", "--make-iptables-util-chains=false"];
     arguments.extend(pairs.iter().flat_map(|(flag, value)| [*flag, value.as_str()]));
     machine.enclosure().start(Path::new(env!("CARGO_BIN_EXE_coracle")), &arguments, &folder.join("log"))
 }

@@ -48,9 +48,9 @@ use control_plane::{Assets, ControlPlane};
 use node::Node;
 
 const REST: Duration = Duration::from_secs(60);
-/// After this, a node tells everything within ten seconds.
+/// After an outage of this length, a node reports everything within ten seconds.
 const SHORT: Duration = Duration::from_secs(50);
-/// After this, a fleet comes back over the longest time.
+/// After an outage of this length, a fleet spreads its return over the longest time.
 const LONG: Duration = Duration::from_secs(200);
 const RETURN: Duration = Duration::from_secs(240);
 /// The usual renewal interval of a lease.

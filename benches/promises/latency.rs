@@ -60,7 +60,7 @@ impl Pair {
         let limit = bare_start.median + Duration::from_millis(8);
         report.row("manifest written -> container running", &start, within(limit, "bare + 8"), start.median <= limit);
         let (restart, bare_restart) = (Times::of(restart), Times::of(bare_restart));
-        report.note("the runtime books an end", Times::of(notice));
+        report.note("the runtime records an exit", Times::of(notice));
         report.note("bare create and start of a container", &bare_restart);
         let limit = bare_restart.median + Duration::from_millis(15);
         let what = "container killed -> replacement running";

@@ -26,7 +26,7 @@ pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     node.configure_agent(&format!("{OPEN}containerLogMaxSize: 8Gi\nevictionHard: {{}}\n"));
     node.start_agent();
     node.apply(&Manifest::new("web").container("main", STAY));
-    node.wait_until("it runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
     let uid = node.pods().get("web").unwrap().uid().to_owned();
     // One gigabyte, or less in a quick run.
     let lines = if effort.rounds > 10 { 10_000_000 } else { 2_000_000 };

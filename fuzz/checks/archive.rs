@@ -1,6 +1,6 @@
 //! Image archives, an untrusted input.
 
-use coracle::kubelet::images::archives::contents::{BadArchive, Contents, Named};
+use coracle::kubelet::images::archives::contents::{ArchiveImages, BadArchive, Contents};
 
 /// The result must not depend on how the bytes are split.
 pub(crate) fn check(data: &[u8]) {
@@ -13,7 +13,7 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Named, BadArchive> {
+fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<ArchiveImages, BadArchive> {
     let mut contents = Contents::default();
     for part in parts {
         contents.push(part)?;

@@ -1,6 +1,6 @@
 //! The offline journal that a node reads when it starts without its API server.
 
-use coracle::kubelet::offline::record::{Record, Said, lines};
+use coracle::kubelet::offline::record::{Record, RecordValue, lines};
 
 /// Lines and records must round-trip.
 pub(crate) fn check(data: &[u8]) {
@@ -9,7 +9,7 @@ pub(crate) fn check(data: &[u8]) {
         if let Ok(record) = Record::read(line) {
             assert_eq!(written(&record), line);
         }
-        for said in [Said::Content(line), Said::Sealed(line)] {
+        for said in [RecordValue::Content(line), RecordValue::Sealed(line)] {
             let record = Record { name: "configmap/ns/a", said };
             assert_eq!(Record::read(&written(&record)), Ok(record));
         }

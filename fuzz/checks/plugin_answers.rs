@@ -20,7 +20,7 @@ fn check_output(bytes: &[u8], piece: usize) {
     let mut cutter = Cutter::new(MOST, usize::MAX);
     let cut = bytes.chunks(piece).try_for_each(|piece| cutter.take(piece)).and_then(|()| cutter.finish());
     let Ok(mut whole) = decode::<ExecSyncResponse>(bytes) else { return };
-    // Groups, which nobody sends, are refused.
+    // Groups, a deprecated protobuf feature, are refused.
     let Ok(cut) = cut else { return };
     whole.stdout.truncate(MOST);
     whole.stderr.truncate(MOST);

@@ -1,4 +1,4 @@
-//! Archives of images, which somebody has put on the board.
+//! Image archives from users.
 #![no_main]
 
 #[path = "../checks/archive.rs"]

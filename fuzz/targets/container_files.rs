@@ -1,4 +1,4 @@
-//! What a container writes into files that the agent reads.
+//! Files that containers write and the agent reads.
 #![no_main]
 
 #[path = "../checks/container_files.rs"]

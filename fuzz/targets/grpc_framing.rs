@@ -1,4 +1,4 @@
-//! Messages out of a stream of bytes, and the headers of gRPC.
+//! gRPC messages in a stream of bytes, and gRPC headers.
 #![no_main]
 
 #[path = "../checks/grpc_framing.rs"]

@@ -1,4 +1,4 @@
-//! Header blocks, several for one decoder: what is read, written and read again is the same.
+//! Several header blocks for one decoder: encoded and decoded again, the headers are the same.
 #![no_main]
 
 #[path = "../checks/hpack.rs"]

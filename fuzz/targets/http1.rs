@@ -1,4 +1,4 @@
-//! The responses that probes and hooks hear.
+//! HTTP/1 responses to probes and hooks.
 #![no_main]
 
 #[path = "../checks/http1.rs"]

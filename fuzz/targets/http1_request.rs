@@ -1,4 +1,4 @@
-//! The requests that the doors hear.
+//! HTTP/1 requests to the agent's servers.
 #![no_main]
 
 #[path = "../checks/http1_request.rs"]

@@ -1,4 +1,4 @@
-//! Manifests, YAML and JSON, as an agent reads them.
+//! Manifests in YAML and JSON.
 #![no_main]
 
 #[path = "../checks/manifest.rs"]

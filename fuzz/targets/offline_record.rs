@@ -1,4 +1,4 @@
-//! The journal that a node reads when it starts without its cluster.
+//! The journal of the offline store.
 #![no_main]
 
 #[path = "../checks/offline_record.rs"]

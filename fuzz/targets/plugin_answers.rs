@@ -1,4 +1,4 @@
-//! What plugins, credential providers and commands answer.
+//! Responses of plugins, credential providers and commands.
 #![no_main]
 
 #[path = "../checks/plugin_answers.rs"]

@@ -1,4 +1,4 @@
-//! Every answer of a runtime: what is read, written and read again is the same. The first byte chooses the message.
+//! Responses of a runtime: encoded and decoded again, a message is the same. The first byte selects the message type.
 #![no_main]
 
 #[path = "../checks/protobuf.rs"]

@@ -1,4 +1,4 @@
-//! What a runtime's streaming server sends: the same events however the bytes are cut, and nothing is asked to be kept.
+//! Output of a runtime's streaming server: the events do not depend on how the bytes are split.
 #![no_main]
 
 #[path = "../checks/spdy.rs"]

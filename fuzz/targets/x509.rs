@@ -1,4 +1,4 @@
-//! The certificates that a server or a disk gives.
+//! Certificates from a server or a file.
 #![no_main]
 
 #[path = "../checks/x509.rs"]

@@ -48,7 +48,7 @@ within() {
 wait_for() {
     what=$1 seconds=$2
     shift 2
-    within "$seconds" "$@" || fail "waited $seconds s in vain until $what"
+    within "$seconds" "$@" || fail "timed out after $seconds s waiting until $what"
 }
 
 # --- the runtime

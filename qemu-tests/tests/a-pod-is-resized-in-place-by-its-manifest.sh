@@ -23,40 +23,40 @@ start_agent
 sized grows 200 32
 wait_ready grows
 id=$(container_id grows) uid=$(pod grows .metadata.uid)
-has grows 20000 32 || fail "it does not begin with what its manifest says"
+has grows 20000 32 || fail "the pod does not start with its manifest's resources"
 sized grows 400 64
-wait_for "it has more" 60 has grows 40000 64
+wait_for "the limits have grown" 60 has grows 40000 64
 expect_equal "its cpu.weight" "$(cat "$(pod_group grows)/cpu.weight")" 8
 sized grows 100 24
-wait_for "it has less" 60 has grows 10000 24
+wait_for "the limits have shrunk" 60 has grows 10000 24
 expect_equal "its container" "$(container_id grows)" "$id"
 expect_equal "its uid" "$(pod grows .metadata.uid)" "$uid"
 expect_equal "its restarts" "$(restarts grows)" 0
 is_reported() { [ "$(pod grows '.status.containerStatuses[0] | "\(.allocatedResources.cpu) \(.resources.limits.memory)"')" = "50m 24Mi" ]; }
-wait_for "its status has what it has" 30 is_reported
+wait_for "the status has the actual resources" 30 is_reported
 
 # The node does not have enough resources: the running pod stays unchanged.
 sized grows 900000 24
 is_deferred() { [ "$(condition grows PodResizePending reason)" = Deferred ]; }
-wait_for "its status says that the resize is deferred" 30 is_deferred
-has grows 10000 24 || fail "it was resized all the same"
+wait_for "the status shows the deferred resize" 30 is_deferred
+has grows 10000 24 || fail "the pod was resized although the resize is deferred"
 sized grows 100 24
 is_settled() { [ -z "$(condition grows PodResizePending reason)" ]; }
-wait_for "the wish is forgotten" 30 is_settled
+wait_for "the resize is withdrawn" 30 is_settled
 
 # A change while no agent runs.
 kill_agent
 sized grows 200 32
 start_agent
-wait_for "it is resized by the next agent" 60 has grows 20000 32
+wait_for "the next agent has resized the pod" 60 has grows 20000 32
 expect_equal "its container" "$(container_id grows)" "$id"
 
 # A container with resizePolicy RestartContainer is restarted.
 sized restarts 100 24 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"
 wait_ready restarts
 sized restarts 200 24 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"
-wait_for "its processor is another one at once" 60 has restarts 20000 24
+wait_for "the CPU is resized without a restart" 60 has restarts 20000 24
 expect_equal "its restarts" "$(restarts restarts)" 0
 sized restarts 200 48 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"
 wait_restarts restarts 1
-has restarts 20000 48 || fail "the new container does not have what its manifest says"
+has restarts 20000 48 || fail "the new container does not have its manifest's resources"

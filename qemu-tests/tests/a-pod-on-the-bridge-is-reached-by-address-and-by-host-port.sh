@@ -17,9 +17,9 @@ wait_ready web
 address=$(pod web .status.podIP)
 case $address in 10.88.0.*) ;; *) fail "the pod's address is '$address'" ;; esac
 fetch() { [ "$(wget -q -O - "http://$1/" 2>&1)" = web-guest ]; }
-wait_for "it answers at its address" 20 fetch "$address"
-wait_for "it answers at the host's port" 20 fetch 127.0.0.1:8080
-wait_for "it answers at the bridge's port" 20 fetch 10.88.0.1:8080
+wait_for "the pod answers at its address" 20 fetch "$address"
+wait_for "the pod answers at the host port" 20 fetch 127.0.0.1:8080
+wait_for "the pod answers at the bridge's address" 20 fetch 10.88.0.1:8080
 remove web
 wait_for "the pod is gone" 30 is_gone web
 ! fetch 127.0.0.1:8080 || fail "the host's port is still open"

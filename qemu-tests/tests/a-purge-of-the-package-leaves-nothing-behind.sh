@@ -59,7 +59,7 @@ id=$(container_id web) inside=$(container_pid web)
 apt_get remove coracle
 [ ! -e /usr/bin/coracle ] || fail "the program is still there"
 expect_equal "the service" "$(systemctl is-active coracle)" inactive
-[ -e /etc/coracle/config.yaml ] || fail "a removal took the settings"
+[ -e /etc/coracle/config.yaml ] || fail "the removal deleted the settings"
 kill -0 "$inside" || fail "the container ended with the removal"
 apt_get install ./packages/coracle_*.deb
 wait_ready web
@@ -67,7 +67,7 @@ expect_equal "the container after a new installation" "$(container_id web)" "$id
 
 apt_get purge coracle
 no_containers || fail "containers run on after the purge"
-[ -e "$MANIFESTS/web.yaml" ] || fail "the purge took a manifest"
+[ -e "$MANIFESTS/web.yaml" ] || fail "the purge deleted a manifest"
 expect_equal "what the pod wrote into the host's directory" "$(cat /run/theirs/file)" kept
 rm -r "$MANIFESTS" /run/theirs
 rmdir /etc/kubernetes

@@ -15,13 +15,13 @@ main() {
     begun=$(uptime_seconds)
     say "recovering $(wanted | wc -l) pods, besides $(broken | wc -l) broken manifests"
     ask_for_cut recovering
-    within 90 all_run || fail "after 90 s not ready, though their manifests are whole: $(missing_pods)"
+    within 90 all_run || fail "not ready after 90 s although their manifests are complete: $(missing_pods)"
     say "running $(uptime_seconds) $(elapsed_since "$begun")"
     check_restarts
     mend_manifests
-    within 60 all_run || fail "60 s after the broken manifests were written anew, not ready: $(missing_pods)"
+    within 60 all_run || fail "not ready 60 s after the broken manifests were rewritten: $(missing_pods)"
     within 60 nothing_is_left_over || fail "left over: $(cat /run/left)"
-    [ -z "$(unlogged_corruption)" ] || fail "set aside without a word: $(unlogged_corruption)"
+    [ -z "$(unlogged_corruption)" ] || fail "files set aside without a log line: $(unlogged_corruption)"
     note_restarts
     if [ "$BOOT" != "$BOOTS" ]; then
         # The verified state is on the disk whatever happens next.

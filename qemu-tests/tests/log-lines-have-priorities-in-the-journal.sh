@@ -27,9 +27,9 @@ told() {
             'any(.[]; .PRIORITY == $priority and (.MESSAGE | contains($text)))' >/dev/null
 }
 wait_for "a manifest that cannot be read is a warning" 30 told 4 wrong.yaml
-wait_for "what it does is information" 30 told 6 starting
-wait_for "a volume that cannot be had is a warning" 30 told 4 FailedMount
-wait_for "the same once more is for debugging" 60 told 7 FailedMount
+wait_for "the start is information" 30 told 6 starting
+wait_for "a volume that cannot be set up is a warning" 30 told 4 FailedMount
+wait_for "a repetition is a debug line" 60 told 7 FailedMount
 service_log --output cat _PID="$(agent_pid)" >/run/lines
-! grep '^<' /run/lines || fail "a priority stands in the line itself"
-! grep -v '^\(error\|warn\|info\|debug\) ' /run/lines || fail "that line has no level"
+! grep '^<' /run/lines || fail "a line contains its priority"
+! grep -v '^\(error\|warn\|info\|debug\) ' /run/lines || fail "a line has no level"

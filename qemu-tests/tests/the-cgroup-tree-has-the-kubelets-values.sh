@@ -53,7 +53,7 @@ check_values 4
 expect_equal "memory.oom.group of a container" "$(container_cgroup guaranteed memory.oom.group)" 1
 [ ! -e "$all/memory.swap.max" ] || expect_equal "memory.swap.max of it" "$(container_cgroup guaranteed memory.swap.max)" 0
 for controller in cpu cpuset memory pids; do
-    grep -qw $controller "$all/cgroup.controllers" || fail "$controller is not there for pods"
+    grep -qw $controller "$all/cgroup.controllers" || fail "the kubepods cgroup lacks $controller"
 done
 
 # Another burstable pod: together they request 500m.
@@ -74,7 +74,7 @@ fi
 groups="$(for name in guaranteed burstable besteffort second; do pod_group $name; done)"
 for name in guaranteed burstable besteffort second; do remove $name; done
 no_groups() { for group in $groups; do [ ! -e "$group" ] || return 1; done; }
-wait_for "the groups of the pods are gone" 60 no_groups
+wait_for "the cgroups of the pods are gone" 60 no_groups
 if [ -d /run/systemd/system ]; then
     slices=$(for group in $groups; do echo "${group##*/}"; done)
     # shellcheck disable=SC2086

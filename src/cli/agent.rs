@@ -27,9 +27,9 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
         log!(warn, warning);
     }
     record_panics(&config.root_dir);
-    // The limits of pods mean less beside swap.
+    // Memory limits of pods are less strict with swap.
     if let Some(swap) = Procfs::host().swap_area().filter(|_| config.process.fail_swap_on) {
-        return failed(&format!("swap is on ({swap}): switch it off, or set failSwapOn to false"));
+        return failed(&format!("swap is on ({swap}): turn it off, or set failSwapOn to false"));
     }
     protect_from_oom(&config);
     let _lock = match config.process.lock_file.as_deref().map(hold).transpose() {

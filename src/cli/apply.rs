@@ -73,7 +73,7 @@ struct Part {
     body: Vec<u8>,
 }
 
-/// A text with a single pod stays as it is; several pods are split, each with the objects it uses.
+/// A text with a single pod is sent unchanged; several pods are split, each with the objects it uses.
 fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
     let origin = Origin { source: SourceName::Local, path: "", node_name: NODE, seen: "" };
     let objects = read_manifest(text, &origin).map_err(|error| error.to_string())?;

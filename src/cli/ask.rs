@@ -32,7 +32,12 @@ pub(super) fn remove(socket: &Path, path: &str) -> Result<String, AskError> {
 }
 
 /// Sends a change of one pod to the agent; returns its answer, or why it was refused.
-pub(super) fn change(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<serde_json::Value, Refused> {
+pub(super) fn change(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> Result<serde_json::Value, RequestFailure> {
     change_within(PATIENCE, socket, method, path, body)
 }
 
@@ -43,32 +48,37 @@ pub(super) fn change_within(
     method: &str,
     path: &str,
     body: &[u8],
-) -> Result<serde_json::Value, Refused> {
-    let failed = |kind| Refused::NotAsked(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
+) -> Result<serde_json::Value, RequestFailure> {
+    let failed =
+        |kind| RequestFailure::Unreachable(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
     let bytes = exchange(socket, method, path, body, patience)
-        .map_err(|error| Refused::NotAsked(ErrorChain(&AskError::from_io(socket, error)).to_string()))?;
+        .map_err(|error| RequestFailure::Unreachable(ErrorChain(&AskError::from_io(socket, error)).to_string()))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if !status.starts_with('2') {
         let line = String::from_utf8_lossy(body).trim_end().to_owned();
-        return Err(if status.starts_with("404") { Refused::Missing(line) } else { Refused::Said(line) });
+        return Err(if status.starts_with("404") {
+            RequestFailure::Missing(line)
+        } else {
+            RequestFailure::Rejected(line)
+        });
     }
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
 
 /// Why nothing was changed, as one line.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum RequestFailure {
     /// The agent could not be reached.
-    NotAsked(String),
+    Unreachable(String),
     /// The agent has no such pod.
     Missing(String),
-    Said(String),
+    Rejected(String),
 }
 
-impl Refused {
+impl RequestFailure {
     pub(super) fn line(self) -> String {
         match self {
-            Self::NotAsked(line) | Self::Missing(line) | Self::Said(line) => line,
+            Self::Unreachable(line) | Self::Missing(line) | Self::Rejected(line) => line,
         }
     }
 }
@@ -167,8 +177,8 @@ mod tests {
 
     use super::*;
     use crate::control::server::{
-        Absent, AnswerFuture, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, Page,
-        PodEntry, PodQuery, SyncStatus,
+        AnswerFuture, DeviceEntry, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus,
+        NotFound, Page, PodEntry, PodQuery, SyncStatus,
     };
     use crate::platform::rt::{block_on, blocking, either};
     use crate::state::pods::{PodAnswer, PodChange};
@@ -177,6 +187,10 @@ mod tests {
     struct Empty;
 
     impl LocalApi for Empty {
+        fn devices(&self) -> Vec<DeviceEntry> {
+            Vec::new()
+        }
+
         fn status(&self) -> NodeStatus {
             NodeStatus { node: "n".to_owned(), ..NodeStatus::default() }
         }
@@ -215,12 +229,12 @@ mod tests {
             Box::pin(async move { PodAnswer::Refused(format!("{change:?}")) })
         }
 
-        fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
-            Err(Absent::Pod)
+        fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, NotFound> {
+            Err(NotFound::Pod)
         }
 
-        fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
-            Err(Absent::Pod)
+        fn sandbox(&self, _: &PodQuery) -> Result<String, NotFound> {
+            Err(NotFound::Pod)
         }
     }
 
@@ -258,9 +272,9 @@ mod tests {
         let (put, nowhere, missing) = block_on(either(serve, client));
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
         let line = "PodChange { namespace: \"default\", name: \"a b\", what: Put([120]) }";
-        assert!(matches!(put, Err(Refused::Said(said)) if said == line));
+        assert!(matches!(put, Err(RequestFailure::Rejected(said)) if said == line));
         assert_eq!(nowhere.unwrap_err().line(), "only GET is answered here");
-        assert!(matches!(missing, Err(Refused::Missing(_))));
+        assert!(matches!(missing, Err(RequestFailure::Missing(_))));
     }
 
     #[test]

@@ -6,24 +6,26 @@ use std::time::Duration;
 use argh::FromArgs;
 
 pub(super) use super::age::Age;
+use super::devices::ListDevices;
 use super::help;
 use super::layout::{KUBERNETES_DIR, ROOT_DIR};
 pub(super) use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
 use super::ports::{Addresses, PortPair};
+use super::validate::Validate;
 use crate::kubelet::certificates::discovery::Pin;
 use crate::platform::config::{LOCAL_SOCKET, nearest};
 
-/// What a command line asks for.
+/// A parsed command line.
 #[derive(Debug, PartialEq)]
 pub(super) enum ParsedCommand {
-    /// The flags of the agent, which have rules of their own.
+    /// The flags of the agent, which have their own parser.
     Agent,
     Help(String),
     Command(Command),
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
-/// Coracle: a kubelet that a small board can carry.
+/// Coracle, a kubelet for small boards.
 struct Coracle {
     #[argh(subcommand)]
     command: Command,
@@ -39,6 +41,7 @@ pub(super) enum Command {
     Describe(Describe),
     Events(Events),
     Exec(Exec),
+    Devices(ListDevices),
     Images(ListImages),
     Join(Join),
     Leave(Leave),
@@ -58,99 +61,99 @@ pub(super) enum Command {
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "apply")]
-/// Have this node keep and run pods.
+/// Run the pods of a manifest on this node and keep them.
 pub(super) struct Apply {
-    /// a manifest, or - for the standard input; may be given again
+    /// manifest, or - for standard input; may be given again
     #[argh(option, short = 'f')]
     pub(super) filename: Vec<PathBuf>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "delete")]
-/// End a pod that was applied on this node.
+/// Stop and remove a pod that was applied.
 pub(super) struct Delete {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// until nothing of it is left
+    /// wait until the pod is gone
     #[argh(switch)]
     pub(super) wait: bool,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "restart")]
-/// Have the containers of a pod begin anew, in place.
+/// Restart the containers of a pod in place.
 pub(super) struct Restart {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// only this container
+    /// restart only this container
     #[argh(option, short = 'c')]
     pub(super) container: Option<String>,
-    /// until they run again
+    /// wait until the containers run again
     #[argh(switch)]
     pub(super) wait: bool,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "rollback")]
-/// Have an earlier version of a pod run again.
+/// Run an earlier version of a pod.
 pub(super) struct Rollback {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// so many versions back (default 1)
+    /// number of versions to go back (default 1)
     #[argh(option, default = "1")]
     pub(super) to: u32,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "hold")]
-/// Keep the present version of a pod, whatever its manifest becomes.
+/// Keep the running version of a pod even if its manifest changes.
 pub(super) struct Hold {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "confirm")]
-/// Run what a pod's manifest says, and count it as good.
+/// Run the manifest of a pod and accept it.
 pub(super) struct Confirm {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
@@ -159,41 +162,41 @@ pub(super) struct Confirm {
 #[argh(subcommand, name = "sync")]
 /// Exchange everything with the cluster now.
 pub(super) struct Sync {
-    /// until it is done
+    /// wait until everything is exchanged
     #[argh(switch)]
     pub(super) wait: bool,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "attach")]
-/// Show what a container writes from now on, and type into it.
+/// Show the output of a container from now on, and pass input to it.
 pub(super) struct Attach {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// the container (default: the pod's first)
+    /// container (default: the first of the pod)
     #[argh(option, short = 'c')]
     pub(super) container: Option<String>,
-    /// pass the input on
+    /// pass standard input to the container
     #[argh(switch, short = 'i')]
     pub(super) stdin: bool,
-    /// the input is a terminal
+    /// show the terminal of the container
     #[argh(switch, short = 't')]
     pub(super) tty: bool,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "completion")]
-/// Print a script with which a shell completes commands, options and pods.
+/// Print a completion script for a shell.
 pub(super) struct Completion {
     /// bash, zsh or fish
     #[argh(positional)]
@@ -204,49 +207,49 @@ pub(super) struct Completion {
 #[argh(subcommand, name = "describe")]
 /// Show everything about one pod.
 pub(super) struct Describe {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "logs")]
-/// Show what a container has written.
+/// Print the log of a container.
 pub(super) struct Logs {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// the container (default: the pod's first)
+    /// container (default: the first of the pod)
     #[argh(option, short = 'c')]
     pub(super) container: Option<String>,
-    /// go on with what comes
+    /// print new lines until the container ends
     #[argh(switch, short = 'f')]
     pub(super) follow: bool,
-    /// of the run before this one
+    /// print the log of the previous instance
     #[argh(switch, short = 'p')]
     pub(super) previous: bool,
-    /// only so many of the last lines
+    /// print only the last lines
     #[argh(option)]
     pub(super) tail: Option<i64>,
-    /// only what is younger, as 90s or 2h
+    /// print only lines younger than this, as 90s or 2h
     #[argh(option)]
     pub(super) since: Option<Age>,
-    /// with the moment before each line
+    /// print the time of each line
     #[argh(switch)]
     pub(super) timestamps: bool,
-    /// no more than this
+    /// print at most this many bytes
     #[argh(option)]
     pub(super) limit_bytes: Option<u64>,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
@@ -255,58 +258,58 @@ pub(super) struct Logs {
 #[argh(subcommand, name = "exec")]
 /// Run a command in a container.
 pub(super) struct Exec {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
-    /// the command, behind --
+    /// command, after --
     #[argh(positional, greedy)]
     pub(super) command: Vec<String>,
-    /// the container (default: the pod's first)
+    /// container (default: the first of the pod)
     #[argh(option, short = 'c')]
     pub(super) container: Option<String>,
-    /// pass the input on
+    /// pass standard input to the container
     #[argh(switch, short = 'i')]
     pub(super) stdin: bool,
-    /// on a terminal
+    /// run the command on a terminal
     #[argh(switch, short = 't')]
     pub(super) tty: bool,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "events")]
-/// Show what has happened of late, on this node or to one pod.
+/// List recent events of this node or of one pod.
 pub(super) struct Events {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: Option<String>,
     /// text (the default), json or yaml
     #[argh(option, short = 'o', default = "StatusOutput::Text")]
     pub(super) output: StatusOutput,
-    /// only what happened in this namespace
+    /// list only events of this namespace
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "images")]
-/// Show the images of this node, bring some from archives, or remove some.
+/// List, import or remove images, or make a delta of two archives.
 pub(super) struct ListImages {
-    /// nothing, or: import FILE..., remove IMAGE...
+    /// none, or: import FILE..., remove IMAGE..., delta OLD NEW
     #[argh(positional)]
     pub(super) words: Vec<String>,
-    /// table (the default), wide or json
+    /// table (the default), wide or json; the file of a delta
     #[argh(option, short = 'o', default = "ImagesOutput::Table")]
     pub(super) output: ImagesOutput,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
@@ -315,126 +318,117 @@ pub(super) struct ListImages {
 #[argh(subcommand, name = "join")]
 /// Make this machine a node of a cluster.
 pub(super) struct Join {
-    /// the API server, as host:port
+    /// API server, as host:port
     #[argh(positional)]
     pub(super) server: String,
-    /// a bootstrap token, as kubeadm token create makes one
+    /// bootstrap token of kubeadm token create
     #[argh(option)]
     pub(super) token: String,
-    /// the digest of the key of the cluster's authority, sha256:...; may be given again
+    /// digest of the public key of the cluster's CA, sha256:...; may be given again
     #[argh(option)]
     pub(super) discovery_token_ca_cert_hash: Vec<Pin>,
-    /// believe whoever knows the token
+    /// trust every server that knows the token
     #[argh(switch)]
     pub(super) discovery_token_unsafe_skip_ca_verification: bool,
-    /// the node's name (default: the host's)
+    /// name of the node (default: the host name)
     #[argh(option)]
     pub(super) node_name: Option<String>,
-    /// write everything, and start nothing
+    /// write all files and do not start the service
     #[argh(switch)]
     pub(super) no_start: bool,
-    /// how long a server that is away is asked again (default 1m)
+    /// how long to retry while the server cannot be reached (default 1m)
     #[argh(option, default = "Age(Duration::from_secs(60))")]
     pub(super) timeout: Age,
-    /// where kubeconfigs go (default /etc/kubernetes)
+    /// directory of kubeconfigs (default /etc/kubernetes)
     #[argh(option, default = "PathBuf::from(KUBERNETES_DIR)")]
     pub(super) kubernetes_dir: PathBuf,
-    /// the agent's state (default /var/lib/kubelet)
+    /// directory of the agent's state (default /var/lib/kubelet)
     #[argh(option, default = "PathBuf::from(ROOT_DIR)")]
     pub(super) root_dir: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "leave")]
-/// Take this machine out of its cluster.
+/// Remove this machine from its cluster.
 pub(super) struct Leave {
-    /// delete the node's object, too
+    /// also delete the Node object
     #[argh(switch)]
     pub(super) delete_node: bool,
-    /// where kubeconfigs are (default /etc/kubernetes)
+    /// directory of kubeconfigs (default /etc/kubernetes)
     #[argh(option, default = "PathBuf::from(KUBERNETES_DIR)")]
     pub(super) kubernetes_dir: PathBuf,
-    /// the agent's state (default /var/lib/kubelet)
+    /// directory of the agent's state (default /var/lib/kubelet)
     #[argh(option, default = "PathBuf::from(ROOT_DIR)")]
     pub(super) root_dir: PathBuf,
-    /// leave the agent as it runs
+    /// do not restart the agent
     #[argh(switch)]
     pub(super) no_restart: bool,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "pods")]
-/// Show the pods of this node.
+/// List the pods of this node.
 pub(super) struct Pods {
     /// table (the default), wide, json or yaml
     #[argh(option, short = 'o', default = "PodsOutput::Table")]
     pub(super) output: PodsOutput,
-    /// only the pods of this namespace
+    /// only pods of this namespace
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "port-forward")]
-/// Carry connections to ports of this machine to ports of a pod.
+/// Forward ports of this machine to a pod.
 pub(super) struct PortForward {
-    /// the pod, by its name or that in its manifest
+    /// name of the pod, or the name in its manifest
     #[argh(positional)]
     pub(super) pod: String,
     /// ports, as 8080:80
     #[argh(positional)]
     pub(super) ports: Vec<PortPair>,
-    /// where to listen (default 127.0.0.1)
+    /// addresses to listen on (default 127.0.0.1)
     #[argh(option, default = "Addresses::local()")]
     pub(super) address: Addresses,
-    /// the pod's namespace
+    /// namespace of the pod
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "status")]
-/// Show the node, its runtime, its sources of pods, and what went wrong last.
+/// Show the node, its runtime, its pod sources and its last errors.
 pub(super) struct Status {
     /// text (the default), json or yaml
     #[argh(option, short = 'o', default = "StatusOutput::Text")]
     pub(super) output: StatusOutput,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "top")]
-/// Show what the node and its pods use.
+/// Show CPU and memory usage of the node and its pods.
 pub(super) struct Top {
     /// table (the default) or json
     #[argh(option, short = 'o', default = "TopOutput::Table")]
     pub(super) output: TopOutput,
-    /// again and again
+    /// repeat every three seconds
     #[argh(switch, short = 'w')]
     pub(super) watch: bool,
-    /// only the pods of this namespace
+    /// only pods of this namespace
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
-    /// where the agent listens (default /run/coracle/coracle.sock)
+    /// socket of the agent (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
-}
-
-#[derive(Debug, PartialEq, FromArgs)]
-#[argh(subcommand, name = "validate")]
-/// Check manifests as the agent would read them; no agent needs to run.
-pub(super) struct Validate {
-    /// manifests, as for the manifest directory
-    #[argh(positional)]
-    pub(super) files: Vec<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
@@ -456,13 +450,13 @@ pub(super) fn parse(arguments: &[String]) -> Result<ParsedCommand, String> {
         _ => {
             let near = nearest(first, COMMANDS.iter().copied());
             let hint = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-            Err(format!("{first}: unknown command{hint}; coracle --help shows what there is"))
+            Err(format!("{first}: unknown command{hint}; coracle --help lists all commands"))
         }
     }
 }
 
 fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
-    // What stands behind -- is no business of this program.
+    // Arguments after -- belong to the command in the container.
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let (own, others) = arguments.split_at_checked(end).unwrap_or((arguments, &[]));
     let mut parts: Vec<&str> = own.iter().flat_map(|argument| split(argument)).collect();
@@ -472,10 +466,10 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
     parts.extend(others.iter().map(String::as_str));
     match Coracle::from_args(&["coracle"], &parts) {
         Ok(Coracle { command: Command::Exec(exec) }) if exec.command.is_empty() || others.is_empty() => {
-            Err("exec: expected a command behind --, as in: coracle exec web -- ls /".to_owned())
+            Err("exec: expected a command after --, as in: coracle exec web -- ls /".to_owned())
         }
-        Ok(Coracle { command: Command::Images(images) }) if !is_about_images(&images.words) => {
-            Err("images: expected nothing, or: import FILE..., or: remove IMAGE...".to_owned())
+        Ok(Coracle { command: Command::Images(images) }) if !is_about_images(&images) => {
+            Err(format!("images: {IMAGES}"))
         }
         Ok(Coracle { command: Command::PortForward(forward) }) if forward.ports.is_empty() => {
             Err("port-forward: expected [LOCAL:]REMOTE, as in: coracle port-forward web 8080:80".to_owned())
@@ -484,11 +478,11 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
             Err("validate: expected a FILE, found nothing".to_owned())
         }
         Ok(Coracle { command: Command::Apply(apply) }) if apply.filename.is_empty() => {
-            Err("apply: expected -f FILE, found nothing; -f - reads the standard input".to_owned())
+            Err("apply: expected -f FILE, found nothing; -f - reads standard input".to_owned())
         }
         Ok(coracle) => Ok(ParsedCommand::Command(coracle.command)),
         Err(exit) => {
-            // The first paragraph says what is wrong, the next one that there is a --help.
+            // The first paragraph is the error; the next one refers to --help.
             let what = exit.output.split("\n\n").next().unwrap_or_default();
             let words: Vec<&str> = what.split_whitespace().collect();
             Err(format!("{}: {}", arguments.first().map_or("", String::as_str), words.join(" ")))
@@ -496,11 +490,18 @@ fn command(arguments: &[String]) -> Result<ParsedCommand, String> {
     }
 }
 
-fn is_about_images(words: &[String]) -> bool {
-    words.first().is_none_or(|first| matches!(first.as_str(), "import" | "remove") && words.len() > 1)
+const IMAGES: &str = "expected nothing, or: import FILE..., or: remove IMAGE..., or: delta OLD NEW -o FILE";
+
+fn is_about_images(images: &ListImages) -> bool {
+    match (images.words.first().map(String::as_str), matches!(images.output, ImagesOutput::File(_))) {
+        (None, has_file) => !has_file,
+        (Some("import" | "remove"), false) => images.words.len() > 1,
+        (Some("delta"), true) => images.words.len() == 3,
+        (Some(_), _) => false,
+    }
 }
 
-/// `--name=value`, `-nvalue` and `-it` as the two arguments that argh knows.
+/// Splits `--name=value`, `-nvalue` and `-it` into two arguments, which argh requires.
 fn split(argument: &str) -> impl Iterator<Item = &str> {
     let (name, value) = if matches!(argument, "-it" | "-ti") {
         ("-i", Some("-t"))
@@ -515,13 +516,14 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-pub(super) const COMMANDS: [&str; 23] = [
+pub(super) const COMMANDS: [&str; 24] = [
     "apply",
     "attach",
     "completion",
     "confirm",
     "delete",
     "describe",
+    "devices",
     "events",
     "exec",
     "help",
@@ -550,14 +552,14 @@ mod tests {
     }
 
     #[test]
-    fn flags_alone_are_for_the_agent() {
+    fn flags_without_a_command_are_the_agents() {
         assert_eq!(parsed(&[]), Ok(ParsedCommand::Agent));
         assert_eq!(parsed(&["--max-pods", "3"]), Ok(ParsedCommand::Agent));
         assert_eq!(parsed(&["--help"]), Ok(ParsedCommand::Agent));
     }
 
     #[test]
-    fn options_are_written_as_kubectl_takes_them() {
+    fn options_are_accepted_in_kubectls_forms() {
         let wide = Pods {
             output: PodsOutput::Wide,
             namespace: Some("x".to_owned()),
@@ -575,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn manifests_may_be_several_and_the_standard_input() {
+    fn apply_accepts_several_files_and_standard_input() {
         for line in [&["apply", "-f", "a.yaml", "-f", "-"][..], &["apply", "-fa.yaml", "--filename=-"]] {
             let Ok(ParsedCommand::Command(Command::Apply(apply))) = parsed(line) else { panic!("{line:?}") };
             assert_eq!(apply.filename, [PathBuf::from("a.yaml"), PathBuf::from("-")]);
@@ -583,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_two_hyphens_is_the_command_in_the_container() {
+    fn arguments_after_two_hyphens_are_the_containers_command() {
         let parsed_exec = |line: &[&str]| match parsed(line) {
             Ok(ParsedCommand::Command(Command::Exec(exec))) => exec,
             other => panic!("{other:?}"),
@@ -597,10 +599,11 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_not_understood_gets_one_line() {
+    fn invalid_command_line_has_a_one_line_error() {
+        let images = format!("images: {IMAGES}");
         for (line, message) in [
-            (&["pod"][..], "pod: unknown command (did you mean pods?); coracle --help shows what there is"),
-            (&["frobnicate"], "frobnicate: unknown command; coracle --help shows what there is"),
+            (&["pod"][..], "pod: unknown command (did you mean pods?); coracle --help lists all commands"),
+            (&["frobnicate"], "frobnicate: unknown command; coracle --help lists all commands"),
             (&["pods", "-o", "xml"], "pods: Error parsing option '-o' with value 'xml': expected wide, json or yaml"),
             (&["pods", "-o"], "pods: No value provided for option '-o'."),
             (&["pods", "--frob"], "pods: Unrecognized argument: --frob"),
@@ -610,15 +613,19 @@ mod tests {
                 "logs: Error parsing option '--since' with value 'soon': expected a duration as 90s or 2h",
             ),
             (&["validate"], "validate: expected a FILE, found nothing"),
-            (&["apply"], "apply: expected -f FILE, found nothing; -f - reads the standard input"),
-            (&["images", "remove"], "images: expected nothing, or: import FILE..., or: remove IMAGE..."),
-            (&["images", "import"], "images: expected nothing, or: import FILE..., or: remove IMAGE..."),
-            (&["exec", "web", "ls"], "exec: expected a command behind --, as in: coracle exec web -- ls /"),
+            (&["apply"], "apply: expected -f FILE, found nothing; -f - reads standard input"),
+            (&["images", "remove"], &*images),
+            (&["images", "import"], &*images),
+            (&["images", "-o", "xml"], &*images),
+            (&["images", "delta", "a.tar", "b.tar"], &*images),
+            (&["images", "delta", "a.tar", "b.tar", "-o", "json"], &*images),
+            (&["images", "delta", "a.tar", "-o", "x.delta"], &*images),
+            (&["exec", "web", "ls"], "exec: expected a command after --, as in: coracle exec web -- ls /"),
             (
                 &["port-forward", "web"],
                 "port-forward: expected [LOCAL:]REMOTE, as in: coracle port-forward web 8080:80",
             ),
-            (&["exec", "web", "--"], "exec: expected a command behind --, as in: coracle exec web -- ls /"),
+            (&["exec", "web", "--"], "exec: expected a command after --, as in: coracle exec web -- ls /"),
         ] {
             assert_eq!(parsed(line), Err(message.to_owned()));
         }

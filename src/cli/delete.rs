@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::ask::{Refused, ask, change, pod_path};
+use super::ask::{RequestFailure, ask, change, pod_path};
 use super::commands::Delete;
-use super::find_pod::{Answer, find_pod, name_in_manifest};
+use super::find_pod::{PodListResponse, find_pod, name_in_manifest};
 use super::pod_name::PodName;
 use super::{failed, print};
 use crate::types::api::Pod;
@@ -25,7 +25,7 @@ pub(super) fn run(command: &Delete) -> ExitCode {
     };
     match change(&command.local_socket, "DELETE", &pod_path(&namespace, &name, ""), &[]) {
         Ok(_) => {}
-        Err(Refused::Missing(line)) => return failed(found.err().as_ref().unwrap_or(&line)),
+        Err(RequestFailure::Missing(line)) => return failed(found.err().as_ref().unwrap_or(&line)),
         Err(refused) => return failed(&refused.line()),
     }
     let is_own = |pod: &Pod| pod.annotation(crate::types::api::annotations::CONFIG_SOURCE) == Some("local");
@@ -43,7 +43,8 @@ pub(super) fn run(command: &Delete) -> ExitCode {
 fn wait(command: &Delete, pod: &Pod) -> Result<(), String> {
     let end = Instant::now() + pod.spec.termination_grace() + MARGIN;
     loop {
-        let answer = ask::<Answer>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+        let answer =
+            ask::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
         let uid = |entry: &Value| entry.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned);
         if !answer.pods.iter().any(|entry| uid(&entry.pod).as_deref() == Some(pod.metadata.uid.as_str())) {
             return Ok(());

@@ -24,7 +24,7 @@ pub(super) fn run(command: &Describe) -> ExitCode {
         Ok(found) => found,
         Err(line) => return failed(&line),
     };
-    let events = match ask::<events::Answer>(&command.local_socket, "/events") {
+    let events = match ask::<events::EventsResponse>(&command.local_socket, "/events") {
         Ok(answer) => answer.events().map(|(event, _)| event),
         Err(error) => return failed(&ErrorChain(&error).to_string()),
     };

@@ -16,7 +16,7 @@ use crate::types::api::{Event, ObjectKind, Time, decode, to_yaml};
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Events) -> ExitCode {
-    let answer = match ask::<Answer>(&command.local_socket, "/events") {
+    let answer = match ask::<EventsResponse>(&command.local_socket, "/events") {
         Ok(answer) => answer,
         Err(error) => return failed(&ErrorChain(&error).to_string()),
     };
@@ -34,11 +34,11 @@ pub(super) fn run(command: &Events) -> ExitCode {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct EventsResponse {
     items: Vec<Value>,
 }
 
-impl Answer {
+impl EventsResponse {
     /// Oldest first, decoded and raw.
     pub(super) fn events(self) -> impl Iterator<Item = (Event, Value)> {
         // The same binary wrote them. An event that fails to decode is shown with default values.
@@ -107,7 +107,7 @@ mod tests {
 
     fn events() -> Vec<Event> {
         let items = vec![event("default", "web-n1", "a\nb", 1), event("x", "web-n1", "c", 4)];
-        Answer { items }.events().map(|(event, _)| event).collect()
+        EventsResponse { items }.events().map(|(event, _)| event).collect()
     }
 
     #[test]

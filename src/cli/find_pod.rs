@@ -12,13 +12,13 @@ use crate::types::api::{ContainerState, Pod, decode};
 use crate::types::error::ErrorChain;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct PodListResponse {
     pub(super) pods: Vec<PodEntry>,
 }
 
 /// The pod with this name and its source, or one line about why there is none.
 pub(super) fn find_pod(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(Pod, String), String> {
-    let answer = ask::<Answer>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+    let answer = ask::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
     // The same binary wrote them.
     let read = answer.pods.into_iter().filter_map(|entry| Some((decode::<Pod>(entry.pod).ok()?.value, entry.source)));
     choose(read.collect(), name, namespace)

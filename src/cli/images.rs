@@ -9,24 +9,35 @@ use super::import_archives::import_archives;
 use super::table::table;
 use super::{failed, print};
 use crate::control::server::{ImageEntry, Images};
+use crate::kubelet::images::{DeltaSummary, make_delta};
 use crate::protocol::http1::push_escaped;
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &ListImages) -> ExitCode {
     let done = match command.words.split_first() {
-        None => list(&command.local_socket, command.output),
+        None => list(&command.local_socket, &command.output),
         Some((word, files)) if word == "import" => import_archives(&command.local_socket, files),
+        Some((word, files)) if word == "delta" => delta(files, &command.output),
         // The parser accepts no other subcommand.
         Some((_, names)) => names.iter().map(|name| remove_one(&command.local_socket, name)).collect(),
     };
     done.map_or_else(|line| failed(&line), |text| print(&text))
 }
 
-fn list(socket: &Path, output: ImagesOutput) -> Result<String, String> {
+fn delta(files: &[String], output: &ImagesOutput) -> Result<String, String> {
+    // The parser accepts nothing else.
+    let ([old, new], ImagesOutput::File(target)) = (files, output) else { return Ok(String::new()) };
+    let made = make_delta(Path::new(old), Path::new(new), target)?;
+    let DeltaSummary { image, delta_bytes, layer_bytes, patched, whole } = made;
+    let (delta, layers, target) = (size(delta_bytes), size(layer_bytes), target.display());
+    Ok(format!("{target}: {delta} for {image}: {patched} layers patched, {whole} whole, {layers} in the archive\n"))
+}
+
+fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
     let mut answer: Images = ask(socket, "/images").map_err(|error| ErrorChain(&error).to_string())?;
     answer.images.sort_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
     Ok(match output {
-        ImagesOutput::Table => rows(&answer.images, false),
+        ImagesOutput::Table | ImagesOutput::File(_) => rows(&answer.images, false),
         ImagesOutput::Wide => rows(&answer.images, true),
         ImagesOutput::Json => serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n",
     })

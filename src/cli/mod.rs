@@ -13,6 +13,7 @@ mod commands;
 mod completion;
 mod delete;
 mod describe;
+mod devices;
 mod events;
 mod find_pod;
 mod help;
@@ -61,6 +62,7 @@ pub fn main() -> ExitCode {
             Command::Describe(command) => describe::run(&command),
             Command::Events(command) => events::run(&command),
             Command::Exec(command) => streams::exec(&command),
+            Command::Devices(command) => devices::run(&command),
             Command::Images(command) => images::run(&command),
             Command::Join(command) => join::run(&command),
             Command::Leave(command) => leave::run(&command),

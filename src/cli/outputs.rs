@@ -1,6 +1,8 @@
 //! Output formats and shells as arguments. Pure.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Defines an enum with a word for each variant.
@@ -24,12 +26,33 @@ macro_rules! words {
     };
 }
 
-words!(ImagesOutput, "wide or json": "table" => Table, "wide" => Wide, "json" => Json);
 words!(PodsOutput, "wide, json or yaml": "table" => Table, "wide" => Wide, "json" => Json, "yaml" => Yaml);
 words!(Shell, "bash, zsh or fish": "bash" => Bash, "zsh" => Zsh, "fish" => Fish);
 words!(StatusOutput, "json or yaml": "text" => Text, "json" => Json, "yaml" => Yaml);
 words!(TopOutput, "json": "table" => Table, "json" => Json);
 words!(VersionOutput, "json": "text" => Text, "json" => Json);
+
+/// A format of the list of images, or the file of a delta.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ImagesOutput {
+    Table,
+    Wide,
+    Json,
+    File(PathBuf),
+}
+
+impl FromStr for ImagesOutput {
+    type Err = Infallible;
+
+    fn from_str(word: &str) -> Result<Self, Infallible> {
+        Ok(match word {
+            "table" => Self::Table,
+            "wide" => Self::Wide,
+            "json" => Self::Json,
+            file => Self::File(file.into()),
+        })
+    }
+}
 
 /// The accepted words.
 #[derive(Debug)]

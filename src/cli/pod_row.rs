@@ -16,7 +16,7 @@ pub(super) struct PodRow {
 impl PodRow {
     /// The row at the time `now`, in Unix seconds.
     pub(super) fn of(pod: &Pod, now: i64) -> Self {
-        let mut tally = Tally::new(pod);
+        let mut tally = ContainerCounts::new(pod);
         let initializing = tally.count_init_containers(pod);
         if !initializing || has_condition(&pod.status, conditions::INITIALIZED) {
             tally.count_containers(pod);
@@ -58,7 +58,7 @@ impl Restarts {
     }
 }
 
-struct Tally {
+struct ContainerCounts {
     ready: usize,
     total: usize,
     status: String,
@@ -67,7 +67,7 @@ struct Tally {
     sidecar_restarts: Restarts,
 }
 
-impl Tally {
+impl ContainerCounts {
     fn new(pod: &Pod) -> Self {
         let sidecars = pod.spec.init_containers.iter().filter(|container| is_sidecar(container.restart_policy)).count();
         let status = if pod.status.reason.is_empty() { pod.status.phase.as_str() } else { pod.status.reason.as_str() };

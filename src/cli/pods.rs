@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ask::ask;
 use super::commands::{Pods, PodsOutput};
-use super::find_pod::Answer;
+use super::find_pod::PodListResponse;
 use super::pod_row::PodRow;
 use super::table::table;
 use super::{failed, print};
@@ -17,7 +17,7 @@ use crate::types::api::{Pod, decode, to_yaml};
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Pods) -> ExitCode {
-    match ask::<Answer>(&command.local_socket, "/pods") {
+    match ask::<PodListResponse>(&command.local_socket, "/pods") {
         Ok(answer) => {
             let now = clock::now().unix_seconds();
             print(&shown(answer.pods, command.output, command.namespace.as_deref(), now))
@@ -61,7 +61,7 @@ fn rows(entries: Vec<PodEntry>, wide: bool, now: i64) -> String {
         let pod = decode::<Pod>(entry.pod).map(|pod| pod.value).unwrap_or_default();
         let PodRow { ready, status, restarts, age } = PodRow::of(&pod, now);
         let status = match pod.annotation(NEXT_VERSION) {
-            Some(next) => format!("{status} (next version: {})", next.split([',', ':']).next().unwrap_or_default()),
+            Some(next) => format!("{status} (next version: {})", next.split(" (").next().unwrap_or_default()),
             None => status,
         };
         let mut row = vec![pod.metadata.namespace, pod.metadata.name, ready, status, restarts, age];

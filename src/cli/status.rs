@@ -11,7 +11,7 @@ use super::pod_row::age;
 use super::{failed, print};
 use crate::control::server::{
     ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus,
-    PanicRecord, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
+    PanicRecord, PullBudgetStatus, RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
 };
 use crate::types::api::to_yaml;
 use crate::types::error::ErrorChain;
@@ -59,6 +59,7 @@ fn text(status: &NodeStatus) -> String {
         lines.push("Versions:".to_owned());
         lines.extend(versions().map(|one| format!("  {}: {}: {}", one.pod, one.state, one.message)));
     }
+    lines.extend(status.pull_budget.as_ref().map(|budget| format!("Images:   {}", pull_budget(budget))));
     if !status.pulls.is_empty() {
         lines.push("Pulls:".to_owned());
         lines.extend(status.pulls.iter().map(|pull| {
@@ -103,8 +104,11 @@ fn archives(archives: &ArchivesStatus, lines: &mut Vec<String>) {
     let why = if message.is_empty() { String::new() } else { format!(" cannot be read: {message}") };
     lines.push(format!("Image archives in {directory}:{why}"));
     lines.extend(files.iter().map(|archive| {
-        let what = if archive.message.is_empty() { archive.images.join(", ") } else { archive.message.clone() };
-        format!("  {}: {} {what}", archive.file, archive.state).trim_end().to_owned()
+        if archive.message.is_empty() {
+            format!("  {}: {} {}", archive.file, archive.state, archive.images.join(", ")).trim_end().to_owned()
+        } else {
+            format!("  {}: {}: {}", archive.file, archive.state, archive.message)
+        }
     }));
 }
 
@@ -224,12 +228,12 @@ fn last_stall(stall: &Stall) -> impl Iterator<Item = String> {
     let head = match (stall.rounds, &stall.part) {
         (Some(rounds), part) => {
             let part = part.as_deref().unwrap_or("events");
-            format!("{} the sync loop went round {rounds} times without waiting; due: {part}", stall.time)
+            format!("{} the sync loop ran {rounds} times without waiting; due: {part}", stall.time)
         }
         (None, _) => format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.what()),
     };
-    let moved = stall.moved_again_after_seconds.map(|seconds| format!("it went on after {seconds} s"));
-    let ended = stall.next_start.as_ref().map(|start| format!("it was ended; the next start was at {start}"));
+    let moved = stall.moved_again_after_seconds.map(|seconds| format!("it continued after {seconds} s"));
+    let ended = stall.next_start.as_ref().map(|start| format!("it was killed; the next start was at {start}"));
     std::iter::once(head).chain(moved).chain(ended)
 }
 
@@ -243,6 +247,13 @@ fn last_panic(panic: &PanicRecord) -> impl Iterator<Item = String> {
 
 fn or_none(text: &str) -> &str {
     if text.is_empty() { "no address" } else { text }
+}
+
+/// Such as `12.1MB of 50.0MB today; pulls wait: outside images.windows until 01:00 UTC`.
+fn pull_budget(budget: &PullBudgetStatus) -> String {
+    let used = budget.bytes_per_day.map(|most| format!("{} of {} today", size(budget.bytes_today), size(most)));
+    let held = Some(&budget.held).filter(|held| !held.is_empty()).map(|held| ["pulls wait: ", held].concat());
+    [used, held].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -288,6 +299,7 @@ mod tests {
             }],
             pods: 2,
             versions: Vec::new(),
+            pull_budget: None,
             pulls: Vec::new(),
             image_archives: ArchivesStatus::default(),
             missing_images: None,
@@ -320,6 +332,16 @@ Last errors:
         let page = text(&NodeStatus::default());
         assert!(page.contains("Runtime:  no answer yet at , not ready\n"), "{page}");
         assert!(page.ends_with("Sources:\n  <none>\nLast errors:\n  <none>\n"), "{page}");
+    }
+
+    #[test]
+    fn budget_of_pulls_is_one_line() {
+        let shown = |bytes_per_day, held: &str| {
+            pull_budget(&PullBudgetStatus { bytes_today: 12_100_000, bytes_per_day, held: held.to_owned() })
+        };
+        assert_eq!(shown(Some(50_000_000), ""), "12.1MB of 50.0MB today");
+        assert_eq!(shown(None, "outside images.windows"), "pulls wait: outside images.windows");
+        assert_eq!(shown(Some(50_000_000), "x"), "12.1MB of 50.0MB today; pulls wait: x");
     }
 
     #[test]
@@ -370,7 +392,7 @@ Last errors:
         let lines = "\
 Image archives in /images:
   a.tar: imported x:1, y:1
-  b.tar: refused it is cut short
+  b.tar: refused: it is cut short
   c.tar: waiting
 Missing images:
   z:1 for x/a, x/b
@@ -466,11 +488,11 @@ Certificates:
         };
         let page = |stall: &Stall| text(&NodeStatus { last_stall: Some(stall.clone()), ..NodeStatus::default() });
         let head = "Last stall:\n  2026-11-20T20:24:00Z no answer for 37 s while taking in manifests\n";
-        let ended = "  it was ended; the next start was at 2026-11-20T20:24:41Z\nLast errors:";
+        let ended = "  it was killed; the next start was at 2026-11-20T20:24:41Z\nLast errors:";
         assert!(page(&stall).contains(&format!("{head}{ended}")), "{}", page(&stall));
         stall.next_start = None;
         stall.moved_again_after_seconds = Some(41);
-        assert!(page(&stall).contains(&format!("{head}  it went on after 41 s\nLast errors:")), "{}", page(&stall));
+        assert!(page(&stall).contains(&format!("{head}  it continued after 41 s\nLast errors:")), "{}", page(&stall));
     }
 
     #[test]
@@ -499,7 +521,7 @@ Certificates:
             part: Some("versions".to_owned()),
             ..Stall::default()
         };
-        let line = "2026-11-20T20:24:00Z the sync loop went round 10000 times without waiting; due: versions";
+        let line = "2026-11-20T20:24:00Z the sync loop ran 10000 times without waiting; due: versions";
         assert_eq!(last_stall(&stall).collect::<Vec<_>>(), [line]);
     }
 

@@ -2,16 +2,26 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::commands::Validate;
+use argh::FromArgs;
+
 use super::print;
 use crate::control::pod_sources::static_pod::{ManifestObject, Object, ObjectError, Origin, read_manifest};
 use crate::platform::config;
 use crate::state::pods::SourceName;
 use crate::types::api::yaml::MAX_BYTES;
 use crate::types::sorted::SortedMap;
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "validate")]
+/// Check manifests without a running agent.
+pub(super) struct Validate {
+    /// manifests
+    #[argh(positional)]
+    pub(super) files: Vec<PathBuf>,
+}
 
 pub(super) fn run(command: &Validate) -> ExitCode {
     // A host without a name gets a placeholder.
@@ -123,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_a_warning() {
+    fn unknown_field_is_a_warning() {
         let text = format!("{WEB}extra: 1\n");
         let lines = "a: warning: extra: unknown field, ignored\na: ok (pod default/web)\n";
         assert_eq!(report(&[&text]), (lines.to_owned(), false));

@@ -14,6 +14,7 @@ pub mod logs;
 pub(crate) mod node;
 pub(crate) mod node_shutdown;
 pub mod offline;
+pub(crate) mod pod_resources;
 pub(crate) mod probes;
 pub(crate) mod resource_managers;
 pub(crate) mod stats;

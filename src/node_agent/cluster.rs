@@ -53,14 +53,14 @@ impl Cluster {
             client: self.client.clone(),
             profile,
             reporting: handles.config.cluster.reporting.clone(),
-            news: Rc::clone(&handles.news),
+            status_inputs: Rc::clone(&handles.status_inputs),
             images,
             inbox: handles.inbox.clone(),
         };
         let api_source = ApiSource {
             client: self.client.clone(),
             node: handles.config.node.name.clone(),
-            news: Rc::clone(&handles.news),
+            status_inputs: Rc::clone(&handles.status_inputs),
             store: self.store.clone(),
             inbox: handles.inbox.clone(),
         };
@@ -85,7 +85,7 @@ fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> Clie
         rotates: config.identity.rotate_certificates,
         client,
         dialer,
-        book: Rc::clone(&handles.certificates),
+        statuses: Rc::clone(&handles.certificates),
         inbox: handles.inbox.clone(),
     }
 }

@@ -7,7 +7,7 @@ use crate::control::sync_loop::{LoopEnd, Part};
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::rt;
 
-/// The tasks that run beside the sync loop.
+/// The tasks other than the sync loop.
 pub(super) struct Background {
     pub(super) tasks: Vec<rt::Task<()>>,
     pub(super) watchdog: Watchdog,

@@ -18,6 +18,6 @@ pub(super) struct Handles {
     pub(super) inbox: Sender<SyncEvent>,
     pub(super) health: SyncHealth,
     pub(super) node_state: Rc<RefCell<NodeState>>,
-    pub(super) news: Rc<StatusInputs>,
+    pub(super) status_inputs: Rc<StatusInputs>,
     pub(super) certificates: Rc<CertificateStatuses>,
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::StartError;
 use crate::kubelet::container_manager::{ContainerManager, Settings, kernel_parameters};
-use crate::kubelet::node::{Facts, Machine, NodeProfile, NodeSettings};
+use crate::kubelet::node::{Machine, NodeInfo, NodeProfile, NodeSettings};
 use crate::kubelet::resource_managers::{self, ResourceManagers, Topology};
 use crate::platform::cgroups::HIERARCHY;
 use crate::platform::config::{Config, KernelParameters};
@@ -23,7 +23,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) async fn open(config: &Config) -> Result<Self, StartError> {
-        let mut facts = Facts::read(Path::new("/"));
+        let mut facts = NodeInfo::read(Path::new("/"));
         facts.read_storage(&config.root_dir);
         check_reservations(config, &facts)?;
         apply_kernel_parameters(config)?;
@@ -38,7 +38,7 @@ impl Node {
 }
 
 /// Rejects reservations that exceed the machine's capacity.
-fn check_reservations(config: &Config, facts: &Facts) -> Result<(), StartError> {
+fn check_reservations(config: &Config, facts: &NodeInfo) -> Result<(), StartError> {
     let capacity = facts.allocatable(&[]);
     for name in [CPU, MEMORY] {
         let reserved = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(name).copied());
@@ -76,7 +76,7 @@ fn apply_kernel_parameters(config: &Config) -> Result<(), StartError> {
 }
 
 /// The CPU, memory and topology managers, with their stored assignments.
-async fn open_managers(config: &Config, facts: &Facts) -> Result<ResourceManagers, StartError> {
+async fn open_managers(config: &Config, facts: &NodeInfo) -> Result<ResourceManagers, StartError> {
     let topology = Topology::read(Path::new("/"));
     let root_dir = config.root_dir.clone();
     let states = rt::blocking(move || resource_managers::read_states(&root_dir)).await;
@@ -88,7 +88,7 @@ async fn open_managers(config: &Config, facts: &Facts) -> Result<ResourceManager
     managers.with_memory(config, &nodes, kept, states.memory).map_err(StartError::Settings)
 }
 
-fn container_manager(config: &Config, facts: &Facts) -> ContainerManager {
+fn container_manager(config: &Config, facts: &NodeInfo) -> ContainerManager {
     if config.cgroups.per_qos && !facts.cgroup_v2 {
         log!(warn, "no cgroup v2 with the memory controller, running without pod cgroups and node allocatable limits");
     }

@@ -52,13 +52,17 @@ impl Agent {
         let (inbox, events) = async_channel::bounded(sync_loop::INBOX);
         let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
         // The inbox is still empty.
-        let _ = inbox.try_send(SyncEvent::NodeHappened(starting));
-        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone()).await;
+        let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
         let cluster = Cluster::open(&config, proxies.clone()).await;
+        let client = cluster.as_ref().map(|cluster| cluster.client.clone());
+        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone(), client).await;
+        if let Some(cluster) = &cluster {
+            runtime.pods.set_cluster(&cluster.client);
+        }
         let sources = PodSources::open(&config, proxies)?;
         let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
-        let (news, certificates) = (Rc::default(), Rc::default());
-        let handles = Handles { config, inbox, health, node_state, news, certificates };
+        let (status_inputs, certificates) = (Rc::default(), Rc::default());
+        let handles = Handles { config, inbox, health, node_state, status_inputs, certificates };
         let (turn, turns) = async_channel::bounded(1);
         let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
         let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;
@@ -95,7 +99,7 @@ impl Agent {
 impl Handles {
     /// Connects the sync loop to the node status and, if there is one, to the cluster.
     fn connect(&self, sync_loop: SyncLoop, cluster: Option<&Cluster>) -> SyncLoop {
-        let sync_loop = sync_loop.telling(Rc::clone(&self.news));
+        let sync_loop = sync_loop.with_status_inputs(Rc::clone(&self.status_inputs));
         let Some(cluster) = cluster else { return sync_loop };
         let event_sender = cluster.event_sender(self);
         let sync_loop = sync_loop.in_cluster(&cluster.client, &cluster.store, &self.config.node.name);

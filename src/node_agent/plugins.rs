@@ -6,8 +6,9 @@ use std::rc::Rc;
 use super::cluster::Cluster;
 use super::handles::Handles;
 use crate::kubelet::csi::{Csi, CsiNodeRegistration};
-use crate::kubelet::devices::{Devices, PodResourcesServer};
-use crate::kubelet::dra::{DraManager, SliceCleaner};
+use crate::kubelet::devices::Devices;
+use crate::kubelet::dra::{DraManager, SliceCleaner, SlicePublisher};
+use crate::kubelet::pod_resources::PodResourcesServer;
 use crate::kubelet::resource_managers::{Allocatable, ResourceManagers};
 use crate::platform::apiserver::Client;
 use crate::platform::plugin_manager;
@@ -28,7 +29,7 @@ impl Plugins {
         let client = cluster.map(|cluster| cluster.client.clone());
         let csi = Csi::new(&config.root_dir, &config.node.name, inbox.clone(), client);
         let devices = Devices::open(&config.root_dir, config.devices.clone(), inbox.clone()).await;
-        let dra = DraManager::open(&config.root_dir, inbox.clone()).await;
+        let dra = DraManager::open(&config.root_dir, Rc::clone(&devices), inbox.clone()).await;
         csi.find_present(&config.root_dir.join("pods")).await;
         Self { devices, csi, dra, placements: managers.placements(), allocatable: managers.allocatable() }
     }
@@ -44,10 +45,17 @@ impl Plugins {
                 client: client.clone(),
                 manager: Rc::clone(&dra),
                 node_name: handles.config.node.name.clone(),
-                news: Rc::clone(&handles.news),
+                status_inputs: Rc::clone(&handles.status_inputs),
             };
             tasks.push(rt::spawn(cleaner.run()));
-            let registration = CsiNodeRegistration { client, csi, news: Rc::clone(&handles.news) };
+            let publisher = SlicePublisher {
+                client: client.clone(),
+                devices: Rc::clone(&devices),
+                node_name: handles.config.node.name.clone(),
+                status_inputs: Rc::clone(&handles.status_inputs),
+            };
+            tasks.push(rt::spawn(publisher.run()));
+            let registration = CsiNodeRegistration { client, csi, status_inputs: Rc::clone(&handles.status_inputs) };
             tasks.push(rt::spawn(registration.run()));
         }
         let node_state = Rc::clone(&handles.node_state);

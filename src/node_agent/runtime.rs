@@ -7,9 +7,10 @@ use async_channel::Sender;
 
 use crate::control::server::Streaming;
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::images::{FetchPlaces, Fetcher, ImageArchives, Images, Importer};
+use crate::kubelet::images::{FetchPlaces, Fetcher, ImageArchives, Images, Importer, LinkBudget};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
+use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::net::ProxySettings;
@@ -36,6 +37,7 @@ impl Runtime {
         placements: Rc<RefCell<Placements>>,
         inbox: &Sender<SyncEvent>,
         proxies: ProxySettings,
+        cluster: Option<Client>,
     ) -> Self {
         let services = Services::of(config);
         let record = config.root_dir.join("coracle/image-archives.json");
@@ -59,7 +61,8 @@ impl Runtime {
         let fetcher = config.images.fetch.is_resumable;
         let fetcher = fetcher.then(|| Fetcher::new(places, services.images.clone(), services.runtime.clone()));
         let images = Images::new(services.images.clone(), config, inbox.clone());
-        let images = images.with_archives(archives).with_fetcher(fetcher);
+        let images =
+            images.with_archives(archives).with_fetcher(fetcher).with_budget(LinkBudget::open(config, cluster));
         let pods = PodRuntime::new(services.runtime, images, settings, Rc::default(), inbox.clone());
         let allocations = Rc::new(Allocations::open(&config.root_dir).await);
         let pods = pods.with_placements(placements).with_allocations(allocations);

@@ -59,7 +59,7 @@ fn serving_certificate(handles: &Handles, client: Option<Client>, shown: Serving
         node_name: handles.config.node.name.clone(),
         source: serving_source(handles, client),
         shown,
-        book: Rc::clone(&handles.certificates),
+        statuses: Rc::clone(&handles.certificates),
         inbox: handles.inbox.clone(),
     }
 }
@@ -72,12 +72,12 @@ fn serving_source(handles: &Handles, client: Option<Client>) -> ServingSource {
             ServingSource::Files { certificate: certificate.clone(), key: key.clone() }
         }
         (ServingIdentity::Cluster, Some(client)) => {
-            ServingSource::Cluster { client, news: Rc::clone(&handles.news), directory }
+            ServingSource::Cluster { client, status_inputs: Rc::clone(&handles.status_inputs), directory }
         }
         (ServingIdentity::Cluster, None) => {
             log!(warn, "serverTLSBootstrap has no effect without a cluster");
-            ServingSource::OwnMaking { directory }
+            ServingSource::SelfSigned { directory }
         }
-        (ServingIdentity::SelfSigned, _) => ServingSource::OwnMaking { directory },
+        (ServingIdentity::SelfSigned, _) => ServingSource::SelfSigned { directory },
     }
 }

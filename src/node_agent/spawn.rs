@@ -12,9 +12,10 @@ use super::servers::Servers;
 use crate::control::server::{LocalApi, Pulse};
 use crate::control::sync_loop::{LoopEnd, NodeLocalApi, NodeStats};
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::node::AddressWatch;
+use crate::kubelet::node::{AddressWatch, keep_iptables_chains};
 use crate::kubelet::stats::{self, Stats};
 use crate::platform::rt;
+use crate::platform::tracing::Exporter;
 
 /// The running agent.
 pub(super) struct SpawnedAgent {
@@ -32,10 +33,16 @@ impl Agent {
         let servers = Servers { local, api, streaming: runtime.streaming(), client: client.clone() };
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
+        if let Some(settings) = &handles.config.tracing {
+            tasks.push(rt::spawn(Exporter::start(settings, &handles.config.node.name).run()));
+        }
         tasks.push(rt::spawn(address_watch(&handles, &runtime.pods).run()));
         tasks.extend(servers.spawn(&handles));
         tasks.extend(plugins.spawn(&handles, client));
         if let Some(cluster) = cluster {
+            if handles.config.process.iptables_chains {
+                tasks.push(rt::spawn(keep_iptables_chains()));
+            }
             tasks.extend(cluster.spawn(&handles, profile, runtime.image_service));
         }
         let writer = store.clone().map(|store| rt::spawn(store.run()));
@@ -58,10 +65,12 @@ impl Agent {
             health: handles.health.clone(),
             watchdog: self.watchdog.clone(),
             pulls: runtime.pulls_under_way(),
+            pull_budget: runtime.pull_budget(),
             cluster: client,
             exchanges: self.cluster.as_ref().map(|cluster| cluster.scheduler.clone()),
             certificates: Rc::clone(&handles.certificates),
             figures: Rc::new(self.node_stats()),
+            devices: Rc::clone(&self.plugins.devices),
             local_pods: self.sources.local.clone(),
             inbox: handles.inbox.clone(),
             started: self.started,
@@ -90,12 +99,12 @@ impl Agent {
 fn address_watch(handles: &Handles, runtime: &PodRuntime) -> AddressWatch {
     AddressWatch {
         host_ips: runtime.node.node_ips.clone(),
-        news: Rc::clone(&handles.news),
+        status_inputs: Rc::clone(&handles.status_inputs),
         inbox: handles.inbox.clone(),
     }
 }
 
-/// Shows the watchdog that tasks other than the sync loop run. Woken only by the watchdog.
+/// Answers the watchdog, which shows that tasks other than the sync loop run. Only the watchdog wakes it.
 async fn take_turns(asked: Receiver<()>, pulse: Arc<Pulse>) {
     while asked.recv().await.is_ok() {
         pulse.turn();

@@ -52,7 +52,7 @@ pub(crate) struct Signal {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct MethodReturn {
     pub(crate) sender: String,
     pub(crate) arguments: Vec<Value>,
     pub(crate) fd: Option<OwnedFd>,
@@ -119,7 +119,7 @@ impl Connection {
         Ok(line)
     }
 
-    pub(crate) fn call(&mut self, call: &Call<'_>, body: &Body) -> Result<Answer, CallError> {
+    pub(crate) fn call(&mut self, call: &Call<'_>, body: &Body) -> Result<MethodReturn, CallError> {
         self.serial = self.serial.wrapping_add(1).max(1);
         self.stream.write_all(&dbus::call(call, self.serial, body))?;
         let until = rt::now() + self.patience;
@@ -127,7 +127,7 @@ impl Connection {
             let Message { kind, sender, arguments } = self.receive()?;
             match kind {
                 Kind::Return { to } if to == self.serial => {
-                    return Ok(Answer { sender, arguments, fd: self.fds.pop() });
+                    return Ok(MethodReturn { sender, arguments, fd: self.fds.pop() });
                 }
                 Kind::Error { to, name } if to == self.serial => {
                     let text = match arguments.into_iter().next() {

@@ -8,6 +8,7 @@ pub(crate) mod dbus;
 pub(crate) mod host;
 pub(crate) mod net;
 pub(crate) mod plugin_manager;
-pub(crate) mod registry;
+pub mod registry;
 pub mod rpc;
 pub mod rt;
+pub(crate) mod tracing;

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use super::der::{Malformed, Reader, tag};
+use crate::types::timestamp::days;
 
 /// The fields used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,15 +149,6 @@ fn number(digits: &[u8]) -> Result<i64, Malformed> {
         b'0'..=b'9' => Ok(number * 10 + i64::from(digit - b'0')),
         _ => Err(Malformed),
     })
-}
-
-/// Days since 1970-01-01 in the Gregorian calendar. RFC 5280's "no expiration" is the end of 9999, beyond the range of
-/// `jiff`. The year starts in March, which puts the leap day last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month = (month + 9) % 12;
-    let leap_days = year / 4 - year / 100 + year / 400;
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
 /// Encodes an RFC 3339 time such as `2026-01-02T03:04:05Z` (RFC 5280, section 4.1.2.5).

@@ -30,6 +30,7 @@ impl Node {
         let configuration = format!(
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\npodLogsDir: {}\n\
              resolvConf: {}\nfailSwapOn: false\ncgroupsPerQOS: false\nhealthzPort: 0\nenableServer: false\n\
+             makeIPTablesUtilChains: false\n\
              imageGCHighThresholdPercent: 100\nevictionHard: {{}}\n\
              crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\nnodeLeaseDurationSeconds: {}\n",
             path("manifests"),
@@ -75,7 +76,7 @@ impl Node {
                 }
             };
             let end = node_agent::serve(Rc::new(*config), ProxySettings::default(), ended).await;
-            // The sender is gone once the signal was sent.
+            // The sender is dropped once the signal was sent.
             if signalled.is_closed() {
                 return;
             }
@@ -92,7 +93,7 @@ impl Node {
         self.agent.take();
         self.signal.take();
         self.world.end_life();
-        // Its tasks are dropped at their next turn.
+        // The executor drops its tasks when it next runs.
         rt::sleep(Duration::from_millis(1)).await;
         self.record.line("the agent is gone");
     }
@@ -106,8 +107,8 @@ impl Node {
     /// Ends the agent with SIGTERM. Its signal thread ends it by force if it does not do so itself.
     pub(super) async fn end_agent(&mut self) {
         let (Some(agent), Some(signal)) = (self.agent.take(), self.signal.take()) else { return };
-        self.record.line("the agent is asked to end");
-        // It has room for the one signal.
+        self.record.line("the agent gets SIGTERM");
+        // The channel has room for the signal.
         let _ = signal.try_send(());
         drop(signal);
         let is_slow = self.is_slow();
@@ -147,16 +148,19 @@ impl Node {
         self.runtime.change(|runtime| runtime.end_pods());
         self.csi.stop();
         self.cameras.stop();
+        self.dra.stop();
         self.machine.power_cut(&self.world);
         self.csi.service.forget_mounts();
+        self.dra.service.forget();
         self.starts = None;
         rt::sleep(down).await;
         self.world.reboot();
         self.runtime.start();
-        let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+        let (csi, cameras, dra) = (Rc::clone(&self.csi), Rc::clone(&self.cameras), Rc::clone(&self.dra));
         self.later(self.world.duration_below(Duration::from_secs(20)), move || {
             csi.start();
             cameras.start();
+            dra.start();
         });
     }
 }

@@ -146,7 +146,7 @@ impl ApiServer {
 }
 
 fn now() -> Timestamp {
-    clock::timestamp()
+    Timestamp::from_nanosecond(clock::timestamp().as_nanosecond().into()).unwrap_or_default()
 }
 
 async fn serve_connection(server: Rc<ApiServer>, stream: TcpStream) -> io::Result<()> {

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::api_server::NODE;
 use super::container_runtime::{self, revision as revision_of};
-use super::fake_cri;
 use super::life::Node;
 use super::record::Rule;
-use super::wanted::{Pod, Wanted, tells_secret};
+use super::wanted::{Pod, TOO_MUCH, WantedPods, shares, tells_secret};
+use super::{dra_driver, fake_cri};
 use crate::platform::cri::v1;
 use crate::types::metrics;
 
@@ -25,18 +25,19 @@ impl Node {
             for sandbox in world.sandboxes.iter().filter(|one| one.is_ready()) {
                 let revision = revision_of(&sandbox.config.labels, sandbox);
                 if !wanted.is_wanted(&revision) {
-                    return Err(format!("pod {} (revision {revision}) runs, and nobody wants it", sandbox.name()));
+                    return Err(format!("pod {} (revision {revision}) runs, but is not wanted", sandbox.name()));
                 }
             }
             Ok(())
         })?;
         self.api_shows_no_others(&wanted)?;
         self.volumes_are_where_they_belong(&wanted)?;
+        self.claims_are_prepared_for_running_pods(&wanted)?;
         self.node_is_ready()
     }
 
     /// The CSI driver's volumes are published for the pods that want them, and for no others.
-    fn volumes_are_where_they_belong(&self, wanted: &Wanted) -> Result<(), String> {
+    fn volumes_are_where_they_belong(&self, wanted: &WantedPods) -> Result<(), String> {
         let driver = &self.csi.service;
         let mut users = BTreeSet::new();
         for (revision, pod) in wanted.pods.iter().filter(|(_, pod)| pod.traits.volume) {
@@ -57,7 +58,20 @@ impl Node {
         if let Some(uid) = published.difference(&users).find(|uid| !is_done(uid)) {
             return Err(format!("a volume is published for pod {uid}, which is gone"));
         }
-        driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, and no pod has it")))
+        driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, but no pod uses it")))
+    }
+
+    /// No claim stays prepared when the pods that use it have ended.
+    fn claims_are_prepared_for_running_pods(&self, wanted: &WantedPods) -> Result<(), String> {
+        let users = wanted.pods.iter().filter(|(_, pod)| pod.traits.claim);
+        let running = users.filter(|(revision, _)| {
+            ["main", "side"].iter().any(|container| self.running_container(revision, container).is_some())
+        });
+        let used: BTreeSet<String> =
+            running.map(|(revision, _)| dra_driver::claim(revision.parse().unwrap_or_default())).collect();
+        let prepared = self.dra.service.prepared();
+        let left = prepared.difference(&used).next();
+        left.map_or(Ok(()), |claim| Err(format!("claim {claim} is prepared, and no pod that uses it runs")))
     }
 
     pub(super) fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
@@ -97,17 +111,39 @@ impl Node {
             let truth = format!("attempt {attempt} runs, after {starts} starts in all");
             return Err(format!("{truth}, but the API server shows {shown}"));
         }
-        Ok(())
+        if pod.traits.cpu > 0 { self.has_its_resources(pod.traits.cpu, &status, &id) } else { Ok(()) }
     }
 
-    fn api_shows_no_others(&self, wanted: &Wanted) -> Result<(), String> {
+    /// The container has what the API server shows as allocated: `cpu` if the node has that, and otherwise what it had.
+    fn has_its_resources(&self, cpu: u64, status: &Value, id: &str) -> Result<(), String> {
+        let has = |kind: &str| {
+            let mut conditions = status["conditions"].as_array().into_iter().flatten();
+            conditions.any(|condition| condition["type"] == kind)
+        };
+        let shown = &status["containerStatuses"][0];
+        let allocated = thousandths(&shown["allocatedResources"]["cpu"]);
+        let told = self.runtime.look(|runtime| {
+            let container = runtime.world.containers.iter().find(|one| one.id == id)?;
+            Some(container.config.linux.as_ref()?.resources.as_ref()?.cpu_shares)
+        });
+        let is_too_much = cpu == TOO_MUCH;
+        let is_right = told == Some(shares(allocated))
+            && thousandths(&shown["resources"]["requests"]["cpu"]) == allocated
+            && (allocated == cpu) != is_too_much
+            && has("PodResizePending") == is_too_much
+            && !has("PodResizeInProgress");
+        let truth = || format!("it is to have {cpu}m of CPU, its container has {told:?} shares");
+        if is_right { Ok(()) } else { Err(format!("{}, and the API server shows {status}", truth())) }
+    }
+
+    fn api_shows_no_others(&self, wanted: &WantedPods) -> Result<(), String> {
         let objects = self.api.look(|server| server.list("/api/v1/pods"));
         for object in objects {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let revision = object["metadata"]["labels"]["revision"].as_str().unwrap_or_default();
             if !wanted.is_wanted(revision) {
                 return Err(format!(
-                    "the API server has pod {name} (revision {revision}), which nobody wants: {}",
+                    "the API server has pod {name} (revision {revision}), which is not wanted: {}",
                     object["status"]
                 ));
             }
@@ -124,7 +160,7 @@ impl Node {
         }
         match self.api.lease_age() {
             age if age <= self.lease => Ok(()),
-            age => Err(format!("the node's lease was written {age:?} ago")),
+            age => Err(format!("the node's lease was renewed {age:?} ago")),
         }
     }
 
@@ -138,7 +174,7 @@ impl Node {
         }
         for (name, object) in self.api.look(|server| server.list("/api/v1/events")).iter().enumerate() {
             if tells_secret(&object.to_string()) {
-                self.record.violated(Rule::Discreet, format!("event {name} tells a secret: {object}"));
+                self.record.violated(Rule::Discreet, format!("event {name} contains a secret: {object}"));
             }
         }
     }
@@ -152,7 +188,7 @@ impl Node {
                 if path.is_dir() {
                     folders.push(path);
                 } else if tells_secret(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default())) {
-                    self.record.violated(Rule::Discreet, format!("{} tells a secret", path.display()));
+                    self.record.violated(Rule::Discreet, format!("{} contains a secret", path.display()));
                 }
             }
         }
@@ -183,4 +219,11 @@ impl Node {
             containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
         })
     }
+}
+
+/// A quantity of CPU.
+fn thousandths(quantity: &Value) -> u64 {
+    let text = quantity.as_str().unwrap_or_default();
+    let number = |text: &str| text.parse().unwrap_or(0);
+    text.strip_suffix('m').map_or_else(|| number(text) * 1000, number)
 }

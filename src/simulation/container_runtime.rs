@@ -3,6 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +12,7 @@ use std::time::Duration;
 
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
 use super::record::Record;
-use super::wanted::{REVISION, Wanted};
+use super::wanted::{REVISION, WantedPods};
 use crate::platform::cri::v1;
 use crate::platform::host::clock;
 use crate::platform::rpc::{Reply, Request, ServerLimits, Signal, handler, serve_connection};
@@ -18,7 +20,7 @@ use crate::platform::rt::{self, AsyncWriteExt as _, Line, UnixStream, World};
 use crate::protocol::grpc::{Code, Status};
 use crate::protocol::protobuf::{decode, encode};
 
-pub(super) const SOCKET: &str = "/run/simulated/cri.sock";
+pub(super) const SOCKET: &str = "/tmp/coracle-simulation/cri.sock";
 
 /// How often calls fail, in parts per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,9 +51,9 @@ pub(super) enum CallFault {
     IsCutBeforeItsEffect,
     IsCutAfterItsEffect,
     IsCutInItsAnswer,
-    /// The call waits until [`ContainerRuntime::release`], and its caller is gone then.
+    /// The call waits until [`ContainerRuntime::release`]; by then its caller has been killed.
     IsHeld,
-    /// The call waits until [`ContainerRuntime::release`], and is answered then.
+    /// The call waits until [`ContainerRuntime::release`] and is then answered.
     IsSlow,
 }
 
@@ -65,7 +67,7 @@ struct Armed {
 pub(super) struct ContainerRuntime {
     pub(super) world: Rc<World>,
     pub(super) record: Rc<Record>,
-    pub(super) wanted: Rc<RefCell<Wanted>>,
+    pub(super) wanted: Rc<RefCell<WantedPods>>,
     runtime: RefCell<Runtime>,
     faults: Cell<Faults>,
     /// [`Faults::mute`], for the listeners.
@@ -97,6 +99,8 @@ pub(super) struct ContainerRuntime {
     pub(super) starts: RefCell<BTreeMap<(String, String), u64>>,
     /// The sandbox of each job's first container.
     pub(super) job_sandboxes: RefCell<BTreeMap<String, String>>,
+    /// The claims that the DRA driver has prepared.
+    pub(super) prepared: Rc<RefCell<BTreeSet<String>>>,
 }
 
 const CHANGES: &[&str] = &[
@@ -108,6 +112,7 @@ const CHANGES: &[&str] = &[
     "StopContainer",
     "RemoveContainer",
     "PullImage",
+    "UpdateContainerResources",
 ];
 
 /// The label of a container's pod.
@@ -116,11 +121,11 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Unix time in nanoseconds.
 fn now() -> i64 {
-    i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or_default()
+    clock::timestamp().as_nanosecond()
 }
 
 impl ContainerRuntime {
-    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, wanted: &Rc<RefCell<Wanted>>) -> Rc<Self> {
+    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, wanted: &Rc<RefCell<WantedPods>>) -> Rc<Self> {
         let mut runtime = Runtime::new(now);
         for image in ["registry.k8s.io/pause:3.10", "busybox"] {
             runtime.add_image(image);
@@ -149,6 +154,7 @@ impl ContainerRuntime {
             graces: RefCell::default(),
             starts: RefCell::default(),
             job_sandboxes: RefCell::default(),
+            prepared: Rc::default(),
         })
     }
 
@@ -158,6 +164,8 @@ impl ContainerRuntime {
             return;
         }
         let connections = self.world.network.host(SOCKET).listen();
+        // The agent watches for it.
+        drop(UnixListener::bind(SOCKET).unwrap());
         let runtime = Rc::clone(self);
         let task = rt::spawn(async move {
             let mut open: Vec<rt::Task<()>> = Vec::new();
@@ -178,6 +186,8 @@ impl ContainerRuntime {
     pub(super) fn stop(&self) {
         self.world.network.host(SOCKET).close();
         self.serving.take();
+        // It may not have been running.
+        let _ = fs::remove_file(SOCKET);
     }
 
     pub(super) fn set_faults(&self, faults: Faults) {
@@ -210,8 +220,9 @@ impl ContainerRuntime {
             self.changes.set(self.changes.get() + 1);
             self.check_repeated(&method, &request.message);
         }
+        self.on_resources(&method, &request.message);
         let begun = rt::now();
-        // The registry may be far away.
+        // Some pulls are slow.
         let pull = if method == "PullImage" && world.chance(200) { MINUTE } else { Duration::ZERO };
         rt::sleep(world.duration_below(usual(&method) + pull) + world.duration_below(faults.slow)).await;
         let line =
@@ -219,7 +230,7 @@ impl ContainerRuntime {
         if world.chance(faults.failed) {
             self.record.count("CRI calls that failed");
             line("fails");
-            return Err(Status::new(Code::Unknown, "it cannot be done now"));
+            return Err(Status::new(Code::Unknown, "injected failure"));
         }
         if method == "ListContainers" {
             self.lists.set(self.lists.get() + 1);
@@ -284,7 +295,7 @@ impl ContainerRuntime {
     ) -> Result<Reply, Status> {
         let (wire, message) = (&request.wire, &request.message);
         match fault {
-            CallFault::Fails => return Err(Status::new(Code::Unknown, "no luck today")),
+            CallFault::Fails => return Err(Status::new(Code::Unknown, "injected failure")),
             CallFault::FailsAsUnavailable => return Err(Status::new(Code::Unavailable, "transport is closing")),
             CallFault::AnswersGarbage => return Ok(Reply::Message(b"\x0a\xff\xff\xff\xff".to_vec())),
             CallFault::Hangs => {}
@@ -403,6 +414,7 @@ impl ContainerRuntime {
                 });
                 inside.iter().for_each(|container| self.on_stop(container));
             }
+            "RunPodSandbox" => self.check_allocation(message),
             _ => {}
         }
         let answer = self.change(|runtime| runtime.answer(method, message)).map(Reply::Message);
@@ -442,7 +454,7 @@ impl ContainerRuntime {
             "StopPodSandbox" | "RemovePodSandbox" => {
                 decode(message).ok().and_then(|request: v1::StopPodSandboxRequest| sandbox(&request.pod_sandbox_id))
             }
-            "StopContainer" | "StartContainer" | "RemoveContainer" => {
+            "StopContainer" | "StartContainer" | "RemoveContainer" | "UpdateContainerResources" => {
                 decode(message).ok().and_then(|request: v1::StartContainerRequest| container(&request.container_id))
             }
             _ => None,

@@ -1,5 +1,5 @@
-//! Every runtime call in a pod's life fails once, or is the last call of an agent that is killed during it. The pod
-//! must end properly nevertheless, nothing may be created twice, and no other pod may be touched.
+//! Every runtime call in a pod's life fails once, or the agent is killed during it. The pod must nevertheless be
+//! started and ended correctly, nothing may be created twice, and no other pod may be affected.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::container_runtime::CallFault;
 use super::life::{Report, live};
-use super::plan::{Episode, HeldCall, Plan, Step, What};
+use super::plan::{Episode, HeldCall, Plan, Step, StepKind};
 use super::wanted::Traits;
 use super::{after, is_root};
 
@@ -104,14 +104,14 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 impl Moment {
-    /// The episodes before it. At their end a pod `static-1` runs, and `static-2` too except before the start.
+    /// The episodes before it. At their end a pod `static-1` runs, and, except before the start, `static-2`.
     fn prepared(self) -> Vec<Episode> {
-        let mut episodes = vec![episode(vec![after(1, What::WriteManifest(Traits::default()))])];
+        let mut episodes = vec![episode(vec![after(1, StepKind::WriteManifest(Traits::default()))])];
         if self != Self::Start {
             episodes.push(episode(vec![write_web()]));
         }
         if self == Self::SecondRestart {
-            episodes.push(episode(vec![after(1, What::Exit { which: 1, code: 1 })]));
+            episodes.push(episode(vec![after(1, StepKind::Exit { which: 1, code: 1 })]));
         }
         episodes
     }
@@ -119,19 +119,19 @@ impl Moment {
     fn happens(self) -> Step {
         match self {
             Self::Start => write_web(),
-            Self::Restart => after(1, What::Exit { which: 1, code: 1 }),
+            Self::Restart => after(1, StepKind::Exit { which: 1, code: 1 }),
             // Its other container started before.
-            Self::SecondRestart => after(1, What::Exit { which: 2, code: 1 }),
-            Self::Reconnect => after(1, What::RuntimeGone { lasts: Duration::from_millis(10) }),
-            Self::Adoption => after(1, What::KillAgent { down: Duration::from_secs(2) }),
-            Self::Removal => after(1, What::RemoveManifest(1)),
+            Self::SecondRestart => after(1, StepKind::Exit { which: 2, code: 1 }),
+            Self::Reconnect => after(1, StepKind::RuntimeGone { lasts: Duration::from_millis(10) }),
+            Self::Adoption => after(1, StepKind::KillAgent { down: Duration::from_secs(2) }),
+            Self::Removal => after(1, StepKind::RemoveManifest(1)),
         }
     }
 }
 
 /// A pod with two containers, and an image that is pulled.
 fn write_web() -> Step {
-    after(1, What::WriteManifest(Traits { side: true, pull: true, ..Traits::default() }))
+    after(1, StepKind::WriteManifest(Traits { side: true, pull: true, ..Traits::default() }))
 }
 
 fn episode(steps: Vec<Step>) -> Episode {
@@ -140,11 +140,11 @@ fn episode(steps: Vec<Step>) -> Episode {
 
 impl Case {
     fn wrong(self, fault: CallFault) -> Step {
-        after(0, What::CallGoesWrong { method: self.call, skip: self.skip, fault })
+        after(0, StepKind::CallGoesWrong { method: self.call, skip: self.skip, fault })
     }
 
     /// A simulation up to this moment, in which the call fails with `fault`, followed by `ends`.
-    fn live(self, seed: u64, fault: CallFault, ends: Option<What>) -> Report {
+    fn live(self, seed: u64, fault: CallFault, ends: Option<StepKind>) -> Report {
         let mut episodes = self.moment.prepared();
         let mut steps = match self.moment {
             // The killed agent makes no further calls.
@@ -155,7 +155,7 @@ impl Case {
         let hangs = matches!(fault, CallFault::Hangs | CallFault::HangsAfterItsEffect);
         steps.push(match ends {
             Some(what) => after(0, what),
-            None => after(if hangs { 150 } else { 20 }, What::EndWatches),
+            None => after(if hangs { 150 } else { 20 }, StepKind::EndWatches),
         });
         // The relist finds what was missed.
         episodes.push(Episode { quiet: Duration::from_secs(65), ..episode(steps) });
@@ -165,13 +165,13 @@ impl Case {
 
 /// Runs all of these cases, several at once.
 #[track_caller]
-fn in_each(cases: impl Iterator<Item = Case>, fault: CallFault, ends: Option<&What>) {
+fn in_each(cases: impl Iterator<Item = Case>, fault: CallFault, ends: Option<&StepKind>) {
     in_each_seed(cases.map(|case| (case, 1)), fault, ends);
 }
 
 /// As [`in_each`], with a seed for each case.
 #[track_caller]
-fn in_each_seed(cases: impl Iterator<Item = (Case, u64)>, fault: CallFault, ends: Option<&What>) {
+fn in_each_seed(cases: impl Iterator<Item = (Case, u64)>, fault: CallFault, ends: Option<&StepKind>) {
     if !is_root() {
         return;
     }
@@ -199,10 +199,10 @@ fn wrong(report: &Report) -> Option<String> {
     }
     let count = |what: &str| report.counts.get(what).copied().unwrap_or_default();
     if count("calls that went wrong by name") != 1 {
-        return Some("the call was never made".into());
+        return Some("the call was not made".into());
     }
     let most = report.most.get("changing CRI calls in an episode").copied().unwrap_or_default();
-    (most > MOST_CHANGES).then(|| format!("{most} calls that change something"))
+    (most > MOST_CHANGES).then(|| format!("{most} mutating calls"))
 }
 
 fn goes_wrong_everywhere(fault: CallFault) {
@@ -257,22 +257,22 @@ fn pod_survives_any_call_being_cut_in_its_answer() {
 
 #[test]
 fn next_agent_continues_when_a_call_was_dropped_with_its_agent() {
-    in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::Dropped)));
+    in_each(cases(), CallFault::IsHeld, Some(&StepKind::KillAgentInCall(HeldCall::Dropped)));
 }
 
 #[test]
 fn next_agent_continues_when_a_call_took_effect_after_a_kill() {
-    in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::DoneUnseen)));
+    in_each(cases(), CallFault::IsHeld, Some(&StepKind::KillAgentInCall(HeldCall::DoneUnseen)));
 }
 
 #[test]
 fn killed_agents_call_may_take_effect_after_the_next_agents_list() {
-    in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::DoneLate)));
+    in_each(cases(), CallFault::IsHeld, Some(&StepKind::KillAgentInCall(HeldCall::DoneLate)));
 }
 
 #[test]
 fn slow_call_of_one_pod_delays_no_other() {
-    // Without what the lists tell, the agent starts nothing new, and notices no exit.
+    // While a list call is slow, the agent starts nothing new and notices no exit.
     let lists = ["Version", "Status", "RuntimeConfig", "ListPodSandbox", "ListContainers"];
     let is_list = |case: &Case| lists.contains(&case.call);
     let [lists, others]: [Vec<Case>; 2] =
@@ -280,8 +280,8 @@ fn slow_call_of_one_pod_delays_no_other() {
     // After the loss of the connection nothing starts before the runtime has answered.
     let is_first = |case: &Case| [Moment::Adoption, Moment::Reconnect].contains(&case.moment);
     let lists = lists.into_iter().filter(|case| !is_first(case));
-    in_each(lists, CallFault::IsSlow, Some(&What::OthersGoOn { restart: false }));
-    in_each(others.into_iter(), CallFault::IsSlow, Some(&What::OthersGoOn { restart: true }));
+    in_each(lists, CallFault::IsSlow, Some(&StepKind::OthersGoOn { restart: false }));
+    in_each(others.into_iter(), CallFault::IsSlow, Some(&StepKind::OthersGoOn { restart: true }));
 }
 
 /// Some of these runtimes have events, and some have none.
@@ -289,5 +289,5 @@ fn slow_call_of_one_pod_delays_no_other() {
 fn slow_call_of_a_restart_delays_no_other_with_and_without_events() {
     let lists = ["ListPodSandbox", "ListContainers"];
     let restarts = cases().filter(|case| case.moment == Moment::Restart && !lists.contains(&case.call));
-    in_each_seed(restarts.zip(2..), CallFault::IsSlow, Some(&What::OthersGoOn { restart: true }));
+    in_each_seed(restarts.zip(2..), CallFault::IsSlow, Some(&StepKind::OthersGoOn { restart: true }));
 }

@@ -7,7 +7,7 @@ use super::agent::QUICK_DISK;
 use super::fake_api::store::Store;
 use super::life::Node;
 use super::machine::Machine;
-use super::plan::{PluginKind, What};
+use super::plan::{PluginKind, StepKind};
 use super::wanted::Source;
 use super::{api_server, container_runtime, plugin};
 use crate::platform::rt::{self, Line, Resolver};
@@ -16,85 +16,85 @@ use crate::platform::rt::{self, Line, Resolver};
 const LEAST_HISTORY: u64 = 30;
 
 impl Node {
-    pub(super) fn take_fault(&mut self, what: &What) {
+    pub(super) fn take_fault(&mut self, what: &StepKind) {
         let api = Rc::clone(&self.api);
         let runtime = Rc::clone(&self.runtime);
         match what {
-            What::ApiGone { lasts } => {
+            StepKind::ApiGone { lasts } => {
                 self.record.count("API server gone");
                 api.stop();
                 self.later(*lasts, move || api.start());
             }
-            What::ApiSilent { lasts } => {
+            StepKind::ApiSilent { lasts } => {
                 self.record.count("API server behind a black hole");
                 api.set_line(Line::BlackHole);
                 self.later(*lasts, move || api.set_line(Line::Up));
             }
-            What::ApiFails { faults, lasts } => {
+            StepKind::ApiFails { faults, lasts } => {
                 api.faults.set(*faults);
                 self.later(*lasts, move || api.faults.set(api_server::Faults::default()));
             }
-            What::ApiCut => api.cut(),
-            What::ApiDelay { delay, lasts } => {
+            StepKind::ApiCut => api.cut(),
+            StepKind::ApiDelay { delay, lasts } => {
                 api.set_delay(*delay);
                 self.later(*lasts, move || api.set_delay(Duration::from_micros(200)));
             }
-            What::EndWatches => api.end_watches(),
-            What::Compact => {
+            StepKind::EndWatches => api.end_watches(),
+            StepKind::Compact => {
                 api.change(|server| server.compact());
                 api.end_watches();
             }
-            What::Restore => self.restore(),
-            What::FullDisk { lasts } => {
+            StepKind::Restore => self.restore(),
+            StepKind::FullDisk { lasts } => {
                 self.record.count("full disks");
                 self.machine.fill_disk();
                 let disk = self.machine.disk.clone();
                 self.later(*lasts, move || Machine::free_disk(&disk));
             }
-            What::RuntimeGone { lasts } => {
+            StepKind::RuntimeGone { lasts } => {
                 self.record.count("runtime gone");
                 runtime.stop();
                 self.later(*lasts, move || runtime.start());
             }
-            What::RuntimeSilent { lasts } => {
+            StepKind::RuntimeSilent { lasts } => {
                 self.record.count("runtime silent");
                 runtime.set_line(Line::BlackHole);
                 self.later(*lasts, move || runtime.set_line(Line::Up));
             }
-            What::RuntimeFails { faults, lasts } => {
+            StepKind::RuntimeFails { faults, lasts } => {
                 runtime.set_faults(*faults);
                 self.later(*lasts, move || runtime.set_faults(container_runtime::Faults::default()));
             }
-            What::ClockSteps(seconds) => {
+            StepKind::ClockSteps(seconds) => {
                 self.record.count("steps of the wall clock");
                 self.world.step_wall_clock(*seconds);
             }
-            What::SlowDisk { longest, lasts } => {
+            StepKind::SlowDisk { longest, lasts } => {
                 self.world.disk.set(*longest);
                 let world = Rc::clone(&self.world);
                 self.later(*lasts, move || world.disk.set(QUICK_DISK));
             }
-            What::SlowMachine { longest, lasts } => {
+            StepKind::SlowMachine { longest, lasts } => {
                 self.record.count("slow machines");
                 self.world.turn.set(*longest);
                 let world = Rc::clone(&self.world);
                 self.later(*lasts, move || world.turn.set(Duration::ZERO));
             }
-            What::DiskFails { rate, lasts } => {
+            StepKind::DiskFails { rate, lasts } => {
                 self.record.count("disks that failed");
                 self.world.files.failing.set(*rate);
                 let world = Rc::clone(&self.world);
                 self.later(*lasts, move || world.files.failing.set(0));
             }
-            What::NamesFail { resolver, lasts } => {
+            StepKind::NamesFail { resolver, lasts } => {
                 self.record.count("name servers that failed");
                 self.world.network.resolver.set(*resolver);
                 let world = Rc::clone(&self.world);
                 self.later(*lasts, move || world.network.resolver.set(Resolver::default()));
             }
-            What::PluginGone { which, lasts } => {
+            StepKind::PluginGone { which, lasts } => {
                 self.record.count("plugins that died");
-                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+                let (csi, cameras, dra) = (Rc::clone(&self.csi), Rc::clone(&self.cameras), Rc::clone(&self.dra));
                 match which {
                     PluginKind::Csi => {
                         csi.stop();
@@ -104,15 +104,20 @@ impl Node {
                         cameras.stop();
                         self.later(*lasts, move || cameras.start());
                     }
+                    PluginKind::Dra => {
+                        dra.stop();
+                        self.later(*lasts, move || dra.start());
+                    }
                 }
             }
-            What::PluginFails { which, faults, lasts } => {
+            StepKind::PluginFails { which, faults, lasts } => {
                 self.set_plugin_faults(*which, *faults);
-                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+                let (csi, cameras, dra) = (Rc::clone(&self.csi), Rc::clone(&self.cameras), Rc::clone(&self.dra));
                 let (none, which) = (plugin::Faults::default(), *which);
                 self.later(*lasts, move || match which {
                     PluginKind::Csi => csi.faults.set(none),
                     PluginKind::Device => cameras.faults.set(none),
+                    PluginKind::Dra => dra.faults.set(none),
                 });
             }
             _ => unreachable!("it is no fault: {what:?}"),
@@ -121,7 +126,7 @@ impl Node {
 
     /// Restores the API server from the backup: pods deleted since come back, pods created since disappear.
     fn restore(&mut self) {
-        // If the new history overtakes the old one before the agent asks again, no client can tell them apart.
+        // If the new history overtakes the old one before the agent's next request, no client can distinguish them.
         let grown = |store: &Store| self.api.look(|server| server.version()) >= store.version() + LEAST_HISTORY;
         if !self.backup.as_ref().is_some_and(|(store, _)| grown(store)) {
             return;
@@ -158,6 +163,7 @@ impl Node {
         match plugin {
             PluginKind::Csi => self.csi.start(),
             PluginKind::Device => self.cameras.start(),
+            PluginKind::Dra => self.dra.start(),
         }
     }
 
@@ -165,6 +171,7 @@ impl Node {
         match plugin {
             PluginKind::Csi => self.csi.faults.set(faults),
             PluginKind::Device => self.cameras.faults.set(faults),
+            PluginKind::Dra => self.dra.faults.set(faults),
         }
     }
 }

@@ -13,13 +13,14 @@ use super::api_server::{self, ADDRESS, ApiServer};
 use super::container_runtime::{self, ContainerRuntime};
 use super::csi_driver::CsiDriver;
 use super::device_plugin::Cameras;
+use super::dra_driver::DraDriver;
 use super::fake_api::store::Store;
 use super::machine::Machine;
 use super::plan::{Plan, PluginKind};
 use super::plugin::{self, Plugin};
 use super::record::{Lines, Record, Rule, Violation};
-use super::wanted::{Pod, SECRET_DATA, Source, Wanted, tells_secret};
-use crate::platform::rt::{self, Line, Resolver, World, simulate};
+use super::wanted::{Pod, SECRET_DATA, Source, WantedPods, tells_secret};
+use crate::platform::rt::{self, Line, Resolver, WakesBy, World, simulate};
 use crate::types::log::{self, Level};
 
 /// The result of a simulation.
@@ -66,41 +67,54 @@ pub(super) fn live(plan: &Plan) -> Report {
     report
 }
 
-/// What the agent has used.
-struct Figures {
+/// The agent's usage.
+struct AgentUsage {
     /// To and from the API server.
     bytes: u64,
     syncs: u64,
     wakes: u64,
+    wakes_by: WakesBy,
     /// CRI calls by method.
     calls: BTreeMap<String, u64>,
 }
 
-impl Figures {
+impl AgentUsage {
     fn since(&self, before: &Self) -> Self {
-        let calls = self
-            .calls
-            .iter()
-            .map(|(method, count)| (method.clone(), count - before.calls.get(method).copied().unwrap_or_default()));
         Self {
             bytes: self.bytes - before.bytes,
             syncs: self.syncs - before.syncs,
             wakes: self.wakes - before.wakes,
-            calls: calls.filter(|(_, count)| *count > 0).collect(),
+            wakes_by: less(&self.wakes_by, &before.wakes_by),
+            calls: less(&self.calls, &before.calls),
         }
     }
+
+    /// The places that woke the world most often.
+    fn most_wakes(&self) -> String {
+        let mut places: Vec<_> = self.wakes_by.iter().map(|((file, line), count)| (count, file, line)).collect();
+        places.sort_unstable_by(|one, other| other.cmp(one));
+        let shown = places.iter().take(12).map(|(count, file, line)| format!("{count} at {file}:{line}"));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What was counted since `before`.
+fn less<K: Ord + Clone>(now: &BTreeMap<K, u64>, before: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let since = now.iter().map(|(key, count)| (key.clone(), count - before.get(key).copied().unwrap_or_default()));
+    since.filter(|(_, count)| *count > 0).collect()
 }
 
 pub(super) struct Node {
     pub(super) world: Rc<World>,
     pub(super) record: Rc<Record>,
     pub(super) machine: Machine,
-    pub(super) wanted: Rc<RefCell<Wanted>>,
+    pub(super) wanted: Rc<RefCell<WantedPods>>,
     pub(super) api: Rc<ApiServer>,
     pub(super) runtime: Rc<ContainerRuntime>,
     pub(super) csi: Rc<Plugin<CsiDriver>>,
     pub(super) cameras: Rc<Plugin<Cameras>>,
-    /// Duration of the node's lease, after which the cluster takes the node for dead.
+    pub(super) dra: Rc<Plugin<DraDriver>>,
+    /// Duration of the node's lease, after which the cluster considers the node dead.
     pub(super) lease: Duration,
     pub(super) agent: Option<rt::Task<()>>,
     /// Sends SIGTERM to the agent.
@@ -111,17 +125,18 @@ pub(super) struct Node {
     pub(super) starts: Option<Duration>,
     pub(super) names: u64,
     longest_recovery: Duration,
-    /// The store of the API server, and the pods that were wanted of it at that time.
+    /// The store of the API server, and the cluster pods wanted at that time.
     pub(super) backup: Option<(Store, BTreeMap<String, Pod>)>,
 }
 
 impl Node {
     fn new(world: &Rc<World>, plan: &Plan, lines: Lines) -> Self {
         let record = Record::new(world, lines);
-        let wanted: Rc<RefCell<Wanted>> = Rc::default();
+        let wanted: Rc<RefCell<WantedPods>> = Rc::default();
         let api = ApiServer::new(world, &record, plan.seed);
         let runtime = ContainerRuntime::new(world, &record, &wanted);
         let machine = Machine::new();
+        world.watch_disk(&machine.disk).unwrap();
         read_log(world, &record);
         api.change(|server| {
             let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}});
@@ -136,11 +151,13 @@ impl Node {
                 "data": {"version": "0"},
             }));
             CsiDriver::create_objects(server);
+            DraDriver::create_objects(server);
         });
         let socket = |name: &str| machine.disk.join("pods/plugins_registry").join(name);
         let driver = CsiDriver::new(&record, &runtime);
         let csi = Plugin::new(world, &record, socket("csi.sock"), driver);
         let cameras = Plugin::new(world, &record, socket("camera.sock"), Cameras::default());
+        let dra = Plugin::new(world, &record, socket("gpu.sock"), DraDriver::new(&record, &runtime));
         let (world, record) = (Rc::clone(world), record);
         let mut node = Self {
             world,
@@ -151,6 +168,7 @@ impl Node {
             runtime,
             csi,
             cameras,
+            dra,
             lease: plan.lease,
             agent: None,
             signal: None,
@@ -167,6 +185,7 @@ impl Node {
         node.runtime.start();
         node.csi.start();
         node.cameras.start();
+        node.dra.start();
         node.start_agent();
         node
     }
@@ -225,11 +244,12 @@ impl Node {
         self.pass(measured).await;
         let passed = self.figures().since(&before);
         let an_hour = |count: u64| count * 3600 / measured.as_secs();
-        let Figures { bytes, syncs, wakes, ref calls } = passed;
+        let AgentUsage { bytes, syncs, wakes, ref calls, .. } = passed;
         let pods = u64::try_from(self.wanted.borrow().pods.len()).unwrap_or_default();
         self.record.line(&format!(
             "rest    {wakes} wake-ups, {bytes} bytes, calls {calls:?} in {measured:?} with {pods} pods"
         ));
+        self.record.line(&format!("woken by {}", passed.most_wakes()));
         self.record.see("bytes to and from the API server in an hour of rest", an_hour(bytes));
         self.record.see("files synced in an hour of rest", an_hour(syncs));
         self.record.see("wake-ups in an hour of rest", an_hour(wakes));
@@ -243,18 +263,19 @@ impl Node {
         }
     }
 
-    fn figures(&self) -> Figures {
-        Figures {
+    fn figures(&self) -> AgentUsage {
+        AgentUsage {
             bytes: self.world.network.bytes(ADDRESS),
             syncs: self.world.files.syncs.get(),
             wakes: self.world.wakes.get(),
+            wakes_by: self.world.wakes_by.borrow().clone(),
             calls: self.runtime.calls.borrow().clone(),
         }
     }
 
     /// Ends all faults.
     pub(super) fn heal(&mut self) {
-        self.record.line("STEP    all is well");
+        self.record.line("STEP    all faults end");
         self.pending.clear();
         self.api.faults.set(api_server::Faults::default());
         self.api.set_delay(Duration::from_micros(200));
@@ -263,7 +284,7 @@ impl Node {
         self.runtime.set_faults(container_runtime::Faults::default());
         self.runtime.set_line(Line::Up);
         self.runtime.start();
-        for plugin in [PluginKind::Csi, PluginKind::Device] {
+        for plugin in [PluginKind::Csi, PluginKind::Device, PluginKind::Dra] {
             self.set_plugin_faults(plugin, plugin::Faults::default());
             self.start_plugin(plugin);
         }
@@ -291,7 +312,7 @@ impl Node {
                     self.delete_ended();
                     let objects = self.api.look(|server| server.backup());
                     self.backup = Some((objects, self.wanted.borrow().of(Source::Api)));
-                    return self.record.line(&format!("everything is as it should be, after {took:?}"));
+                    return self.record.line(&format!("converged after {took:?}"));
                 }
                 (Ok(()), _) => since = since.or(Some(now)),
                 (Err(what), _) if now.saturating_sub(begun) > RECOVERY => {
@@ -319,7 +340,7 @@ impl Node {
 
     /// After convergence, cuts the power while the API server is unreachable: running pods must start again without it.
     async fn start_alone(&mut self) {
-        self.record.line("STEP    the power goes, and the API server is away");
+        self.record.line("STEP    the power is cut, and the API server is unreachable");
         self.record.count("starts without the API server");
         self.api.stop();
         self.cut_power(Duration::from_secs(20)).await;
@@ -358,7 +379,7 @@ fn read_log(world: &Rc<World>, record: &Rc<Record>) {
     log::read_by(move |level: Level, line: &str| {
         record.line(&format!("agent   {line}"));
         if tells_secret(line) {
-            record.violated(Rule::Discreet, format!("the log tells a secret: {line}"));
+            record.violated(Rule::Discreet, format!("the log contains a secret: {line}"));
         }
         let now = world.passed().as_secs() / 60;
         let (then, count) = minute.get();

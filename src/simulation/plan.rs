@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::container_runtime::CallFault;
-use super::wanted::Traits;
+use super::wanted::{TOO_MUCH, Traits};
 use super::{api_server, container_runtime, plugin};
 use crate::platform::rt::Resolver;
 
@@ -20,9 +20,9 @@ pub(super) struct Plan {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Episode {
     pub(super) steps: Vec<Step>,
-    /// Begins once the node has converged.
+    /// Duration of the quiet time, which begins once the node has converged.
     pub(super) quiet: Duration,
-    /// Then the power is cut while the API server is unreachable, and every pod must start without it.
+    /// Afterwards the power is cut while the API server is unreachable, and every pod must start without it.
     pub(super) offline: bool,
 }
 
@@ -30,12 +30,12 @@ pub(super) struct Episode {
 pub(super) struct Step {
     /// Time since the previous step.
     pub(super) after: Duration,
-    pub(super) what: What,
+    pub(super) what: StepKind,
 }
 
-/// What happens in a step. The numbers select among what exists at that time.
+/// The effect of a step. Numbers select among the pods that exist at that time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum StepKind {
     CreatePod(Traits),
     DeletePod {
         which: u64,
@@ -72,6 +72,11 @@ pub(super) enum What {
     },
     IgnoreSigterm(u64),
     ChangeConfigMap,
+    /// Changes the CPU request of a pod that has one.
+    Resize {
+        which: u64,
+        cpu: u64,
+    },
     KillAgent {
         down: Duration,
     },
@@ -144,7 +149,7 @@ pub(super) enum What {
     },
 }
 
-/// What the runtime does with a call of a killed agent.
+/// How the runtime handles a call of a killed agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeldCall {
     Dropped,
@@ -158,6 +163,7 @@ pub(super) enum HeldCall {
 pub(super) enum PluginKind {
     Csi,
     Device,
+    Dra,
 }
 
 /// Random numbers from a seed (xorshift64*), independent of those of the simulated world.
@@ -198,15 +204,15 @@ impl Numbers {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How often things happen in one plan. In half of the plans some kinds of steps and pods are frequent and others never
-/// occur, so that a fault meets what it breaks.
+/// The frequencies of steps and kinds of pods in one plan. In half of the plans some are frequent and others never
+/// occur, so that faults coincide with the steps that they break.
 struct Habits {
     kinds: Vec<(Kind, u64)>,
     /// In percent, in the order of [`Habits::traits`].
-    traits: [u64; 9],
+    traits: [u64; 11],
 }
 
-const USUAL_TRAITS: [u64; 9] = [50, 40, 30, 20, 25, 25, 25, 25, 15];
+const USUAL_TRAITS: [u64; 11] = [50, 40, 30, 20, 25, 25, 25, 25, 15, 40, 25];
 
 impl Habits {
     fn new(numbers: &mut Numbers) -> Self {
@@ -233,13 +239,29 @@ impl Habits {
     }
 
     fn traits(&self, numbers: &mut Numbers) -> Traits {
-        let [secret, token, probe, job, volume, device, side, pull, stubborn] =
+        let [secret, token, probe, job, volume, device, side, pull, stubborn, sized, claim] =
             self.traits.map(|percent| numbers.chance(percent));
+        let cpu = if sized { *numbers.one_of(&CPU) } else { 0 };
         // A job whose containers start at different times is interrupted between them.
         let slow = job && numbers.chance(40);
-        Traits { secret, token, probe, job, volume, device, side: side || slow, pull: pull || slow, stubborn }
+        Traits {
+            secret,
+            token,
+            probe,
+            job,
+            volume,
+            device,
+            side: side || slow,
+            pull: pull || slow,
+            stubborn,
+            cpu,
+            claim,
+        }
     }
 }
+
+/// CPU requests in thousandths, which a small machine has for all pods.
+const CPU: [u64; 3] = [10, 20, 40];
 
 impl Plan {
     /// A plan of at least `lasts`, with up to `rest` of additional quiet after each episode.
@@ -253,7 +275,7 @@ impl Plan {
             episode.quiet += numbers.time(rest);
             if episodes.is_empty() {
                 // The node starts with some pods.
-                let first = (0..numbers.below(7)).map(|_| What::CreatePod(habits.traits(&mut numbers)));
+                let first = (0..numbers.below(7)).map(|_| StepKind::CreatePod(habits.traits(&mut numbers)));
                 let steps = first.map(|what| Step { after: Duration::from_millis(200), what });
                 episode.steps.splice(0..0, steps.collect::<Vec<_>>());
             }
@@ -316,17 +338,17 @@ impl Plan {
 
 impl Episode {
     fn new(habits: &Habits, numbers: &mut Numbers) -> Self {
-        // Either much happens in a minute, or faults come and go.
+        // Either many steps in a minute, or faults that begin and end.
         let longest = if numbers.chance(40) { MINUTE / 3 } else { 4 * MINUTE };
         let mut steps: Vec<Step> = (0..3 + numbers.below(20))
-            .map(|_| Step { after: numbers.time(longest), what: What::new(habits.kind(numbers), habits, numbers) })
+            .map(|_| Step { after: numbers.time(longest), what: StepKind::new(habits.kind(numbers), habits, numbers) })
             .collect();
         if numbers.chance(30) {
-            // All of it happens during one fault.
+            // All steps happen during one fault.
             let faults: Vec<Kind> =
                 habits.kinds.iter().filter(|(kind, _)| kind.lasts()).map(|(kind, _)| *kind).collect();
             let kind = if numbers.chance(25) { Kind::DiskFails } else { *numbers.one_of(&faults) };
-            let what = What::new(kind, habits, numbers);
+            let what = StepKind::new(kind, habits, numbers);
             steps.insert(0, Step { after: Duration::from_secs(1), what });
         }
         let quiet = if numbers.chance(30) { numbers.time(240 * MINUTE) } else { numbers.time(20 * MINUTE) };
@@ -334,7 +356,7 @@ impl Episode {
     }
 }
 
-/// The kinds of [`What`] in random plans.
+/// The kinds of [`StepKind`] in random plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     CreatePod,
@@ -347,6 +369,7 @@ enum Kind {
     SandboxDies,
     IgnoreSigterm,
     ChangeConfigMap,
+    Resize,
     KillAgent,
     EndAgent,
     Reboot,
@@ -383,6 +406,7 @@ const KINDS: &[(Kind, u64)] = &[
     (Kind::SandboxDies, 3),
     (Kind::IgnoreSigterm, 2),
     (Kind::ChangeConfigMap, 2),
+    (Kind::Resize, 5),
     (Kind::KillAgent, 7),
     (Kind::EndAgent, 3),
     (Kind::Reboot, 4),
@@ -430,7 +454,7 @@ impl Kind {
     }
 }
 
-impl What {
+impl StepKind {
     fn new(kind: Kind, habits: &Habits, numbers: &mut Numbers) -> Self {
         let outage = 40 * MINUTE;
         match kind {
@@ -458,6 +482,10 @@ impl What {
             Kind::SandboxDies => Self::SandboxDies(numbers.next()),
             Kind::IgnoreSigterm => Self::IgnoreSigterm(numbers.next()),
             Kind::ChangeConfigMap => Self::ChangeConfigMap,
+            Kind::Resize => {
+                let cpu = if numbers.chance(25) { TOO_MUCH } else { *numbers.one_of(&CPU) };
+                Self::Resize { which: numbers.next(), cpu }
+            }
             Kind::KillAgent => Self::KillAgent { down: numbers.time(3 * MINUTE) },
             Kind::EndAgent => Self::EndAgent { down: numbers.time(3 * MINUTE) },
             Kind::Reboot => Self::Reboot { down: numbers.time(10 * MINUTE) },
@@ -540,7 +568,7 @@ fn plugin_faults(numbers: &mut Numbers) -> plugin::Faults {
 
 impl PluginKind {
     fn new(numbers: &mut Numbers) -> Self {
-        if numbers.chance(50) { Self::Csi } else { Self::Device }
+        *numbers.one_of(&[Self::Csi, Self::Device, Self::Dra])
     }
 }
 
@@ -552,7 +580,7 @@ impl fmt::Display for Plan {
                 writeln!(f, "    after {:?}: {:?}", step.after, step.what)?;
             }
             let offline = if episode.offline { ", and a start without the API server" } else { "" };
-            writeln!(f, "    all is well; then {:?} of quiet{offline}", episode.quiet)?;
+            writeln!(f, "    all faults end; then {:?} of quiet{offline}", episode.quiet)?;
         }
         Ok(())
     }

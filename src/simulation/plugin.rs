@@ -109,7 +109,7 @@ impl<S: Service + 'static> Plugin<S> {
         rt::sleep(world.duration_below(Duration::from_millis(20)) + world.duration_below(faults.slow)).await;
         if world.chance(faults.failed) {
             self.record.count("plugin calls that failed");
-            return Err(Status::new(Code::Unavailable, "the plugin cannot do it now"));
+            return Err(Status::new(Code::Unavailable, "injected failure"));
         }
         let answer = match method {
             "GetInfo" => Ok(Reply::Message(encode(&PluginInfo {

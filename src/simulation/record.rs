@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::platform::rt::World;
 
-/// Number of lines kept, which show what led to a violation.
+/// Number of lines kept, to show the cause of a violation.
 const LINES: usize = 4000;
 
 /// The rules that a node must keep.
@@ -27,7 +27,7 @@ pub(super) enum Rule {
     StaysSo,
     /// The agent runs until the simulation ends it.
     AgentRuns,
-    /// SIGTERM ends the agent in order while the machine is not slow.
+    /// SIGTERM ends the agent cleanly, unless the machine is slow.
     Ends,
     /// Virtual time keeps passing, and the sync loop does not stall.
     Alive,
@@ -45,8 +45,14 @@ pub(super) enum Rule {
     DeviceOnce,
     /// Every container that asks for a device starts with one.
     HasDevice,
+    /// A container with a claim starts when that is prepared, and it stays so while the container runs.
+    ClaimPrepared,
+    /// A refused resize does not reach the runtime.
+    Resizes,
     /// No volume of a running container is unpublished, and CSI calls come in the order of the specification.
     VolumeStays,
+    /// A sandbox is created when the checkpoint has the pod's allocation, unless the disk had faults.
+    RecordsAllocation,
     /// An idle node writes nothing, and sends only what its lease and its watches need.
     Rests,
 }

@@ -1,11 +1,14 @@
-//! Checks of each call of the container runtime: it must fit what is wanted, and what was called before.
+//! Checks of each call to the container runtime against the wanted pods and the earlier calls.
 
 use super::container_runtime::{ContainerRuntime, MINUTE, POD_UID, revision, short};
 use super::record::Rule;
-use super::{device_plugin, fake_cri};
+use super::wanted::{TOO_MUCH, shares};
+use super::{device_plugin, dra_driver, fake_cri};
 use crate::platform::cri::v1;
 use crate::protocol::protobuf::decode;
 
+/// In [`super::machine::Machine::disk`].
+const ALLOCATED: &str = "/tmp/coracle-simulation/pods/allocated_pods_state";
 /// Calls per minute that count as a storm. Some twenty failing pods need half of it.
 const STORM: u32 = 6000;
 
@@ -20,7 +23,7 @@ impl ContainerRuntime {
         }
     }
 
-    /// The UID of the pod that the call starts or stops something of.
+    /// The UID of the pod in which the call starts or stops something.
     fn uid_of(&self, method: &str, message: &[u8]) -> Option<String> {
         match method {
             "RunPodSandbox" => Some(decode::<v1::RunPodSandboxRequest>(message).ok()?.config?.metadata?.uid),
@@ -38,6 +41,19 @@ impl ContainerRuntime {
         }
     }
 
+    /// The sandbox's pod is in the checkpoint of allocated resources.
+    pub(super) fn check_allocation(&self, message: &[u8]) {
+        let counts = self.record.counts();
+        if ["full disks", "disks that failed"].iter().any(|fault| counts.contains_key(fault)) {
+            return;
+        }
+        let Some(uid) = self.uid_of("RunPodSandbox", message) else { return };
+        let text = std::fs::read_to_string(ALLOCATED).unwrap_or_default();
+        if !text.contains(&uid) {
+            self.record.violated(Rule::RecordsAllocation, format!("pod {uid} starts before its allocation is on disk"));
+        }
+    }
+
     /// A container was started: jobs must start only once.
     pub(super) fn on_started(&self, message: &[u8]) {
         let request: v1::StartContainerRequest = decode(message).unwrap_or_default();
@@ -45,10 +61,11 @@ impl ContainerRuntime {
             let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
             let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
             let device = device_plugin::device_of(&container.config);
+            let claim = dra_driver::claim_of(&container.config).map(ToOwned::to_owned);
             let called = (pod.name().to_owned(), container.name().to_owned());
-            Some((revision(&container.config.labels, pod), called, pod.id.clone(), device))
+            Some((revision(&container.config.labels, pod), called, pod.id.clone(), (device, claim)))
         });
-        let Some((revision, (name, container), sandbox, device)) = started else { return };
+        let Some((revision, (name, container), sandbox, (device, claim))) = started else { return };
         let traits = self.wanted.borrow().pods.get(&revision).map(|pod| pod.traits).unwrap_or_default();
         let is_job = traits.job;
         if traits.stubborn {
@@ -57,18 +74,27 @@ impl ContainerRuntime {
         if traits.device && container == "main" && device.is_none() {
             self.record.violated(Rule::HasDevice, format!("{name} (revision {revision}) starts without its device"));
         }
+        if traits.claim && container == "main" {
+            let has_it = claim.as_ref().is_some_and(|claim| self.prepared.borrow().contains(claim));
+            if !has_it {
+                let what = format!("{name} (revision {revision}) starts with {claim:?}, which is not prepared");
+                self.record.violated(Rule::ClaimPrepared, what);
+            }
+        }
         let starts = self.starts(&revision, &container) + 1;
         self.starts.borrow_mut().insert((revision.clone(), container.clone()), starts);
         if !is_job {
             return;
         }
         if starts > 1 {
-            let what = format!("{name}/{container} (revision {revision}) is to run once, and starts again");
+            let what = format!("{name}/{container} (revision {revision}) must run once, but starts again");
             self.record.violated(Rule::RunsOnce, what);
         }
         let first = self.job_sandboxes.borrow_mut().entry(revision.clone()).or_insert_with(|| sandbox.clone()).clone();
         if first != sandbox {
-            let what = format!("{name}/{container} (revision {revision}) starts in another sandbox than the rest");
+            let what = format!(
+                "{name}/{container} (revision {revision}) starts in another sandbox than the job's other containers"
+            );
             self.record.violated(Rule::RunsOnce, what);
         }
     }
@@ -79,7 +105,7 @@ impl ContainerRuntime {
             let runs = |one: &&fake_cri::Container| one.state == v1::ContainerState::Running && one.id == id;
             let container = runtime.world.containers.iter().find(runs)?;
             let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
-            // The containers of a dead sandbox are useless.
+            // Containers of a dead sandbox may be stopped.
             let revision = pod.is_ready().then(|| revision(&container.config.labels, pod))?;
             Some((revision, format!("{}/{}", pod.name(), container.name())))
         });
@@ -97,9 +123,28 @@ impl ContainerRuntime {
     pub(super) fn on_grace(&self, id: &str, grace: i64) {
         let before = self.graces.borrow_mut().insert(id.to_owned(), grace);
         if before.is_some_and(|before| before < grace) {
-            let what =
-                format!("container {} is to end within {grace} s, and was to end within {before:?} s", short(id));
+            let what = format!("the grace period of container {} grows from {before:?} s to {grace} s", short(id));
             self.record.violated(Rule::GraceShrinks, what);
+        }
+    }
+
+    /// A container, or its sandbox, gets these resources: no node has as much as a refused resize asks for.
+    pub(super) fn on_resources(&self, method: &str, message: &[u8]) {
+        let given = match method {
+            "CreateContainer" => {
+                decode::<v1::CreateContainerRequest>(message).ok().and_then(|request| request.config?.linux?.resources)
+            }
+            "UpdateContainerResources" => {
+                decode::<v1::UpdateContainerResourcesRequest>(message).ok().and_then(|request| request.linux)
+            }
+            "UpdatePodSandboxResources" => {
+                decode::<v1::UpdatePodSandboxResourcesRequest>(message).ok().and_then(|request| request.resources)
+            }
+            _ => None,
+        };
+        if let Some(shares) = given.map(|given| given.cpu_shares).filter(|given| *given >= shares(TOO_MUCH / 10)) {
+            let about = self.about(method, message);
+            self.record.violated(Rule::Resizes, format!("{method}{about} has {shares} shares, which the node has not"));
         }
     }
 
@@ -151,7 +196,7 @@ impl ContainerRuntime {
             let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
             let mut mounts = running.flat_map(|one| one.config.mounts.iter().map(move |mount| (one, mount)));
             let (container, mount) = mounts.find(|(_, mount)| !std::path::Path::new(&mount.host_path).exists())?;
-            Some(format!("{} is gone, and container {} runs with it", mount.host_path, short(&container.id)))
+            Some(format!("{} is gone, but container {} that mounts it runs", mount.host_path, short(&container.id)))
         });
         if let Some(missing) = missing {
             self.record.violated(Rule::VolumeStays, missing);

@@ -1,14 +1,15 @@
-//! The steps of a plan that are no faults: pods come and go, containers exit, agents end.
+//! The steps of a plan that are not faults: pods are added and removed, containers exit, agents end.
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::agent::LATEST_CALL;
+use super::dra_driver::DraDriver;
 use super::life::Node;
-use super::plan::What;
+use super::plan::StepKind;
 use super::record::Rule;
-use super::wanted::{Pod, Source, Traits, app};
+use super::wanted::{Pod, Source, TOO_MUCH, Traits, app, resources};
 use crate::platform::cri::v1;
 use crate::platform::rt;
 
@@ -18,54 +19,55 @@ const OTHERS: Duration = Duration::from_secs(110);
 const PODS: usize = 12;
 
 impl Node {
-    pub(super) async fn take(&mut self, what: &What) {
+    pub(super) async fn take(&mut self, what: &StepKind) {
         match what {
-            What::CreatePod(traits) => self.create_pod(*traits),
-            What::DeletePod { which, grace } => self.delete_pod(*which, *grace),
-            What::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
-            What::WriteManifest(traits) => self.write_manifest(*traits),
-            What::ChangeManifest(which) => {
+            StepKind::CreatePod(traits) => self.create_pod(*traits),
+            StepKind::DeletePod { which, grace } => self.delete_pod(*which, *grace),
+            StepKind::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
+            StepKind::WriteManifest(traits) => self.write_manifest(*traits),
+            StepKind::ChangeManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
                 self.wanted.borrow_mut().pods.remove(&old);
                 let revision = self.want(&pod);
                 self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
             }
-            What::RemoveManifest(which) => {
+            StepKind::RemoveManifest(which) => {
                 let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
                 self.wanted.borrow_mut().pods.remove(&old);
                 self.machine.remove_manifest(&pod.name);
             }
-            What::Exit { which, code } => {
+            StepKind::Exit { which, code } => {
                 if let Some(id) = self.running(*which) {
                     self.record.count("containers ended");
                     self.runtime.change(|runtime| runtime.exit(&id, *code));
                 }
             }
-            What::SandboxDies(which) => self.sandbox_dies(*which),
-            What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
-            What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
-            What::OthersGoOn { restart } => self.others_go_on(*restart).await,
-            What::IgnoreSigterm(which) => {
+            StepKind::SandboxDies(which) => self.sandbox_dies(*which),
+            StepKind::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
+            StepKind::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
+            StepKind::OthersGoOn { restart } => self.others_go_on(*restart).await,
+            StepKind::IgnoreSigterm(which) => {
                 if let Some(id) = self.running(*which) {
                     self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
                 }
             }
-            What::ChangeConfigMap => {
+            StepKind::ChangeConfigMap => {
                 self.names += 1;
                 let patch = json!({"data": {"version": self.names.to_string()}});
                 self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
             }
-            What::KillAgent { down } => {
+            StepKind::Resize { which, cpu } => self.resize(*which, *cpu),
+            StepKind::KillAgent { down } => {
                 self.record.count("agents killed");
                 self.kill_agent().await;
                 self.starts = Some(self.world.passed() + *down);
             }
-            What::EndAgent { down } => {
+            StepKind::EndAgent { down } => {
                 self.record.count("agents ended by a signal");
                 self.end_agent().await;
                 self.starts = Some(self.world.passed() + *down);
             }
-            What::Reboot { down } => {
+            StepKind::Reboot { down } => {
                 self.cut_power(*down).await;
                 self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
             }
@@ -78,7 +80,7 @@ impl Node {
             self.start_agent();
         }
         if rt::deadline(LATEST_CALL, self.runtime.until_slow()).await.is_err() {
-            return self.record.violated(Rule::Recovers, "the slow call was never made".into());
+            return self.record.violated(Rule::Recovers, "the slow call was not made".into());
         }
         let other = self.wanted.borrow().pick(Source::Manifest, 0).filter(|_| restart);
         if let Some((revision, _)) = other {
@@ -116,7 +118,12 @@ impl Node {
         }
         let revision = self.want(&pod);
         self.record.line(&format!("pod     {} revision {revision}", pod.name));
-        self.api.change(|server| server.create(&pod.object(&revision)));
+        self.api.change(|server| {
+            let created = server.create(&pod.object(&revision));
+            if traits.claim {
+                DraDriver::reserve(server, &revision, &created);
+            }
+        });
     }
 
     /// Adds a wanted pod, whose image the registry has from now on. Returns its revision.
@@ -126,6 +133,21 @@ impl Node {
             self.runtime.change(|runtime| runtime.publish_image(&app(&revision)));
         }
         revision
+    }
+
+    fn resize(&mut self, which: u64, cpu: u64) {
+        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
+        let object = self.api.look(|server| server.get(&pod.path())).filter(|_| pod.traits.cpu > 0);
+        let Some(mut object) = object else { return };
+        self.record.count(if cpu == TOO_MUCH { "resizes beyond the node" } else { "resizes" });
+        self.record.line(&format!("pod     {} revision {revision} is to have {cpu}m of CPU", pod.name));
+        let container = &mut object["spec"]["containers"][0]["resources"];
+        for (kind, amounts) in resources(cpu).as_object().into_iter().flatten() {
+            container[kind]["cpu"] = amounts["cpu"].clone();
+        }
+        let patch = json!({"spec": {"containers": object["spec"]["containers"]}});
+        self.api.change(|server| server.patch(&pod.path(), &patch));
+        self.wanted.borrow_mut().resize(&revision, cpu);
     }
 
     fn delete_pod(&mut self, which: u64, grace: Option<i64>) {

@@ -1,14 +1,14 @@
-//! The pods that should run on the node, as their creators know them.
+//! The pods that should run on the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::api_server::NODE;
-use super::csi_driver::claim;
 use super::device_plugin::RESOURCE;
+use super::{csi_driver, dra_driver};
 
-/// The label that distinguishes a pod's containers from those of an earlier pod of its name.
+/// The label that distinguishes a pod's containers from those of an earlier pod with the same name.
 pub(super) const REVISION: &str = "revision";
 /// A secret that only its pods may see.
 pub(super) const SECRET: &str = "the-launch-code-is-00000000";
@@ -18,6 +18,20 @@ pub(super) const SECRET_DATA: &str = "dGhlLWxhdW5jaC1jb2RlLWlzLTAwMDAwMDAw";
 /// The image of a revision that the registry has, and the node has not.
 pub(super) fn app(revision: &str) -> String {
     format!("registry.example/app:{revision}")
+}
+
+/// More than any node has.
+pub(super) const TOO_MUCH: u64 = 1_000_000;
+
+/// These thousandths of a CPU as a request, and twice as many as a limit.
+pub(super) fn resources(cpu: u64) -> Value {
+    let quantity = |cpu: u64| if cpu % 1000 == 0 { format!("{}", cpu / 1000) } else { format!("{cpu}m") };
+    json!({ "requests": { "cpu": quantity(cpu) }, "limits": { "cpu": quantity(2 * cpu) } })
+}
+
+/// The cgroup's shares for a request in thousandths.
+pub(super) fn shares(cpu: u64) -> i64 {
+    i64::try_from(cpu * 1024 / 1000).unwrap_or(i64::MAX).clamp(2, 262_144)
 }
 
 pub(super) fn tells_secret(text: &str) -> bool {
@@ -49,25 +63,28 @@ pub(super) struct Traits {
     pub(super) volume: bool,
     /// The pod has a device of the plugin.
     pub(super) device: bool,
+    /// The pod has a claim of the DRA driver.
+    pub(super) claim: bool,
     /// The pod has a second container.
     pub(super) side: bool,
     /// The image of the pod's last container must be pulled.
     pub(super) pull: bool,
     /// The pod's containers ignore SIGTERM.
     pub(super) stubborn: bool,
+    /// The CPU request of the pod's first container in thousandths, which resizes change; 0 for none.
+    pub(super) cpu: u64,
 }
 
 /// The wanted pods by revision.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct WantedPods {
     pub(super) pods: BTreeMap<String, Pod>,
-    /// Pods that were deleted and restored with the API server. The agent may have started to end them, and then ends
-    /// them.
+    /// Pods that were deleted and then restored with the API server. The agent may terminate them if it has begun to.
     pub(super) back: BTreeSet<String>,
     revisions: u64,
 }
 
-impl Wanted {
+impl WantedPods {
     pub(super) fn is_wanted(&self, revision: &str) -> bool {
         self.pods.contains_key(revision)
     }
@@ -78,6 +95,12 @@ impl Wanted {
         let revision = self.revisions.to_string();
         self.pods.insert(revision.clone(), pod);
         revision
+    }
+
+    pub(super) fn resize(&mut self, revision: &str, cpu: u64) {
+        if let Some(pod) = self.pods.get_mut(revision) {
+            pod.traits.cpu = cpu;
+        }
     }
 
     /// A pod of the source, chosen by any number.
@@ -100,7 +123,7 @@ impl Wanted {
 
 impl Pod {
     pub(super) fn object(&self, revision: &str) -> Value {
-        let Traits { secret, token, probe, job, volume, device, side, pull, stubborn: _ } = self.traits;
+        let Traits { secret, token, probe, job, volume, device, claim, side, pull, stubborn: _, cpu } = self.traits;
         let image = |pulled: bool| if pulled { app(revision) } else { "busybox".to_owned() };
         let mut container = json!({
             "name": "main", "image": image(pull && !side), "imagePullPolicy": "IfNotPresent",
@@ -117,12 +140,19 @@ impl Pod {
         }
         if volume {
             let number = revision.parse().unwrap_or_default();
-            volumes.push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": claim(number) } }));
+            volumes
+                .push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": csi_driver::claim(number) } }));
         }
         let mounts = volumes.iter().map(|volume| json!({ "name": volume["name"], "mountPath": format!("/{}", volume["name"].as_str().unwrap_or_default()) }));
         container["volumeMounts"] = mounts.collect();
+        if cpu > 0 {
+            container["resources"] = resources(cpu);
+        }
         if device {
-            container["resources"] = json!({ "limits": { RESOURCE: "1" } });
+            container["resources"]["limits"][RESOURCE] = json!("1");
+        }
+        if claim {
+            container["resources"]["claims"] = json!([{ "name": "card" }]);
         }
         if probe {
             container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 30 });
@@ -136,6 +166,10 @@ impl Pod {
             "automountServiceAccountToken": false, "enableServiceLinks": false,
             "restartPolicy": if job { "Never" } else { "Always" },
         });
+        if claim {
+            let name = dra_driver::claim(revision.parse().unwrap_or_default());
+            spec["resourceClaims"] = json!([{ "name": "card", "resourceClaimName": name }]);
+        }
         if self.source == Source::Api {
             spec["nodeName"] = json!(NODE);
             spec["serviceAccountName"] = json!("default");

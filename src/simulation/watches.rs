@@ -1,4 +1,4 @@
-//! A reflector whose gate is shut and opened again delivers every change, whatever it was doing.
+//! A reflector delivers every change, even if its gate is shut and opened again at any moment.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -11,3 +11,5 @@ pub(crate) mod metrics;
 pub mod sorted;
 pub(crate) mod text;
 pub(crate) mod time;
+pub(crate) mod time_windows;
+pub mod timestamp;

@@ -11,12 +11,16 @@ mod chromium;
 #[path = "../containerd/node/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
 mod node;
+#[path = "../containerd/registry.rs"]
+#[expect(dead_code, reason = "other tests ask for other things")]
+mod registry;
 
 use std::path::Path;
 
 use chromium::Chromium;
 use nix::sys::signal::Signal;
-use node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
+use registry::{Proxy, Registry, Way, make_image, remove_image};
 
 const PAGE: &str = "http://127.0.0.1:4194/";
 
@@ -35,7 +39,7 @@ impl Chromium {
         while self.evaluate(expression) != true {
             if std::time::Instant::now() > until {
                 let text = self.evaluate("document.body.innerText");
-                panic!("waited in vain until {what}; the page says: {text:#}; it complains: {:?}", self.complaints());
+                panic!("waited in vain until {what}; text of the page: {text:#}; its errors: {:?}", self.complaints());
             }
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
@@ -77,7 +81,7 @@ fn the_page_follows_the_pods_of_a_running_node() {
         &format!("{}.querySelector('path.line').getAttribute('d').includes('L')", row("web")),
     );
     browser.wait_until(
-        "the node's memory is told",
+        "the node's memory is shown",
         "/of \\d+(\\.\\d+)? GiB/.test(document.querySelector('#tiles').innerText)",
     );
     // Opens the pod with the keyboard.
@@ -90,9 +94,8 @@ fn the_page_follows_the_pods_of_a_running_node() {
     node.kill_container("web", "beside");
     browser.wait_until("the restart is seen", &format!("/\\b1 \\(\\d+[sm] ago\\)/.test({}.innerText)", row("web")));
     let is_open = browser.evaluate(&format!("{}.firstChild.open", row("web")));
-    assert_eq!(is_open, true, "what was opened stays open");
-    browser
-        .wait_until("it is among what has happened", "document.querySelector('#events').innerText.includes('Started')");
+    assert_eq!(is_open, true, "the opened pod stays open");
+    browser.wait_until("the event is listed", "document.querySelector('#events').innerText.includes('Started')");
     browser.picture("page.png");
 
     // Failing pods are listed first, and foreign text is escaped.
@@ -101,20 +104,20 @@ fn the_page_follows_the_pods_of_a_running_node() {
     browser.wait_to_read("CrashLoopBackOff");
     browser.wait_to_read("<img src=x onerror=alert(1)>");
     browser.wait_until(
-        "the broken pod stands first",
+        "the broken pod is listed first",
         "document.querySelector('#pods > li').innerText.startsWith('broken-node-a')",
     );
     browser.wait_to_read("2 problems");
     assert_eq!(browser.evaluate("document.querySelectorAll('img').length"), 0);
     browser.picture("page-wrong.png");
     browser.look_as((390, 844), "dark");
-    browser.wait_until("nothing is wider than a phone", "document.documentElement.scrollWidth <= 390");
+    browser.wait_until("the page fits a phone", "document.documentElement.scrollWidth <= 390");
     browser.picture("page-phone-dark.png");
     node.remove_manifest("broken");
     node.remove_manifest("evil");
     browser.wait_to_read("All is well");
     browser.wait_to_read("2 of 2 pods running");
-    assert_eq!(browser.complaints(), [""; 0], "the page, or its policy, has complained");
+    assert_eq!(browser.complaints(), [""; 0], "errors of the page or its policy");
     browser.end();
 }
 
@@ -133,7 +136,7 @@ fn the_page_reports_a_lost_node_and_reconnects() {
     browser.picture("page-lost.png");
     node.remove_manifest("web");
     node.start_agent();
-    browser.wait_until("it is live again", "document.querySelector('#link').innerText === 'live'");
+    browser.wait_until("the page is connected again", "document.querySelector('#link').innerText === 'live'");
     browser.wait_to_read("No pods yet.");
     assert_eq!(browser.evaluate("document.querySelector('#lost').hidden"), true);
     browser.end();
@@ -155,5 +158,44 @@ fn another_origin_cannot_read_the_node() {
         let text = browser.evaluate("document.body ? document.body.innerText : ''");
         text.as_str()?.contains("does not go by that name").then_some(())
     });
+    browser.end();
+}
+
+#[test]
+fn the_page_shows_how_far_the_next_version_is() {
+    const BYTES: usize = 6 << 20;
+    let mut node = Node::with_runtime();
+    let config = node.folder().join("coracle.yaml");
+    std::fs::write(&config, "images: {fetch: resumable, bytesPerSecond: 100k}\n").unwrap();
+    node.add_arguments(&["--page-port", "4194", "--coracle-config", &config.display().to_string()]);
+    node.start_agent();
+    let registry = Registry::start(&node);
+    let made = make_image(&node, "web", BYTES);
+    let image = registry.push(&node, &made, "web:2");
+    remove_image(&node, &made);
+    let proxy = Proxy::start(&node, &registry, Way::Open);
+    let image = proxy.name(&registry, &image);
+    let manifest = Manifest::new("web").container_with("main", STAY, "imagePullPolicy: IfNotPresent");
+    let text = manifest.spec("hostNetwork: true").text();
+    node.write_manifest("web", &text);
+    node.wait_until("web is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    node.write_manifest("web", &text.replace(BUSYBOX, &image));
+    let mut browser = Chromium::start(&node);
+    browser.open(PAGE, (1200, 900), "light");
+    let bar = format!("{}.querySelector('.name .bar')", row("web"));
+    browser.wait_until("the bar moves", &format!("parseInt({bar}.firstChild.style.width) >= 3 && !{bar}.hidden"));
+    browser.wait_until("its row says so", &format!("/Running, update pulling \\d+ %/.test({}.innerText)", row("web")));
+    browser.evaluate(&format!("{}.querySelector('summary').click()", row("web")));
+    browser.wait_until(
+        "the rest is told",
+        r"/next version: pulling \d+ %, \d+\.\d of 6\.\d MB, \d+ s left/.test(document.body.innerText)",
+    );
+    browser.picture("page-update.png");
+    browser.look_as((390, 844), "dark");
+    browser.wait_until("nothing is wider than a phone", "document.documentElement.scrollWidth <= 390");
+    browser.picture("page-update-phone.png");
+    let shown = node.ask(&["pods"]).unwrap();
+    assert!(shown.contains("Running (next version: pulling ") && shown.contains(" s left)"), "{shown}");
+    assert_eq!(browser.complaints(), [""; 0], "the page, or its policy, has complained");
     browser.end();
 }

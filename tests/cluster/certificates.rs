@@ -69,7 +69,13 @@ impl Newcomer {
     pub(crate) fn start_with(&mut self, arguments: &[&str]) {
         let (kubeconfig, bootstrap) = (self.path("kubelet.conf"), self.path("bootstrap/kubeconfig"));
         self.0.node.start_agent_with(|command| {
-            command.arg("--kubeconfig").arg(kubeconfig).arg("--bootstrap-kubeconfig").arg(bootstrap).args(arguments);
+            command
+                .arg("--make-iptables-util-chains=false")
+                .arg("--kubeconfig")
+                .arg(kubeconfig)
+                .arg("--bootstrap-kubeconfig")
+                .arg(bootstrap)
+                .args(arguments);
         });
     }
 

@@ -129,3 +129,16 @@ fn after_a_reboot_a_pod_waits_for_its_former_devices() {
     joined.node.wait_until("it runs again", |_| joined.running().len() == 1);
     assert_eq!(plugin.calls("Allocate"), [["cam0"]], "what it has it keeps");
 }
+
+#[test]
+fn pod_with_a_wrong_device_selector_is_refused() {
+    let (joined, _plugin) = with_plugin(&["cam0"]);
+    let mut web = wanting("web", CAMERA, 1);
+    web["metadata"]["annotations"] = json!({"coracle.dev/device-selectors": "example.com/camera: {model: {}}"});
+    joined.api.create(&web);
+    let why = "annotation coracle.dev/device-selectors: example.com/camera: model: expected a value, a list of values, or \
+               a version as \">=2.1\"";
+    let why = format!("Pod was rejected: Allocate failed due to {why}, which is unexpected");
+    joined.wait_for_refusal("web", "UnexpectedAdmissionError", &why);
+    assert!(joined.running().is_empty());
+}

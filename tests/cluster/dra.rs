@@ -13,11 +13,11 @@ use super::fake_cri::State;
 use super::joined::Joined;
 use super::pods::{WEB, is_ready, pod};
 
-const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
-const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+pub(super) const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+pub(super) const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
 impl Joined {
-    fn with_dra_driver() -> (Self, Driver) {
+    pub(super) fn with_dra_driver() -> (Self, Driver) {
         let mut joined = Self::new();
         joined.start(SHORT, &[]);
         joined.wait_until_ready();
@@ -26,12 +26,12 @@ impl Joined {
         (joined, driver)
     }
 
-    fn plugin_registry(&self) -> PathBuf {
+    pub(super) fn plugin_registry(&self) -> PathBuf {
         self.node.folder().join("pods/plugins_registry")
     }
 
     /// Creates an allocated claim.
-    fn create_resource_claim(&self, name: &str, owner: Option<&Value>) {
+    pub(super) fn create_resource_claim(&self, name: &str, owner: Option<&Value>) {
         let mut metadata = json!({"name": name, "namespace": "default"});
         if let Some(owner) = owner {
             let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": owner, "controller": true});
@@ -46,13 +46,13 @@ impl Joined {
         self.patch_claim(name, &json!({"allocation": {"devices": {"results": [result]}}}));
     }
 
-    fn patch_claim(&self, name: &str, status: &Value) {
+    pub(super) fn patch_claim(&self, name: &str, status: &Value) {
         let path = format!("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/{name}/status");
         self.api.patch(&path, &json!({"status": status}));
     }
 
     /// Creates the pod, and reserves the claim for it and for others.
-    fn create_claiming(&self, pod: &Value, claim: &str, others: &[&Value]) -> Value {
+    pub(super) fn create_claiming(&self, pod: &Value, claim: &str, others: &[&Value]) -> Value {
         let created = self.api.create(pod);
         let uid = created["metadata"]["uid"].clone();
         let reserved = others.iter().copied().chain([&uid]);
@@ -62,7 +62,7 @@ impl Joined {
     }
 
     #[track_caller]
-    fn wait_for_failed_preparation(&self, why: &str) {
+    pub(super) fn wait_for_failed_preparation(&self, why: &str) {
         let message = format!("Failed to prepare dynamic resources: prepare dynamic resources: {why}");
         let is_so =
             |event: &Value| event["reason"] == "FailedPrepareDynamicResources" && event["message"] == message.as_str();
@@ -70,20 +70,20 @@ impl Joined {
     }
 
     /// The claims in the checkpoint.
-    fn checkpoint(&self) -> Vec<Value> {
+    pub(super) fn checkpoint(&self) -> Vec<Value> {
         let Ok(text) = fs::read_to_string(self.node.folder().join("pods/dra_manager_state")) else { return Vec::new() };
         let file: Value = serde_json::from_str(&text).unwrap();
         let data: Value = serde_json::from_str(file["Data"].as_str().unwrap()).unwrap();
         data["ClaimInfoStateList"].as_array().cloned().unwrap_or_default()
     }
 
-    fn cdi_devices(&self) -> Vec<String> {
+    pub(super) fn cdi_devices(&self) -> Vec<String> {
         let container = self.node.fake.containers().pop().unwrap();
         container.config.cdi_devices.iter().map(|device| device.name.clone()).collect()
     }
 
     #[track_caller]
-    fn delete_web_and_see_claims_unprepared(&self, driver: &Driver) {
+    pub(super) fn delete_web_and_see_claims_unprepared(&self, driver: &Driver) {
         self.api.delete(WEB);
         self.api.wait_gone(WEB);
         assert_eq!(driver.prepared(), [""; 0], "before the API server hears of the end");
@@ -91,7 +91,7 @@ impl Joined {
     }
 }
 
-fn claiming(name: &str, claim: &str, request: &Value) -> Value {
+pub(super) fn claiming(name: &str, claim: &str, request: &Value) -> Value {
     let container = json!({
         "name": "main", "image": "localhost/coracle/busybox:1", "imagePullPolicy": "IfNotPresent",
         "resources": {"claims": [request]},
@@ -99,7 +99,7 @@ fn claiming(name: &str, claim: &str, request: &Value) -> Value {
     pod(name, &json!({"containers": [container], "resourceClaims": [{"name": "card", "resourceClaimName": claim}]}))
 }
 
-fn all() -> Value {
+pub(super) fn all() -> Value {
     json!({"name": "card"})
 }
 
@@ -242,7 +242,7 @@ fn failed_unprepare_keeps_the_pod_until_it_succeeds() {
 }
 
 #[test]
-fn claims_of_a_pod_that_went_while_the_agent_was_away_are_unprepared() {
+fn claims_of_a_pod_deleted_while_the_agent_was_down_are_unprepared() {
     let (mut joined, driver) = Joined::with_dra_driver();
     joined.create_resource_claim("c", None);
     joined.create_claiming(&claiming("web", "c", &all()), "c", &[]);

@@ -117,7 +117,7 @@ fn mirror_pod_of_a_changed_manifest_follows_its_former_pod() {
 }
 
 #[test]
-fn static_pod_whose_manifest_is_deleted_and_written_again_starts_anew() {
+fn static_pod_whose_manifest_is_deleted_and_written_again_is_restarted() {
     let (joined, mirror) = Joined::with_own();
     let before = joined.running();
     joined.node.remove_manifest("own");

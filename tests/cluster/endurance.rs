@@ -113,7 +113,7 @@ impl Joined {
 }
 
 #[test]
-fn an_agent_that_is_killed_again_and_again_amid_changes_knows_the_old_or_the_new_and_never_neither() {
+fn agent_killed_amid_changes_has_stored_the_old_or_the_new_version() {
     let mut joined = Joined::new();
     for version in 1..=3 {
         joined.node.fake.add_image(&image(version));
@@ -124,7 +124,7 @@ fn an_agent_that_is_killed_again_and_again_amid_changes_knows_the_old_or_the_new
     joined.api.create(&pod("stays", &json!({})));
     joined.api.wait(&path("stays"), "the pod to be ready", is_ready);
     for round in 0..as_promised(1000, 12) / KILLS_OF_A_ROUND {
-        // With the API server reachable, what runs is the truth and the store follows.
+        // While the API server is reachable, the store follows what runs.
         for (name, versions) in &mut allowed {
             let now = joined.api.get(&path(name));
             *versions = vec![now.map(|pod| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned())];
@@ -153,7 +153,7 @@ fn an_agent_that_is_killed_again_and_again_amid_changes_knows_the_old_or_the_new
 
 /// The lease and everything derived from it run ten times faster: three minutes stand for thirty.
 #[test]
-fn after_a_long_partition_everything_runs_on_and_little_is_written_to_the_server() {
+fn long_partition_stops_nothing_and_costs_few_writes_afterwards() {
     const COUNT: usize = 10;
     for network in [Network::Blackhole, Network::Refused] {
         let mut joined = Joined::new();

@@ -44,7 +44,7 @@ impl ForwardProxy {
         thread::spawn(move || {
             for tcp in listener.incoming() {
                 let (tcp, settings) = (tcp.unwrap(), Arc::clone(&settings));
-                // A client that goes away ends only its own connection.
+                // A client that disconnects ends only its own connection.
                 thread::spawn(move || drop(serve(&settings, tcp)));
             }
         });
@@ -169,7 +169,7 @@ impl Side {
                 buffer.truncate(length);
                 return Ok(buffer);
             }
-            // Without the lock, so that the other direction goes on.
+            // Without the lock, so that it does not block the other direction.
             let mut received = vec![0; 16 * 1024];
             let length = self.tcp.read(&mut received)?;
             let mut left = &received[..length];

@@ -52,7 +52,7 @@ impl Joined {
         self.node.configure(&format!("{CALM}{configuration}"));
         let kubeconfig = self.api.kubeconfig(self.node.folder(), &Credentials::of_node(NODE_NAME));
         self.node.start_agent_with(|command| {
-            command.arg("--kubeconfig").arg(kubeconfig);
+            command.arg("--kubeconfig").arg(kubeconfig).arg("--make-iptables-util-chains=false");
             change(command);
         });
     }

@@ -10,6 +10,7 @@
 mod burst;
 mod certificates;
 mod claims;
+mod credential_tokens;
 mod csi;
 #[path = "../csi_driver/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the driver")]
@@ -20,8 +21,11 @@ mod device_plugin;
 mod devices;
 mod door;
 mod dra;
+mod dra_device_files;
 #[path = "../dra_driver/mod.rs"]
 mod dra_driver;
+mod dra_endings;
+mod dra_health;
 mod endings;
 mod endurance;
 mod events;
@@ -58,4 +62,5 @@ mod shutdown;
 mod status;
 mod strangers;
 mod sync;
+mod tracing;
 mod trust_bundles;

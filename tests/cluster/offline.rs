@@ -273,7 +273,7 @@ fn a_server_that_does_not_know_the_node_changes_nothing() {
     let text = fs::read_to_string(&kubeconfig).unwrap().replace(&joined.api.url(), &other.url());
     fs::write(&kubeconfig, text).unwrap();
     joined.node.start_agent_with(|command| {
-        command.arg("--kubeconfig").arg(&kubeconfig);
+        command.arg("--kubeconfig").arg(&kubeconfig).arg("--make-iptables-util-chains=false");
     });
     joined.node.wait_until("the node goes by the store", |_| joined.stored()["inUse"] == true);
     joined.node.wait_until("the server is not believed", |_| {
@@ -287,7 +287,7 @@ fn a_server_that_does_not_know_the_node_changes_nothing() {
     let kubeconfig = other.kubeconfig(joined.node.folder(), &Credentials::of_node(NODE_NAME));
     let start = |joined: &mut Joined| {
         joined.node.start_agent_with(|command| {
-            command.arg("--kubeconfig").arg(&kubeconfig);
+            command.arg("--kubeconfig").arg(&kubeconfig).arg("--make-iptables-util-chains=false");
         })
     };
     start(&mut joined);

@@ -19,7 +19,11 @@ fn start(joined: &mut Joined, lines: &str, environment: &[(&str, &str)]) {
     fs::write(&kubeconfig, text).unwrap();
     joined.node.configure("runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\nevictionHard: {}\n");
     joined.node.start_agent_with(|command| {
-        command.arg("--kubeconfig").arg(kubeconfig).envs(environment.iter().copied());
+        command
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .arg("--make-iptables-util-chains=false")
+            .envs(environment.iter().copied());
     });
 }
 

@@ -123,7 +123,7 @@ fn running_init_container_is_resized() {
 }
 
 #[test]
-fn runtime_is_told_the_resources_of_the_sandbox_before_its_containers() {
+fn runtime_gets_the_resources_of_the_sandbox_before_those_of_its_containers() {
     let joined = Joined::with_web(&json!({"containers": [container("main", "100m", &json!({}))]}));
     joined.resize("containers", &cpu("200m"));
     joined.node.fake.wait_for_calls("UpdateContainerResources", 1);
@@ -146,7 +146,7 @@ fn runtime_that_refuses_the_sandboxs_resources_refuses_the_resize() {
 }
 
 #[test]
-fn changed_memory_request_restarts_a_container_whose_policy_says_so_once() {
+fn changed_memory_request_restarts_a_container_once_if_its_policy_asks_for_it() {
     let policy = json!({
         "resources": {"requests": {"cpu": "100m", "memory": "8Mi"}},
         "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}],

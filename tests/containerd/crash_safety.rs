@@ -104,7 +104,7 @@ fn an_interrupted_termination_continues() {
 }
 
 #[test]
-fn a_pod_whose_manifest_went_while_the_agent_was_down_is_removed() {
+fn a_pod_whose_manifest_was_removed_while_the_agent_was_down_is_removed() {
     let mut node = Node::start();
     node.apply(&Manifest::new("gone").container("main", STAY));
     node.apply(&Manifest::new("kept").container("main", STAY));

@@ -75,7 +75,7 @@ pub(crate) fn joined() -> (Node, FakeApi) {
     fs::write(folder.join("store-key"), [7; 32]).unwrap();
     fs::set_permissions(folder.join("store-key"), fs::Permissions::from_mode(0o600)).unwrap();
     let kubeconfig = api.kubeconfig(node.folder(), &Credentials::of_node(NODE_NAME));
-    node.add_arguments(&["--kubeconfig", &kubeconfig.display().to_string()]);
+    node.add_arguments(&["--kubeconfig", &kubeconfig.display().to_string(), "--make-iptables-util-chains=false"]);
     node.configure_agent("imageGCHighThresholdPercent: 100\nevictionHard: {}\n");
     prepare(&api);
     node.start_agent();
@@ -98,7 +98,7 @@ fn are_ready(pods: &Pods, names: &[&str]) -> bool {
 }
 
 #[test]
-fn a_board_that_loses_its_power_again_and_again_runs_what_its_cluster_asked_for_each_time() {
+fn node_runs_the_pods_of_its_cluster_after_each_power_cut() {
     let (mut node, api) = joined();
     for pod in [pod("plain", STAY), rich(), pod("goes", STAY)] {
         api.create(&pod);

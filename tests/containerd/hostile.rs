@@ -19,7 +19,7 @@ use crate::node::{Manifest, Node, Pods, STAY};
 const HONEST: [&str; 3] = ["honest-a", "honest-b", "honest-c"];
 /// Most memory of the agent that is not backed by a file, in KiB. It is built without optimization here.
 const MOST_MEMORY: u64 = 64 << 10;
-/// Longest time that an answer may take beside everything else that this machine does.
+/// Longest time that a response may take on this busy machine.
 const SLOWEST: Duration = Duration::from_secs(10);
 const HEALTHZ: &str = "127.0.0.1:10248";
 
@@ -28,7 +28,7 @@ fn length() -> Duration {
     Duration::from_secs(60) * minutes.unwrap_or(1)
 }
 
-/// Pods that try to harm the node, within what a shared machine bears.
+/// Pods that try to harm the node, within the limits of a shared machine.
 fn hostile() -> Vec<Manifest> {
     let limited =
         "volumes: [{name: d, emptyDir: {sizeLimit: 1Gi}}, {name: m, emptyDir: {medium: Memory, sizeLimit: 8Mi}}]";
@@ -40,7 +40,7 @@ fn hostile() -> Vec<Manifest> {
     let forks = "while :; do i=0; while [ $i -lt 150 ]; do sleep 1 & i=$((i + 1)); done; wait; done";
     let logs = "while :; do head -c 2000000 /dev/zero | tr '\\0' 'x' | fold -w 180; sleep 0.5; done";
     let disk = "while :; do dd if=/dev/zero of=/m/full bs=1M; rm -f /m/full; sleep 1; done";
-    // Deeper than a walk has descriptors, wide, and with hard links.
+    // A tree deeper than a walk has descriptors, a wide one, and one with hard links.
     let trees = "cd /d; i=0; while [ $i -lt 300 ]; do mkdir d && cd d; i=$((i + 1)); done; cd /d; mkdir w; cd w; \
                  seq 4000 | xargs mkdir; echo > f; seq 4000 | while read n; do ln f l$n; done; sleep 100000";
     vec![
@@ -48,7 +48,7 @@ fn hostile() -> Vec<Manifest> {
         Manifest::new("logs").container("main", logs),
         Manifest::new("disk").container_with("main", disk, mounted).spec(limited),
         Manifest::new("trees").container_with("main", trees, mounted).spec(limited),
-        // Each restart finds the file that the one before has left.
+        // Each restart finds the file that the previous run has left.
         Manifest::new("hosts").container("main", "truncate -s 8G /etc/hosts; sleep 1; exit 1"),
         Manifest::new("message").container("main", "head -c 30000000 /dev/zero > /dev/termination-log; exit 1"),
         Manifest::new("probe-a").container_with("main", STAY, &probed("readinessProbe")),
@@ -65,7 +65,7 @@ fn local(node: &Path, request: &str) -> std::io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// The time until an answer is complete. Panics if it is none.
+/// The time until a response is complete. Panics if there is none.
 #[track_caller]
 fn timed(mut stream: impl std::io::Read, begun: Instant) -> Duration {
     let mut answer = Vec::new();
@@ -154,7 +154,7 @@ fn hostile_pods_and_clients_harm_neither_the_agent_nor_honest_neighbours() {
     assert!(slowest < SLOWEST, "an answer took {slowest:?}:\n{record}");
     let after = standing(&node.pods());
     assert_eq!(after, before, "honest pods");
-    // The messages of the hostile ones are cut.
+    // The termination messages of the hostile pods are cut.
     let text = node.ask(&["pods", "-o", "json"]).unwrap();
     assert!(text.len() < 1 << 20, "{} bytes of pods", text.len());
     for manifest in hostile() {

@@ -190,9 +190,9 @@ fn a_truncated_archive_is_reported_and_does_not_block_others() {
     wait_for_state(&node, "good.tar", "imported");
     assert_eq!(wait_for_state(&node, "bad.tar", "refused")["message"], "it is cut short");
     wait_for_state(&node, "text.tar", "refused");
-    let told = "  text.tar: refused it is no tar, nor one that gzip or zstd has packed\n";
+    let told = "  text.tar: refused: it is not a tar archive, plain or compressed with gzip or zstd\n";
     let text = node.ask(&["status"]).unwrap();
-    assert!(text.contains("  bad.tar: refused it is cut short\n") && text.contains(told), "{text}");
+    assert!(text.contains("  bad.tar: refused: it is cut short\n") && text.contains(told), "{text}");
     assert!(node.agent_log().contains("bad.tar"));
 
     // An archive whose file changes is imported again.
@@ -230,7 +230,7 @@ fn image_import_prints_the_imported_images() {
     assert_eq!(import(&[&first_file]), (Some(0), format!("{first}\n"), String::new()));
     let bad = node.folder().join("bad.tar");
     fs::write(&bad, "hello").unwrap();
-    let told = "coracle: bad.tar: it is no tar, nor one that gzip or zstd has packed\n".to_owned();
+    let told = "coracle: bad.tar: it is not a tar archive, plain or compressed with gzip or zstd\n".to_owned();
     assert_eq!(import(&[&bad]), (Some(1), String::new(), told));
     let (code, _, error) = import(&[Path::new("/nowhere/x.tar")]);
     assert_eq!(code, Some(1));

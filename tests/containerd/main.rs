@@ -15,6 +15,7 @@ mod csi;
 #[path = "../csi_driver/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the driver")]
 mod csi_driver;
+mod deltas;
 mod devices;
 mod door;
 mod endurance;

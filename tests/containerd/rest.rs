@@ -16,7 +16,7 @@ fn an_idle_agent_sleeps_writes_nothing_and_stays_small() {
     names.iter().for_each(|name| node.apply(&Manifest::new(name).container("main", STAY)));
     node.wait_until("all are ready", |pods| names.iter().all(|name| pods.has(name, |pod| pod.is_ready())));
     let pid = node.agent_pid();
-    // The start is over when no thread has been woken for a second.
+    // The start is complete when no thread has been woken for a second.
     let mut before = Activity::of(pid);
     wait_for("the agent to come to rest", PATIENCE, || {
         std::thread::sleep(Duration::from_secs(1));

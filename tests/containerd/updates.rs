@@ -26,7 +26,16 @@ fn wait_for_answer(node: &Node, version: &str) {
 
 /// A node with a running web pod, and the reference of the next version's image, behind a proxy.
 fn start() -> (Node, Proxy, String) {
-    let node = Node::start();
+    start_with("runtime")
+}
+
+/// With the runtime's own pull or Coracle's.
+fn start_with(fetch: &str) -> (Node, Proxy, String) {
+    let mut node = Node::with_runtime();
+    let config = node.folder().join("coracle.yaml");
+    std::fs::write(&config, format!("images: {{fetch: {fetch}}}\n")).unwrap();
+    node.add_arguments(&["--coracle-config", &config.display().to_string()]);
+    node.start_agent();
     let registry = Registry::start(&node);
     let image = registry.push_busybox(&node, "web:2");
     let proxy = Proxy::start(&node, &registry, Way::Held);
@@ -69,35 +78,37 @@ fn present_version_answers_while_the_images_of_the_next_are_pulled() {
 
 #[test]
 fn waiting_version_is_shown_superseded_and_forgotten() {
-    let (mut node, proxy, image) = start();
-    node.write_manifest("web", &web("two", &image, "coracle.dev/ready-within: 5s"));
-    let row = || node.ask(&["pods"]).filter(|text| text.contains("Running (next version: pulling")).map(drop);
-    wait_for("the next version to be shown", PATIENCE, row);
-    let shown = node.ask(&["describe", "web"]).unwrap();
-    assert!(shown.contains(&format!("Next Version:      pulling {image}, ")), "{shown}");
-    // Neither the trial's time nor a new agent ends the present version.
-    std::thread::sleep(Duration::from_secs(6));
-    node.kill_agent();
-    node.start_agent();
-    wait_for("the next version to be shown again", PATIENCE, || {
-        node.ask(&["pods"]).filter(|text| text.contains("(next version: pulling")).map(drop)
-    });
-    assert_eq!(answer(&node).as_deref(), Some("one"));
-    // A version whose image is there supersedes the one that waits, and cancels its pull.
-    node.write_manifest("web", &web("three", BUSYBOX, ""));
-    wait_for_answer(&node, "three");
-    wait_for("the transfer to end", PATIENCE, || (proxy.open() == 0).then_some(()));
-    node.write_manifest("web", &web("four", &image, ""));
-    wait_for("the pull to begin", PATIENCE, || (proxy.open() > 0).then_some(()));
-    node.remove_manifest("web");
-    node.wait_until_gone("web");
-    wait_for("the transfer to end", PATIENCE, || (proxy.open() == 0).then_some(()));
-    let versions = std::fs::read_dir(node.folder().join("pods/coracle/versions")).unwrap();
-    assert_eq!(versions.count(), 0);
+    for fetch in ["runtime", "resumable"] {
+        let (mut node, proxy, image) = start_with(fetch);
+        node.write_manifest("web", &web("two", &image, "coracle.dev/ready-within: 5s"));
+        let row = || node.ask(&["pods"]).filter(|text| text.contains("Running (next version: pulling)")).map(drop);
+        wait_for("the next version to be shown", PATIENCE, row);
+        let shown = node.ask(&["describe", "web"]).unwrap();
+        assert!(shown.contains(&format!("Next Version:      pulling ({image}, ")), "{shown}");
+        // Neither the trial's time nor a new agent ends the present version.
+        std::thread::sleep(Duration::from_secs(6));
+        node.kill_agent();
+        node.start_agent();
+        wait_for("the next version to be shown again", PATIENCE, || {
+            node.ask(&["pods"]).filter(|text| text.contains("(next version: pulling")).map(drop)
+        });
+        assert_eq!(answer(&node).as_deref(), Some("one"));
+        // A version whose image is there supersedes the one that waits, and cancels its pull.
+        node.write_manifest("web", &web("three", BUSYBOX, ""));
+        wait_for_answer(&node, "three");
+        wait_for("the transfer to end", PATIENCE, || (proxy.open() == 0).then_some(()));
+        node.write_manifest("web", &web("four", &image, ""));
+        wait_for("the pull to begin", PATIENCE, || (proxy.open() > 0).then_some(()));
+        node.remove_manifest("web");
+        node.wait_until_gone("web");
+        wait_for("the transfer to end", PATIENCE, || (proxy.open() == 0).then_some(()));
+        let versions = std::fs::read_dir(node.folder().join("pods/coracle/versions")).unwrap();
+        assert_eq!(versions.count(), 0);
+    }
 }
 
 #[test]
-fn present_version_survives_an_image_that_cannot_be_had_and_a_power_cut() {
+fn present_version_survives_an_unavailable_image_and_a_power_cut() {
     let (mut node, _proxy, _) = start();
     let missing = "127.0.0.1:1/web:2";
     node.write_manifest("web", &web("two", missing, ""));

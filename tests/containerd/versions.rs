@@ -74,7 +74,7 @@ fn a_version_that_never_becomes_ready_is_rolled_back() {
     wait_for_trial(&node, "three");
     assert_eq!(state(&node), "on trial");
     wait_for_version(&node, "two");
-    let why = "The new version goes, it was not ready within 15s: the version before comes back";
+    let why = "The new version is rejected, it was not ready within 15s; the previous version is restored";
     assert!(node.events("web").find("UpdateRejected", why).is_some(), "{:#?}", node.events("web").lines());
     let status = node.ask(&["status"]).unwrap();
     assert!(status.contains("\nVersions:\n  default/web-node-a: rejected: "), "{status}");
@@ -143,7 +143,7 @@ fn versions_can_be_rolled_back_held_and_confirmed_manually() {
     let before = node.pods().get("web").unwrap().container("main").id().to_owned();
     node.write_manifest("web", &manifest("five", "", true));
     wait_for("the other manifest to be seen", PATIENCE, || {
-        node.ask(&["describe", "web"]).filter(|text| text.contains("held: its manifest has another one; ")).map(drop)
+        node.ask(&["describe", "web"]).filter(|text| text.contains("held: the manifest has changed; ")).map(drop)
     });
     node.kill_agent();
     node.start_agent();

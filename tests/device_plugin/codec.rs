@@ -8,14 +8,14 @@ use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Encodes `Out` and decodes `In`.
-pub(super) struct Prost<Out, In> {
+pub(crate) struct Prost<Out, In> {
     /// Encodes bytes that are no message.
     is_garbled: bool,
     types: PhantomData<(Out, In)>,
 }
 
 impl<Out, In> Prost<Out, In> {
-    pub(super) fn new(is_garbled: bool) -> Self {
+    pub(crate) fn new(is_garbled: bool) -> Self {
         Self { is_garbled, types: PhantomData }
     }
 }

@@ -1,7 +1,7 @@
 //! A device plugin like those written for the upstream kubelet, using tonic for gRPC. Dropping the [`Plugin`] ends it
 //! like a killed process.
 
-mod codec;
+pub(crate) mod codec;
 pub(crate) mod messages;
 
 use std::convert::Infallible;
@@ -323,7 +323,7 @@ impl Service<http::Request<Body>> for DevicePlugin {
 }
 
 /// A function that answers one method.
-struct Method<F>(F);
+pub(crate) struct Method<F>(pub(crate) F);
 
 impl<F, Q, A, Answered> Service<Request<Q>> for Method<F>
 where

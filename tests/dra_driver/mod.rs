@@ -1,17 +1,22 @@
 //! A DRA driver like those written for the upstream kubelet, using tonic. Dropping the [`Driver`] ends it like a killed
 //! process.
 
+use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use prost::Message;
 use tonic::Status;
-use tonic::codegen::BoxFuture;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
 use tonic::service::Routes;
 
+use super::device_plugin::Method;
+use super::device_plugin::codec::Prost;
 use super::grpc_plugin::{Answerer, Name, Named, PluginInfo, Registration, RegistrationStatus, Served, serve};
 
 pub(crate) const NAME: &str = "gpu.example.com";
@@ -41,12 +46,47 @@ pub(crate) struct Shared {
     calls: Mutex<Vec<(String, Vec<String>)>>,
     /// The uids of the prepared claims.
     prepared: Mutex<Vec<String>>,
+    /// Methods that answer only once they no longer hang.
     hanging: Mutex<Vec<&'static str>>,
-    /// Methods that answer each claim with this error.
-    failing: Mutex<Vec<(&'static str, String)>>,
+    /// Methods that answer with this error: each claim, or that of this name.
+    failing: Mutex<Vec<(&'static str, Option<&'static str>, String)>>,
     /// Methods that leave out their claims.
     skipping: Mutex<Vec<&'static str>>,
     told: Mutex<Vec<RegistrationStatus>>,
+    /// The health of the devices; drivers without any do not serve `DRAResourceHealth`.
+    health: Mutex<Option<HealthResponse>>,
+    watchers: Mutex<Vec<async_channel::Sender<HealthResponse>>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Empty {}
+
+#[derive(Clone, PartialEq, Message)]
+struct HealthResponse {
+    #[prost(message, repeated, tag = "1")]
+    devices: Vec<DeviceHealth>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DeviceHealth {
+    #[prost(message, optional, tag = "1")]
+    device: Option<DeviceIdentifier>,
+    #[prost(int32, tag = "2")]
+    health: i32,
+    #[prost(int64, tag = "3")]
+    last_updated_time: i64,
+    #[prost(int64, tag = "4")]
+    health_check_timeout_seconds: i64,
+    #[prost(string, tag = "5")]
+    message: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DeviceIdentifier {
+    #[prost(string, tag = "1")]
+    pool_name: String,
+    #[prost(string, tag = "2")]
+    device_name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -131,19 +171,31 @@ impl Driver {
         driver
     }
 
+    /// A driver that registers when it comes back for the first time.
+    pub(crate) fn unstarted(registry: &Path, version: Version) -> Self {
+        let (registry, instance) = (registry.to_owned(), "a".to_owned());
+        Self { shared: Arc::default(), registry, instance, version, served: None }
+    }
+
     fn socket(&self) -> PathBuf {
         self.registry.join(format!("{NAME}-{}-reg.sock", self.instance))
     }
 
     /// Ends the driver like `kill -9`, and removes its socket like a deleted pod.
     pub(crate) fn kill(&mut self) {
-        self.served = None;
+        self.end_process();
         let _ = fs::remove_file(self.socket());
+    }
+
+    /// Ends the driver like `kill -9`. Its socket file stays.
+    pub(crate) fn end_process(&mut self) {
+        self.served = None;
+        self.shared.watchers.lock().unwrap().clear();
     }
 
     /// Starts a new process of the same driver.
     pub(crate) fn come_back(&mut self) {
-        self.kill();
+        self.end_process();
         fs::create_dir_all(&self.registry).unwrap();
         let plugin = |shared: Arc<Shared>| -> Answerer {
             Arc::new(move |method, request| {
@@ -159,6 +211,11 @@ impl Driver {
         let routes = match self.version {
             Version::V1 => routes.add_service(Named::<V1>::new(plugin(Arc::clone(&self.shared)))),
             Version::V1Beta1 => routes.add_service(Named::<V1Beta1>::new(plugin(Arc::clone(&self.shared)))),
+        };
+        let reports_health = self.shared.health.lock().unwrap().is_some();
+        let routes = match reports_health {
+            true => routes.add_service(Health(Arc::clone(&self.shared))),
+            false => routes,
         };
         // Renames the socket into place once it listens.
         let hidden = self.registry.join(format!(".{}.sock", self.instance));
@@ -178,7 +235,29 @@ impl Driver {
     }
 
     pub(crate) fn fail(&self, method: &'static str, why: &str) {
-        self.shared.failing.lock().unwrap().push((method, why.to_owned()));
+        self.shared.failing.lock().unwrap().push((method, None, why.to_owned()));
+    }
+
+    pub(crate) fn fail_claim(&self, method: &'static str, claim: &'static str, why: &str) {
+        self.shared.failing.lock().unwrap().push((method, Some(claim), why.to_owned()));
+    }
+
+    /// Answers calls that hang.
+    pub(crate) fn release(&self) {
+        self.shared.hanging.lock().unwrap().clear();
+    }
+
+    /// Reports the health of devices of pool `node-a`, now and to later watchers: 1 is healthy, 2 is unhealthy.
+    pub(crate) fn report_health(&self, devices: &[(&str, i32, &str)]) {
+        let report = |(device, health, message): &(&str, i32, &str)| DeviceHealth {
+            device: Some(DeviceIdentifier { pool_name: "node-a".to_owned(), device_name: (*device).to_owned() }),
+            health: *health,
+            message: (*message).to_owned(),
+            ..DeviceHealth::default()
+        };
+        let reports = HealthResponse { devices: devices.iter().map(report).collect() };
+        *self.shared.health.lock().unwrap() = Some(reports.clone());
+        self.shared.watchers.lock().unwrap().retain(|watcher| watcher.try_send(reports.clone()).is_ok());
     }
 
     pub(crate) fn skip(&self, method: &'static str) {
@@ -247,28 +326,37 @@ impl Shared {
         let claims = Request::decode(request).unwrap().claims;
         let names = claims.iter().map(|claim| claim.name.clone()).collect();
         self.calls.lock().unwrap().push((method.to_owned(), names));
-        if self.hanging.lock().unwrap().contains(&method) {
-            std::future::pending::<()>().await;
+        while self.hanging.lock().unwrap().contains(&method) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let failing = self.failing.lock().unwrap();
-        let error = failing.iter().find(|(failing, _)| *failing == method).map(|(_, why)| why.clone());
+        let error = |claim: &Claim| {
+            let is_meant = |name: &Option<&str>| name.is_none_or(|name| name == claim.name);
+            let mut failing = failing.iter().filter(|(failing, name, _)| *failing == method && is_meant(name));
+            failing.next().map(|(.., why)| why.clone())
+        };
         let skips = self.skipping.lock().unwrap().contains(&method);
         let claims: Vec<Claim> = if skips { Vec::new() } else { claims };
         let mut prepared = self.prepared.lock().unwrap();
+        let done: Vec<&Claim> = claims.iter().filter(|claim| error(claim).is_none()).collect();
         if method == PREPARE {
-            if error.is_none() {
-                prepared.extend(claims.iter().map(|claim| claim.uid.clone()));
-            }
+            prepared.extend(done.iter().map(|claim| claim.uid.clone()));
             prepared.sort();
             prepared.dedup();
-            let entry = |claim: Claim| (claim.uid.clone(), prepare(&claim, error.clone()));
-            return Ok(PrepareResponse { claims: claims.into_iter().map(entry).collect() }.encode_to_vec());
+            let entry = |claim: &Claim| (claim.uid.clone(), prepare(claim, error(claim)));
+            return Ok(PrepareResponse { claims: claims.iter().map(entry).collect() }.encode_to_vec());
         }
-        if error.is_none() {
-            prepared.retain(|uid| !claims.iter().any(|claim| claim.uid == *uid));
-        }
-        let entry = |claim: Claim| (claim.uid, Unprepared { error: error.clone().unwrap_or_default() });
-        Ok(UnprepareResponse { claims: claims.into_iter().map(entry).collect() }.encode_to_vec())
+        prepared.retain(|uid| !done.iter().any(|claim| claim.uid == *uid));
+        let entry = |claim: &Claim| (claim.uid.clone(), Unprepared { error: error(claim).unwrap_or_default() });
+        Ok(UnprepareResponse { claims: claims.iter().map(entry).collect() }.encode_to_vec())
+    }
+
+    fn watch_health(&self) -> async_channel::Receiver<HealthResponse> {
+        let (sender, receiver) = async_channel::bounded(100);
+        let health = self.health.lock().unwrap().clone().unwrap_or_default();
+        sender.try_send(health).unwrap();
+        self.watchers.lock().unwrap().push(sender);
+        receiver
     }
 }
 
@@ -283,5 +371,35 @@ fn prepare(claim: &Claim, error: Option<String>) -> Prepared {
     match error {
         Some(error) => Prepared { devices: Vec::new(), error },
         None => Prepared { devices: vec![device("card", &["gpu"]), device("link", &[])], error: String::new() },
+    }
+}
+
+#[derive(Clone)]
+struct Health(Arc<Shared>);
+
+impl NamedService for Health {
+    const NAME: &'static str = "v1alpha1.DRAResourceHealth";
+}
+
+type Body = tonic::body::Body;
+
+impl Service<http::Request<Body>> for Health {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let answer = move |_: Empty| {
+                let reports = shared.watch_health();
+                async move { Ok(Box::pin(smol::stream::StreamExt::map(reports, Ok::<_, Status>))) }
+            };
+            Ok(tonic::server::Grpc::new(Prost::new(false)).server_streaming(Method(answer), request).await)
+        })
     }
 }

@@ -313,6 +313,7 @@ pub(crate) fn references(pod: &Value, resource: &str) -> Vec<String> {
             names.extend(named.map(|claim| &claim["resourceClaimName"]));
             let generated = pod["status"]["resourceClaimStatuses"].as_array().into_iter().flatten();
             names.extend(generated.map(|status| &status["resourceClaimName"]));
+            names.push(&pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"]);
         }
         _ => {}
     }

@@ -19,7 +19,7 @@ pub(crate) enum Fault {
     Hold,
     /// No effect; send this response.
     Answer(Response),
-    /// No effect; send these bytes, which may be no HTTP, and cut the connection.
+    /// No effect; send these bytes, which need not be HTTP, and cut the connection.
     Speak(Vec<u8>),
     /// No effect; never respond.
     Hang,

@@ -96,7 +96,7 @@ impl FakeApi {
     /// Restarts the server with other versions, like a restored backup: they continue after this one.
     pub(crate) fn restart_at_version(&self, version: u64) {
         self.set_network(Network::Refused);
-        self.change(|world| world.store.begin_anew(version));
+        self.change(|world| world.store.reset_versions(version));
         self.set_network(Network::Open);
     }
 

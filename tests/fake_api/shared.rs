@@ -59,7 +59,7 @@ impl Shared {
         self.changed.wait_timeout(world, longest).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits until `done` holds, the test ends or the client goes. Returns whether `done` holds.
+    /// Waits until `done` holds, the test ends or the client disconnects. Returns whether `done` holds.
     fn wait_until(&self, token: u64, longest: Option<Duration>, done: impl Fn(&World) -> bool) -> bool {
         let end = longest.map(|longest| Instant::now() + longest);
         let mut world = lock(&self.world);
@@ -88,7 +88,7 @@ impl Shared {
         let _ = self.wait_until(token, Some(time), |_| false);
     }
 
-    /// Waits this long, unless the client goes.
+    /// Waits this long, unless the client disconnects.
     pub(super) fn delay(self: &Arc<Self>, time: Duration, connection: u64, token: u64) {
         let _following = self.follow_client(connection, token);
         self.pause(time, token);
@@ -105,7 +105,7 @@ impl Shared {
         self.change(|world| world.held -= 1);
     }
 
-    /// Waits for the client to go.
+    /// Waits for the client to disconnect.
     pub(super) fn hang(self: &Arc<Self>, connection: u64, token: u64) {
         let _following = self.follow_client(connection, token);
         let _ = self.wait_until(token, None, |_| false);

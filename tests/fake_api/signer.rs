@@ -16,7 +16,7 @@ use super::world::{World, text};
 
 /// Client certificates of kubelets.
 pub(crate) const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Certificates under which kubelets are served.
+/// Serving certificates of kubelets.
 pub(crate) const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 
 fn is_request(resource: &Resource) -> bool {

@@ -110,7 +110,7 @@ impl Store {
     }
 
     /// Restarts the versions after `version` with the same objects, like a restored backup.
-    pub(crate) fn begin_anew(&mut self, version: u64) {
+    pub(crate) fn reset_versions(&mut self, version: u64) {
         self.version = version;
         for object in self.objects.values_mut() {
             self.version += 1;

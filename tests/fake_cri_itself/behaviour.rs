@@ -205,6 +205,17 @@ fn images_are_pulled_found_by_every_name_and_removed() {
 }
 
 #[test]
+fn output_of_a_command_is_cut_as_it_arrives() {
+    rt::block_on(async {
+        let Running { fake, runtime, container, .. } = running().await;
+        fake.set_exec(3, &"x".repeat(12 << 20));
+        let answer = runtime.exec_sync(&container, &["yes".to_owned()], Duration::from_secs(60)).await.unwrap();
+        assert_eq!((answer.exit_code, answer.stdout.len()), (3, 10 << 10));
+        assert!(answer.stdout.capacity() < 64 << 10);
+    });
+}
+
+#[test]
 fn exec_and_statistics_return_what_was_set() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;

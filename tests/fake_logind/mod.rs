@@ -1,7 +1,7 @@
-//! A system's bus with nobody on it but logind, for tests of what asks it to wait.
+//! A system bus with a fake logind, for tests of the shutdown inhibitor.
 //!
-//! It listens on a socket of its own; who is to meet it is given its address in `DBUS_SYSTEM_BUS_ADDRESS`. What it reads
-//! and writes is put together here once more, so that it judges the program's own D-Bus.
+//! It listens on a socket of its own. Clients get its address in `DBUS_SYSTEM_BUS_ADDRESS`. It has its own encoder and
+//! decoder of D-Bus, so that it tests those of the program.
 
 use std::fs;
 use std::io::{IoSlice, Read, Write};
@@ -36,12 +36,12 @@ struct Shared {
 pub(crate) struct State {
     clients: Vec<UnixStream>,
     shuts_down: bool,
-    /// How often logind has been started anew.
+    /// Number of restarts of logind.
     restarts: u32,
-    /// Locks that are held, and how many there have been.
+    /// Number of held locks, and of all locks ever taken.
     pub(crate) held: usize,
     pub(crate) taken: usize,
-    /// Of each call, its method.
+    /// The methods of the calls.
     pub(crate) calls: Vec<String>,
     over: bool,
 }
@@ -80,7 +80,7 @@ impl FakeLogind {
                 if shared.state.lock().unwrap().over {
                     return;
                 }
-                // A client that goes away is none of the test's business.
+                // A client may disconnect at any time.
                 thread::spawn(move || serve(stream.unwrap(), &shared));
             }
         });
@@ -91,7 +91,7 @@ impl FakeLogind {
         format!("unix:path={}", self.socket.display())
     }
 
-    /// It goes down, or does not after all; who has asked is told.
+    /// Begins or cancels a shutdown, and signals it to the clients.
     pub(crate) fn shut_down(&self, begins: bool) {
         self.change(|state| {
             state.shuts_down = begins;
@@ -99,12 +99,12 @@ impl FakeLogind {
         });
     }
 
-    /// Somebody else on the bus says so.
+    /// Another client of the bus sends the signal of a shutdown.
     pub(crate) fn lie(&self) {
         self.change(|state| state.signal(":1.99", "PrepareForShutdown", "b", &1u32.to_le_bytes()));
     }
 
-    /// A shutdown that had begun is forgotten.
+    /// Restarts logind, which forgets a shutdown in progress.
     pub(crate) fn restart(&self) {
         self.change(|state| {
             let before = state.owner();
@@ -116,7 +116,7 @@ impl FakeLogind {
         });
     }
 
-    /// Every connection is cut.
+    /// Cuts every connection.
     pub(crate) fn restart_bus(&self) {
         self.change(|state| {
             for client in state.clients.drain(..) {
@@ -155,7 +155,7 @@ impl Drop for FakeLogind {
     }
 }
 
-/// What a client calls.
+/// A method call of a client.
 struct Call {
     serial: u32,
     destination: String,
@@ -211,7 +211,7 @@ fn serve(mut stream: UnixStream, shared: &Arc<Shared>) -> Option<()> {
     }
 }
 
-/// Until nobody has the other end any more.
+/// Waits until every copy of the other end is closed.
 fn until_released(mut ours: UnixStream, shared: &Shared) {
     let _ = ours.read(&mut [0]);
     shared.state.lock().unwrap().held -= 1;
@@ -227,7 +227,7 @@ fn send_with_fd(stream: &UnixStream, bytes: &[u8], fd: &UnixStream) {
     assert_eq!(sent, bytes.len());
 }
 
-/// "Authentication Protocol": the client says everything at once, and is answered line by line.
+/// "Authentication Protocol": the client sends all of its lines at once. The replies are separate lines.
 fn greet(stream: &mut UnixStream) -> Option<()> {
     let mut said = Vec::new();
     while !said.ends_with(b"BEGIN\r\n") {

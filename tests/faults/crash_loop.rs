@@ -17,7 +17,7 @@ fn a_second_exit_backs_off_with_upstreams_reason() {
     });
     node.fake.exit("web-node-a/main", 4);
     let ended = Instant::now();
-    let pods = node.wait_until("it backs off", |pods| {
+    let pods = node.wait_until("the container backs off", |pods| {
         pods.has("web", |pod| pod.container("main").is_waiting_for("CrashLoopBackOff"))
     });
     let pod = pods.get("web").unwrap();
@@ -27,11 +27,11 @@ fn a_second_exit_backs_off_with_upstreams_reason() {
     assert_eq!((pod.phase(), pod.is_ready()), ("Running", false));
     assert!(pod.container("side").is_running());
 
-    node.wait_until("it runs again", |pods| {
+    node.wait_until("the container runs again", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 2)
     });
     let waited = ended.elapsed();
-    assert!((Duration::from_secs(10)..Duration::from_secs(13)).contains(&waited), "it waited {waited:?}");
+    assert!((Duration::from_secs(10)..Duration::from_secs(13)).contains(&waited), "the container waited {waited:?}");
 }
 
 #[test]
@@ -43,8 +43,9 @@ fn a_crash_loop_costs_few_calls() {
     let before = node.fake.calls().len();
     for restarts in 1..=4 {
         node.fake.exit("web-node-a/main", 1);
-        node.fake
-            .wait_for("it to run again", |world| crate::node::Seen::of(world, "web").is_exactly(&[("main", restarts)]));
+        node.fake.wait_for("the container to run again", |world| {
+            crate::node::Seen::of(world, "web").is_exactly(&[("main", restarts)])
+        });
     }
     // Relist the exit, start the next instance, relist it, remove the oldest instance, relist that.
     let calls = node.fake.calls().split_off(before);

@@ -21,7 +21,7 @@ fn plugin(node: &Node, ids: &[&str]) -> Plugin {
     let directory = node.folder().join("pods/device-plugins");
     let until = std::time::Instant::now() + super::node::PATIENCE;
     while !kubelet(node).exists() {
-        assert!(std::time::Instant::now() < until, "nobody listens");
+        assert!(std::time::Instant::now() < until, "no socket for plugins");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     Plugin::start(&directory.join("camera.sock"), ids)
@@ -93,9 +93,9 @@ fn a_plugin_is_asked_for_preferences_and_before_each_start() {
     assert_eq!(plugin.calls("GetPreferredAllocation"), [["cam0", "cam1", "cam2"]]);
     assert_eq!(plugin.calls("Allocate"), [["cam2"]]);
     node.fake.exit("one", 1);
-    node.wait_until("it has begun anew", |_| made_of(&node, "one").len() == 2);
+    node.wait_until("the container has restarted", |_| made_of(&node, "one").len() == 2);
     assert_eq!(plugin.calls("PreStartContainer"), [["cam2"], ["cam2"]]);
-    assert_eq!(plugin.calls("Allocate").len(), 1, "what it has it keeps");
+    assert_eq!(plugin.calls("Allocate").len(), 1, "the container keeps its devices");
     assert_eq!(devices_of(&node, "one"), "cam2");
 }
 
@@ -115,11 +115,11 @@ fn a_pod_waits_for_an_allocated_device_until_its_holder_ends() {
 fn a_killed_plugin_takes_no_device_from_running_pods() {
     let (node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     plugin.kill();
-    node.wait_until("the plugin is missed", |_| node.log().contains("device plugin stopped"));
+    node.wait_until("the loss of the plugin is logged", |_| node.log().contains("device plugin stopped"));
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
     node.fake.exit("one", 1);
-    node.wait_until("one begins anew with what it has", |_| made_of(&node, "one").len() == 2);
+    node.wait_until("one restarts with its devices", |_| made_of(&node, "one").len() == 2);
     node.wait_until_ready("beside");
     assert_eq!(devices_of(&node, "one"), "cam0");
     assert!(made_of(&node, "two").is_empty());
@@ -157,7 +157,7 @@ fn a_refused_allocation_is_retried_for_static_pods() {
     plugin.register(&kubelet(&node), CAMERA);
     node.apply(&wanting("one", 1));
     let why = "the pod waits for its devices: rpc error: code = Unknown desc = the lens is dirty";
-    node.wait_until("it is told", |_| node.log().contains(why));
+    node.wait_until("the failure is logged", |_| node.log().contains(why));
     plugin.mend();
     node.wait_until_ready("one");
 }
@@ -168,7 +168,7 @@ fn an_agent_killed_during_allocation_allocates_no_device_twice() {
     let before = node.seen("one").ids().join(" ");
     plugin.hang("Allocate");
     node.apply(&wanting("two", 1));
-    node.wait_until("it is asked", |_| plugin.calls("Allocate").len() == 2);
+    node.wait_until("Allocate is called", |_| plugin.calls("Allocate").len() == 2);
     node.kill_agent();
     plugin.mend();
     node.start_agent();
@@ -178,10 +178,10 @@ fn an_agent_killed_during_allocation_allocates_no_device_twice() {
     plugin.register(&kubelet(&node), CAMERA);
     node.wait_until_ready("two");
     node.wait_until_ready("one");
-    assert_eq!(node.seen("one").ids().join(" "), before, "what runs is left alone");
+    assert_eq!(node.seen("one").ids().join(" "), before, "running containers are not touched");
     assert_eq!(devices_of(&node, "two"), "cam1");
     node.apply(&wanting("three", 1));
-    node.wait_until("it waits", |_| node.log().contains("Requested: 1, Available: 0"));
+    node.wait_until("the third pod waits", |_| node.log().contains("Requested: 1, Available: 0"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn the_readable_part_of_a_damaged_checkpoint_is_used() {
     let text = std::fs::read_to_string(&checkpoint).unwrap();
     std::fs::write(&checkpoint, text.split("\"RegisteredDevices\"").next().unwrap()).unwrap();
     node.start_agent();
-    node.wait_until("it is set aside", |_| checkpoint.with_extension("corrupt").exists());
+    node.wait_until("the checkpoint is set aside", |_| checkpoint.with_extension("corrupt").exists());
     node.wait_until_ready("one");
     plugin.restart();
     plugin.register(&kubelet(&node), CAMERA);
@@ -253,13 +253,13 @@ fn a_plugin_socket_in_the_registry_is_discovered_and_its_loss_noticed() {
     assert_eq!(told(), [RegistrationStatus { plugin_registered: true, error: String::new() }]);
     let strange = Plugin::start(&registry.join("strange.sock"), &[]);
     *strange.shared.info.lock().unwrap() = info("Strange");
-    node.wait_until("it is refused", |_| !strange.shared.told.lock().unwrap().is_empty());
+    node.wait_until("the registration is refused", |_| !strange.shared.told.lock().unwrap().is_empty());
     let error = strange.shared.told.lock().unwrap()[0].error.clone();
     let expected = "RegisterPlugin error -- no handler registered for plugin type: Strange at socket ";
     assert!(error.starts_with(expected), "{error}");
     plugin.kill();
     std::fs::remove_file(registry.join("example/camera.sock")).unwrap();
-    node.wait_until("it is missed", |_| node.log().contains("plugin deregistered"));
+    node.wait_until("the plugin is deregistered", |_| node.log().contains("plugin deregistered"));
     node.apply(&wanting("two", 1));
     plugin.set(&[("cam0", true), ("cam1", true)]);
     plugin.restart();
@@ -291,7 +291,7 @@ fn pod_resources_list_the_devices_of_each_pod() {
     assert_eq!(listed.pod_resources, [one]);
     let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
     assert_eq!(all.devices, [device("cam0"), device("cam1")]);
-    assert!(all.cpu_ids.is_empty() && all.memory.is_empty(), "nobody has any of it for himself");
+    assert!(all.cpu_ids.is_empty() && all.memory.is_empty(), "no container has exclusive CPUs or memory");
     let get = |name: &str| {
         let asked = GetPodResources { pod_name: name.to_owned(), pod_namespace: "default".to_owned() };
         ask::<_, ListPodResources>(&socket, "/v1.PodResourcesLister/Get", asked)
@@ -359,7 +359,7 @@ fn devices_are_allocated_from_the_containers_numa_node() {
     node.wait_until_ready("two");
     assert_eq!(devices_of(&node, "two"), "cam1");
     node.apply(&wanting("three", 1));
-    node.wait_until("it is refused", |pods| {
+    node.wait_until("the pod is refused", |pods| {
         pods.has("three", |pod| pod.json()["status"]["reason"] == "TopologyAffinityError")
     });
     let socket = node.folder().join("pods/pod-resources/kubelet.sock");
@@ -379,7 +379,7 @@ fn one_of_two() -> (Node, Plugin) {
     (node, plugin)
 }
 
-/// Checks that both pods have different devices, and that a third waits until the first pod has ended.
+/// Checks that both pods have different devices, and that a third pod waits until the first has ended.
 #[track_caller]
 fn check_that_each_has_its_own(node: &Node) {
     node.wait_until_ready("one");
@@ -388,7 +388,7 @@ fn check_that_each_has_its_own(node: &Node) {
     given.sort();
     assert_eq!(given, ["cam0", "cam1"]);
     node.apply(&wanting("three", 1));
-    node.wait_until("it waits", |_| node.log().contains("Requested: 1, Available: 0"));
+    node.wait_until("the third pod waits", |_| node.log().contains("Requested: 1, Available: 0"));
     let of_one = devices_of(node, "one");
     node.remove_manifest("one");
     node.wait_until_ready("three");
@@ -413,7 +413,7 @@ fn check_kill(prepare: impl Fn(&Node, &Plugin), begun: impl Fn(&Node, &Plugin) -
     });
     prepare(&node, &plugin);
     node.apply(&wanting("two", 1));
-    node.wait_until("it has come to that", |_| begun(&node, &plugin));
+    node.wait_until("the step is reached", |_| begun(&node, &plugin));
     node.kill_agent();
     plugin.mend();
     mend(&node);
@@ -423,7 +423,7 @@ fn check_kill(prepare: impl Fn(&Node, &Plugin), begun: impl Fn(&Node, &Plugin) -
     plugin.restart();
     plugin.register(&kubelet(&node), CAMERA);
     node.wait_until_ready("two");
-    assert_eq!(node.seen("one").ids().join(" "), before, "what runs is left alone");
+    assert_eq!(node.seen("one").ids().join(" "), before, "running containers are not touched");
     check_that_each_has_its_own(&node);
 }
 
@@ -471,7 +471,7 @@ fn check_plugin(method: &'static str) {
         }
         node.apply(&wanting("one", 1));
         if method == "ListAndWatch" {
-            node.wait_until("it is asked", |_| plugin.calls(method).len() == 2);
+            node.wait_until("the plugin is called", |_| plugin.calls(method).len() == 2);
         } else {
             plugin.wait_for(method);
         }
@@ -525,14 +525,16 @@ fn a_lost_checkpoint_is_rebuilt_from_container_annotations() {
         node.wait_until_ready("one");
         plugin.restart();
         plugin.register(&kubelet(&node), CAMERA);
-        node.wait_until("it is as before", |_| std::fs::read_to_string(&checkpoint).is_ok_and(|text| text == before));
+        node.wait_until("the checkpoint is as before", |_| {
+            std::fs::read_to_string(&checkpoint).is_ok_and(|text| text == before)
+        });
         node.apply(&wanting("two", 1));
         node.wait_until_ready("two");
         assert_eq!(devices_of(&node, "two"), "cam1");
         node.fake.exit("one", 1);
-        node.wait_until("one begins anew with what it has", |_| made_of(&node, "one").len() == 2);
+        node.wait_until("one restarts with its devices", |_| made_of(&node, "one").len() == 2);
         assert_eq!(devices_of(&node, "one"), "cam0");
-        assert_eq!(plugin.calls("Allocate"), [["cam0"], ["cam1"]], "what comes with it was known");
+        assert_eq!(plugin.calls("Allocate"), [["cam0"], ["cam1"]], "the response was recovered too");
     }
 }
 
@@ -549,8 +551,8 @@ fn containers_whose_cpuset_update_fails_keep_running_and_are_updated_later() {
     let resources = format!("resources: {{requests: {amounts}, limits: {amounts}}}");
     node.apply(&Manifest::new("own").container_with("main", "", &resources));
     node.wait_until_ready("own");
-    node.wait_until("it is told", |_| node.log().contains("no such cpuset"));
-    node.wait_until("it is moved in the end", |_| node.log().contains("container moved"));
+    node.wait_until("the failure is logged", |_| node.log().contains("no such cpuset"));
+    node.wait_until("the container is moved", |_| node.log().contains("container moved"));
     let asked: Vec<UpdateContainerResourcesRequest> = node.fake.requests("UpdateContainerResources");
     assert_eq!(asked.len(), 2);
     assert_eq!(node.seen("shared").ids().join(" "), before);

@@ -12,7 +12,7 @@ fn after_an_exit(arrange: impl Fn(&Node)) -> Node {
     node.start_agent();
     node.wait_until_ready("web");
     node.fake.exit("web-node-a/main", 1);
-    node.wait_until("it runs again", |pods| {
+    node.wait_until("the container runs again", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
     });
     node
@@ -69,7 +69,7 @@ fn an_exit_while_the_event_stream_is_broken_is_noticed() {
     node.fake.cut_connections();
     node.fake.wait_for_calls("GetContainerEvents", streams + 1);
     node.fake.exit("web-node-a/main", 1);
-    node.wait_until("it runs again", |pods| {
+    node.wait_until("the container runs again", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 2)
     });
 }

@@ -42,7 +42,7 @@ fn a_failed_post_start_hook_kills_the_container_and_retries() {
     assert!(log.contains("info FailedPostStartHook pod=default/web-node-a container=main reason=Killing"), "{log}");
     let why = "Exec lifecycle hook ([postStart]) for Container \\\"main\\\" in Pod \\\"web-node-a_default(";
     assert!(log.contains(why), "{log}");
-    assert!(!log.contains("warn Exec lifecycle hook"), "what it wrote is for those who ask for more");
+    assert!(!log.contains("warn Exec lifecycle hook"), "the hook's output is only logged at debug level");
     assert!(node.pods().has("web", |pod| pod.container("main").last_exit_code() == Some(143)));
 }
 
@@ -54,7 +54,7 @@ fn a_hook_failure_is_reported_until_the_next_start() {
     let fields = format!("lifecycle: {{{}}}", exec("postStart"));
     node.apply(&Manifest::new("web").container_with("main", "", &fields).spec("restartPolicy: Never"));
     node.start_agent();
-    node.wait_until("it has failed", |pods| pods.has("web", |pod| pod.phase() == "Failed"));
+    node.wait_until("the pod has failed", |pods| pods.has("web", |pod| pod.phase() == "Failed"));
     assert_eq!(node.pods().get("web").unwrap().container("main").exit_code(), Some(143));
 }
 

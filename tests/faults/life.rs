@@ -57,7 +57,7 @@ pub(crate) fn in_each(cases: impl Iterator<Item = Case> + Send, meet: impl Fn(Ca
 }
 
 impl Moment {
-    /// Brings the node to just before the moment. A pod called `other` runs there, too.
+    /// Brings the node to just before the moment. A pod called `other` runs there too.
     pub(crate) fn prepare(self, node: &mut Node) {
         node.fake.publish_image(APP);
         node.apply(&Manifest::new("other").container("main", ""));
@@ -70,7 +70,7 @@ impl Moment {
         node.wait_until_ready("web");
         if self == Self::SecondRestart {
             node.fake.exit("web-node-a/main", 1);
-            node.wait_until("it runs again", |pods| {
+            node.wait_until("the container runs again", |pods| {
                 pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
             });
         }

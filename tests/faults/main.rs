@@ -1,4 +1,4 @@
-//! Faults of the container runtime: the real program beside a fake runtime.
+//! Faults of the container runtime: the real program with a fake runtime.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -25,7 +25,7 @@ fn check_one_after_the_other(node: &Node) {
             "RemovePodSandbox" => here -= 1,
             _ => {}
         }
-        assert!(here <= 1, "two pods of one name were there: {:?}", node.fake.calls());
+        assert!(here <= 1, "two pods of one name existed: {:?}", node.fake.calls());
     }
 }
 
@@ -70,7 +70,7 @@ fn a_manifest_restored_during_termination_starts_again_afterwards() {
     node.fake.release("StopContainer");
     node.fake.wait_for_calls("RunPodSandbox", 3);
     // As with upstream, the new pod of the same uid counts the containers of the former.
-    node.fake.wait_for("it to run again", |world| Seen::of(world, "web").running() == [("main", 1)]);
+    node.fake.wait_for("the container to run again", |world| Seen::of(world, "web").running() == [("main", 1)]);
     node.wait_until_ready("web");
     node.remove_all_manifests();
     node.wait_until_nothing_is_left();
@@ -97,7 +97,7 @@ fn a_restarted_agent_finishes_terminations_and_keeps_wanted_pods() {
             assert_eq!(node.seen("web"), before);
             // The stop that the previous agent requested completes now. The container has exited and starts again.
             node.fake.release("StopContainer");
-            node.fake.wait_for("it to run again", |world| Seen::of(world, "web").is_exactly(&[("main", 1)]));
+            node.fake.wait_for("the container to run again", |world| Seen::of(world, "web").is_exactly(&[("main", 1)]));
             node.remove_manifest("web");
         }
         node.wait_until_nothing_is_left();
@@ -204,7 +204,7 @@ fn of_two_leftover_pods_the_one_with_a_manifest_stays_untouched() {
             let web = Seen::of(world, "web");
             web.is_exactly(&[("main", 0)]) && web != stays
         });
-        node.wait_until("it is told", |pods| pods.has("web", |pod| pod.is_ready() && pod.uid() == second));
+        node.wait_until("the other pod is ready", |pods| pods.has("web", |pod| pod.is_ready() && pod.uid() == second));
         node.remove_all_manifests();
         node.wait_until_nothing_is_left();
     }
@@ -222,7 +222,7 @@ fn a_pod_of_another_kubelet_is_adopted_despite_failing_status() {
     node.fake.set_uid("web-node-a", uid);
     node.fake.on("ContainerStatus").about(&before.containers[0].id).times(2).fail(Code::Unknown, "no luck today");
     node.start_agent();
-    node.wait_until("it is ready", |pods| pods.has("web", |pod| pod.is_ready() && pod.uid() == uid));
+    node.wait_until("the adopted pod is ready", |pods| pods.has("web", |pod| pod.is_ready() && pod.uid() == uid));
     assert_eq!(node.seen("web"), before);
     node.remove_all_manifests();
     node.wait_until_nothing_is_left();

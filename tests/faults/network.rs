@@ -28,9 +28,9 @@ fn running_pods_survive_a_network_loss_and_their_containers_restart() {
     let sandbox = node.seen("web").sandboxes;
     node.fake.set_network_ready(false);
     node.fake.cut_connections();
-    node.wait_until("it is known", |_| node.log().contains("container runtime is not ready"));
+    node.wait_until("the network loss is known", |_| node.log().contains("container runtime is not ready"));
     node.fake.exit("web-node-a/main", 1);
-    node.wait_until("it runs again", |pods| {
+    node.wait_until("the container runs again", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
     });
     assert_eq!(node.seen("web").sandboxes, sandbox);

@@ -1,4 +1,4 @@
-//! A node under test: the agent in a folder of its own, beside its own fake runtime. Neither needs root.
+//! A node under test: the agent with a folder and a fake runtime of its own. Needs no root.
 
 #[path = "../containerd/node/events.rs"]
 mod events;

@@ -28,7 +28,7 @@ fn readiness_follows_the_readiness_probe() {
     let node = node_with(&exec("readinessProbe", "ask", ", failureThreshold: 2"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").answer(&answer(1, b"no\n"));
-    node.wait_until("it is not ready", |pods| pods.has("web", |pod| !pod.is_ready()));
+    node.wait_until("the pod is not ready", |pods| pods.has("web", |pod| !pod.is_ready()));
     assert!(node.log().contains("warn Readiness probe failed: no\\n pod=default/web"));
     node.fake.clear_faults();
     node.wait_until_ready("web");
@@ -40,7 +40,7 @@ fn a_failed_liveness_probe_restarts_the_container() {
     let node = node_with(&exec("livenessProbe", "ask", ", failureThreshold: 2"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").answer(&answer(1, b"")).times(2);
-    node.wait_until("it runs anew", |pods| {
+    node.wait_until("the container has restarted", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
     });
     assert!(node.log().contains("Container main failed liveness probe, will be restarted"));
@@ -94,7 +94,7 @@ fn a_probe_command_that_times_out_has_failed() {
     let node = node_with(&exec("livenessProbe", "ask", ", failureThreshold: 1"));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").fail(Code::DeadlineExceeded, "timeout 1s exceeded").times(1);
-    node.wait_until("it runs anew", |pods| {
+    node.wait_until("the container has restarted", |pods| {
         pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
     });
     assert!(node.log().contains("Liveness probe failed: command timed out"));
@@ -117,7 +117,7 @@ fn endless_probe_output_is_truncated() {
     let node = node_with(&exec("readinessProbe", "ask", ""));
     node.wait_until_ready("web");
     node.fake.on("ExecSync").answer(&answer(1, &[b'x'; 4 << 20]));
-    node.wait_until("it is not ready", |pods| pods.has("web", |pod| !pod.is_ready()));
+    node.wait_until("the pod is not ready", |pods| pods.has("web", |pod| !pod.is_ready()));
     let longest = node.log().lines().map(str::len).max().unwrap();
     assert!((900..3000).contains(&longest), "a line of {longest} bytes");
 }
@@ -130,7 +130,7 @@ fn a_restarted_agent_does_not_repeat_startup_probes_of_old_containers() {
     node.wait_until_ready("web");
     let before = node.seen("web").ids().iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     // After ten seconds the container counts as started before the next agent.
-    node.wait_until("it has run for long", |_| node.age() >= 13);
+    node.wait_until("the agent has run for 13 seconds", |_| node.age() >= 13);
     node.kill_agent();
     node.fake.on("ExecSync").answer(&answer(1, b"started already"));
     node.start_agent();

@@ -43,7 +43,7 @@ fn changed_resources_in_a_manifest_resize_the_running_pod() {
     node.fake.wait_for_calls("UpdateContainerResources", 1);
     node.apply(&sized("150m", ""));
     node.fake.wait_for_calls("UpdateContainerResources", 2);
-    node.wait_until("it is reported", |_| status(&node)["allocatedResources"]["cpu"] == "150m");
+    node.wait_until("the allocated resources are reported", |_| status(&node)["allocatedResources"]["cpu"] == "150m");
     assert_eq!(told(&node), [204, 153]);
     assert_eq!(node.seen("web").ids(), ids);
     node.fake.look(|world| assert_eq!((world.calls_of("StopContainer"), world.calls_of("CreateContainer")), (0, 2)));
@@ -63,7 +63,9 @@ fn a_refused_resize_is_retried_while_the_pod_keeps_running() {
         told || reported_cpu(&node) == "200m"
     });
     node.fake.wait_for_calls("UpdateContainerResources", 2);
-    node.wait_until("it is resized", |_| reported_cpu(&node) == "200m" && !conditions(&node).contains("PodResize"));
+    node.wait_until("the pod is resized", |_| {
+        reported_cpu(&node) == "200m" && !conditions(&node).contains("PodResize")
+    });
     assert!(node.seen("web").is_exactly(&[("main", 0), ("side", 0)]));
 }
 
@@ -75,7 +77,7 @@ fn restart_container_policy_restarts_only_the_resized_container() {
     node.start_agent();
     node.wait_until_ready("web");
     node.apply(&sized("200m", policy));
-    node.fake.wait_for("it to run again", |world| {
+    node.fake.wait_for("the container to run again", |world| {
         crate::node::Seen::of(world, "web").is_exactly(&[("main", 1), ("side", 0)])
     });
     assert!(told(&node).is_empty());
@@ -88,16 +90,16 @@ fn a_resize_that_does_not_fit_is_not_applied_and_shows_in_the_status() {
     node.start_agent();
     node.wait_until_ready("web");
     node.apply(&sized("100000", ""));
-    node.wait_until("it is deferred", |_| conditions(&node).contains("Deferred"));
+    node.wait_until("the resize is deferred", |_| conditions(&node).contains("Deferred"));
     assert_eq!(status(&node)["allocatedResources"]["cpu"], "100m");
     let why = "Node didn't have enough resource: cpu, requested: 100000000";
     assert!(conditions(&node).contains(why), "{}", conditions(&node));
     node.kill_agent();
     node.start_agent();
-    node.wait_until("it is deferred after a restart", |_| conditions(&node).contains("Deferred"));
+    node.wait_until("the resize is deferred after a restart", |_| conditions(&node).contains("Deferred"));
     assert_eq!(status(&node)["allocatedResources"]["cpu"], "100m");
     node.apply(&sized("100m", ""));
-    node.wait_until("the wish is forgotten", |_| !conditions(&node).contains("PodResize"));
+    node.wait_until("the resize is withdrawn", |_| !conditions(&node).contains("PodResize"));
     assert!(told(&node).is_empty());
     assert!(node.seen("web").is_exactly(&[("main", 0), ("side", 0)]));
 }

@@ -94,10 +94,10 @@ fn the_agent_waits_for_an_absent_runtime() {
     node.start_agent();
     node.wait_until("the pod is known and waits", |pods| pods.has("web", |pod| pod.phase() == "Pending"));
     let told = || node.log().matches("waiting for the container runtime").count();
-    node.wait_until("the agent says what it waits for", |_| told() > 0);
+    node.wait_until("the agent logs what it waits for", |_| told() > 0);
     node.fake.start_again();
     node.wait_until_ready("web");
-    assert_eq!(told(), 1, "it is told more than once: {}", node.log());
+    assert_eq!(told(), 1, "logged more than once: {}", node.log());
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn a_runtime_returning_after_a_long_outage_is_found_at_once() {
     let node = two_pods();
     for _ in 0..3 {
         node.fake.stop();
-        node.wait_until("it is known", |_| !node.says_that_the_runtime_is_ready());
+        node.wait_until("the outage is known", |_| !node.says_that_the_runtime_is_ready());
         let age = node.age();
         // By then the agent tries every three seconds, and later every five.
-        node.wait_until("it has been away for a while", |_| node.age() >= age + 7);
+        node.wait_until("the outage has lasted a while", |_| node.age() >= age + 7);
         let calls = node.fake.calls().len();
         node.fake.start_again();
         let back = Instant::now();
@@ -143,19 +143,19 @@ fn a_failed_cgroup_driver_request_is_repeated() {
 fn a_pod_due_during_an_outage_does_not_keep_the_agent_busy() {
     let node = two_pods();
     node.fake.exit("one-node-a/main", 1);
-    node.wait_until("it runs again", |pods| pods.has("one", |pod| pod.container("main").restarts() == 1));
+    node.wait_until("the container runs again", |pods| pods.has("one", |pod| pod.container("main").restarts() == 1));
     node.fake.exit("one-node-a/main", 1);
-    node.wait_until("it backs off, for a second", |pods| {
+    node.wait_until("the container backs off for a second", |pods| {
         pods.has("one", |pod| pod.container("main").is_waiting_for("CrashLoopBackOff"))
     });
     node.fake.stop();
-    node.wait_until("it is known", |_| !node.says_that_the_runtime_is_ready());
+    node.wait_until("the outage is known", |_| !node.says_that_the_runtime_is_ready());
     let (age, busy) = (node.age(), node.processor_time());
-    node.wait_until("the second is long over", |_| node.age() >= age + 3);
+    node.wait_until("the back-off has long ended", |_| node.age() >= age + 3);
     let busy = node.processor_time() - busy;
     assert!(busy < Duration::from_secs(1), "busy for {busy:?}");
     node.fake.start_again();
-    node.wait_until("it runs again", |pods| {
+    node.wait_until("the container runs again", |pods| {
         pods.has("one", |pod| pod.is_ready() && pod.container("main").restarts() == 2)
     });
 }
@@ -166,7 +166,7 @@ fn containers_that_exit_during_an_outage_restart_once() {
     node.fake.stop();
     node.fake.exit("one-node-a/main", 3);
     node.fake.start_again();
-    node.wait_until("it runs again", |pods| {
+    node.wait_until("the container runs again", |pods| {
         pods.has("one", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
     });
     assert_eq!(node.seen("one").running(), [("main", 1), ("side", 0)]);

@@ -86,7 +86,7 @@ fn pods_terminate_by_priority_before_the_inhibitor_is_released() {
     assert_eq!(late["reason"], "NodeShutdown");
     assert_eq!(late["message"], "Pod was rejected: Pod was rejected as the node is shutting down.");
     node.fake.release("StopContainer");
-    logind.wait_for("its release", |state| state.held == 0);
+    logind.wait_for("the release of the inhibitor", |state| state.held == 0);
     // No grace period exceeds the pod's own or that of its shutdown phase.
     assert_eq!(stops(&node), ["low 20", "low", "middle 3", "middle", "high 10", "high"]);
     for name in ["low", "middle", "high"] {
@@ -112,7 +112,7 @@ fn id_of(node: &Node, name: &str) -> String {
 fn pods_stopped_for_a_shutdown_start_again_after_the_reboot() {
     let (mut node, logind) = begin("shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n");
     logind.shut_down(true);
-    logind.wait_for("its release", |state| state.held == 0);
+    logind.wait_for("the release of the inhibitor", |state| state.held == 0);
     assert_eq!(stops(&node).last().unwrap(), "high");
     node.kill_agent();
     node.fake.restart(State::Ended);
@@ -133,7 +133,7 @@ fn a_pod_that_does_not_stop_delays_others_only_for_its_phase() {
     node.fake.on("StopContainer").about(&id_of(&node, "low")).hang();
     let begun = Instant::now();
     logind.shut_down(true);
-    logind.wait_for("its release", |state| state.held == 0);
+    logind.wait_for("the release of the inhibitor", |state| state.held == 0);
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(!node.seen("low").running().is_empty());
     for name in ["middle", "high"] {
@@ -158,7 +158,7 @@ fn a_cancelled_shutdown_stops_no_more_pods_and_restarts_stopped_ones() {
     }
     assert_eq!(id_of(&node, "high"), high, "it was not ended");
     logind.shut_down(true);
-    logind.wait_for("its release", |state| state.held == 0);
+    logind.wait_for("the release of the inhibitor", |state| state.held == 0);
     assert!(node.seen("high").running().is_empty());
 }
 
@@ -171,7 +171,7 @@ fn the_inhibitor_is_renewed_after_a_restart_of_logind_or_the_bus() {
     logind.wait_for("another one", |state| (state.held, state.taken) == (1, 3));
     logind.lie();
     logind.shut_down(true);
-    logind.wait_for("its release", |state| state.held == 0);
+    logind.wait_for("the release of the inhibitor", |state| state.held == 0);
     assert!(node.seen("high").running().is_empty());
     // The restarted logind has forgotten the shutdown.
     logind.restart();

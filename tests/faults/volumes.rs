@@ -48,7 +48,7 @@ fn a_container_waits_for_its_image_volume_with_a_reason() {
     node.start_agent();
     node.apply(&with_image("never", "Never"));
     node.apply(&with_image("gone", "Always"));
-    node.wait_until("both wait", |pods| {
+    node.wait_until("both containers wait", |pods| {
         let waits = |name: &str, reasons: &[&str]| {
             pods.has(name, |pod| reasons.iter().any(|reason| pod.container("main").is_waiting_for(reason)))
         };
@@ -58,7 +58,7 @@ fn a_container_waits_for_its_image_volume_with_a_reason() {
     node.fake.publish_image(DATA);
     node.fake.on("CreateContainer").fail(Code::Unknown, "failed to mkdir \"\": mkdir : no such file or directory");
     node.apply(&with_image("old", "IfNotPresent"));
-    node.wait_until("it waits", |pods| {
+    node.wait_until("the container waits", |pods| {
         pods.has("old", |pod| {
             let main = pod.container("main");
             main.is_waiting_for("CreateContainerError") && main.waiting_message().contains("failed to mkdir")
@@ -86,7 +86,7 @@ fn recursive_read_only_mounts_require_a_capable_runtime() {
             node.wait_until_ready("enabled");
             assert!(mount(&node).recursive_read_only);
         } else {
-            node.wait_until("it is refused", |pods| {
+            node.wait_until("the mount is refused", |pods| {
                 pods.has("enabled", |pod| {
                     let main = pod.container("main");
                     main.is_waiting_for("CreateContainerConfigError")

@@ -44,7 +44,7 @@ impl Cluster {
             (Self::kubeconfig_of(&node).display().to_string(), bootstrap.display().to_string());
         let address = ADDRESS.to_string();
         node.add_arguments(&["--kubeconfig", &kubeconfig, "--bootstrap-kubeconfig", &bootstrap]);
-        node.add_arguments(&["--node-ip", &address, "-v", "4"]);
+        node.add_arguments(&["--node-ip", &address, "-v", "4", "--make-iptables-util-chains=false"]);
         let cluster = Self { plane, node };
         cluster.take_nodes_in();
         cluster

@@ -50,7 +50,7 @@ fn kubectl_runs_gets_describes_and_deletes_a_pod() {
 
     cluster.kubectl(&["delete", "pod", "web", "--timeout=60s"]);
     assert_eq!(cluster.try_get(&["pod", "web"]), None);
-    cluster.node.wait_until("nothing of it is left", |pods| pods.0.is_empty());
+    cluster.node.wait_until("the pod is gone", |pods| pods.0.is_empty());
     cluster.assert_that_nothing_was_forbidden();
 }
 
@@ -139,7 +139,7 @@ fn a_restored_etcd_is_noticed_and_pods_follow_it() {
         cluster.wait("the lease to be renewed", || (lease() != last).then_some(()));
     }
     cluster.plane.restore(&cluster.node);
-    wait_for("the pod that nobody knows any more to end", LONGEST, || {
+    wait_for("the pod that is gone from the API server to end", LONGEST, || {
         let pods = cluster.node.pods();
         (pods.0.len() == 1).then_some(())
     });

@@ -89,7 +89,7 @@ fn exec_passes_streams_and_exit_codes() {
         let ps = String::from_utf8(cluster.exec("ps").stdout).unwrap();
         ps.lines().filter(|line| line.contains("sleep 1234")).count()
     };
-    wait_for("all of them to run", LONGEST, || (sleepers() == 50).then_some(()));
+    wait_for("all commands to run", LONGEST, || (sleepers() == 50).then_some(()));
     let grown = cluster.resident().saturating_sub(before);
     assert!(grown <= 4096, "{grown} KiB for 50 at once");
     // The processes started here only wait for those inside the namespaces.

@@ -53,6 +53,6 @@ fn a_deployment_rolls_out_pod_by_pod() {
     cluster.wait("two of three to go", || (cluster.pods_of_web().len() == 1).then_some(()));
     cluster.kubectl(&["delete", "deployment", "web"]);
     cluster.wait("the last one to go", || cluster.pods_of_web().is_empty().then_some(()));
-    cluster.node.wait_until("nothing of them is left", |pods| pods.0.is_empty());
+    cluster.node.wait_until("the pods are gone", |pods| pods.0.is_empty());
     cluster.assert_that_nothing_was_forbidden();
 }

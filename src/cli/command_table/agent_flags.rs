@@ -22,10 +22,10 @@ pub(crate) const AGENT_FLAGS: &[FlagSection] = &[
 const PODS: &[Flag] = &[
     flag("pod-manifest-path", Value::File("PATH"), "manifests, a directory or one file")
         .default("/etc/kubernetes/manifests"),
-    flag("file-check-frequency", DURATION, "interval of checks of the manifests, besides on changes").default("20s"),
+    flag("file-check-frequency", DURATION, "interval at which manifests are read even without a change").default("20s"),
     flag("manifest-url", Value::Text("URL"), "a manifest at an HTTP or HTTPS URL").manual(
         "A manifest at an HTTP or HTTPS URL: a Pod, a PodList or several documents, with their ConfigMaps and Secrets.\n\
-         It is taken as a whole or not at all.\nAfter an error the pods keep running, and the error is shown once in the \
+         Either all of it is used or none.\nAfter an error the pods keep running, and the error is shown once in the \
          log and by\n.Nm Cm status .\nThe last good manifest is stored, and runs after a start without the server.\n",
     ),
     flag("manifest-url-header", Value::Text("NAME:VALUE,..."), "headers of requests for --manifest-url")
@@ -34,13 +34,13 @@ const PODS: &[Flag] = &[
     flag("manifest-url-ca-file", FILE, "CA certificates for --manifest-url").default("those of the system").manual(
         "CA certificates for --manifest-url; by default\n.Pa /etc/ssl/certs/ca-certificates.crt .\n",
     ),
-    flag("manifest-public-key", FILE, "Ed25519 key that has to have signed the manifest of --manifest-url").manual(
-        "An Ed25519 public key, in PEM or base64.\nA manifest of --manifest-url is taken only with its signature, which is \
+    flag("manifest-public-key", FILE, "Ed25519 public key that verifies the manifest of --manifest-url").manual(
+        "An Ed25519 public key, in PEM or base64.\nA manifest of --manifest-url is accepted only with its signature, which is \
          at the same URL with\n.Pa .sig\nat the end of its path, and covers an audience and a serial number.\n\
          A stored manifest is checked against the key at each start.\n",
     ),
-    switch("manifest-plain-signatures", "take signatures without audience and serial number, which can be replayed").manual(
-        "Take signatures of the manifest alone, too: 64 bytes, raw or in base64.\nThey can be replayed, and are good on \
+    switch("manifest-plain-signatures", "accept signatures without audience and serial number, which can be replayed").manual(
+        "Also accept signatures of the manifest alone: 64 bytes, raw or in base64.\nThey can be replayed, and are valid on \
          every node with the same key.\n",
     ),
     flag("http-check-frequency", DURATION, "interval of requests for --manifest-url").default("20s").manual(
@@ -51,7 +51,7 @@ const PODS: &[Flag] = &[
         "Labels of the node besides its name, operating system and architecture, for node selectors and affinity.\n",
     ),
     flag("pod-max-pids", N, "highest number of processes of one pod, -1 without a limit").default("-1"),
-    switch("seccomp-default", "use the RuntimeDefault seccomp profile where a pod names none"),
+    switch("seccomp-default", "use the RuntimeDefault seccomp profile for pods without a profile"),
 ];
 
 const RUNTIME: &[Flag] = &[
@@ -75,14 +75,14 @@ const RUNTIME: &[Flag] = &[
         .default("coracle/images in the root directory")
         .manual(
             "Images without a registry.\nEach archive in this directory (docker save, or an OCI layout as a tar, also \
-             compressed by gzip or zstd) is imported into the runtime.\nImage garbage collection does not remove its images \
-             while the archive is here.\nBy default\n.Pa coracle/images\nin the root directory.\nThis needs\n.Xr ctr 8\n\
+             compressed with gzip or zstd) is imported into the runtime.\nImage garbage collection does not remove its images \
+             while the archive is in the directory.\nBy default\n.Pa coracle/images\nin the root directory.\nThis needs\n.Xr ctr 8\n\
              with containerd,\n.Xr skopeo 1\nwith CRI-O, and\n.Xr gzip 1\nor\n.Xr zstd 1\nfor compressed archives.\n\
              .Cm status\nshows the state of each archive.\n",
         ),
     switch("strict-image-pull-policy", "fail a pull with policy Always while the registry is unreachable").manual(
         "The pull policy\n.Cm Always\nfails while the registry is unreachable.\n\
-         By default a present image is used then, and an event tells so.\n",
+         By default a present image is used then, and an event reports it.\n",
     ),
     flag("image-gc-high-threshold", N, "disk usage in percent that starts removal of unused images, 100 for never")
         .default("85"),
@@ -106,8 +106,8 @@ const EVICTION: &[Flag] = &[
         "thresholds below which pods are evicted after the grace period",
     ),
     flag("eviction-soft-grace-period", Value::Text("SIGNAL=DURATION,..."), "grace periods of --eviction-soft"),
-    switch("evict-static-pods", "evict static pods of ordinary priority, too").manual(
-        "Static pods may be evicted, refused and preempted, too, unless they have a system-critical priority.\n\
+    switch("evict-static-pods", "also evict static pods without a critical priority").manual(
+        "Static pods can also be evicted, refused and preempted, unless they have a system-critical priority.\n\
          An evicted static pod stays down until its manifest changes or the agent starts again.\n\
          By default no static pod is evicted.\n",
     ),
@@ -120,7 +120,7 @@ const NODE: &[Flag] = &[
     flag("register-with-taints", Value::Text("KEY=VALUE:EFFECT,..."), "taints of a Node object that is created"),
     flag("node-status-max-images", N, "number of images in the node status, -1 for all").default("0").manual(
         "Number of images in the node status, the largest first; \\-1: all.\n\
-         By default 0: they are most of what a node would have to send.\n",
+         By default 0, because images would be the largest part of a node status.\n",
     ),
     flag("cloud-provider", Value::OneOf(&["external"]), "a cloud controller manager sets the node addresses")
         .manual("A cloud controller manager sets the addresses of the node and removes its initial taint.\n"),
@@ -128,14 +128,14 @@ const NODE: &[Flag] = &[
     flag("cluster-domain", Value::Text("NAME"), "DNS domain of the cluster"),
     switch("leave-kernel-parameters", "do not set vm.overcommit_memory, kernel.panic and the like").manual(
         "Do not set\n.Va vm.overcommit_memory ,\n.Va vm.panic_on_oom ,\n.Va kernel.panic ,\n.Va kernel.panic_on_oops\n\
-         and the limits of root's keys.\nBy default they are set at the start, as pods expect them.\n",
+         and the limits of root's keys.\nBy default they are set at the start to the values that the kubelet sets.\n",
     ),
     flag("resolv-conf", Value::File("PATH"), "resolver settings that pods inherit").default("/etc/resolv.conf"),
 ];
 
 const CLUSTER: &[Flag] = &[
-    flag("kubeconfig", Value::File("PATH"), "credentials of the node; pods of the cluster run, too").manual(
-        "Credentials of the node.\nWith them the pods that the cluster schedules to this node run, too.\n\
+    flag("kubeconfig", Value::File("PATH"), "credentials of the node; needed to run pods of the cluster").manual(
+        "Credentials of the node.\nWith them the node also runs the pods that the cluster schedules to it.\n\
          The file may be created later.\n",
     ),
     flag("bootstrap-kubeconfig", Value::File("PATH"), "credentials for the first certificate request").manual(
@@ -173,7 +173,7 @@ const SERVER: &[Flag] = &[
     switch("rotate-server-certificates", "request the serving certificate from the cluster, and renew it").manual(
         "Request a serving certificate for the addresses of the node from the cluster, and a new one after 70 to 90 percent \
          of its life or when the addresses change.\nAn administrator has to approve the requests\n\
-         .Pq Ic kubectl certificate approve .\nUntil the first one is signed, no client is let in.\n",
+         .Pq Ic kubectl certificate approve .\nUntil the first certificate is signed, every client is refused.\n",
     ),
     flag("client-ca-file", FILE, "CA certificates of clients").manual(
         "CA certificates of clients; read again when it changes.\nBy default no client certificate is accepted.\n",
@@ -191,7 +191,7 @@ const SERVER: &[Flag] = &[
         ".Cm Webhook ,\nthe default, asks the cluster what a client may do;\n.Cm AlwaysAllow\nlets every authenticated client \
          do everything.\nThe answer for a token is cached for\n.Va authentication.webhook.cacheTTL\n(2m), that for a \
          permission for\n.Va authorization.webhook.cacheAuthorizedTTL\nand\n.Va cacheUnauthorizedTTL\n(5m, 30s), also while \
-         the cluster is unreachable; after that no client is let in.\n",
+         the cluster is unreachable; after that every client is refused.\n",
     ),
     flag("enable-debugging-handlers", Value::Bool, "serve logs, exec, attach and port-forward").default("true").manual(
         "Serve logs, exec, attach and port-forward of containers, files of the node below\n.Pa /var/log\nand the \
@@ -211,7 +211,7 @@ const CGROUPS: &[Flag] = &[
         ),
     flag("cgroups-per-qos", Value::Bool, "create control groups for pods and QoS classes").default("true"),
     flag("cpu-cfs-quota", Value::Bool, "enforce CPU limits of containers").default("true"),
-    flag("fail-swap-on", Value::Bool, "refuse to start where swap is on").default("true"),
+    flag("fail-swap-on", Value::Bool, "refuse to start if swap is on").default("true"),
 ];
 
 const PROCESS: &[Flag] = &[
@@ -225,12 +225,12 @@ const PROCESS: &[Flag] = &[
     flag("healthz-port", N, "port of GET /healthz, 0 for none").default("10248"),
     flag("healthz-bind-address", IP, "address of GET /healthz").default("127.0.0.1"),
     flag("page-port", N, "port of a status page for browsers (4194 is customary), 0 for none").default("0").manual(
-        "Port of a status page for browsers: what the node runs, what it uses, what is wrong.\n\
+        "Port of a status page for browsers: pods, resource usage and problems of the node.\n\
          4194 is the customary port; by default, and with 0, there is no page.\n",
     ),
     flag("page-address", IP, "address of the status page").default("127.0.0.1").manual(
         "Address of the status page; by default 127.0.0.1.\nThe page has no authentication, so use another address only in \
-         networks where every member may see it.\n",
+         networks where everyone may see it.\n",
     ),
     flag("lock-file", Value::File("PATH"), "file that is locked while this process runs"),
     flag("watchdog-device", Value::File("PATH"), "watchdog device that is kept alive while the sync loop runs").manual(
@@ -258,7 +258,7 @@ every
 .Pq from 1s to 720h
 the agent opens one connection, exchanges everything in the order lease, node status, pods and what they need, pod statuses
 (the newest first), events, and closes it; it sends nothing in between.
-A poll that failed is retried after 30 seconds, and then after twice as long each.
+A failed poll is retried after 30 seconds; the delay doubles with each further failure.
 .Cm windows :
 as in
 .Cm watch
@@ -280,10 +280,10 @@ and four times that by default.
 .It Va sync.bytesPerDay
 Limit of bytes in a day by the clock of this boot, both ways and with TLS, from the start of the agent on; a quantity from 64Ki.
 When it is nearly used up, events are left out first (at 60 percent), then the pods that the node is to run and what they need
-(80 percent), then statuses (90 percent), and the lease at the end.
+(80 percent), then statuses (90 percent), and last the lease.
 .It Va devices
 A list of device files that containers may have without a device plugin.
-Each has a
+Each entry has a
 .Va resource ,
 which containers request by limits, as
 .Li example.com/camera ;

@@ -8,11 +8,11 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         name: "status",
         brief: "",
         usage: "[-o json|yaml]",
-        summary: "show the node, its runtime, its manifests and its last problem",
+        summary: "show the node, its runtime, its pod sources and its last errors",
         description: &[
-            "Shows the node, its runtime, its manifests, the connection to its cluster and the last problem.",
+            "Shows the node, its runtime, its pod sources, the connection to its cluster and the last errors.",
         ],
-        manual: "It also shows what was exchanged with the cluster and the state of each image archive.\n",
+        manual: "It also shows the traffic with the cluster and the state of each image archive.\n",
         arguments: &[],
         flags: &[output(&["json", "yaml"], "print all fields as JSON or YAML"), LOCAL_SOCKET],
         examples: &["coracle status -o json"],
@@ -22,7 +22,7 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         brief: "[-o wide]",
         usage: "[-o wide|json|yaml] [-n NAMESPACE]",
         summary: "list the pods of this node",
-        description: &["Lists the pods of this node, as the running agent knows them."],
+        description: &["Lists the pods of the running agent."],
         manual: "",
         arguments: &[],
         flags: &[
@@ -55,7 +55,7 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         usage: "[-f] [-p] [--tail N] [--since DURATION] [--timestamps] [--limit-bytes N] POD [-c CONTAINER] [-n NAMESPACE]",
         summary: "print the log of a container",
         description: &[
-            "Prints the log of a container, over all files that it was rotated into. POD is the name of the pod or the name \
+            "Prints the log of a container, including its rotated files. POD is the name of the pod or the name \
              in its manifest.",
         ],
         manual: "",
@@ -63,11 +63,11 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         flags: &[
             CONTAINER,
             switch("follow", "print new lines until the container ends").short('f'),
-            switch("previous", "print the log of the previous run").short('p'),
+            switch("previous", "print the log of the previous instance").short('p'),
             flag("tail", Value::Text("N"), "print only the last N lines"),
             flag("since", Value::Text("DURATION"), "print only lines younger than this, as 90s or 2h"),
             switch("timestamps", "print the time of each line"),
-            flag("limit-bytes", Value::Text("N"), "print no more than N bytes"),
+            flag("limit-bytes", Value::Text("N"), "print at most N bytes"),
             NAMESPACE,
             LOCAL_SOCKET,
         ],
@@ -87,8 +87,8 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         flags: &[
             switch("stdin", "pass standard input to the command, until its end").short('i'),
             switch("tty", "run the command on a terminal").short('t').manual(
-                "Run the command on a terminal of its own, which is shown on this one and has its size.\n\
-                 Every key goes to the command, Ctrl-C too.\n",
+                "Run the command on a terminal, which has the size of this one.\n\
+                 The command receives every key, including Ctrl-C.\n",
             ),
             CONTAINER,
             NAMESPACE,
@@ -100,11 +100,11 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         name: "attach",
         brief: "[-it] POD",
         usage: "[-i] [-t] POD [-c CONTAINER] [-n NAMESPACE]",
-        summary: "show the output of a container from now on, and type into it",
+        summary: "show the output of a container from now on, and pass input to it",
         description: &[
-            "Shows what a container writes from now on, until it ends. With -i standard input goes to the container, if its \
-             manifest has stdin: true. A container with a terminal (tty: true) gets every key, Ctrl-C too. Without one, \
-             Ctrl-C ends coracle attach and not the container.",
+            "Shows the output of a container from now on, until it ends. With -i standard input is passed to the container, \
+             if its manifest has stdin: true. A container with a terminal (tty: true) receives every key, including Ctrl-C. \
+             Without a terminal, Ctrl-C ends coracle attach and not the container.",
         ],
         manual: "",
         arguments: POD,
@@ -123,8 +123,8 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         usage: "[--address IP,...] POD [LOCAL:]REMOTE... [-n NAMESPACE]",
         summary: "forward ports of this machine to a pod",
         description: &[
-            "Forwards connections to ports of this machine to ports of a pod, until Ctrl-C. LOCAL is REMOTE if it is left \
-             out, and any free port if nothing is before the colon. REMOTE is a number or the name of a container port.",
+            "Forwards connections to ports of this machine to ports of a pod, until Ctrl-C. Without LOCAL, the local port is \
+             REMOTE; :REMOTE uses any free local port. REMOTE is a number or the name of a container port.",
         ],
         manual: "",
         arguments: &[
@@ -147,7 +147,7 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
             "Lists recent events of this node or of one pod, the oldest first. POD is the name of the pod or the name in its \
              manifest.",
         ],
-        manual: "An event that happens again is counted.\n",
+        manual: "Repeated events are counted.\n",
         arguments: POD,
         flags: &[
             output(&["json", "yaml"], "print a v1.EventList"),
@@ -157,27 +157,51 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         examples: &["coracle events web"],
     },
     CommandEntry {
+        name: "devices",
+        brief: "[-o json]",
+        usage: "[-o json]",
+        summary: "list devices, their attributes and who has them",
+        description: &[
+            "Lists the devices of device plugins and of the devices rules in coracle.yaml, the containers that have them, \
+             and the attributes by which pods select them (annotation coracle.dev/device-selectors).",
+        ],
+        manual: "",
+        arguments: &[],
+        flags: &[output(&["json"], "print all fields"), LOCAL_SOCKET],
+        examples: &["coracle devices"],
+    },
+    CommandEntry {
         name: "images",
         brief: "[-o wide]",
-        usage: "[-o wide|json] [import FILE... | remove IMAGE...]",
-        summary: "list, import or remove images",
+        usage: "[-o wide|json] [import FILE... | remove IMAGE... | delta OLD NEW -o FILE]",
+        summary: "list, import or remove images, or make a delta of two archives",
         description: &[
             "Lists the images of the runtime, their sizes and the pods that need them. remove deletes images that no pod \
              needs.",
-            "import puts archives (docker save, or an OCI layout as a tar, also compressed by gzip or zstd) into the \
-             directory of --image-archives, waits until coracle has imported them, and prints their names. An image stays \
-             for as long as its archive is in the directory. An archive on the same file system is linked and not copied.",
+            "import puts archives (docker save, or an OCI layout as a tar, also compressed with gzip or zstd) into the \
+             directory of --image-archives, waits until coracle has imported them, and prints the names of their images. \
+             An image is kept as long as its archive is in the directory. An archive on the same file system is hard-linked, \
+             not copied.",
+            "delta, on any machine, writes FILE with what the image in the archive NEW has and that in OLD does not. A node \
+             that has the image in OLD imports it like an archive.",
         ],
         manual: "",
         arguments: &[
-            Argument { label: "action", completes: Completes::Words(&["import", "remove"]) },
-            Argument { label: "image", completes: Completes::FilesAfter("import") },
+            Argument { label: "action", completes: Completes::Words(&["delta", "import", "remove"]) },
+            Argument { label: "image", completes: Completes::FilesAfter(&["import", "delta"]) },
         ],
         flags: &[
-            output(&["wide", "json"], "output format; wide adds digests and all pods, json has all fields"),
+            output(
+                &["wide", "json"],
+                "output format; wide adds digests and all pods, json has all fields; for delta the file to write",
+            ),
             LOCAL_SOCKET,
         ],
-        examples: &["coracle images import nginx.tar.zst", "coracle images remove docker.io/library/nginx:1.27"],
+        examples: &[
+            "coracle images import nginx.tar.zst",
+            "coracle images remove docker.io/library/nginx:1.27",
+            "coracle images delta nginx-1.26.tar nginx-1.27.tar -o nginx.delta",
+        ],
     },
     CommandEntry {
         name: "top",
@@ -185,12 +209,12 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         usage: "[-w] [-o json] [-n NAMESPACE]",
         summary: "show CPU and memory usage of the node and its pods",
         description: &[
-            "Shows what the node and its pods use: CPU in thousandths of a core, and memory that cannot be reclaimed at once.",
+            "Shows the usage of the node and its pods: CPU in thousandths of a core, and memory as the working set.",
         ],
         manual: "",
         arguments: &[],
         flags: &[
-            switch("watch", "show it again every three seconds").short('w'),
+            switch("watch", "repeat every three seconds").short('w'),
             output(&["json"], "print the whole Summary of /stats/summary"),
             NAMESPACE.summary("only pods of this namespace"),
             LOCAL_SOCKET,
@@ -204,8 +228,8 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         summary: "run the pods of a manifest on this node and keep them",
         description: &[
             "Runs the pods of a manifest on this node, now and after every start, without a file in the manifest directory. \
-             ConfigMaps and Secrets of the manifest belong to the pods that use them. A manifest that is refused changes \
-             nothing, and an unchanged one writes nothing. Exit code 1 if a pod was refused.",
+             ConfigMaps and Secrets of the manifest are stored with the pods that use them. An invalid manifest changes \
+             nothing, and an unchanged manifest writes nothing. Exit code 1 if a pod was refused.",
         ],
         manual: "If a manifest has several pods, each ConfigMap and Secret has to be used by one of them.\n\
                  All manifests are checked before the first pod is changed.\n\
@@ -223,17 +247,17 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         name: "delete",
         brief: "POD",
         usage: "POD [--wait] [-n NAMESPACE]",
-        summary: "stop and forget a pod that was applied",
+        summary: "stop and remove a pod that was applied",
         description: &[
-            "Stops a pod that was applied on this node, with its grace period, and forgets it. For a pod from another source \
-             it prints the source and does nothing. Exit code 1 if no pod was deleted. POD is the name of the pod or the \
-             name in its manifest.",
+            "Stops a pod that was applied on this node, with its grace period, and removes it. A pod from another source is \
+             not changed; its source is printed. Exit code 1 if no pod was deleted. POD is the name of the pod or the name \
+             in its manifest.",
         ],
         manual: "",
         arguments: POD,
         flags: &[
-            switch("wait", "wait until nothing of the pod is left").manual(
-                "Wait until nothing of the pod is left.\n\
+            switch("wait", "wait until the pod is gone").manual(
+                "Wait until the containers, volumes and logs of the pod are gone.\n\
                  It fails if that takes a minute longer than the grace period of the pod.\n",
             ),
             NAMESPACE,
@@ -249,10 +273,10 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         description: &[
             "Restarts the containers of a pod from any source. They are stopped with the grace period of the pod, sidecars \
              last, and started again at once, in the same pod with the same address and volumes. A container in crash-loop \
-             back-off starts at once. Init containers do not run again. A container that runs once (restartPolicy Never) is \
-             refused. Exit code 1 if nothing was restarted. POD is the name of the pod or the name in its manifest.",
+             back-off starts at once. Init containers do not run again. A container with restartPolicy Never cannot be \
+             restarted. Exit code 1 if nothing was restarted. POD is the name of the pod or the name in its manifest.",
         ],
-        manual: "The restart count of each container grows.\n",
+        manual: "The restart count of each container is incremented.\n",
         arguments: POD,
         flags: &[
             CONTAINER.summary("restart only this container").default("all containers of the pod"),
@@ -271,15 +295,16 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         usage: "POD [--to N] [-n NAMESPACE]",
         summary: "run an earlier version of a pod",
         description: &[
-            "Runs an earlier version of a pod of this node, until its manifest changes or coracle confirm takes the manifest \
-             again. Three versions are kept, with the present one, or as many as the annotation coracle.dev/keep-versions \
-             says. It ends the trial of a version (coracle.dev/ready-within). A second rollback returns to the version \
-             before the first. Exit code 1 if nothing was changed. POD is the name of the pod or the name in its manifest.",
+            "Runs an earlier version of a pod of this node, until its manifest changes or coracle confirm returns to the \
+             manifest. Three versions are kept, including the running one; the annotation coracle.dev/keep-versions sets \
+             another number. A rollback ends the trial of a version (coracle.dev/ready-within). A second rollback returns to \
+             the version before the first. Exit code 1 if nothing was changed. POD is the name of the pod or the name in its \
+             manifest.",
         ],
         manual: "The annotation\n.Li coracle.dev/keep-versions\nis from 1 to 10.\n.Pp\n\
                  If a manifest has the annotation\n.Li coracle.dev/ready-within\n\
                  (whole seconds, minutes or hours, as 60s, up to 24h), its new version is on trial.\n\
-                 If it fails or is not ready in that time, the version before it runs again, an event tells so, and the \
+                 If it fails or is not ready in that time, the previous version runs again, an event reports it, and the \
                  rejected version is not tried again until the manifest changes.\n\
                  Decisions are stored and survive a restart of the agent or the machine.\n\
                  A trial starts again then, and a version that is still on trial at the fourth start in a row is rejected.\n",
@@ -291,9 +316,9 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         name: "hold",
         brief: "POD",
         usage: "POD [-n NAMESPACE]",
-        summary: "keep the present version of a pod, whatever its manifest becomes",
+        summary: "keep the running version of a pod even if its manifest changes",
         description: &[
-            "Keeps the present version of a pod of this node, whatever its manifest becomes, also after a restart, until \
+            "Keeps the running version of a pod of this node even if its manifest changes, also after a restart, until \
              coracle confirm. Exit code 1 if nothing was changed. POD is the name of the pod or the name in its manifest.",
         ],
         manual: "",
@@ -307,8 +332,8 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         usage: "POD [-n NAMESPACE]",
         summary: "run the manifest of a pod and accept it",
         description: &[
-            "Runs what the manifest of a pod of this node says and accepts it. It ends a hold or a rollback, accepts a version \
-             on trial, and takes a version that was rejected. Exit code 1 if nothing was changed. POD is the name of the pod \
+            "Runs the version in the manifest of a pod of this node and accepts it. This ends a hold or a rollback, accepts a \
+             version on trial, and runs a rejected version. Exit code 1 if nothing was changed. POD is the name of the pod \
              or the name in its manifest.",
         ],
         manual: "",
@@ -322,24 +347,24 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         usage: "[--wait]",
         summary: "exchange everything with the cluster now",
         description: &[
-            "Exchanges everything with the cluster now, whatever sync.mode in coracle.yaml says: the lease and status of the \
-             node, the pods that it is to run and what they need, the statuses of pods, and events. In mode watch, where \
-             that happens anyway, it starts nothing. With --wait it prints what was exchanged, and the exit code is 1 if the \
-             exchange was broken off.",
+            "Exchanges everything with the cluster now, in every sync.mode of coracle.yaml: the lease and status of the node, \
+             its pods and the objects that they need, the statuses of pods, and events. In mode watch it does nothing, \
+             because changes are exchanged as they happen. With --wait it prints what was exchanged, and the exit code is 1 \
+             if the exchange failed.",
         ],
         manual: "The same is\n.Ic POST /sync?wait=true\non the local socket.\n",
         arguments: &[],
-        flags: &[switch("wait", "wait until everything is exchanged, and print what was"), LOCAL_SOCKET],
+        flags: &[switch("wait", "wait until everything is exchanged, and print a summary"), LOCAL_SOCKET],
         examples: &["coracle sync --wait"],
     },
     CommandEntry {
         name: "validate",
         brief: "FILE...",
         usage: "FILE...",
-        summary: "check manifests before they are put in place",
+        summary: "check manifests without running them",
         description: &[
-            "Reads manifests as the agent reads them from its manifest directory, and prints what is wrong with them, with \
-             file, line and field. No agent needs to run. Exit code 1 if a file would be refused.",
+            "Checks manifests as the agent does, and prints each error with file, line and field. Needs no running agent. \
+             Exit code 1 if a file would be refused.",
         ],
         manual: "",
         arguments: &[Argument { label: "manifest", completes: Completes::Files }],
@@ -353,19 +378,18 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
                 [--timeout DURATION]",
         summary: "make this machine a node of a cluster",
         description: &[
-            "Makes this machine a node of a cluster. kubeadm token create, on the control plane, makes a token and can print a \
-             command for kubeadm with the same server, token and digest. Nothing is written before the cluster has proved \
-             that it knows the token and has the CA with this digest, and before it is sure that the agent can use all of it.",
+            "Makes this machine a node of a cluster. The join command that kubeadm token create prints on the control plane has \
+             the server, a token and the digest. Nothing is written before the cluster has proved that it knows the token and \
+             has the CA with this digest, and before its configuration was checked.",
         ],
-        manual: "The command is that of\n.Ic kubeadm token create --print-join-command .\n\
-                 It writes these files, all or none:\n\
+        manual: "It writes these files, all or none:\n\
                  .Pa /etc/kubernetes/pki/ca.crt ,\n\
                  .Pa /etc/kubernetes/bootstrap-kubelet.conf ,\n\
                  .Pa /var/lib/kubelet/config.yaml\n\
-                 (the configuration that the cluster has for its nodes, in the place of\n\
+                 (the cluster's configuration for its nodes, which replaces\n\
                  .Pa /etc/coracle/config.yaml )\nand\n\
-                 .Pa /var/lib/kubelet/coracle-flags.env ,\n\
-                 which has further flags for the service.\n\
+                 .Pa /var/lib/kubelet/coracle-flags.env\n\
+                 (flags of the service).\n\
                  Then it starts the service, which requests a certificate for this node and removes the token.\n",
         arguments: &[Argument { label: "server", completes: Completes::Nothing }],
         flags: &[
@@ -393,17 +417,17 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         name: "leave",
         brief: "",
         usage: "[--delete-node] [--no-restart]",
-        summary: "take this machine out of its cluster",
+        summary: "remove this machine from its cluster",
         description: &[
-            "Takes this machine out of its cluster. It removes the credentials and keys, the configuration from the cluster \
-             and the lease of the node. Pods from manifests keep running. Pods of the cluster end when the agent restarts \
-             without it.",
+            "Removes this machine from its cluster: the credentials and keys, the cluster's configuration and the lease of \
+             the node. Pods from manifests keep running. Pods of the cluster are terminated when the agent restarts without \
+             the cluster.",
         ],
         manual: "",
         arguments: &[],
         flags: &[
-            switch("delete-node", "delete the Node object, too")
-                .manual("Delete the Node object, too, if the cluster lets the node do that.\n"),
+            switch("delete-node", "also delete the Node object")
+                .manual("Also delete the Node object, if the cluster allows the node to do that.\n"),
             switch("no-restart", "do not restart the agent"),
             KUBERNETES_DIR,
             ROOT_DIR,
@@ -416,7 +440,7 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         usage: "bash|zsh|fish",
         summary: "print a completion script for bash, zsh or fish",
         description: &[
-            "Prints the script with which a shell completes commands, flags and the names of pods. The packages install it.",
+            "Prints a script that completes commands, flags and the names of pods in a shell. The packages install it.",
         ],
         manual: "",
         arguments: &[Argument { label: "shell", completes: Completes::Words(&["bash", "zsh", "fish"]) }],
@@ -428,7 +452,7 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         brief: "[-o json]",
         usage: "[-o json]",
         summary: "print the version",
-        description: &["Prints the version, and the version of Kubernetes that it behaves like."],
+        description: &["Prints the version, and the Kubernetes version whose behaviour it follows."],
         manual: "",
         arguments: &[],
         flags: &[output(&["json"], "print it as JSON")],
@@ -438,10 +462,10 @@ pub(crate) const COMMANDS: &[CommandEntry] = &[
         name: "help",
         brief: "[COMMAND]",
         usage: "[COMMAND]",
-        summary: "print this help or that of a command",
-        description: &["Prints the same as --help, of the program or of one command."],
+        summary: "print this help or the help of a command",
+        description: &["Prints the help of the program or of one command, as --help does."],
         manual: "",
-        // Every command; the table cannot name itself.
+        // The completion scripts fill in all commands: a table cannot refer to itself.
         arguments: &[Argument { label: "command", completes: Completes::Words(&[]) }],
         flags: &[],
         examples: &["coracle help logs"],

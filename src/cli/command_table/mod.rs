@@ -1,7 +1,7 @@
-//! What the manual page, the help texts and the completions of the shells say of each command and flag: plain data.
+//! The texts of each command and flag for the manual page, the help and the shell completions: plain data.
 //!
-//! `build/` makes all three from it. argh parses the commands, `config::flag_table` the flags of the agent, and the
-//! tests of this folder hold both against these tables.
+//! `build/` generates all three from it. argh parses the commands, `config::flag_table` the flags of the agent, and the
+//! tests of this folder compare both with these tables.
 #![cfg_attr(test, expect(dead_code, reason = "the build script reads the fields that the tests do not"))]
 
 mod agent_flags;
@@ -15,15 +15,15 @@ pub(crate) use commands::COMMANDS;
 #[derive(Debug)]
 pub(crate) struct CommandEntry {
     pub(crate) name: &'static str,
-    /// What the overview shows behind the name.
+    /// Text after the name in the overview.
     pub(crate) brief: &'static str,
-    /// What the usage line shows behind the name. The manual page adds the flags that it leaves out.
+    /// Text after the name in the usage line. The manual page adds the flags that it omits.
     pub(crate) usage: &'static str,
     /// For the overview and completions: one line without a full stop.
     pub(crate) summary: &'static str,
     /// Paragraphs of `--help`.
     pub(crate) description: &'static [&'static str],
-    /// What the manual page adds to the description, in mdoc.
+    /// Addition to the description in the manual page, in mdoc.
     pub(crate) manual: &'static str,
     pub(crate) arguments: &'static [Argument],
     pub(crate) flags: &'static [Flag],
@@ -36,22 +36,22 @@ pub(crate) struct Argument {
     pub(crate) completes: Completes,
 }
 
-/// What a shell offers for an argument.
+/// The completions of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Completes {
     Nothing,
     Pods,
     Words(&'static [&'static str]),
-    /// Here and for every further argument.
+    /// For this and every further argument.
     Files,
-    /// The same, but only where the argument before is this word.
-    FilesAfter(&'static str),
+    /// The same, but only if the previous argument is one of these words.
+    FilesAfter(&'static [&'static str]),
 }
 
 #[derive(Debug)]
 pub(crate) struct FlagSection {
     pub(crate) title: &'static str,
-    /// What the manual page says of the whole section, in mdoc.
+    /// Introduction of the section in the manual page, in mdoc.
     pub(crate) manual: &'static str,
     pub(crate) flags: &'static [Flag],
 }
@@ -62,15 +62,15 @@ pub(crate) struct Flag {
     pub(crate) short: Option<char>,
     pub(crate) value: Value,
     pub(crate) may_repeat: bool,
-    /// For help and completions, without a full stop, or a colon or bracket, which zsh would read.
+    /// For help and completions. Without a full stop, and without colons and brackets, which zsh interprets.
     pub(crate) summary: &'static str,
-    /// Empty where nothing is to be said of it.
+    /// Empty if there is no default to show.
     pub(crate) default: &'static str,
-    /// What the manual page says in place of the summary, in mdoc; empty: the summary.
+    /// Replaces the summary in the manual page, in mdoc; if empty, the summary is used.
     pub(crate) manual: &'static str,
 }
 
-/// The value of a flag: its name in help texts, and what a shell offers for it.
+/// The value of a flag: its name in help texts, and its completions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value {
     /// No value.

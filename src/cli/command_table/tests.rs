@@ -1,11 +1,11 @@
-//! argh and the table of the agent's flags, held against the tables.
+//! Compares argh's structs and the agent's flags with the tables.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::cli::commands;
 
-const PARSER: &str = include_str!("../commands.rs");
+const PARSER: &str = concat!(include_str!("../commands.rs"), include_str!("../devices.rs"));
 
 /// The flags of each command, as its argh struct declares them: `-o --output`.
 fn declared(name: &str) -> BTreeSet<String> {
@@ -28,7 +28,7 @@ fn declared(name: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_table_has_the_flags_that_argh_declares_and_no_other() {
+fn table_and_argh_have_the_same_flags() {
     for command in COMMANDS.iter().filter(|command| command.name != "help") {
         let long = command.flags.iter().map(|flag| format!("--{}", flag.long));
         let short = command.flags.iter().filter_map(|flag| flag.short).map(|short| format!("-{short}"));
@@ -37,7 +37,7 @@ fn the_table_has_the_flags_that_argh_declares_and_no_other() {
 }
 
 #[test]
-fn argh_knows_every_flag_of_the_table() {
+fn argh_parses_every_flag_of_the_table() {
     for command in COMMANDS.iter().filter(|command| command.name != "help") {
         for flag in command.flags {
             let line = [command.name.to_owned(), format!("--{}", flag.long)];
@@ -50,22 +50,22 @@ fn argh_knows_every_flag_of_the_table() {
 }
 
 #[test]
-fn the_table_has_the_commands_that_the_parser_has() {
+fn table_and_parser_have_the_same_commands() {
     let mut names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     names.sort_unstable();
     assert_eq!(names, commands::COMMANDS);
 }
 
 #[test]
-fn the_agent_accepts_every_flag_of_the_table() {
+fn agent_accepts_every_flag_of_the_table() {
     for flag in AGENT_FLAGS.iter().flat_map(|section| section.flags) {
         assert!(crate::platform::config::is_flag(flag.long), "--{}", flag.long);
     }
 }
 
-/// zsh takes a colon or a bracket in a description for its own.
+/// zsh interprets colons and brackets in a description.
 #[test]
-fn summaries_can_stand_in_a_completion() {
+fn summaries_are_valid_in_completion_scripts() {
     let of_commands = COMMANDS.iter().map(|command| command.summary);
     let flags = COMMANDS.iter().flat_map(|command| command.flags).chain(AGENT_FLAGS.iter().flat_map(|all| all.flags));
     for summary in of_commands.chain(flags.map(|flag| flag.summary)) {

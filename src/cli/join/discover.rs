@@ -13,9 +13,9 @@ use crate::platform::net::{Dialer, ProxySettings};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// What to discover.
+/// The parameters of a discovery.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct DiscoveryQuery {
     /// `https://host:port`.
     pub(super) server: String,
     pub(super) token: BootstrapToken,
@@ -26,7 +26,7 @@ pub(super) struct Question {
     pub(super) patience: Duration,
 }
 
-/// What a node of the cluster needs.
+/// The cluster's data for a new node.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// With the token.
@@ -44,7 +44,7 @@ const KUBELET_CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/kubelet-
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Runs the discovery; `say` gets a line while it waits.
-pub(super) async fn discover(question: &Question, say: &dyn Fn(&str)) -> Result<Cluster, String> {
+pub(super) async fn discover(question: &DiscoveryQuery, say: &dyn Fn(&str)) -> Result<Cluster, String> {
     let (kubeconfig, authority) = meet(question, say).await?;
     let kubeconfig = Kubeconfig { token: Some(Token::Data(question.token.reveal())), ..kubeconfig };
     let client = client(&kubeconfig)?;
@@ -62,7 +62,7 @@ pub(super) async fn discover(question: &Question, say: &dyn Fn(&str)) -> Result<
 }
 
 /// The cluster and its CA, after verification.
-async fn meet(question: &Question, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Vec<u8>), String> {
+async fn meet(question: &DiscoveryQuery, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Vec<u8>), String> {
     let unknown = Kubeconfig::of_server(&question.server);
     let anybody = client(&Kubeconfig { insecure: true, ..unknown.clone() })?;
     let text = patiently(question, say, &anybody).await?;
@@ -85,7 +85,7 @@ async fn meet(question: &Question, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Ve
 }
 
 /// The verified kubeconfig in cluster-info. The cluster signs with a new token a moment after it was created.
-async fn patiently(question: &Question, say: &dyn Fn(&str), client: &SingleRequests) -> Result<String, String> {
+async fn patiently(question: &DiscoveryQuery, say: &dyn Fn(&str), client: &SingleRequests) -> Result<String, String> {
     let end = Instant::now() + question.patience;
     let mut said = String::new();
     loop {
@@ -115,7 +115,7 @@ fn told(error: &ApiError) -> String {
     }
 }
 
-/// Refuses the name of an existing ready node, as kubeadm does: two nodes of one name would conflict.
+/// Refuses the name of an existing ready node, as kubeadm does: two nodes with the same name would conflict.
 async fn check_name(client: &SingleRequests, name: &str) -> Result<(), String> {
     let node = match client.send(&Request::get(format!("/api/v1/nodes/{name}"))).await {
         Ok(answer) => answer.json().map_err(|error| ErrorChain(&error).to_string())?,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use discover::{Cluster, Question, discover};
+use discover::{Cluster, DiscoveryQuery, discover};
 use staged::Staged;
 
 use super::commands::Join;
@@ -36,7 +36,7 @@ pub(super) fn run(command: &Join) -> ExitCode {
     }
 }
 
-fn question(command: &Join) -> Result<Question, String> {
+fn question(command: &Join) -> Result<DiscoveryQuery, String> {
     let skips = command.discovery_token_unsafe_skip_ca_verification;
     if command.discovery_token_ca_cert_hash.is_empty() && !skips {
         return Err("expected --discovery-token-ca-cert-hash sha256:DIGEST, or \
@@ -49,7 +49,7 @@ fn question(command: &Join) -> Result<Question, String> {
         })?,
         None => config::host_node_name().map_err(|error| format!("read the host name: {error}"))?,
     };
-    Ok(Question {
+    Ok(DiscoveryQuery {
         server: server(&command.server),
         token: command.token.parse().map_err(|fault| format!("--token: {fault}"))?,
         pins: if skips { Vec::new() } else { command.discovery_token_ca_cert_hash.clone() },
@@ -70,7 +70,7 @@ fn server(given: &str) -> String {
     }
 }
 
-fn join(command: &Join, question: &Question, layout: &Layout) -> Result<(), String> {
+fn join(command: &Join, question: &DiscoveryQuery, layout: &Layout) -> Result<(), String> {
     for path in [layout.kubeconfig(), layout.bootstrap_kubeconfig()] {
         if path.exists() {
             return Err(format!("{} already exists: this node has joined a cluster (coracle leave)", path.display()));
@@ -110,7 +110,7 @@ fn join(command: &Join, question: &Question, layout: &Layout) -> Result<(), Stri
 /// Writes all files or none.
 fn write(
     cluster: &Cluster,
-    question: &Question,
+    question: &DiscoveryQuery,
     layout: &Layout,
     node_name: Option<&str>,
 ) -> Result<Vec<PathBuf>, String> {
@@ -174,8 +174,8 @@ async fn wait_for_credentials(layout: &Layout) -> Result<(), String> {
     let minutes = CREDENTIALS.as_secs() / 60;
     rt::deadline(CREDENTIALS, wait).await.map_err(|rt::Elapsed| {
         format!(
-            "no certificate for this node within {minutes} minutes; coracle goes on asking (coracle status; on the \
-             control plane: kubectl get csr)"
+            "no certificate for this node within {minutes} minutes; coracle keeps requesting it (coracle status; on \
+             the control plane: kubectl get csr)"
         )
     })
 }

@@ -9,7 +9,7 @@ const NOW: i64 = 1_800_000_000;
 
 /// The time this many seconds ago, in the API's format.
 fn ago(seconds: i64) -> String {
-    jiff::Timestamp::from_second(NOW - seconds).unwrap().to_string()
+    crate::types::timestamp::Timestamp::from_second(NOW - seconds).unwrap().to_string()
 }
 
 fn row(pod: Value) -> PodRow {

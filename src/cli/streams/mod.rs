@@ -20,7 +20,7 @@ use crate::protocol::http1::push_escaped;
 use crate::types::api::{Container, Pod, PodPhase};
 use outcome::Outcome;
 use port_forward::Listeners;
-use remote_command::Wanted;
+use remote_command::StreamOptions;
 use session::Session;
 
 /// `coracle exec`: returns the exit code of the command.
@@ -30,7 +30,7 @@ pub(super) fn exec(command: &Exec) -> ExitCode {
         Err(line) => return failed(&line),
     };
     let (wants_input, tty) = (command.stdin, command.tty && has_terminal(command.stdin));
-    let wanted = Wanted { stdin: wants_input, stderr: !tty, tty };
+    let wanted = StreamOptions { stdin: wants_input, stderr: !tty, tty };
     let mut path = path("exec", &pod, &name, wanted);
     for word in &command.command {
         path.push_str("&command=");
@@ -51,7 +51,7 @@ pub(super) fn attach(command: &Attach) -> ExitCode {
     if command.tty && !container.tty {
         eprintln!("coracle: container {} has no terminal: its manifest has no tty: true", container.name);
     }
-    let wanted = Wanted { stdin: command.stdin, stderr: !container.tty, tty: container.tty };
+    let wanted = StreamOptions { stdin: command.stdin, stderr: !container.tty, tty: container.tty };
     if command.tty && container.tty && command.stdin && io::stdin().is_terminal() {
         eprintln!("coracle: attached, press a key to redraw the screen");
     }
@@ -99,7 +99,7 @@ fn has_terminal(wants_input: bool) -> bool {
     has
 }
 
-fn path(verb: &str, pod: &Pod, container: &str, wanted: Wanted) -> String {
+fn path(verb: &str, pod: &Pod, container: &str, wanted: StreamOptions) -> String {
     let meta = &pod.metadata;
     let mut path = format!("/{verb}/{}/{}/{container}?output=1", meta.namespace, meta.name);
     for (asks, is_wanted) in [("&input=1", wanted.stdin), ("&error=1", wanted.stderr), ("&tty=1", wanted.tty)] {
@@ -108,7 +108,7 @@ fn path(verb: &str, pod: &Pod, container: &str, wanted: Wanted) -> String {
     path
 }
 
-fn run(socket: &Path, path: &str, wanted: Wanted) -> ExitCode {
+fn run(socket: &Path, path: &str, wanted: StreamOptions) -> ExitCode {
     let ended = Session::open(socket, path, "v4.channel.k8s.io")
         .and_then(|session| remote_command::converse(session, wanted))
         .map_err(|error| error.to_string());

@@ -69,7 +69,7 @@ struct Carried {
     count: u64,
 }
 
-/// What `wait` waits for.
+/// The event that ended a wait.
 enum WakeSource {
     Signals,
     Ended,
@@ -177,7 +177,7 @@ impl Connection {
         Ok(Self { session, local, data, error, unwritten, is_heard: true, is_said: false, fault, is_judged: false })
     }
 
-    /// Runs until one side is gone or both have finished.
+    /// Runs until one side has disconnected or both have finished.
     fn carry(mut self) -> Result<(), SessionError> {
         loop {
             self.understand()?;
@@ -222,7 +222,7 @@ impl Connection {
         is_whole.then_some(()).ok_or_else(|| SessionError::Refused("a connection to the pod is lost".to_owned()))
     }
 
-    /// Nothing is read from the pod before its earlier data is passed on.
+    /// Reads from the pod only after its earlier data is passed on.
     fn may_read(&self) -> bool {
         self.unwritten.is_empty()
     }

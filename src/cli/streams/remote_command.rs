@@ -13,7 +13,7 @@ use crate::protocol::spdy::{Event, StreamId};
 
 /// The streams besides stdout and the error stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct StreamOptions {
     pub(super) stdin: bool,
     pub(super) stderr: bool,
     pub(super) tty: bool,
@@ -39,7 +39,7 @@ struct Output {
     is_over: bool,
 }
 
-/// What is readable or writable.
+/// The readable and writable streams.
 struct Ready {
     session: bool,
     stdin: bool,
@@ -49,7 +49,7 @@ struct Ready {
 }
 
 /// Copies the streams until both sides have finished.
-pub(super) fn converse(mut session: Session, wanted: Wanted) -> Result<Outcome, SessionError> {
+pub(super) fn converse(mut session: Session, wanted: StreamOptions) -> Result<Outcome, SessionError> {
     let status_stream = session.open_stream("error", &[]);
     let stdin = wanted.stdin.then(|| session.open_stream("stdin", &[]));
     let stdout = Output::new(session.open_stream("stdout", &[]));
@@ -111,7 +111,7 @@ impl Conversation {
         (all_said || self.session.is_over()) && outputs().all(|output| output.unwritten.is_empty())
     }
 
-    /// Nothing is read from the other side before its earlier data is passed on.
+    /// Reads from the other side only after its earlier data is passed on.
     fn may_read(&self) -> bool {
         self.stdout.unwritten.is_empty() && self.stderr.as_ref().is_none_or(|stderr| stderr.unwritten.is_empty())
     }

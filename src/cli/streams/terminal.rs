@@ -39,7 +39,7 @@ impl RawTerminal {
         let mut raw = before.clone();
         raw.make_raw();
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-        // From here on the drop restores the terminal.
+        // The drop of this value restores the terminal.
         let terminal = Self { signals };
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
         Ok(terminal)

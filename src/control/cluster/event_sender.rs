@@ -8,7 +8,7 @@ use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
 use crate::platform::config::Reporting;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
-use crate::state::pods::{EventRing, Sent, Unsent, UnsentChange};
+use crate::state::pods::{EventRing, SendOutcome, UnsentChange, UnsentEvent};
 use crate::types::api::encode;
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, TokenBucket, jitter};
@@ -33,7 +33,7 @@ impl EventSender {
     }
 
     /// New events are in the ring.
-    pub(crate) fn noted(&self) {
+    pub(crate) fn on_new_events(&self) {
         self.noted.notify();
     }
 }
@@ -83,22 +83,22 @@ async fn run(
 }
 
 /// Fails only if a retry may succeed.
-async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
+async fn send(client: &Client, unsent: &UnsentEvent) -> Result<SendOutcome, ApiError> {
     let all = format!("/api/v1/namespaces/{}/events", unsent.namespace);
     let (request, is_new) = match &unsent.what {
         UnsentChange::New(event) => (Request::post(all, &encode(&**event)), true),
         UnsentChange::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
     };
     match client.send(&request.unread().ranked(Rank::Event)).await {
-        Ok(_) => Ok(Sent::Taken),
+        Ok(_) => Ok(SendOutcome::Accepted),
         // The response to an earlier attempt was lost.
-        Err(error) if is_new && error.is_already_exists() => Ok(Sent::Taken),
-        Err(error) if !is_new && error.is_not_found() => Ok(Sent::Gone),
+        Err(error) if is_new && error.is_already_exists() => Ok(SendOutcome::Accepted),
+        Err(error) if !is_new && error.is_not_found() => Ok(SendOutcome::Gone),
         // The node's credentials may be renewed.
         Err(error) if error.is_retryable() || error.is_unauthorized() => Err(error),
         Err(error) => {
             log!(debug, "API server rejected event", error = ErrorChain(&error));
-            Ok(Sent::Refused)
+            Ok(SendOutcome::Rejected)
         }
     }
 }

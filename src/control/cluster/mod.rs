@@ -16,6 +16,6 @@ mod tokens;
 mod watch_context;
 
 pub(crate) use event_sender::EventSender;
-pub(crate) use object_watcher::Follower;
+pub(crate) use object_watcher::ObjectWatcher;
 pub(crate) use status_manager::{StaticPods, StatusManager};
 pub(crate) use sync_scheduler::{Exchange, SyncScheduler};

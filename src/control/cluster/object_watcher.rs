@@ -23,7 +23,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 use crate::types::time::{Backoff, jitter};
 
 /// Fetches and watches the wanted objects, and sends changes to the sync loop.
-pub(crate) struct Follower {
+pub(crate) struct ObjectWatcher {
     context: WatchContext,
     followed: SortedMap<Topic, rt::Task<()>>,
 }
@@ -37,7 +37,7 @@ const CLAIM_LONGEST: Duration = Duration::from_secs(60);
 const VERSION_FIRST: Duration = Duration::from_secs(2);
 const VERSION_LONGEST: Duration = Duration::from_secs(600);
 
-impl Follower {
+impl ObjectWatcher {
     pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>) -> Self {
         Self { context: WatchContext { client, store, inbox }, followed: SortedMap::new() }
     }
@@ -51,14 +51,14 @@ impl Follower {
         }
         for topic in wanted {
             let context = &self.context;
-            self.followed.entry(topic.clone()).or_insert_with(|| begin(context.clone(), topic));
+            self.followed.entry(topic.clone()).or_insert_with(|| watch_topic(context.clone(), topic));
         }
         released
     }
 }
 
-fn begin(context: WatchContext, topic: Topic) -> rt::Task<()> {
-    // Taken even if it is not used: whatever stays in the store belongs to no topic.
+fn watch_topic(context: WatchContext, topic: Topic) -> rt::Task<()> {
+    // Taken even if it is not used: records that stay in the store are removed as garbage.
     let stored = context.store.take(&topic);
     match topic.clone() {
         Topic::Token(key) => rt::spawn(keep_token(context, key, stored)),
@@ -106,7 +106,7 @@ fn services(namespace: &str, field_selector: String) -> Collection {
 async fn follow(context: WatchContext, collection: Collection, topic: Topic, stored: Option<Value>) {
     let (sender, changes) = bounded(CHANGES);
     let follower = rt::spawn(reflect(context.client.clone(), collection, sender));
-    tell(&context, &topic, &changes, stored).await;
+    send_changes(&context, &topic, &changes, stored).await;
     drop(follower);
     // Nothing more to fetch. The task stays to mark the topic as followed.
     std::future::pending::<()>().await;
@@ -122,7 +122,7 @@ async fn follow_bundles(context: WatchContext, key: BundleKey, topic: Topic, mut
             Err(error) => error.to_string(),
         };
         let heard = match stored.take() {
-            Some(stored) => news(&topic, &by_name(stored)),
+            Some(stored) => object_event(&topic, &by_name(stored)),
             None => ObjectEvent::Failed(topic.clone(), why),
         };
         if context.inbox.send(SyncEvent::Object(heard)).await.is_err() {
@@ -150,7 +150,7 @@ async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
 }
 
 /// Sends changes until no further change is possible.
-async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
+async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
     let mut there: SortedMap<String, Value> = SortedMap::new();
     loop {
         let change = async { changes.recv().await };
@@ -166,7 +166,7 @@ async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>,
             Ok(Change::Away(why)) => match stored.take() {
                 Some(stored) => {
                     there = by_name(stored);
-                    news(topic, &there)
+                    object_event(topic, &there)
                 }
                 None => ObjectEvent::Failed(topic.clone(), why),
             },
@@ -178,12 +178,13 @@ async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>,
                     Change::Deleted(object) => drop(there.remove(&name_of(&object))),
                     Change::Away(_) => {}
                 }
-                let heard = news(topic, &there);
+                let heard = object_event(topic, &there);
                 remember(&context.store, topic, &heard, &there);
                 heard
             }
         };
-        let is_immutable = matches!(&heard, ObjectEvent::Heard(_, Some(Content::Object(object))) if object.immutable);
+        let is_immutable =
+            matches!(&heard, ObjectEvent::Received(_, Some(Content::Object(object))) if object.immutable);
         // The sync loop keeps the object: no second copy is needed.
         if matches!(topic, Topic::Object(_)) {
             there.clear();
@@ -202,7 +203,7 @@ fn believed(context: &WatchContext, change: Change) -> Change {
     }
 }
 
-/// Waits as long as the store's patience, then reports that nothing was received.
+/// Waits until the store's patience ends, then reports that nothing was received.
 async fn quiet<E>(context: &WatchContext) -> Result<Change, E> {
     rt::sleep(context.store.patience()).await;
     Ok(Change::Away(String::new()))
@@ -212,7 +213,7 @@ async fn quiet<E>(context: &WatchContext) -> Result<Change, E> {
 fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectEvent, there: &SortedMap<String, Value>) {
     match heard {
         // Also stores that the object does not exist.
-        ObjectEvent::Heard(..) => store.remember(topic, &there.values().map(used_part).collect()),
+        ObjectEvent::Received(..) => store.remember(topic, &there.values().map(used_part).collect()),
         ObjectEvent::Failed(..) => {}
     }
 }
@@ -223,7 +224,7 @@ fn by_name(stored: Value) -> SortedMap<String, Value> {
     objects.into_iter().map(|object| (name_of(&object), object)).collect()
 }
 
-fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectEvent {
+fn object_event(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectEvent {
     let content = match topic {
         Topic::Object(key) => {
             there.get(&key.name).map(|object| object_of(key.kind, object.clone()).map(Content::Object))
@@ -237,7 +238,7 @@ fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectEvent {
         Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) | Topic::Token(_) => None,
     };
     match content.transpose() {
-        Ok(content) => ObjectEvent::Heard(topic.clone(), content),
+        Ok(content) => ObjectEvent::Received(topic.clone(), content),
         Err(error) => ObjectEvent::Failed(topic.clone(), error.to_string()),
     }
 }
@@ -285,7 +286,7 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
             (Err(error), None) => (Err(error.to_string()), false),
         };
         let news = match content {
-            Ok(content) => ObjectEvent::Heard(topic.clone(), Some(content)),
+            Ok(content) => ObjectEvent::Received(topic.clone(), Some(content)),
             Err(why) => ObjectEvent::Failed(topic.clone(), why),
         };
         if context.inbox.send(SyncEvent::Object(news)).await.is_err() {

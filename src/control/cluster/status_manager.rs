@@ -83,8 +83,8 @@ impl StatusManager {
     }
 
     /// The API server's current state of the pod.
-    pub(crate) fn see(&mut self, pod: &Pod) {
-        self.reports.see(&pod.metadata.uid, target(pod), &pod.status, version(pod));
+    pub(crate) fn on_server_pod(&mut self, pod: &Pod) {
+        self.reports.on_server_status(&pod.metadata.uid, target(pod), &pod.status, version(pod));
     }
 
     /// The API server listed all pods: these, and the mirror pods of the next [`Self::see_mirrors`].
@@ -101,7 +101,7 @@ impl StatusManager {
             let is_of = |pod: &Pod| pod.full_name() == mirror.full_name() && mirror_pods::has_hash_of(mirror, pod);
             let pod = own.iter().chain(&ending).find(|(_, pod)| is_of(pod));
             if let Some((uid, _)) = pod.filter(|_| mirror.metadata.deletion_timestamp.is_none()) {
-                self.reports.see(uid, target(mirror), &mirror.status, version(mirror));
+                self.reports.on_server_status(uid, target(mirror), &mirror.status, version(mirror));
             }
         }
         let settled = |name: &str| mirrors.iter().any(|mirror| mirror.full_name() == name);
@@ -113,15 +113,15 @@ impl StatusManager {
     }
 
     /// Sets the pod's status to report. `may_run`: not all of its containers are known to have exited.
-    pub(crate) fn tell(&mut self, pod: &PodUid, status: &PodStatus, may_run: bool, now: Time) {
+    pub(crate) fn set_pod_status(&mut self, pod: &PodUid, status: &PodStatus, may_run: bool, now: Time) {
         let Some(shown) = self.reports.shown(pod) else { return };
         let told = reported(shown, status, may_run, now);
-        self.reports.want(pod, told);
+        self.reports.enqueue(pod, told);
     }
 
     /// Nothing is left on the node of a pod that the API server is deleting.
-    pub(crate) fn gone(&mut self, pod: &PodUid) {
-        self.reports.gone(pod);
+    pub(crate) fn finish_deletion(&mut self, pod: &PodUid) {
+        self.reports.enqueue_delete(pod);
     }
 
     pub(crate) fn forget(&mut self, pod: &PodUid) {
@@ -129,13 +129,13 @@ impl StatusManager {
     }
 
     /// A status update is in flight.
-    pub(crate) fn is_telling(&self) -> bool {
+    pub(crate) fn is_reporting(&self) -> bool {
         self.reports.are_under_way()
     }
 
     /// Number of pods whose status has not been reported.
-    pub(crate) fn untold(&self) -> usize {
-        self.reports.untold()
+    pub(crate) fn unreported(&self) -> usize {
+        self.reports.unreported()
     }
 
     pub(crate) fn due(&self) -> Option<Instant> {
@@ -151,7 +151,7 @@ impl StatusManager {
 
     /// The API server accepts statuses again: failed requests are retried at once.
     pub(crate) fn admitted(&mut self) {
-        self.reports.begin_anew();
+        self.reports.clear_backoff();
     }
 
     /// Starts the due requests, if statuses are admitted.

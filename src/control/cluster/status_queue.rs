@@ -89,7 +89,7 @@ const RETRY_INVALID: [Duration; 2] = [Duration::from_secs(60), Duration::from_se
 
 impl StatusQueue {
     /// The API server shows this status in this version. Versions older than the known one are ignored.
-    pub(super) fn see(&mut self, pod: &PodUid, target: Target, shown: &PodStatus, version: u64) {
+    pub(super) fn on_server_status(&mut self, pod: &PodUid, target: Target, shown: &PodStatus, version: u64) {
         match self.pods.get_mut(pod).filter(|report| report.target == target) {
             Some(report) if version < report.version => {}
             Some(report) => {
@@ -134,7 +134,7 @@ impl StatusQueue {
     }
 
     /// Sets the status to report. For a pod that the API server does not have, it is sent once it does.
-    pub(super) fn want(&mut self, pod: &PodUid, status: PodStatus) {
+    pub(super) fn enqueue(&mut self, pod: &PodUid, status: PodStatus) {
         if let Some(report) = self.pods.get_mut(pod) {
             if report.wanted.as_ref() != Some(&status) {
                 report.wanted = Some(status);
@@ -147,7 +147,7 @@ impl StatusQueue {
     }
 
     /// Nothing of the pod is left on the node, and the API server waits for that.
-    pub(super) fn gone(&mut self, pod: &PodUid) {
+    pub(super) fn enqueue_delete(&mut self, pod: &PodUid) {
         if let Some(report) = self.pods.get_mut(pod) {
             report.news |= !report.gone;
             report.gone = true;
@@ -160,7 +160,7 @@ impl StatusQueue {
     }
 
     /// Number of pods with an unsent status or a request in flight.
-    pub(super) fn untold(&self) -> usize {
+    pub(super) fn unreported(&self) -> usize {
         self.pods.values().filter(|report| report.news || report.under_way.is_some()).count()
     }
 
@@ -173,7 +173,7 @@ impl StatusQueue {
     }
 
     /// Clears the waits of earlier failures.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn clear_backoff(&mut self) {
         for report in self.pods.values_mut() {
             report.not_before = None;
         }

@@ -8,10 +8,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::byte_budget::{ByteDay, DayRecord, next_write};
-use super::sync_windows::{Window, first_wait, next_wait, window};
+use super::sync_windows::{first_wait, next_wait, window};
 use crate::platform::apiserver::{Client, Opening, Rank, settle};
 use crate::platform::config::{SyncMode, SyncWindows};
 use crate::platform::host::link_state::{LinkEvents, is_up};
@@ -19,6 +17,8 @@ use crate::platform::host::{boot_timer, clock, wall_timer};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::types::time::Backoff;
+use crate::types::time_windows::Window;
+use crate::types::timestamp::Timestamp;
 
 /// Handle of the task; clones share it.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ struct Inner {
     day: Cell<ByteDay>,
     /// Present if a daily byte limit is configured.
     day_record: Option<DayRecord>,
-    told_left_out: Cell<usize>,
+    logged_left_out: Cell<usize>,
 }
 
 /// The result of one exchange.
@@ -98,7 +98,7 @@ impl SyncScheduler {
             next: Cell::default(),
             day: Cell::new(day),
             day_record,
-            told_left_out: Cell::default(),
+            logged_left_out: Cell::default(),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -251,7 +251,7 @@ impl SyncScheduler {
     /// Opens the gate rank by rank. Returns why that was aborted, if it was.
     async fn climb(&self, opening: fn(Rank) -> Opening) -> Option<String> {
         let client = &self.inner.client;
-        client.begin_anew();
+        client.reset_backoff();
         for rank in Rank::ALL {
             client.gate().set(opening(rank));
             settle(client.gate(), client.traffic()).await;
@@ -278,7 +278,8 @@ impl SyncScheduler {
             let marked = traffic.marked.changes();
             let used = day.used(traffic.bytes());
             gate.used(used);
-            self.tell_left_out();
+            gate.set_day_end(now.saturating_add(left));
+            self.log_left_out();
             if let Some(record) = &self.inner.day_record {
                 record.write(day, traffic.bytes()).await;
             }
@@ -290,9 +291,9 @@ impl SyncScheduler {
     }
 
     /// Logs when further kinds of requests are left out.
-    fn tell_left_out(&self) {
+    fn log_left_out(&self) {
         let left_out = self.left_out();
-        let told = self.inner.told_left_out.replace(left_out.len());
+        let told = self.inner.logged_left_out.replace(left_out.len());
         if left_out.len() > told {
             log!(warn, "sync.bytesPerDay nearly used up, holding back traffic", held_back = left_out.join(", "));
         }
@@ -303,7 +304,7 @@ impl SyncScheduler {
     }
 
     /// Requests an exchange, unless the gate is open anyway. With `wait`, returns when the exchange has ended.
-    pub(crate) async fn ask(&self, wait: bool) {
+    pub(crate) async fn request_exchange(&self, wait: bool) {
         let Inner { client, is_asked, asked, changed, under_way, ended, .. } = &*self.inner;
         let before = ended.get();
         client.gate().hurried.notify();

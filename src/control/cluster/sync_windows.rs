@@ -2,40 +2,21 @@
 
 use std::time::Duration;
 
-use crate::platform::config::{SyncWindows, TimeWindow};
+use crate::platform::config::SyncWindows;
 use crate::types::time::jitter;
+use crate::types::time_windows::Window;
 
-/// Minutes per day.
-const DAY: u16 = 24 * 60;
 /// The nodes of a fleet start spread over this share of a wait or window, and over [`SPREAD_MOST`] at most.
 const SPREAD: f64 = 0.1;
 const SPREAD_MOST: Duration = Duration::from_secs(60);
-
-/// Whether a window is open, and how long that lasts by the clock alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) is_open: bool,
-    /// In seconds; `None`: forever.
-    pub(super) stays: Option<u64>,
-}
 
 /// `second` is a Unix time. `is_up`: the state of the configured interface, if any.
 pub(super) fn window(windows: &SyncWindows, second: i64, is_up: bool) -> Window {
     if windows.times.is_empty() {
         return Window { is_open: is_up, stays: None };
     }
-    let minute = u16::try_from(second.div_euclid(60).rem_euclid(DAY.into())).unwrap_or_default();
-    let is_open = windows.times.iter().any(|window| contains(*window, minute));
-    let edges = windows.times.iter().flat_map(|window| [window.from, window.to]);
-    // At least a minute ahead: an edge in this minute has already passed.
-    let next = edges.map(|edge| if edge > minute { edge - minute } else { edge + DAY - minute }).min();
-    let in_minute = u64::try_from(second.rem_euclid(60)).unwrap_or_default();
-    Window { is_open: is_open && is_up, stays: next.map(|minutes| u64::from(minutes) * 60 - in_minute) }
-}
-
-fn contains(window: TimeWindow, minute: u16) -> bool {
-    let TimeWindow { from, to } = window;
-    if from < to { (from..to).contains(&minute) } else { minute >= from || minute < to }
+    let by_time = Window::of(&windows.times, second);
+    Window { is_open: by_time.is_open && is_up, ..by_time }
 }
 
 /// How long a node waits at the start of a window or wait of this length. `random` is uniformly distributed.
@@ -53,6 +34,7 @@ pub(super) fn next_wait(every: Duration, random: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::time_windows::TimeWindow;
 
     const HOUR: i64 = 3600;
 

@@ -8,7 +8,7 @@ use crate::types::api::Bytes;
 
 /// Unix times, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dates {
+pub(super) struct TokenLifetime {
     pub(super) issued: i64,
     pub(super) expires: i64,
 }
@@ -16,7 +16,7 @@ pub(super) struct Dates {
 /// Shortest time between two writes of a token. More writes would wear the flash for an hour of lifetime.
 const REST: i64 = 6 * 3600;
 
-impl Dates {
+impl TokenLifetime {
     /// Reads the dates in the token. An API server may issue a token that is valid for longer than it states beside it.
     pub(super) fn of(token: &str, now: i64, life: Duration) -> Self {
         let asked = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
@@ -35,29 +35,29 @@ impl Dates {
 }
 
 /// The dates in the token itself (RFC 7519), if it is a JWT.
-fn claimed(token: &str) -> Option<Dates> {
+fn claimed(token: &str) -> Option<TokenLifetime> {
     let claims: Value = serde_json::from_slice(&Bytes::from_base64url(token.split('.').nth(1)?)?.0).ok()?;
     let date = |name: &str| claims.get(name).and_then(Value::as_i64);
-    Some(Dates { issued: date("iat")?, expires: date("exp")? })
+    Some(TokenLifetime { issued: date("iat")?, expires: date("exp")? })
 }
 
 /// Whether to store a new token in place of one with these dates: after half of its lifetime, and not too often.
-pub(super) fn is_worth_keeping(kept: Option<Dates>, now: i64) -> bool {
-    kept.is_none_or(|Dates { issued, expires }| {
+pub(super) fn is_worth_keeping(kept: Option<TokenLifetime>, now: i64) -> bool {
+    kept.is_none_or(|TokenLifetime { issued, expires }| {
         let age = now.saturating_sub(issued);
         age >= REST && age > expires.saturating_sub(issued) / 2
     })
 }
 
-pub(super) fn write(token: &str, dates: Dates) -> Value {
+pub(super) fn write(token: &str, dates: TokenLifetime) -> Value {
     json!({"token": token, "issued": dates.issued, "expires": dates.expires})
 }
 
 /// `None` if malformed.
-pub(super) fn read(stored: &Value) -> Option<(String, Dates)> {
+pub(super) fn read(stored: &Value) -> Option<(String, TokenLifetime)> {
     let date = |name: &str| stored.get(name).and_then(Value::as_i64);
     let token = stored.get("token").and_then(Value::as_str)?;
-    Some((token.to_owned(), Dates { issued: date("issued")?, expires: date("expires")? }))
+    Some((token.to_owned(), TokenLifetime { issued: date("issued")?, expires: date("expires")? }))
 }
 
 #[cfg(test)]
@@ -74,16 +74,16 @@ mod tests {
     fn lifetime_in_the_token_takes_precedence() {
         let life = Duration::from_secs(3607);
         let token = jwt(&json!({"iat": 100, "exp": 100 + 365 * 24 * HOUR, "sub": "é?>~"}));
-        assert_eq!(Dates::of(&token, 7, life), Dates { issued: 100, expires: 100 + 365 * 24 * HOUR });
+        assert_eq!(TokenLifetime::of(&token, 7, life), TokenLifetime { issued: 100, expires: 100 + 365 * 24 * HOUR });
         for token in ["opaque", "a.b.c", "", &jwt(&json!({"iat": 100})), &jwt(&json!("exp"))] {
-            assert_eq!(Dates::of(token, 7, life), Dates { issued: 7, expires: 7 + 3607 }, "{token}");
+            assert_eq!(TokenLifetime::of(token, 7, life), TokenLifetime { issued: 7, expires: 7 + 3607 }, "{token}");
         }
     }
 
     #[test]
     fn stored_token_is_replaced_after_half_its_life_and_not_too_often() {
-        let long = Dates { issued: 0, expires: 100 * HOUR };
-        let short = Dates { issued: 0, expires: HOUR };
+        let long = TokenLifetime { issued: 0, expires: 100 * HOUR };
+        let short = TokenLifetime { issued: 0, expires: HOUR };
         for (kept, now, expected) in [
             (None, 0, true),
             (Some(long), 49 * HOUR, false),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn written_token_reads_back() {
-        let dates = Dates { issued: 1, expires: 2 };
+        let dates = TokenLifetime { issued: 1, expires: 2 };
         assert_eq!(read(&write("t", dates)), Some(("t".to_owned(), dates)));
         assert_eq!(read(&json!({"token": "t"})), None);
         assert!(dates.is_over(2) && !dates.is_over(1));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::token_lifetime::{self, Dates, is_worth_keeping};
+use super::token_lifetime::{self, TokenLifetime, is_worth_keeping};
 use super::watch_context::WatchContext;
 use crate::platform::apiserver::{ApiError, Client, Rank, Request};
 use crate::platform::host::clock;
@@ -29,15 +29,15 @@ const TOKEN_JITTER: Duration = Duration::from_secs(10);
 /// recorded as an event of the pod. A stored token is used until the API server issues a new one.
 pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Option<Value>) {
     let topic = Topic::Token(key.clone());
-    let mut untold = stored.as_ref().and_then(token_lifetime::read);
-    let mut kept = untold.as_ref().map(|(_, dates)| *dates);
-    let mut used: Option<Dates> = None;
+    let mut unsent = stored.as_ref().and_then(token_lifetime::read);
+    let mut kept = unsent.as_ref().map(|(_, dates)| *dates);
+    let mut used: Option<TokenLifetime> = None;
     let mut is_warned = false;
     let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
     let mut half = None;
     loop {
         let asked = request_token(&context.client, &key);
-        let limit = match (&untold, used) {
+        let limit = match (&unsent, used) {
             (Some(_), _) => Some(context.store.patience()),
             // Without access to the API server, wake up to report that the token expires.
             (None, Some(dates)) if !is_warned => dates.left(clock::timestamp().as_second()),
@@ -49,11 +49,11 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
         };
         let now = clock::timestamp().as_second();
         let is_fresh = answer.is_ok();
-        let (news, wait) = match (answer, untold.take()) {
+        let (news, wait) = match (answer, unsent.take()) {
             (Ok((token, life)), _) => {
                 backoff.reset();
                 is_warned = false;
-                let dates = Dates::of(&token, now, life);
+                let dates = TokenLifetime::of(&token, now, life);
                 used = Some(dates);
                 if is_worth_keeping(kept, now) {
                     context.store.remember(&topic, &token_lifetime::write(&token, dates));
@@ -63,11 +63,11 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
                 // Pause between requests even if the API server returns a very short lifetime.
                 let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
                 half = Some((life / 2).max(TOKEN_FIRST));
-                (heard(&topic, token, dates), wait)
+                (token_event(&topic, token, dates), wait)
             }
             (Err(_), Some((token, dates))) => {
                 used = Some(dates);
-                (heard(&topic, token, dates), backoff.next_wait())
+                (token_event(&topic, token, dates), backoff.next_wait())
             }
             (Err(error), None) => {
                 let wait = jitter(backoff.next_wait(), 0.5, rt::random());
@@ -75,7 +75,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
             }
         };
         let over = used.filter(|dates| dates.is_over(now) && !is_fresh && !is_warned);
-        let warning = over.map(|dates| SyncEvent::Happened(expired(&key, dates)));
+        let warning = over.map(|dates| SyncEvent::PodEvent(expired(&key, dates)));
         is_warned |= warning.is_some();
         for event in [Some(SyncEvent::Object(news)), warning].into_iter().flatten() {
             if context.inbox.send(event).await.is_err() {
@@ -94,11 +94,11 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
     }
 }
 
-fn heard(topic: &Topic, text: String, dates: Dates) -> ObjectEvent {
-    ObjectEvent::Heard(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
+fn token_event(topic: &Topic, text: String, dates: TokenLifetime) -> ObjectEvent {
+    ObjectEvent::Received(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
 }
 
-fn expired(key: &TokenKey, dates: Dates) -> PodEvent {
+fn expired(key: &TokenKey, dates: TokenLifetime) -> PodEvent {
     let TokenKey { pod, namespace, service_account, .. } = key;
     let when = Time::from_unix_nanos(dates.expires.saturating_mul(1_000_000_000));
     let message = format!(

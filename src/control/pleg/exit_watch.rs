@@ -49,7 +49,7 @@ async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option
     let mut began = rt::now();
     while rt::elapsed(began) < PATIENCE {
         rt::sleep(if rt::elapsed(began) < SOON { OFTEN } else { later.next_wait() }).await;
-        match look(runtime, pod, process).await {
+        match observe(runtime, pod, process).await {
             Ok(None) => {}
             Ok(Some(observation)) => return Some(observation),
             Err(error) => {
@@ -63,7 +63,7 @@ async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option
     None
 }
 
-async fn look(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Result<Option<Observation>, cri::Error> {
+async fn observe(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Result<Option<Observation>, cri::Error> {
     if runtime.is_running(process).await? {
         return Ok(None);
     }

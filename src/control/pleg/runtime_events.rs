@@ -20,60 +20,60 @@ use crate::types::time::Backoff;
 pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
     let mut events = match runtime.events().await {
         Ok(events) => events,
-        Err(error) if error.is_unimplemented() => return never_again().await,
+        Err(error) if error.is_unimplemented() => return wait_forever().await,
         Err(error) => {
             log!(debug, "runtime has no event stream", error = ErrorChain(&error));
             return;
         }
     };
-    let mut looks = Looks { runtime, inbox, under_way: SortedMap::new() };
+    let mut looks = RunningObservations { runtime, inbox, under_way: SortedMap::new() };
     loop {
         let pod = match events.next_pod().await {
             Ok(Some(pod)) => pod,
             Ok(None) => return,
-            Err(error) if error.is_unimplemented() => return never_again().await,
+            Err(error) if error.is_unimplemented() => return wait_forever().await,
             Err(error) => {
                 log!(debug, "runtime event stream ended", error = ErrorChain(&error));
                 return;
             }
         };
-        looks.ask(pod);
+        looks.observe(pod);
     }
 }
 
 /// Never returns, so that a runtime without events is not asked again before it restarts.
-async fn never_again() {
+async fn wait_forever() {
     std::future::pending().await
 }
 
 /// The running observations. Dropping it ends them.
-struct Looks {
+struct RunningObservations {
     runtime: Rc<PodRuntime>,
     inbox: Sender<SyncEvent>,
-    under_way: SortedMap<PodUid, Look>,
+    under_way: SortedMap<PodUid, RunningObservation>,
 }
 
-struct Look {
+struct RunningObservation {
     /// Further events arrived since the observation started.
     again: Rc<Cell<bool>>,
     task: rt::Task<()>,
 }
 
-impl Looks {
-    fn ask(&mut self, pod: PodUid) {
+impl RunningObservations {
+    fn observe(&mut self, pod: PodUid) {
         self.under_way.retain(|_, look| !look.task.is_finished());
         if let Some(look) = self.under_way.get(&pod) {
             look.again.set(true);
             return;
         }
         let again = Rc::new(Cell::new(false));
-        let task = look(Rc::clone(&self.runtime), self.inbox.clone(), pod.clone(), Rc::clone(&again));
-        self.under_way.insert(pod, Look { again, task: rt::spawn(task) });
+        let task = observe_pod(Rc::clone(&self.runtime), self.inbox.clone(), pod.clone(), Rc::clone(&again));
+        self.under_way.insert(pod, RunningObservation { again, task: rt::spawn(task) });
     }
 }
 
 /// Observes the pod until an observation started after its last event.
-async fn look(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
+async fn observe_pod(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
     loop {
         again.set(false);

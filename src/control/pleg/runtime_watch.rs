@@ -44,15 +44,15 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
     let mut incomplete = Backoff::new(NOT_READY, period);
     let mut broken = Backoff::new(Duration::from_millis(100), NOT_READY);
     let mut reopen = Backoff::new(Duration::from_secs(1), period);
-    let mut standing = ConnectionState::default();
+    let mut connected = ConnectionState::default();
     loop {
         let mut connection = runtime.connection();
-        let looked = look(&runtime, &inbox, &mut standing).await;
+        let looked = relist(&runtime, &inbox, &mut connected).await;
         let away = looked.as_ref().is_err_and(cri::Error::is_away);
         let (state, complete) = looked.unwrap_or_else(|error| {
             (RuntimeState { message: ErrorChain(&error).to_string(), ..RuntimeState::default() }, false)
         });
-        tell(&last, &state);
+        log_changes(&last, &state);
         let reached = !state.name.is_empty();
         if state != last && inbox.send(SyncEvent::Runtime(state.clone())).await.is_err() {
             return;
@@ -64,7 +64,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
             absent.reset();
         } else {
             // A different runtime may come back.
-            standing = ConnectionState::default();
+            connected = ConnectionState::default();
             reopen.reset();
         }
         if away {
@@ -86,14 +86,14 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
         let lost = lost(&mut connection);
         // When the event stream ends, relist and subscribe again.
         let ended = async {
-            match &mut standing.events {
+            match &mut connected.events {
                 Some(events) => events.await,
                 None => std::future::pending().await,
             }
             rt::sleep(reopen.next_wait()).await;
         };
         rt::either(rt::sleep(wait), rt::either(lost, ended)).await;
-        standing.events = standing.events.filter(|events| !events.is_finished());
+        connected.events = connected.events.filter(|events| !events.is_finished());
         if rt::elapsed(looked) < SETTLED {
             rt::sleep(broken.next_wait()).await;
         } else {
@@ -103,25 +103,25 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
 }
 
 /// The runtime's state, and whether everything was observed.
-async fn look(
+async fn relist(
     runtime: &Rc<PodRuntime>,
     inbox: &Sender<SyncEvent>,
-    standing: &mut ConnectionState,
+    connected: &mut ConnectionState,
 ) -> Result<(RuntimeState, bool), cri::Error> {
     let state = runtime.state().await?;
-    if !standing.cgroup_driver {
-        standing.cgroup_driver = runtime.ask_cgroup_driver().await;
+    if !connected.cgroup_driver {
+        connected.cgroup_driver = runtime.ask_cgroup_driver().await;
     }
     // Subscribe before the relist, so that no event between the two is lost.
-    standing.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));
+    connected.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));
     let begun = rt::now();
     let relist = runtime.relist().await?;
     metrics::took(Timed::PlegRelists, &[], rt::elapsed(begun));
-    if let Some(last) = standing.relisted.replace(begun) {
+    if let Some(last) = connected.relisted.replace(begun) {
         metrics::took(Timed::PlegIntervals, &[], begun.saturating_duration_since(last));
     }
     metrics::relisted(clock::now().unix_seconds());
-    let complete = relist.unseen.is_empty() && standing.cgroup_driver;
+    let complete = relist.unseen.is_empty() && connected.cgroup_driver;
     // The loop is gone only when the process ends.
     let _ = inbox.send(SyncEvent::Relisted(relist)).await;
     Ok((state, complete))
@@ -131,7 +131,7 @@ async fn lost(connection: &mut rpc::Watch) {
     while connection.changed().await {}
 }
 
-fn tell(last: &RuntimeState, state: &RuntimeState) {
+fn log_changes(last: &RuntimeState, state: &RuntimeState) {
     if last == state {
         return;
     }
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::kubelet::images::Images;
-    use crate::kubelet::node::{Facts, NodeSettings};
+    use crate::kubelet::node::{NodeInfo, NodeSettings};
     use crate::platform::config::Config;
     use crate::platform::cri::{ImageService, RuntimeService};
 
@@ -161,7 +161,7 @@ mod tests {
             let client = rpc::Client::new("/run/simulated/absent.sock");
             let instant = Duration::from_nanos(1);
             let images = Images::new(ImageService::new(client.clone(), instant), &config, inbox.clone());
-            let node = NodeSettings::new(&config, &Facts::read(Path::new("/")));
+            let node = NodeSettings::new(&config, &NodeInfo::read(Path::new("/")));
             let cri = RuntimeService::new(client, instant);
             let runtime = Rc::new(PodRuntime::new(cri, images, node, Rc::default(), inbox.clone()));
             // Without a pause this would be 60 million rounds.

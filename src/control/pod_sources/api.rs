@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use async_channel::{Receiver, Sender, bounded};
 
-use super::api_pods::{ApiPods, Kept};
+use super::api_pods::{ApiPods, StoreChange};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{Change, Client, Collection, Rank, reflect};
@@ -17,7 +17,7 @@ pub(crate) struct ApiSource {
     pub(crate) client: Client,
     /// The node's name.
     pub(crate) node: String,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
     pub(crate) store: OfflineStore,
     pub(crate) inbox: Sender<SyncEvent>,
 }
@@ -41,9 +41,9 @@ impl ApiSource {
             bookmarks: true,
             rank: Rank::Intent,
         };
-        let (client, news) = (self.client.clone(), Rc::clone(&self.news));
+        let (client, status_inputs) = (self.client.clone(), Rc::clone(&self.status_inputs));
         let _follower = rt::spawn(async move {
-            news.heard().await;
+            status_inputs.admission_is_possible().await;
             reflect(client, collection, sender).await;
         });
         let mut pods = ApiPods::default();
@@ -65,7 +65,7 @@ impl ApiSource {
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut pods, change);
             }
-            self.keep(pods.take_kept());
+            self.store(pods.take_kept());
             if let Some(update) = pods.update() {
                 if self.inbox.send(SyncEvent::Sources(update)).await.is_err() {
                     return;
@@ -75,7 +75,7 @@ impl ApiSource {
     }
 
     fn believes(&self) -> bool {
-        self.store.node_is(&self.news.uid());
+        self.store.node_is(&self.status_inputs.uid());
         self.store.believes(&self.client.authorities())
     }
 
@@ -88,7 +88,7 @@ impl ApiSource {
         }
         if matches!(change, Change::Replaced(_)) {
             self.store.end_to_count();
-            self.store.remember_cluster(self.client.authorities(), self.news.uid());
+            self.store.remember_cluster(self.client.authorities(), self.status_inputs.uid());
         }
         pods.take_in(change, now);
     }
@@ -100,7 +100,7 @@ impl ApiSource {
         }
         let word = async { changes.recv().await.ok() };
         let enough = async {
-            rt::either(self.news.away(), rt::sleep(self.store.patience())).await;
+            rt::either(self.status_inputs.away(), rt::sleep(self.store.patience())).await;
             None
         };
         rt::either(word, enough).await
@@ -113,8 +113,8 @@ impl ApiSource {
             return true;
         }
         log!(info, "API server unreachable, using stored pods", pods = stored.len());
-        let terms = self.store.take_node().filter(|_| !self.news.is_heard());
-        let terms = terms.map(SyncEvent::NodeHeard);
+        let terms = self.store.take_node().filter(|_| !self.status_inputs.is_heard());
+        let terms = terms.map(SyncEvent::NodeChanged);
         self.store.begin_to_count();
         pods.restore(stored, clock::timestamp());
         for event in terms.into_iter().chain(pods.update().map(SyncEvent::Sources)) {
@@ -125,11 +125,11 @@ impl ApiSource {
         true
     }
 
-    fn keep(&self, kept: Vec<Kept>) {
+    fn store(&self, kept: Vec<StoreChange>) {
         for one in kept {
             match one {
-                Kept::There { pod, content, pace } => self.store.remember_pod(&pod, content, pace),
-                Kept::Gone(pod) => self.store.forget_pod(&pod),
+                StoreChange::Put { pod, content, pace } => self.store.remember_pod(&pod, content, pace),
+                StoreChange::Remove(pod) => self.store.forget_pod(&pod),
             }
         }
     }

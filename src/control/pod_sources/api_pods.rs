@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::control::pod_sources::merge::same_content;
-use crate::kubelet::offline::{Pace, without_managed_fields};
+use crate::kubelet::offline::{WriteUrgency, without_managed_fields};
 use crate::platform::apiserver::Change;
 use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
 use crate::types::api::{DecodeError, Pod, PodUid, Time, decode};
 use crate::types::sorted::SortedMap;
+use crate::types::timestamp::Timestamp;
 
 #[derive(Debug, Default)]
 pub(super) struct ApiPods {
@@ -28,19 +28,19 @@ pub(super) struct ApiPods {
     /// Recently deleted pods: later changes of them are outdated.
     deleted: VecDeque<PodUid>,
     /// Changes to be stored.
-    kept: Vec<Kept>,
+    kept: Vec<StoreChange>,
 }
 
 /// A change to store for a start without the API server.
 #[derive(Debug)]
-pub(super) enum Kept {
-    There {
+pub(super) enum StoreChange {
+    Put {
         pod: Arc<Pod>,
         /// As received from the server.
         content: Vec<u8>,
-        pace: Pace,
+        pace: WriteUrgency,
     },
-    Gone(Arc<Pod>),
+    Remove(Arc<Pod>),
 }
 
 /// Number of deleted pods remembered.
@@ -67,7 +67,7 @@ impl ApiPods {
                     self.apply(object, &before, now);
                 }
                 let gone = before.into_iter().filter(|(uid, _)| !self.pods.contains_key(uid));
-                self.kept.extend(gone.map(|(_, pod)| Kept::Gone(pod)));
+                self.kept.extend(gone.map(|(_, pod)| StoreChange::Remove(pod)));
             }
             Change::Applied(object) if self.is_older(&object) => {}
             Change::Applied(object) => {
@@ -77,7 +77,7 @@ impl ApiPods {
             Change::Deleted(object) => {
                 self.unread.remove(&name_of(&object));
                 let uid = PodUid::from(uid_of(&object));
-                self.kept.extend(self.pods.remove(&uid).map(Kept::Gone));
+                self.kept.extend(self.pods.remove(&uid).map(StoreChange::Remove));
                 if self.deleted.len() == DELETED {
                     self.deleted.pop_front();
                 }
@@ -102,7 +102,7 @@ impl ApiPods {
     }
 
     /// The changes to store since the last call.
-    pub(super) fn take_kept(&mut self) -> Vec<Kept> {
+    pub(super) fn take_kept(&mut self) -> Vec<StoreChange> {
         std::mem::take(&mut self.kept)
     }
 
@@ -127,8 +127,8 @@ impl ApiPods {
                 if !pod.is_mirror() {
                     // A change of the status alone was written by this node itself.
                     let is_asked = old.is_none_or(|old| !same_content(old, &pod));
-                    let pace = if is_asked { Pace::Soon } else { Pace::Later };
-                    self.kept.push(Kept::There { pod: Arc::clone(&pod), content, pace });
+                    let pace = if is_asked { WriteUrgency::Soon } else { WriteUrgency::Later };
+                    self.kept.push(StoreChange::Put { pod: Arc::clone(&pod), content, pace });
                 }
                 self.pods.insert(uid, pod);
             }
@@ -310,14 +310,14 @@ mod tests {
         assert_eq!(kept, ["b Later", "a gone"]);
     }
 
-    fn kept(kept: &Kept) -> String {
+    fn kept(kept: &StoreChange) -> String {
         match kept {
-            Kept::There { pod, pace, content } => {
+            StoreChange::Put { pod, pace, content } => {
                 let content: Value = serde_json::from_slice(content).unwrap();
                 assert_eq!(content["metadata"]["name"], pod.metadata.name.as_str());
                 format!("{} {pace:?}", pod.metadata.name)
             }
-            Kept::Gone(pod) => format!("{} gone", pod.metadata.name),
+            StoreChange::Remove(pod) => format!("{} gone", pod.metadata.name),
         }
     }
 
@@ -337,7 +337,7 @@ mod tests {
         pods.take_in(Change::Deleted(object("j", "Running")), at(1));
         let all = pods.take_kept();
         assert_eq!(all.iter().map(kept).collect::<Vec<_>>(), ["a Soon", "a Later", "a Soon", "a gone"]);
-        let Kept::There { content, .. } = &all[0] else { panic!("it is there") };
+        let StoreChange::Put { content, .. } = &all[0] else { panic!("it is there") };
         assert!(!String::from_utf8_lossy(content).contains("managedFields"));
     }
 

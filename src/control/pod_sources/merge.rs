@@ -186,7 +186,7 @@ impl Sources {
             known.append(&mut source.duplicates);
             for pod in &source.pods {
                 let uid = &pod.pod.metadata.uid;
-                let standing = if self.wanted.contains_key(uid) {
+                let claim = if self.wanted.contains_key(uid) {
                     NameClaim::Wanted
                 } else if before.contains(&(pod.pod.full_name(), Arc::clone(&pod.origin))) {
                     NameClaim::Succeeds
@@ -195,11 +195,11 @@ impl Sources {
                 } else {
                     NameClaim::New
                 };
-                pods.push((standing, *name, pod.clone()));
+                pods.push((claim, *name, pod.clone()));
             }
         }
-        // Pods of equal standing stay in the order of their sources.
-        pods.sort_by_key(|(standing, ..)| *standing);
+        // Pods with equal claims stay in the order of their sources.
+        pods.sort_by_key(|(claim, ..)| *claim);
         let mut wanted: SortedMap<PodUid, SourcePod> = SortedMap::new();
         let mut names: SortedMap<(bool, String), Arc<str>> = SortedMap::new();
         for (_, source, pod) in pods {

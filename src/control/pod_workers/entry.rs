@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::control::pod_workers::restart_backoff::Key;
-use crate::control::pod_workers::sync_latency::Pace;
+use crate::control::pod_workers::sync_latency::SyncLatency;
 use crate::control::pod_workers::worker::{Kind, Worker};
 use crate::kubelet::kuberuntime::Cancel;
 use crate::platform::rt;
@@ -34,16 +34,18 @@ pub(super) struct Entry {
     pub(super) asked: Vec<String>,
     /// Pods that end to make room for this one, which starts when they have ended.
     pub(super) waits_for: Vec<PodUid>,
+    /// Brings the pod's images while it waits for other pods to end.
+    pub(super) early_pull: Option<rt::Task<()>>,
     /// Records an event if the pod does not end in time.
     pub(super) overdue: Option<rt::Task<()>>,
-    pub(super) pace: Pace,
+    pub(super) pace: SyncLatency,
 }
 
 /// Whether running containers differ from what is allocated to them, with the pod's generation that asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resizing {
     No,
-    Goes {
+    InProgress {
         generation: i64,
     },
     /// The resize failed and is retried.
@@ -57,7 +59,7 @@ impl Resizing {
     pub(super) fn generation(&self) -> Option<i64> {
         match self {
             Self::No => None,
-            Self::Goes { generation } | Self::Failed { generation, .. } => Some(*generation),
+            Self::InProgress { generation } | Self::Failed { generation, .. } => Some(*generation),
         }
     }
 }
@@ -85,8 +87,9 @@ impl Entry {
             groupless: None,
             asked: Vec::new(),
             waits_for: Vec::new(),
+            early_pull: None,
             overdue: None,
-            pace: Pace::new(rt::now()),
+            pace: SyncLatency::new(rt::now()),
         }
     }
 

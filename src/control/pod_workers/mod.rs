@@ -122,10 +122,10 @@ impl PodWorkers {
     }
 
     /// A source added or changed the pod.
-    pub(crate) fn wanted(&mut self, pod: &Arc<Pod>) {
+    pub(crate) fn update_pod(&mut self, pod: &Arc<Pod>) {
         let uid = &pod.metadata.uid;
         match self.workers.get_mut(uid) {
-            Some(entry) => entry.worker.wanted(Arc::clone(pod)),
+            Some(entry) => entry.worker.update_pod(Arc::clone(pod)),
             None => {
                 let mut worker = Worker::new(Arc::clone(pod));
                 worker.stale = self.is_unseen(uid);
@@ -137,9 +137,9 @@ impl PodWorkers {
 
     /// Other resources were allocated to the pod. Its resize is in progress until a plan finds nothing to resize.
     pub(crate) fn resize(&mut self, pod: &Arc<Pod>, generation: i64) {
-        self.wanted(pod);
+        self.update_pod(pod);
         if let Some(entry) = self.workers.get_mut(&pod.metadata.uid) {
-            entry.resizing = Resizing::Goes { generation };
+            entry.resizing = Resizing::InProgress { generation };
             // The running work has been planned before.
             entry.resizes = false;
         }
@@ -151,7 +151,7 @@ impl PodWorkers {
     }
 
     /// The source changed only the pod's status.
-    pub(crate) fn told(&mut self, pod: &Arc<Pod>) {
+    pub(crate) fn update_status(&mut self, pod: &Arc<Pod>) {
         let uid = &pod.metadata.uid;
         if let Some(entry) = self.workers.get_mut(uid).filter(|entry| entry.worker.pod.is_some()) {
             entry.worker.pod = Some(Arc::clone(pod));
@@ -336,7 +336,7 @@ impl PodWorkers {
     }
 }
 
-/// Used when neither a spec nor a container tells: the API's default.
+/// The API's default, for a pod whose spec and containers state no grace period.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
@@ -351,6 +351,7 @@ mod tests {
     use crate::platform::cri::{ImageService, RuntimeService};
     use crate::platform::net::Dialer;
     use crate::platform::rpc::Client;
+    use crate::state::objects::ObjectEvent;
     use crate::state::pods::{HostIps, RuntimeState};
 
     /// Workers with a runtime that does not answer.
@@ -363,7 +364,7 @@ mod tests {
         let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
         let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
         let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
-        let dra = DraManager::open(Path::new("/nowhere"), inbox.clone()).await;
+        let dra = DraManager::open(Path::new("/nowhere"), Rc::clone(&devices), inbox.clone()).await;
         PodWorkers::new(Dependencies { runtime, groups, devices, csi, dra, inbox }, Duration::from_secs(300))
     }
 
@@ -381,8 +382,8 @@ mod tests {
             let mut workers = workers(inbox.clone()).await;
             let probes = Probes::new(workers.runtime.cri(), Dialer::new(), HostIps::default(), inbox);
             let (waits, ends) = (pod("waits"), pod("ends"));
-            workers.wanted(&waits);
-            workers.wanted(&ends);
+            workers.update_pod(&waits);
+            workers.update_pod(&ends);
             workers.deleted(&ends.metadata.uid, Duration::from_secs(30));
             workers.wait_for(&waits.metadata.uid, vec![ends.metadata.uid.clone()]);
             let now = rt::now();
@@ -394,13 +395,54 @@ mod tests {
     }
 
     #[test]
+    fn images_of_a_waiting_cluster_pod_are_pulled_until_it_is_deleted() {
+        let seen = rt::simulate(1, |_| async {
+            let (inbox, _events) = async_channel::bounded(100);
+            let mut workers = workers(inbox.clone()).await;
+            let probes = Probes::new(workers.runtime.cri(), Dialer::new(), HostIps::default(), inbox);
+            let ends = pod("ends");
+            let annotated = |uid: &str, annotations: &[(&'static str, &str)]| {
+                let mut pod = Pod::clone(&pod(uid));
+                let all = annotations.iter().map(|(key, value)| (*key, (*value).to_owned()));
+                pod.metadata.annotations = all.collect();
+                Arc::new(pod)
+            };
+            let api = annotated("api", &[("kubernetes.io/config.source", "api")]);
+            let refused =
+                annotated("last", &[("kubernetes.io/config.source", "api"), ("coracle.dev/pull-first", "false")]);
+            let file = annotated("file", &[("kubernetes.io/config.source", "file")]);
+            workers.update_pod(&ends);
+            workers.deleted(&ends.metadata.uid, Duration::from_secs(30));
+            for pod in [&api, &refused, &file] {
+                workers.update_pod(pod);
+                workers.wait_for(&pod.metadata.uid, vec![ends.metadata.uid.clone()]);
+            }
+            let start = |workers: &mut PodWorkers| {
+                workers.start_work(&ObservedCache::default(), &probes, &RuntimeState::default(), rt::now());
+                let pulls = |pod: &Arc<Pod>| {
+                    workers.workers.get(&pod.metadata.uid).is_some_and(|entry| entry.early_pull.is_some())
+                };
+                [&api, &refused, &file].map(pulls)
+            };
+            let topics = workers.runtime.objects.borrow().topics(&api);
+            for topic in topics {
+                workers.runtime.objects.borrow_mut().on_event(ObjectEvent::Failed(topic, "away".to_owned()));
+            }
+            let before = start(&mut workers);
+            workers.deleted(&api.metadata.uid, Duration::ZERO);
+            (before, start(&mut workers))
+        });
+        assert_eq!(seen, Ok(([true, false, false], [false; 3])));
+    }
+
+    #[test]
     fn resize_allocated_during_other_work_stays_in_progress() {
         let seen = rt::simulate(1, |_| async {
             let (inbox, _events) = async_channel::bounded(100);
             let mut workers = workers(inbox).await;
             let (pod, now) = (pod("a"), rt::now());
             let uid = &pod.metadata.uid;
-            workers.wanted(&pod);
+            workers.update_pod(&pod);
             let mut seen = Vec::new();
             for failure in [None, Some("no image".to_owned())] {
                 workers.workers.get_mut(uid).unwrap().worker.busy = Some(Kind::Sync);
@@ -412,6 +454,6 @@ mod tests {
             }
             (seen, workers.take_resized().len())
         });
-        assert_eq!(seen, Ok((vec![Resizing::Goes { generation: 2 }; 2], 0)));
+        assert_eq!(seen, Ok((vec![Resizing::InProgress { generation: 2 }; 2], 0)));
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
-use crate::kubelet::volumes::{self, SetUp};
+use crate::kubelet::volumes::{self, SetUpInputs};
 use crate::state::pods::{WorkDone, WorkResult};
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
@@ -12,7 +12,7 @@ use crate::types::error::ErrorChain;
 pub(super) async fn refresh_volumes(runtime: &PodRuntime, csi: &Rc<Csi>, pod: &Pod, watch: CancelWatch) -> WorkDone {
     let refreshed = {
         let objects = runtime.objects.borrow();
-        let with = SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
+        let with = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
         volumes::refresh(pod, with, csi, Box::pin(async move { watch.cancelled().await }))
     };
     let (all, failed) = match refreshed.await {

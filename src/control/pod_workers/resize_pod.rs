@@ -1,6 +1,7 @@
 //! Resizes the pod's sandbox and cgroup around the resize of its containers.
 //!
-//! As `doPodResizeAction` in pkg/kubelet/kuberuntime: the runtime is told before the cgroup changes, and may refuse.
+//! As `doPodResizeAction` in pkg/kubelet/kuberuntime: the runtime gets the new values before the cgroup changes, and
+//! may refuse them.
 
 use crate::kubelet::container_manager::{ContainerManager, ResizeSteps};
 use crate::kubelet::kuberuntime::PodRuntime;
@@ -21,15 +22,15 @@ impl PodResize<'_> {
     /// Makes room in the pod's cgroup for containers that grow. Returns the steps of the cgroup, if it has one.
     pub(super) async fn begin(&self) -> Result<Option<ResizeSteps>, String> {
         let Some(steps) = self.groups.resize_steps(self.pod).await else {
-            self.tell(None).await?;
+            self.update_sandbox(None).await?;
             return Ok(None);
         };
         if let Some(values) = steps.before() {
-            self.tell(Some(values)).await?;
+            self.update_sandbox(Some(values)).await?;
         }
         if let Err(error) = self.groups.widen_pod(self.pod).await {
             // The cgroup stays as it is.
-            let _ = self.tell(Some(steps.present())).await;
+            let _ = self.update_sandbox(Some(steps.present())).await;
             return Err(no_group(&error));
         }
         Ok(Some(steps))
@@ -38,14 +39,14 @@ impl PodResize<'_> {
     /// Gives the pod's cgroup its new values, after containers that shrink.
     pub(super) async fn end(&self, steps: Option<&ResizeSteps>) -> Result<(), String> {
         if let Some(values) = steps.and_then(ResizeSteps::after) {
-            self.tell(Some(values)).await?;
+            self.update_sandbox(Some(values)).await?;
         }
         self.groups.ensure_pod(self.pod).await.map_err(|error| no_group(&error))?;
         self.runtime.note_pod_resources(self.pod);
         Ok(())
     }
 
-    async fn tell(&self, values: Option<&Values>) -> Result<(), String> {
+    async fn update_sandbox(&self, values: Option<&Values>) -> Result<(), String> {
         let Some(sandbox) = self.observed.ready_sandbox() else { return Ok(()) };
         let told = self.runtime.update_sandbox(self.pod, &sandbox.id, values).await;
         told.map_err(|error| format!("resize refused by the runtime: {}", ErrorChain(&error)))

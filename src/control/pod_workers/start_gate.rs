@@ -1,8 +1,12 @@
 //! Pods that wait for other pods to end.
 
+use std::rc::Rc;
+
 use super::{Entry, Identity, PodWorkers, State};
+use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedPod};
-use crate::types::api::PodUid;
+use crate::types::api::annotations::{PULL_FIRST, yes_or_no};
+use crate::types::api::{Pod, PodUid};
 
 impl PodWorkers {
     /// Whether another pod with a worker has this pod's name.
@@ -43,6 +47,21 @@ impl PodWorkers {
             entry.waits_for = left;
         }
         waits
+    }
+
+    /// Brings the images of a pod of the cluster, once, while it waits. A failure changes nothing: the pod's start pulls.
+    pub(super) fn pull_early(&mut self, uid: &PodUid) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        if entry.early_pull.is_some() || entry.worker.state != State::Sync {
+            return;
+        }
+        let pulls_first = |pod: &Pod| pod.annotation(PULL_FIRST).and_then(yes_or_no) != Some(false);
+        let Some(pod) = entry.worker.pod.clone().filter(|pod| pod.is_of_cluster() && pulls_first(pod)) else { return };
+        if !self.runtime.objects.borrow().are_known(&pod) {
+            return;
+        }
+        let runtime = Rc::clone(&self.runtime);
+        entry.early_pull = Some(rt::spawn(async move { runtime.pull_early(&pod).await }));
     }
 
     pub(super) fn touch_waiting(&mut self, uid: &PodUid) {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::entry::{Resizing, RunningWork};
 use super::worker::{Identity, Next, Work};
-use super::{PodWorkers, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod};
+use super::{
+    PodWorkers, State, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod,
+};
 use crate::kubelet::kuberuntime::{Action, Cancel, Plan};
 use crate::kubelet::probes::Probes;
 use crate::platform::rt;
@@ -49,8 +51,12 @@ impl PodWorkers {
         // The pods that it waits for touch it when they end.
         if let Some(entry) = self.workers.get_mut(uid) {
             entry.wake = None;
+            if entry.worker.state != State::Sync {
+                entry.early_pull = None;
+            }
         }
         if self.waits_for_namesake(uid, cache) || self.waits_for_room(uid) {
+            self.pull_early(uid);
             return false;
         }
         let observed = cache.pod(uid).cloned();
@@ -74,7 +80,7 @@ impl PodWorkers {
             }
             // Waits until every object that the pod refers to has been fetched.
             Next::Work(Work::Sync(_) | Work::Refresh)
-                if !pod.is_none_or(|pod| self.runtime.objects.borrow().are_heard(pod)) =>
+                if !pod.is_none_or(|pod| self.runtime.objects.borrow().are_known(pod)) =>
             {
                 false
             }
@@ -82,7 +88,7 @@ impl PodWorkers {
             Next::Work(Work::Sync(plan)) if !state.network_ready && needs_network(&plan, pod) => {
                 let why = &state.message;
                 let message = format!("network is not ready: container runtime network not ready: {why}");
-                self.tell(PodEvent::of_pod(uid, EventKind::Warning, Reason::NETWORK_NOT_READY, message));
+                self.record_event(PodEvent::of_pod(uid, EventKind::Warning, Reason::NETWORK_NOT_READY, message));
                 false
             }
             Next::Work(work) => {
@@ -113,7 +119,7 @@ impl PodWorkers {
             let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
                 runtime.resize_of(pod, container, is_init, running)
             };
-            let known = sync_input::Known {
+            let known = sync_input::SyncInput {
                 observed,
                 probed: probes.probed(uid),
                 held_until: &held_until,
@@ -131,24 +137,24 @@ impl PodWorkers {
             entry.resizing = Resizing::No;
             self.resized.push((uid.clone(), generation));
         }
-        self.tell_backing_off(uid, &before);
+        self.record_backing_off(uid, &before);
         Some(next)
     }
 
     /// Records an event when a container enters crash-loop back-off.
-    fn tell_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
+    fn record_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
         let Some(entry) = self.workers.get(uid) else { return };
         let Identity { namespace, name, .. } = &entry.worker.identity;
         for wait in entry.backing_off.iter().filter(|wait| !before.contains(wait)) {
             let container = &wait.0;
             let message = format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})");
-            self.tell(PodEvent::of_container(uid, container, EventKind::Warning, Reason::BACK_OFF, message));
+            self.record_event(PodEvent::of_container(uid, container, EventKind::Warning, Reason::BACK_OFF, message));
         }
     }
 
-    fn tell(&self, event: PodEvent) {
+    fn record_event(&self, event: PodEvent) {
         // A best-effort event: dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 
     fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {
@@ -172,7 +178,7 @@ impl PodWorkers {
             entry.replaced = plan.replaced();
             entry.resizes = plan.resizes();
             if entry.resizes && entry.resizing == Resizing::No {
-                entry.resizing = Resizing::Goes { generation: pod.metadata.generation };
+                entry.resizing = Resizing::InProgress { generation: pod.metadata.generation };
             }
         }
         let task = rt::spawn(async move {

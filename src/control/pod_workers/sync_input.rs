@@ -4,16 +4,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::control::pod_workers::restart_backoff::{Key, RestartBackoff};
-use crate::kubelet::kuberuntime::{self, Action, Health, Plan, Resize, Situation, Wanted};
-use crate::kubelet::probes::Probed;
+use crate::kubelet::kuberuntime::{self, Action, ActionInputs, Plan, ProbedHealth, Resize, WantedContainer};
+use crate::kubelet::probes::ContainerProbeState;
 use crate::state::pods::{ObservedContainer, ObservedPod};
 use crate::types::api::{self, Container, Pod};
 use crate::types::sorted::SortedMap;
 
 /// The inputs of the plan besides the spec.
-pub(crate) struct Known<'a> {
+pub(crate) struct SyncInput<'a> {
     pub(crate) observed: Option<&'a ObservedPod>,
-    pub(crate) probed: &'a SortedMap<String, Probed>,
+    pub(crate) probed: &'a SortedMap<String, ContainerProbeState>,
     /// When a container that failed to start is retried.
     pub(crate) held_until: &'a dyn Fn(&str) -> Option<Instant>,
     /// How the resources of a running container must change.
@@ -27,8 +27,8 @@ pub(crate) struct Known<'a> {
 }
 
 /// The next steps for `pod`.
-pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
-    let Known { observed, probed, held_until, resize_of, resizes_pod, groupless, asked } = *known;
+pub(crate) fn plan<'a>(pod: &'a Pod, known: &SyncInput<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
+    let SyncInput { observed, probed, held_until, resize_of, resizes_pod, groupless, asked } = *known;
     let nothing;
     let observed = match observed {
         Some(observed) => observed,
@@ -42,7 +42,7 @@ pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBac
         let resize = running.and_then(|running| resize_of(container, is_init, running));
         let health = health(probed.get(&container.name));
         let not_before = not_before(pod, container, observed, health, backoff, now);
-        Wanted {
+        WantedContainer {
             name: &container.name,
             hash: api::container_hash(container),
             restart_policy: container.restart_policy,
@@ -56,7 +56,7 @@ pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBac
     let init = pod.spec.init_containers.iter().map(|container| wanted(container, true)).collect();
     let main = pod.spec.containers.iter().map(|container| wanted(container, false)).collect();
     let ephemeral = pod.spec.ephemeral_containers.iter().map(|container| wanted(container, false)).collect();
-    let situation = Situation {
+    let situation = ActionInputs {
         restart_policy: pod.spec.restart_policy,
         host_network: pod.spec.host_network,
         init,
@@ -71,12 +71,12 @@ pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBac
     kuberuntime::compute_pod_actions(&situation)
 }
 
-fn health(probed: Option<&Probed>) -> Health {
+fn health(probed: Option<&ContainerProbeState>) -> ProbedHealth {
     match probed {
-        None => Health::Started,
-        Some(Probed { failed: Some(probe), .. }) => Health::Failed(*probe),
-        Some(Probed { started: false, .. }) => Health::Starting,
-        Some(_) => Health::Started,
+        None => ProbedHealth::Started,
+        Some(ContainerProbeState { failed: Some(probe), .. }) => ProbedHealth::Failed(*probe),
+        Some(ContainerProbeState { started: false, .. }) => ProbedHealth::Starting,
+        Some(_) => ProbedHealth::Started,
     }
 }
 
@@ -86,13 +86,13 @@ fn not_before(
     pod: &Pod,
     container: &Container,
     observed: &ObservedPod,
-    health: Health,
+    health: ProbedHealth,
     backoff: &mut RestartBackoff,
     now: Instant,
 ) -> Option<Instant> {
     let ended = match health {
-        Health::Failed(_) => newest_exited(observed, &container.name),
-        Health::Starting | Health::Started => {
+        ProbedHealth::Failed(_) => newest_exited(observed, &container.name),
+        ProbedHealth::Starting | ProbedHealth::Started => {
             observed.container(&container.name).filter(|instance| instance.exit().is_some())
         }
     };

@@ -8,7 +8,7 @@ use crate::types::metrics::{self, Timed};
 
 /// Latencies counted from the moment the pod was added.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct SyncLatency {
     came: Instant,
     begun: bool,
     /// All containers have started once, or had before this process.
@@ -16,18 +16,18 @@ pub(super) struct Pace {
 }
 
 /// A piece of work being timed.
-pub(super) struct Piece {
+pub(super) struct WorkTimer {
     kind: &'static str,
     begun: Instant,
 }
 
-impl Pace {
+impl SyncLatency {
     pub(super) fn new(came: Instant) -> Self {
         Self { came, begun: false, ran: false }
     }
 
     /// Starts timing a piece of work. `is_seen`: the runtime already has the pod.
-    pub(super) fn begins(&mut self, work: &Work, is_seen: bool, now: Instant) -> Piece {
+    pub(super) fn begins(&mut self, work: &Work, is_seen: bool, now: Instant) -> WorkTimer {
         if !self.begun {
             self.begun = true;
             // The start time of a pod that an earlier process started is unknown.
@@ -40,7 +40,7 @@ impl Pace {
             Work::Stop { .. } => "terminating",
             Work::CleanUp { .. } => "terminated",
         };
-        Piece { kind, begun: now }
+        WorkTimer { kind, begun: now }
     }
 
     /// A sync has completed. `all`: everything it had to start has started.
@@ -52,7 +52,7 @@ impl Pace {
     }
 }
 
-impl Piece {
+impl WorkTimer {
     pub(super) fn ended(self) {
         metrics::took(Timed::PodWorkers, &[self.kind], rt::elapsed(self.begun));
     }

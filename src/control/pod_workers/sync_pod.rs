@@ -10,14 +10,15 @@ use async_channel::Sender;
 use crate::control::pod_workers::resize_pod::{PodResize, no_group};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
-use crate::kubelet::devices::{DeviceError, Devices};
+use crate::kubelet::devices::{ContainerFile, DeviceError, Devices};
 use crate::kubelet::dra::{DraError, DraManager};
 use crate::kubelet::kuberuntime::{
-    BoxFuture, CancelWatch, Environment, Executed, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
+    BoxFuture, CancelWatch, Environment, ExecuteResult, FileValue, Plan, PodRuntime, VolumeError, VolumesFor,
 };
-use crate::kubelet::volumes::{self, SetUp};
-use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Mount};
+use crate::kubelet::volumes::{self, SetUpInputs};
+use crate::platform::cri::v1::{CdiDevice, ContainerConfig, Device, Mount};
 use crate::platform::rt;
+use crate::platform::tracing::{self, SpanKind};
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::{Container, Pod, Reason};
 use crate::types::error::ErrorChain;
@@ -41,6 +42,31 @@ pub(super) async fn sync_pod(
     plan: &Plan,
     observed: &ObservedPod,
 ) -> WorkDone {
+    let mut span = tracing::begin("syncPod", SpanKind::Internal, || {
+        let meta = &pod.metadata;
+        let full_name = format!("{}/{}", meta.namespace, meta.name);
+        let attributes = [
+            ("k8s.pod.uid", meta.uid.as_str()),
+            ("k8s.pod", full_name.as_str()),
+            ("k8s.pod.name", meta.name.as_str()),
+            ("k8s.namespace.name", meta.namespace.as_str()),
+        ];
+        attributes.map(|(key, value)| (key, value.to_owned())).to_vec()
+    });
+    let done = span.around(sync_untraced(with, inbox, pod, plan, observed)).await;
+    if let WorkResult::Synced { failure: Some(failure), .. } = &done.result {
+        span.fail(|| failure.clone());
+    }
+    done
+}
+
+async fn sync_untraced(
+    with: SyncContext<'_>,
+    inbox: &Sender<SyncEvent>,
+    pod: &Arc<Pod>,
+    plan: &Plan,
+    observed: &ObservedPod,
+) -> WorkDone {
     let SyncContext { runtime, cancel, .. } = with;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
@@ -56,10 +82,10 @@ pub(super) async fn sync_pod(
         Ok(()) => set_up_and_execute(with, pod, plan, observed, &mut warnings).await,
         Err((reason, failure)) => {
             warnings.push((reason, failure.clone()));
-            Executed { failure: Some(failure), ..Executed::default() }
+            ExecuteResult { failure: Some(failure), ..ExecuteResult::default() }
         }
     };
-    let Executed { containers, mut failure, resize_failure } = executed;
+    let ExecuteResult { containers, mut failure, resize_failure } = executed;
     if plan.resizes() {
         // Upstream's metric counts milliseconds: `pod_resize_duration_milliseconds`.
         let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
@@ -137,8 +163,12 @@ async fn set_up_and_execute(
     plan: &Plan,
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
-) -> Executed {
+) -> ExecuteResult {
     let SyncContext { runtime, groups, devices, csi, dra, cancel } = with;
+    if plan.starts() || plan.resizes() {
+        // A restart must not admit the pod with other amounts than those that its containers have.
+        runtime.allocations().allocated.flush().await;
+    }
     // The cgroup must exist before the sandbox, which is created in it.
     let resize = PodResize { runtime, groups, pod, observed };
     let mut steps = None;
@@ -151,7 +181,7 @@ async fn set_up_and_execute(
     } else if let Err(error) = groups.ensure_pod(pod).await {
         let failure = no_group(&error);
         warnings.push((Reason::FAILED_CREATE_POD_CONTAINER, failure.clone()));
-        return Executed { failure: Some(failure), ..Executed::default() };
+        return ExecuteResult { failure: Some(failure), ..ExecuteResult::default() };
     }
     let plan = match resize_failure {
         None => Cow::Borrowed(plan),
@@ -164,14 +194,14 @@ async fn set_up_and_execute(
     };
     let set_up = {
         let objects = runtime.objects.borrow();
-        volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
+        volumes::set_up(pod, SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
     };
     let volumes = match set_up.await {
         Ok(volumes) => volumes,
         Err(error) => {
             let failure = ErrorChain(&error).to_string();
             warnings.push((error.reason(), failure.clone()));
-            return Executed { failure: Some(failure), ..Executed::default() };
+            return ExecuteResult { failure: Some(failure), ..ExecuteResult::default() };
         }
     };
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
@@ -197,9 +227,15 @@ async fn set_up_and_execute(
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
         let of_volumes = volumes.container_devices(&container);
         let of_claims = dra.cdi_devices(pod, &container);
+        let files_of_claims = dra.device_files(pod, &container);
         Box::pin(async move {
             let mut config = devices.container_config(&uid, &container).await?;
             config.devices.extend(of_volumes?);
+            for ContainerFile { path, permissions } in files_of_claims? {
+                if !config.devices.iter().any(|known| known.container_path == path) {
+                    config.devices.push(Device { container_path: path.clone(), host_path: path, permissions });
+                }
+            }
             for name in of_claims? {
                 if !config.cdi_devices.iter().any(|known| known.name == name) {
                     config.cdi_devices.push(CdiDevice { name });

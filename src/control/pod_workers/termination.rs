@@ -31,7 +31,7 @@ impl PodWorkers {
         entry.overdue = Some(rt::spawn(async move {
             rt::sleep(patience).await;
             // If the inbox is closed, the process is ending.
-            let _ = inbox.send(SyncEvent::Happened(overdue)).await;
+            let _ = inbox.send(SyncEvent::PodEvent(overdue)).await;
         }));
     }
 }

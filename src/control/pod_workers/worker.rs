@@ -35,12 +35,12 @@ pub(crate) struct Worker {
     /// Why containers wait, from the last attempt to start them.
     pub(crate) waiting: SortedMap<String, Waiting>,
     /// Containers that failed to start, and when they are retried.
-    holds: SortedMap<String, Hold>,
+    holds: SortedMap<String, RetryHold>,
     /// After a failed garbage collection: when it is retried.
-    collecting: Option<Hold>,
-    freshness: Freshness,
+    collecting: Option<RetryHold>,
+    freshness: VolumeRefresh,
     /// Limits how fast the pod's sandbox is recreated.
-    remake: Remake,
+    remake: SandboxBackoff,
     /// The last work failed, or may have done more than was observed: the next work only observes the pod.
     pub(crate) stale: bool,
     /// The last failure of the pod as a whole.
@@ -59,7 +59,7 @@ pub(crate) struct Worker {
 }
 
 #[derive(Debug)]
-struct Hold {
+struct RetryHold {
     until: Instant,
     retry: Backoff,
     /// The pod was observed after the hold ended, and so were any late effects of the last attempt.
@@ -68,18 +68,18 @@ struct Hold {
 
 /// Whether the files in the pod's volumes are up to date with their objects and the pod.
 #[derive(Debug, Default)]
-struct Freshness {
+struct VolumeRefresh {
     /// Number of changes so far.
     wanted: u32,
     /// Value of `wanted` when the running work started.
     trying: u32,
     done: u32,
     /// After a failed refresh.
-    hold: Option<Hold>,
+    hold: Option<RetryHold>,
 }
 
 #[derive(Debug)]
-struct Remake {
+struct SandboxBackoff {
     until: Option<Instant>,
     wait: Backoff,
 }
@@ -132,7 +132,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
 /// A sandbox that lasted this long resets the waits.
 const REMAKE_QUIET: Duration = Duration::from_secs(60);
-/// After this many failures a pod is stopped by the runtime's lists. How its containers exited stays unknown.
+/// After this many failed observations the worker stops the pod by the runtime's lists. The exit codes of its
+/// containers stay unknown.
 const MOST_LOOKS: u32 = 3;
 /// Shortest grace period (kubelet: `minimumGracePeriodInSeconds`).
 const LEAST_GRACE: Duration = Duration::from_secs(1);
@@ -180,8 +181,8 @@ impl Worker {
             waiting: SortedMap::new(),
             holds: SortedMap::new(),
             collecting: None,
-            freshness: Freshness::default(),
-            remake: Remake { until: None, wait: Backoff::new(RETRY_FIRST, RETRY_LONGEST) },
+            freshness: VolumeRefresh::default(),
+            remake: SandboxBackoff { until: None, wait: Backoff::new(RETRY_FIRST, RETRY_LONGEST) },
             stale: false,
             failure: None,
             not_before: None,
@@ -214,7 +215,7 @@ impl Worker {
     }
 
     /// A source has the pod, possibly again or changed.
-    pub(crate) fn wanted(&mut self, pod: Arc<Pod>) {
+    pub(crate) fn update_pod(&mut self, pod: Arc<Pod>) {
         match self.state {
             State::Sync => {
                 self.wanted = true;
@@ -313,7 +314,7 @@ impl Worker {
     pub(crate) fn not_collected(&mut self, now: Instant, stretch: impl Fn(Duration) -> Duration) {
         self.busy = None;
         self.given_back.clear();
-        let hold = self.collecting.get_or_insert_with(|| Hold::new(now));
+        let hold = self.collecting.get_or_insert_with(|| RetryHold::new(now));
         hold.lengthen(now, stretch);
     }
 
@@ -333,7 +334,7 @@ impl Worker {
     /// A refresh of the volumes failed.
     pub(crate) fn not_refreshed(&mut self, now: Instant, stretch: impl Fn(Duration) -> Duration) {
         self.busy = None;
-        let hold = self.freshness.hold.get_or_insert_with(|| Hold::new(now));
+        let hold = self.freshness.hold.get_or_insert_with(|| RetryHold::new(now));
         hold.lengthen(now, stretch);
     }
 
@@ -356,7 +357,7 @@ impl Worker {
     ) {
         match waiting {
             Some(waiting) => {
-                let hold = self.holds.entry(container.clone()).or_insert_with(|| Hold::new(now));
+                let hold = self.holds.entry(container.clone()).or_insert_with(|| RetryHold::new(now));
                 match waiting.until {
                     Some(until) => hold.until = until,
                     None => hold.lengthen(now, stretch),
@@ -432,7 +433,7 @@ impl Worker {
     }
 }
 
-impl Hold {
+impl RetryHold {
     fn new(now: Instant) -> Self {
         Self { until: now, retry: Backoff::new(RETRY_FIRST, RETRY_LONGEST), looked: false }
     }
@@ -442,7 +443,7 @@ impl Hold {
     }
 }
 
-impl Remake {
+impl SandboxBackoff {
     fn begun(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until + REMAKE_QUIET < now) {
             self.wait.reset();

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::http::{After, Response, chunk, stream_head};
+use super::http::{AfterResponse, Response, chunk, stream_head};
 use super::relay::relay;
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
@@ -23,21 +23,21 @@ pub(super) struct Connections {
     most: usize,
     most_strangers: usize,
     most_of_one: usize,
-    open: VecDeque<Open>,
+    open: VecDeque<OpenConnection>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     /// `None`: a client on this machine.
     peer: Option<IpAddr>,
-    standing: Rc<Cell<Standing>>,
+    client_state: Rc<Cell<ClientState>>,
     begun: Instant,
     task: Task<()>,
 }
 
 /// What is known about the client of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ClientState {
     #[default]
     Stranger,
     /// Authenticated, with no request in progress.
@@ -63,35 +63,39 @@ impl Connections {
     /// As [`Connections::add_of`], for a client on this machine.
     pub(super) fn add<F: Future<Output = ()> + 'static>(
         &mut self,
-        connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
+        connection: impl FnOnce(Rc<Cell<ClientState>>) -> F,
     ) -> bool {
         self.add_of(None, connection)
     }
 
-    /// `connection` updates its standing in its argument. Returns false, without starting it, if all others are busy.
+    /// `connection` updates the state of its client in its argument. Returns false, without starting it, if all others are busy.
     pub(super) fn add_of<F: Future<Output = ()> + 'static>(
         &mut self,
         peer: Option<IpAddr>,
-        connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
+        connection: impl FnOnce(Rc<Cell<ClientState>>) -> F,
     ) -> bool {
         self.open.retain(|open| !open.task.is_finished());
-        let is_of_peer = |open: &Open| peer.is_some() && open.peer == peer;
+        let is_of_peer = |open: &OpenConnection| peer.is_some() && open.peer == peer;
         let has_too_many = self.open.iter().filter(|open| is_of_peer(open)).count() >= self.most_of_one;
         if has_too_many || self.open.len() >= self.most || self.strangers().count() >= self.most_strangers {
             // A peer with too many connections displaces its own.
-            let may_go = |open: &Open| !has_too_many || is_of_peer(open);
-            let oldest = |standing| self.open.iter().position(|open| open.standing.get() == standing && may_go(open));
-            let Some(displaced) = oldest(Standing::Stranger).or_else(|| oldest(Standing::Idle)) else { return false };
+            let may_go = |open: &OpenConnection| !has_too_many || is_of_peer(open);
+            let oldest = |client_state| {
+                self.open.iter().position(|open| open.client_state.get() == client_state && may_go(open))
+            };
+            let Some(displaced) = oldest(ClientState::Stranger).or_else(|| oldest(ClientState::Idle)) else {
+                return false;
+            };
             self.open.remove(displaced);
         }
-        let standing = Rc::default();
-        let task = rt::spawn(connection(Rc::clone(&standing)));
-        self.open.push_back(Open { peer, standing, begun: rt::now(), task });
+        let client_state = Rc::default();
+        let task = rt::spawn(connection(Rc::clone(&client_state)));
+        self.open.push_back(OpenConnection { peer, client_state, begun: rt::now(), task });
         true
     }
 
-    fn strangers(&self) -> impl Iterator<Item = &Open> {
-        self.open.iter().filter(|open| open.standing.get() == Standing::Stranger)
+    fn strangers(&self) -> impl Iterator<Item = &OpenConnection> {
+        self.open.iter().filter(|open| open.client_state.get() == ClientState::Stranger)
     }
 
     /// Waits while a new connection would displace an unauthenticated one that has just been opened. Many clients that
@@ -120,7 +124,7 @@ pub(super) enum Reply {
     /// A file or a part of it; the last response on its connection.
     File(Pin<Box<dyn Future<Output = Result<FilePart, Response>>>>),
     /// The connection is handed over to another server.
-    HandOn(Handing),
+    Upgrade(UpgradeFuture),
     /// A text that is sent in parts, until it ends.
     Text(Box<dyn Text>),
 }
@@ -129,14 +133,14 @@ impl Reply {
     /// It may take as long as the client wants.
     const fn is_stream(&self) -> bool {
         match self {
-            Self::File(_) | Self::HandOn(_) | Self::Slow(_) | Self::Text(_) => true,
+            Self::File(_) | Self::Upgrade(_) | Self::Slow(_) | Self::Text(_) => true,
             Self::Last(_) | Self::Later(_) | Self::Whole(_) => false,
         }
     }
 }
 
 /// The server that takes over a connection, and the first data to send to it.
-pub(super) struct HandedOn {
+pub(super) struct UpgradedConnection {
     pub(super) to: TcpStream,
     pub(super) head: Vec<u8>,
 }
@@ -150,7 +154,7 @@ pub(super) struct FilePart {
     pub(super) body: Option<(File, u64)>,
 }
 
-pub(super) type Handing = Pin<Box<dyn Future<Output = Result<HandedOn, Response>>>>;
+pub(super) type UpgradeFuture = Pin<Box<dyn Future<Output = Result<UpgradedConnection, Response>>>>;
 
 /// A text in parts.
 pub(super) trait Text {
@@ -170,19 +174,19 @@ pub(super) trait Text {
     }
 }
 
-pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
+pub(super) type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
 
 /// Answers the requests of one connection.
-pub(super) trait Answers {
+pub(super) trait RequestHandler {
     /// Whether the connection accepts more than one request.
-    fn keeps(&self) -> bool;
+    fn keeps_alive(&self) -> bool;
 
     /// The longest body accepted with this request. A body is skipped if `None`.
-    fn takes(&self, _request: &Request) -> Option<u64> {
+    fn body_limit(&self, _request: &Request) -> Option<u64> {
         None
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a>;
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a>;
 
     /// Claims a stream, for a response that takes as long as its reader. `None`: they are not limited.
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
@@ -190,7 +194,7 @@ pub(super) trait Answers {
     }
 
     /// All requests so far are answered, and the next one is awaited.
-    fn rest(&self) {}
+    fn on_idle(&self) {}
 
     /// Header lines of every response of this server.
     fn headers(&self) -> &'static str {
@@ -199,14 +203,14 @@ pub(super) trait Answers {
 }
 
 /// Answers one GET, and closes the connection.
-pub(super) struct OneGet<F>(pub(super) F);
+pub(super) struct SingleGet<F>(pub(super) F);
 
-impl<F: Fn(&str, &str) -> Reply> Answers for OneGet<F> {
-    fn keeps(&self) -> bool {
+impl<F: Fn(&str, &str) -> Reply> RequestHandler for SingleGet<F> {
+    fn keeps_alive(&self) -> bool {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(ready(match &*request.method {
             "GET" | "HEAD" => self.0(&request.path, &request.query),
             _ => Reply::Whole(Response::only_get()),
@@ -216,7 +220,7 @@ impl<F: Fn(&str, &str) -> Reply> Answers for OneGet<F> {
 
 /// Reads requests and answers them. A client that is too slow, disconnects or violates the protocol is dropped without
 /// an error.
-pub(super) async fn answer<S>(mut stream: S, answers: impl Answers)
+pub(super) async fn answer<S>(mut stream: S, answers: impl RequestHandler)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -224,7 +228,7 @@ where
     let _ = rt::deadline(PATIENCE, stream.close()).await;
 }
 
-async fn converse<S>(stream: &mut S, answers: &impl Answers) -> io::Result<()>
+async fn converse<S>(stream: &mut S, answers: &impl RequestHandler) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -234,13 +238,13 @@ where
         let request = match next_request(stream, &mut unread, wait, answers).await? {
             Ok(request) => request,
             Err(response) => {
-                write(stream, &response.bytes(false, After::Close, answers.headers())).await?;
+                write(stream, &response.bytes(false, AfterResponse::Close, answers.headers())).await?;
                 stream.close().await?;
                 // Closing with unread data causes a reset, in which the response may be lost.
                 return rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()));
             }
         };
-        let after = if request.keeps && answers.keeps() { After::Keep } else { After::Close };
+        let after = if request.keeps && answers.keeps_alive() { AfterResponse::Keep } else { AfterResponse::Close };
         let head_only = request.method == "HEAD";
         let reply = answers.answer(&request).await;
         let (reply, _slot) = match if reply.is_stream() { answers.stream() } else { Ok(None) } {
@@ -249,7 +253,7 @@ where
         };
         let (response, after) = match reply {
             Reply::Whole(response) => (response, after),
-            Reply::Last(response) => (response, After::Close),
+            Reply::Last(response) => (response, AfterResponse::Close),
             Reply::Later(response) => match rt::deadline(PATIENCE, response).await {
                 Ok(response) => (response, after),
                 Err(rt::Elapsed) => return Ok(()),
@@ -257,16 +261,16 @@ where
             // Input from the client is ignored meanwhile.
             Reply::Slow(response) => {
                 let response = async { Ok(response.await) };
-                (rt::either(response, gone(stream)).await?, After::Close)
+                (rt::either(response, gone(stream)).await?, AfterResponse::Close)
             }
             Reply::File(part) => match rt::deadline(PATIENCE, part).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(part)) => return send_file(stream, part).await,
                 Err(rt::Elapsed) => return Ok(()),
             },
-            Reply::HandOn(handing) => match rt::deadline(PATIENCE, handing).await {
+            Reply::Upgrade(handing) => match rt::deadline(PATIENCE, handing).await {
                 Ok(Err(response)) => (response, after),
-                Ok(Ok(HandedOn { to, mut head })) => {
+                Ok(Ok(UpgradedConnection { to, mut head })) => {
                     head.append(&mut unread);
                     return relay(stream, to, &head).await;
                 }
@@ -276,7 +280,7 @@ where
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(())) => {
                     // Later requests of the client wait until the end.
-                    let head = stream_head(text.content_type(), After::Close, answers.headers());
+                    let head = stream_head(text.content_type(), AfterResponse::Close, answers.headers());
                     write(stream, &head).await?;
                     return send(stream, text).await;
                 }
@@ -284,10 +288,10 @@ where
             },
         };
         write(stream, &response.bytes(head_only, after, answers.headers())).await?;
-        if after == After::Close {
+        if after == AfterResponse::Close {
             return Ok(());
         }
-        answers.rest();
+        answers.on_idle();
         wait = IDLE;
         // A client that always has another request must not block other tasks.
         rt::yield_now().await;
@@ -300,7 +304,7 @@ async fn next_request<S>(
     stream: &mut S,
     unread: &mut Vec<u8>,
     wait: Duration,
-    answers: &impl Answers,
+    answers: &impl RequestHandler,
 ) -> io::Result<Result<Request, Response>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -310,7 +314,7 @@ where
         match Request::take(unread) {
             Ok(Some((mut request, used))) => {
                 unread.drain(..used);
-                let takes = answers.takes(&request);
+                let takes = answers.body_limit(&request);
                 let most = takes.unwrap_or(if request.has_form() { MOST_FORM } else { MOST_BODY });
                 if request.body > most {
                     return Ok(Err(Response::too_large()));
@@ -344,7 +348,8 @@ where
     }
 }
 
-/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`Answers::takes`], are kept.
+/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::body_limit`], are
+/// kept.
 async fn body<S: AsyncRead + Unpin>(
     stream: &mut S,
     unread: &mut Vec<u8>,

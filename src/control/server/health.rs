@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connections::{FEW, OneGet, Reply, answer};
+use super::connections::{FEW, Reply, SingleGet, answer};
 use super::http::{Response, Status};
 use super::listener::{HandlerFuture, Listener};
 use super::pulse::{Activity, Pulse};
@@ -68,7 +68,7 @@ const fn door(address: SocketAddr) -> Listener {
 fn meet(tcp: TcpStream, health: &SyncHealth) -> HandlerFuture {
     let health = health.clone();
     let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(rt::now())));
-    Box::pin(answer(tcp, OneGet(respond)))
+    Box::pin(answer(tcp, SingleGet(respond)))
 }
 
 fn respond(path: &str, stalled: Option<Duration>) -> Response {

@@ -58,12 +58,12 @@ impl Status {
 
 /// What happens to the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum AfterResponse {
     Close,
     Keep,
 }
 
-impl After {
+impl AfterResponse {
     /// HTTP/1.1 connections are persistent by default.
     const fn header(self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ impl Response {
     }
 
     /// The bytes on the wire. `headers` are additional header lines, each with its line end.
-    pub(super) fn bytes(&self, head_only: bool, after: After, headers: &str) -> Vec<u8> {
+    pub(super) fn bytes(&self, head_only: bool, after: AfterResponse, headers: &str) -> Vec<u8> {
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {}\r\n{headers}{}\r\n",
             self.status.line(),
@@ -134,7 +134,7 @@ impl Response {
 }
 
 /// The head of a chunked response; its body consists of [`chunk`]s.
-pub(super) fn stream_head(content_type: &str, after: After, headers: &str) -> Vec<u8> {
+pub(super) fn stream_head(content_type: &str, after: AfterResponse, headers: &str) -> Vec<u8> {
     let rest = "X-Content-Type-Options: nosniff\r\nTransfer-Encoding: chunked";
     format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{rest}\r\n{headers}{}\r\n", after.header()).into_bytes()
 }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn response_parses_back_only_when_complete() {
-        for after in [After::Close, After::Keep] {
+        for after in [AfterResponse::Close, AfterResponse::Keep] {
             let bytes = Response::text(Status::Ok, "ok").bytes(false, after, "");
             for cut in 0..bytes.len() {
                 assert_eq!(parse_response(&bytes[..cut]), None, "{cut}");
@@ -175,9 +175,11 @@ mod tests {
     #[test]
     fn response_tells_whether_the_connection_is_kept() {
         let response = Response::text(Status::Ok, "ok");
-        assert!(response.bytes(true, After::Close, "").ends_with(b"Content-Length: 2\r\nConnection: close\r\n\r\n"));
-        assert!(response.bytes(true, After::Keep, "A: b\r\n").ends_with(b"Content-Length: 2\r\nA: b\r\n\r\n"));
-        let head = stream_head("text/plain", After::Keep, "A: b\r\n");
+        assert!(
+            response.bytes(true, AfterResponse::Close, "").ends_with(b"Content-Length: 2\r\nConnection: close\r\n\r\n")
+        );
+        assert!(response.bytes(true, AfterResponse::Keep, "A: b\r\n").ends_with(b"Content-Length: 2\r\nA: b\r\n\r\n"));
+        let head = stream_head("text/plain", AfterResponse::Keep, "A: b\r\n");
         assert!(head.ends_with(b"Transfer-Encoding: chunked\r\nA: b\r\n\r\n"));
     }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connections::{Connections, Standing};
+use super::connections::{ClientState, Connections};
 use crate::platform::rt::{self, TcpListener, TcpStream};
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
@@ -25,8 +25,8 @@ pub(super) struct Listener {
     pub(super) most_of_one: usize,
 }
 
-/// Serves a connection, and updates its standing.
-pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<Standing>>) -> HandlerFuture;
+/// Serves a connection, and updates the state of its client.
+pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<ClientState>>) -> HandlerFuture;
 pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
@@ -68,7 +68,7 @@ impl Listener {
             match listener.accept().await {
                 Ok((tcp, peer)) => {
                     let address = Some(peer.ip().to_canonical());
-                    if !connections.add_of(address, |standing| meet(tcp, peer, standing)) {
+                    if !connections.add_of(address, |client_state| meet(tcp, peer, client_state)) {
                         log!(debug, "too many connections", listener = self.name, peer = peer);
                     }
                 }

@@ -27,6 +27,9 @@ pub(crate) trait LocalApi {
     /// Calls `each` for every event, oldest first.
     fn events(&self, each: &mut dyn FnMut(Event));
 
+    /// Every device of this node.
+    fn devices(&self) -> Vec<DeviceEntry>;
+
     /// The bytes of a metrics page, computed when awaited.
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
@@ -46,13 +49,13 @@ pub(crate) trait LocalApi {
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
 
     /// The runtime's id of the running container of this name.
-    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent>;
+    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, NotFound>;
 
     /// Carries out a change of one pod when awaited, and returns the result.
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>>;
 
     /// The id of the pod's sandbox, if it is ready.
-    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent>;
+    fn sandbox(&self, pod: &PodQuery) -> Result<String, NotFound>;
 }
 
 /// A result that takes a while. The error is one line.
@@ -75,7 +78,7 @@ impl PodQuery {
 
 /// What was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum NotFound {
     Pod,
     Container(String),
 }
@@ -85,6 +88,25 @@ pub(crate) struct LogSource {
     pub(crate) log: PathBuf,
     /// Closes when the container no longer runs.
     pub(crate) ended: Receiver<()>,
+}
+
+/// The response of `/devices`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct DeviceEntries {
+    pub(crate) devices: Vec<DeviceEntry>,
+}
+
+/// One device of `/devices`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeviceEntry {
+    pub(crate) resource: String,
+    /// The device file, or the id that the plugin gave.
+    pub(crate) device: String,
+    pub(crate) healthy: bool,
+    pub(crate) attributes: serde_json::Map<String, serde_json::Value>,
+    /// The container or claim that has it, such as `default/web-node1/main` or `claim default/camera`.
+    pub(crate) used_by: String,
 }
 
 /// One pod of `/pods`.

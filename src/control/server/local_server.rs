@@ -8,6 +8,7 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/devices   {"devices": [DeviceEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/images    {"images": [ImageEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock -X DELETE http://localhost/images?image=NAME
 //! curl --unix-socket /run/coracle/coracle.sock -X POST http://localhost/sync?wait=true
@@ -30,12 +31,12 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connections::{Answering, Answers, Connections, FEW, Reply, Standing, answer};
+use super::connections::{ClientState, Connections, FEW, Reply, RequestHandler, ResponseFuture, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
 use super::json_list::{List, json};
-use super::local_api::LocalApi;
+use super::local_api::{DeviceEntries, LocalApi};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::metrics_pages::Page;
 use super::pod_changes;
@@ -83,7 +84,9 @@ impl LocalServer {
                     backoff.reset();
                     if is_trusted(&stream) {
                         let (api, streaming, slots) = (Rc::clone(&api), self.streaming.clone(), Rc::clone(&self.slots));
-                        connections.add(|standing| answer(stream, Visit { api, streaming, slots, standing }));
+                        connections.add(|client_state| {
+                            answer(stream, ServedConnection { api, streaming, slots, client_state })
+                        });
                     }
                 }
                 Err(error) => {
@@ -96,34 +99,34 @@ impl LocalServer {
 }
 
 /// One connection with one request.
-struct Visit {
+struct ServedConnection {
     api: Rc<dyn LocalApi>,
     streaming: Option<Streaming>,
     slots: Rc<StreamSlots>,
-    standing: Rc<Cell<Standing>>,
+    client_state: Rc<Cell<ClientState>>,
 }
 
-impl Answers for Visit {
-    fn keeps(&self) -> bool {
+impl RequestHandler for ServedConnection {
+    fn keeps_alive(&self) -> bool {
         false
     }
 
-    fn takes(&self, request: &Request) -> Option<u64> {
-        pod_changes::takes(request)
+    fn body_limit(&self, request: &Request) -> Option<u64> {
+        pod_changes::body_limit(request)
     }
 
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
         self.slots.take("root").map(Some)
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         // A followed log or a shell must not be displaced by later connections.
-        self.standing.set(Standing::Busy);
+        self.client_state.set(ClientState::Busy);
         Box::pin(ready(self.reply(request)))
     }
 }
 
-impl Visit {
+impl ServedConnection {
     fn reply(&self, request: &Request) -> Reply {
         let api = &*self.api;
         let streamed = self.streaming.as_ref().and_then(|streaming| stream(request, api, streaming));
@@ -181,6 +184,7 @@ pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
             api.pods(&mut |entry| list.push(&json(&entry)));
             Response::json(list.end())
         }
+        "/devices" => Response::json(json(&DeviceEntries { devices: api.devices() })),
         "/events" => {
             let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
             api.events(&mut |event| list.push(api::encode_text(&event).as_bytes()));

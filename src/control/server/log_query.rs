@@ -1,8 +1,9 @@
 //! Parses the query of `/containerLogs/...?...`. Pure.
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
 
 use crate::kubelet::logs::LogRequest;
+use crate::types::timestamp::Timestamp;
 
 /// A request for a container's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ fn take(asked: &mut LogQuery, key: &str, value: &str, now: Timestamp) -> Result<
         "limitBytes" => request.limit_bytes = Some(value.parse().map_err(|_| "a number")?),
         "sinceSeconds" => {
             let seconds: u32 = value.parse().map_err(|_| "a number of seconds")?;
-            request.since = Some(now.checked_sub(SignedDuration::from_secs(seconds.into())).unwrap_or(Timestamp::MIN));
+            request.since = Some(now.checked_sub(Duration::from_secs(seconds.into())).unwrap_or(Timestamp::MIN));
         }
         "sinceTime" => {
             let time = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+");

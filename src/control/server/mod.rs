@@ -30,14 +30,16 @@ pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
 pub(crate) use kubelet_api::{KubeletApiServer, ReadOnlyServer};
-pub(crate) use local_api::{Absent, AnswerFuture, LocalApi, LogSource, PodEntry, PodQuery};
+pub(crate) use local_api::{
+    AnswerFuture, DeviceEntries, DeviceEntry, LocalApi, LogSource, NotFound, PodEntry, PodQuery,
+};
 pub(crate) use local_server::LocalServer;
 pub(crate) use local_socket::LocalError;
 pub(crate) use log_query::LogQuery;
 pub(crate) use metrics_pages::Page;
 pub(crate) use node_status::{
-    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, PullStatus,
-    RecentError, RuntimeStatus, SourceStatus, VersionStatus,
+    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, PullBudgetStatus,
+    PullStatus, RecentError, RuntimeStatus, SourceStatus, VersionStatus,
 };
 pub(crate) use pulse::{Activity, Pulse};
 pub(crate) use status_page::StatusPage;

@@ -34,6 +34,9 @@ pub(crate) struct NodeStatus {
     pub(crate) versions: Vec<VersionStatus>,
     /// Queued and running pulls, in the order in which they were requested.
     pub(crate) pulls: Vec<PullStatus>,
+    /// Absent without windows and budgets of images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pull_budget: Option<PullBudgetStatus>,
     pub(crate) image_archives: ArchivesStatus,
     /// Absent if the runtime did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +122,18 @@ pub(crate) struct PullStatus {
     /// Bytes that are here, and all bytes to fetch; absent if the runtime pulls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<(u64, u64)>,
+}
+
+/// What windows and budgets allow image pulls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PullBudgetStatus {
+    pub(crate) bytes_today: u64,
+    /// `None` without a budget of images alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_per_day: Option<u64>,
+    /// Why pulls that are not urgent wait; empty if they may begin.
+    pub(crate) held: String,
 }
 
 /// The connection to the API server since this process started.

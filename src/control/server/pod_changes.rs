@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::http::{Response, Status};
 use crate::protocol::http1::Request;
-use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, VersionAsk};
+use crate::state::pods::{ApplyOutcome, PodAnswer, PodChange, PodChangeKind, VersionAction};
 
 /// Longest manifest, about the same as for an API object.
 const MOST_MANIFEST: u64 = 1 << 20;
@@ -31,7 +31,7 @@ pub(super) fn is_of_pod(path: &str) -> bool {
 }
 
 /// The longest body of this request, if it is a manifest.
-pub(super) fn takes(request: &Request) -> Option<u64> {
+pub(super) fn body_limit(request: &Request) -> Option<u64> {
     (request.method == "PUT" && is_of_pod(&request.path)).then_some(MOST_MANIFEST)
 }
 
@@ -48,10 +48,10 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
             let Some(back) = back else {
                 return Some(Err(Response::text(Status::BadRequest, "expected ?to=NUMBER\n")));
             };
-            PodChangeKind::Versions(VersionAsk::Rollback(back))
+            PodChangeKind::Versions(VersionAction::Rollback(back))
         }
-        ("POST", "hold") if is_local => PodChangeKind::Versions(VersionAsk::Hold),
-        ("POST", "confirm") if is_local => PodChangeKind::Versions(VersionAsk::Confirm),
+        ("POST", "hold") if is_local => PodChangeKind::Versions(VersionAction::Hold),
+        ("POST", "confirm") if is_local => PodChangeKind::Versions(VersionAction::Confirm),
         (_, "") => return Some(Err(Response::not_allowed())),
         (_, "restart" | "rollback" | "hold" | "confirm") if is_local => return Some(Err(Response::not_allowed())),
         _ => return Some(Err(Response::not_found())),
@@ -63,8 +63,8 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
 pub(super) fn response(answer: PodAnswer) -> Response {
     let line = |status, line: String| Response::text(status, line + "\n");
     match answer {
-        PodAnswer::Put { how, warnings } => {
-            let status = if how == Put::Created { Status::Created } else { Status::Ok };
+        PodAnswer::Applied { how, warnings } => {
+            let status = if how == ApplyOutcome::Created { Status::Created } else { Status::Ok };
             Response { status, ..result(&json!({ "result": how.as_str(), "warnings": warnings })) }
         }
         PodAnswer::Manifest(body) => Response { status: Status::Ok, content_type: "application/yaml", body },
@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn versions_can_be_changed_only_over_the_local_socket() {
         for (line, what) in [
-            ("rollback", VersionAsk::Rollback(1)),
-            ("rollback?to=2", VersionAsk::Rollback(2)),
-            ("hold", VersionAsk::Hold),
-            ("confirm", VersionAsk::Confirm),
+            ("rollback", VersionAction::Rollback(1)),
+            ("rollback?to=2", VersionAction::Rollback(2)),
+            ("hold", VersionAction::Hold),
+            ("confirm", VersionAction::Confirm),
         ] {
             let line = format!("/pods/default/web/{line}");
             assert_eq!(asked(&format!("POST {line}"), true), of(PodChangeKind::Versions(what)));
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn only_put_requests_have_a_body() {
-        assert_eq!(takes(&request("PUT /pods/default/web")), Some(MOST_MANIFEST));
+        assert_eq!(body_limit(&request("PUT /pods/default/web")), Some(MOST_MANIFEST));
         for line in ["PUT /pods", "GET /pods/default/web", "POST /pods/default/web/restart", "PUT /x/default/web"] {
-            assert_eq!(takes(&request(line)), None, "{line}");
+            assert_eq!(body_limit(&request(line)), None, "{line}");
         }
     }
 
@@ -156,9 +156,12 @@ mod tests {
             let Response { status, body, .. } = response(answer);
             (status, String::from_utf8(body).unwrap())
         };
-        let put = |how| answered(PodAnswer::Put { how, warnings: vec!["w".to_owned()] });
-        assert_eq!(put(Put::Created), (Status::Created, r#"{"result":"created","warnings":["w"]}"#.to_owned()));
-        assert_eq!(put(Put::Unchanged), (Status::Ok, r#"{"result":"unchanged","warnings":["w"]}"#.to_owned()));
+        let put = |how| answered(PodAnswer::Applied { how, warnings: vec!["w".to_owned()] });
+        assert_eq!(
+            put(ApplyOutcome::Created),
+            (Status::Created, r#"{"result":"created","warnings":["w"]}"#.to_owned())
+        );
+        assert_eq!(put(ApplyOutcome::Unchanged), (Status::Ok, r#"{"result":"unchanged","warnings":["w"]}"#.to_owned()));
         let why = || "why".to_owned();
         assert_eq!(answered(PodAnswer::Refused(why())), (Status::UnprocessableContent, "why\n".to_owned()));
         assert_eq!(answered(PodAnswer::Conflict(why())).0, Status::Conflict);

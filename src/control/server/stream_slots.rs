@@ -1,7 +1,7 @@
 //! The streams of a server: how many may be open, of all clients and of each. Pure.
 //!
-//! A stream lasts as long as its client wants. Without a limit of their own, streams take every connection of the
-//! server, and nobody else can ask anything.
+//! A stream lasts as long as its client wants. Without a limit of their own, streams would take every connection of the
+//! server and lock out all other requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -6,9 +6,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connections::{HandedOn, Handing, Reply};
+use super::connections::{Reply, UpgradeFuture, UpgradedConnection};
 use super::http::{Response, Status};
-use super::local_api::{Absent, LocalApi, PodQuery};
+use super::local_api::{LocalApi, NotFound, PodQuery};
 use crate::platform::cri::v1::{AttachRequest, ExecRequest};
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::net::{Dialer, Url};
@@ -52,7 +52,7 @@ const DIAL: Duration = Duration::from_secs(5);
 pub(super) fn stream(request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Option<Reply> {
     Some(match Stream::of(request)? {
         Ok(_) if !matches!(&*request.method, "GET" | "POST") => Reply::Whole(Response::not_allowed()),
-        Ok(stream) => Reply::HandOn(stream.hand_on(request, api, streaming)),
+        Ok(stream) => Reply::Upgrade(stream.upgrade(request, api, streaming)),
         Err(refused) => Reply::Whole(refused),
     })
 }
@@ -76,7 +76,7 @@ impl Stream {
     }
 
     /// Connects to the runtime's streaming server. The error is the response to the client.
-    fn hand_on(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Handing {
+    fn upgrade(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> UpgradeFuture {
         let id = match &self.what {
             StreamKind::Exec { container, .. } | StreamKind::Attach { container, .. } => {
                 api.running_container(&self.pod, container)
@@ -96,7 +96,7 @@ impl Stream {
                 dialed.map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
             // No delay: every key press is sent at once.
             let _ = to.set_nodelay(true);
-            Ok(HandedOn { to, head: request.head_for(&url.target, &url.authority()) })
+            Ok(UpgradedConnection { to, head: request.head_for(&url.target, &url.authority()) })
         })
     }
 }
@@ -155,10 +155,10 @@ fn internal(text: String) -> Response {
     Response::text(Status::InternalServerError, text + "\n")
 }
 
-fn absent_answer(absent: &Absent) -> Response {
+fn absent_answer(absent: &NotFound) -> Response {
     match absent {
-        Absent::Pod => Response::text(Status::NotFound, "pod does not exist\n"),
-        Absent::Container(name) => internal(format!("container not found ({name:?})")),
+        NotFound::Pod => Response::text(Status::NotFound, "pod does not exist\n"),
+        NotFound::Container(name) => internal(format!("container not found ({name:?})")),
     }
 }
 

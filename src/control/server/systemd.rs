@@ -8,14 +8,14 @@ use sd_notify::NotifyState;
 
 use crate::types::error::ErrorChain;
 
-/// The node is looking after its pods.
+/// Notifies the service manager that the agent is ready.
 pub(crate) fn ready() {
-    tell(NotifyState::Ready);
+    sd_notify(NotifyState::Ready);
 }
 
-/// The process is about to end. Its pods keep running.
+/// Notifies the service manager that the process is about to end. Its pods keep running.
 pub(crate) fn stopping() {
-    tell(NotifyState::Stopping);
+    sd_notify(NotifyState::Stopping);
 }
 
 /// The service manager's watchdog interval, after which it kills and restarts this process; `None` if it is off.
@@ -25,7 +25,7 @@ pub(super) fn watchdog_interval() -> Option<Duration> {
 
 /// Pets the service manager's watchdog.
 pub(super) fn alive() {
-    tell(NotifyState::Watchdog);
+    sd_notify(NotifyState::Watchdog);
 }
 
 /// Whether stderr goes to the journal, which parses a priority at the start of each line.
@@ -37,7 +37,7 @@ pub(crate) fn stderr_is_journal() -> bool {
 }
 
 /// Does not wait: the service manager reads its messages at once.
-fn tell(state: NotifyState<'_>) {
+fn sd_notify(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         log!(warn, "failed to notify the service manager", error = ErrorChain(&error));
     }

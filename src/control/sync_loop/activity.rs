@@ -12,15 +12,15 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         SyncEvent::Runtime(_) => Activity::Runtime,
         SyncEvent::WorkDone(_) => Activity::WorkDone,
         SyncEvent::Probed(_) => Activity::Probed,
-        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::NodeHeard(_) => Activity::Happened,
+        SyncEvent::PodEvent(_) | SyncEvent::NodeEvent(_) | SyncEvent::NodeChanged(_) => Activity::Happened,
         SyncEvent::OomKilled(_)
         | SyncEvent::MemoryStalled
-        | SyncEvent::PressureLooked(_)
+        | SyncEvent::PressureChecked(_)
         | SyncEvent::OverStorageLimits(_)
         | SyncEvent::Groupless(..) => Activity::Happened,
         SyncEvent::AddressesChanged
         | SyncEvent::Object(_)
-        | SyncEvent::ImagesCame
+        | SyncEvent::ImagesImported
         | SyncEvent::CsiDriversChanged
         | SyncEvent::DevicesChanged
         | SyncEvent::DevicesRefused(..)
@@ -29,10 +29,10 @@ pub(super) fn doing(event: &SyncEvent) -> Activity {
         | SyncEvent::StatusesAdmitted
         | SyncEvent::Mirrored(_) => Activity::Happened,
         SyncEvent::RestartRequest(_)
-        | SyncEvent::VersionAsked(_)
+        | SyncEvent::VersionRequest(_)
         | SyncEvent::NextVersionPulled { .. }
         | SyncEvent::VersionsKept(_)
-        | SyncEvent::Placed(_)
+        | SyncEvent::CpusMoved(_)
         | SyncEvent::NodeShutsDown(_) => Activity::Happened,
         SyncEvent::Beat => Activity::Waiting,
     }

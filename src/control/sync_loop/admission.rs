@@ -10,11 +10,11 @@ use crate::control::sync_loop::devices;
 use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::{Admission, Rejection};
-use crate::kubelet::devices::Devices;
+use crate::kubelet::devices::{Devices, InsufficientDevices};
 use crate::kubelet::resource_managers::{PodAllocation, Provider, unexpected};
-use crate::kubelet::status::Failed;
+use crate::kubelet::status::PodFailure;
 use crate::platform::rt;
-use crate::state::pods::{NodeTerms, PodEvent};
+use crate::state::pods::{NodeFields, PodEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::metrics::{self, Count, Timed};
 
@@ -39,7 +39,7 @@ impl PodAdmission {
     }
 
     /// The API server sent the Node object's scheduling terms.
-    pub(super) fn on_node_terms(&mut self, terms: NodeTerms) {
+    pub(super) fn on_node_terms(&mut self, terms: NodeFields) {
         self.admission.in_cluster(terms);
     }
 
@@ -60,7 +60,7 @@ impl PodAdmission {
         let verdict = eviction.and_then(|()| self.admission.admit(pod, &others, strict_groups, given, &is_device));
         match verdict.and_then(|victims| shutdown.map(|()| victims)) {
             Ok(victims) => {
-                cpus.give(uid, own.unwrap_or_default());
+                cpus.allocate(uid, own.unwrap_or_default());
                 admit(uid, victims)
             }
             Err(rejection) => vec![self.reject(uid, rejection)],
@@ -103,6 +103,10 @@ impl PodAdmission {
 
     /// Plans the pod's exclusive CPUs, memory and devices. Chooses the devices.
     fn plan(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment) -> Result<PodAllocation, Rejection> {
+        if let Err(InsufficientDevices(why)) = self.devices.check_selectors(pod) {
+            let (reason, message) = unexpected(&why);
+            return Err(Rejection { reason, message });
+        }
         let observed = pods.observed().pod(&pod.metadata.uid).cloned();
         let runs = |name: &str| {
             observed.as_ref().is_some_and(|pod| pod.container(name).is_some_and(|container| container.is_running()))
@@ -139,7 +143,11 @@ pub(super) fn preempt(uid: &PodUid) -> EndPod {
     EndPod {
         uid: uid.clone(),
         cause: EndCause::Preempted,
-        failed: Failed { reason: Reason::PREEMPTING, message: PREEMPTED.into(), disruption: Some(DISRUPTED.into()) },
+        failed: PodFailure {
+            reason: Reason::PREEMPTING,
+            message: PREEMPTED.into(),
+            disruption: Some(DISRUPTED.into()),
+        },
         grace: Duration::MAX,
         event: Some(PodEvent::of_pod(uid, EventKind::Warning, Reason::PREEMPTING, PREEMPTED)),
     }
@@ -150,13 +158,14 @@ fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
     Effect::End(EndPod {
         uid: uid.clone(),
         cause: EndCause::Rejected,
-        failed: Failed { reason: reason.clone(), message: status.into(), disruption: None },
+        failed: PodFailure { reason: reason.clone(), message: status.into(), disruption: None },
         grace: Duration::MAX,
         event: Some(PodEvent::of_pod(uid, EventKind::Warning, reason, message)),
     })
 }
 
-/// The other pods that take up room on the node: upstream's active pods, with what they have while they are resized.
+/// The other pods that use resources of the node: upstream's active pods. A pod that is being resized counts with its
+/// higher requests.
 fn others(uid: &PodUid, pods: &PodTable) -> Vec<Arc<Pod>> {
     let takes_room = |state| matches!(state, State::Sync | State::Terminating { .. });
     let active = pods.workers().iter().filter(|worker| {

@@ -9,7 +9,7 @@ use super::NodeState;
 use super::node_stats::NodeStats;
 use crate::kubelet::certificates::{CertificateKind, CertificateStatuses};
 use crate::kubelet::offline::OfflineStore;
-use crate::kubelet::stats::{ClaimSeen, write_claims};
+use crate::kubelet::stats::{ClaimUsage, write_claims};
 use crate::platform::apiserver::{Client, Rank};
 use crate::platform::host::clock;
 use crate::platform::host::own_process::OwnProcess;
@@ -27,13 +27,13 @@ pub(super) struct AgentMetrics<'a> {
     pub(super) cluster: Option<&'a Client>,
     pub(super) certificates: &'a CertificateStatuses,
     pub(super) own: OwnProcess,
-    pub(super) claims: Vec<ClaimSeen>,
+    pub(super) claims: Vec<ClaimUsage>,
     /// Prepared ResourceClaims by driver, and their total.
     pub(super) claims_in_use: (SortedMap<String, u64>, u64),
 }
 
 impl NodeStats {
-    pub(super) fn agent_page(&self, claims: Vec<ClaimSeen>) -> Vec<u8> {
+    pub(super) fn agent_page(&self, claims: Vec<ClaimUsage>) -> Vec<u8> {
         let (node_state, seen) = (self.node_state.borrow(), self.runtime.seen());
         let node = &self.runtime.node;
         page(&AgentMetrics {
@@ -247,7 +247,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
     let traffic = sight.cluster.map(Client::traffic);
-    let store = sight.node_state.store.as_ref().map(OfflineStore::book);
+    let store = sight.node_state.store.as_ref().map(OfflineStore::stored);
     for (name, help, value) in [
         (
             "coracle_api_server_connections_total",

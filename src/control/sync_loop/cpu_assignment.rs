@@ -7,11 +7,11 @@ use async_channel::Sender;
 
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::pod_table::PodTable;
-use crate::kubelet::kuberuntime::{Misplaced, PodRuntime};
+use crate::kubelet::kuberuntime::{MisplacedContainer, PodRuntime};
 use crate::kubelet::resource_managers::{InUse, PodAllocation, ResourceManagers, write_state};
 use crate::platform::cgroups::{cpuset_of, mems_of};
 use crate::platform::rt;
-use crate::state::pods::{Placed, SyncEvent};
+use crate::state::pods::{CpuMoveResult, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
@@ -36,13 +36,13 @@ impl CpuAssignment {
     }
 
     /// Checks at the next round whether containers run on their CPUs.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn recheck(&mut self) {
         self.due = true;
     }
 
     /// Allocates the planned CPUs and memory to an admitted pod.
-    pub(super) fn give(&mut self, pod: &PodUid, own: PodAllocation) {
-        self.due |= self.managers.give(pod, own);
+    pub(super) fn allocate(&mut self, pod: &PodUid, own: PodAllocation) {
+        self.due |= self.managers.allocate(pod, own);
     }
 }
 
@@ -80,12 +80,12 @@ impl CpuAssignment {
         self.task = Some(rt::spawn(async move {
             let placed = place(&runtime, files, misplaced).await;
             // The loop has ended only if the process is ending.
-            let _ = inbox.send(SyncEvent::Placed(placed)).await;
+            let _ = inbox.send(SyncEvent::CpusMoved(placed)).await;
         }));
     }
 
     /// Failures are retried after the next relist.
-    pub(super) fn on_placed(&mut self, placed: Placed) {
+    pub(super) fn on_cpus_moved(&mut self, placed: CpuMoveResult) {
         self.task = None;
         if placed.is_unwritten {
             self.managers.not_written();
@@ -99,12 +99,14 @@ impl CpuAssignment {
     /// Releases the CPUs of terminated pods, and of unknown pods once all sources are ready.
     fn release(&mut self, pods: &PodTable) {
         let all_ready = pods.all_sources_ready();
-        self.due |= self.managers.keep(|uid: &PodUid| keeps(pods.worker(uid).map(|worker| worker.state), all_ready));
+        self.due |= self
+            .managers
+            .release_others(|uid: &PodUid| keeps_cpus(pods.worker(uid).map(|worker| worker.state), all_ready));
     }
 }
 
 /// Whether a pod keeps its CPUs. An unknown pod has no `state`.
-fn keeps(state: Option<State>, all_sources_ready: bool) -> bool {
+fn keeps_cpus(state: Option<State>, all_sources_ready: bool) -> bool {
     match state {
         Some(State::Sync | State::Terminating { .. }) => true,
         Some(State::Terminated | State::Finished) => false,
@@ -112,8 +114,12 @@ fn keeps(state: Option<State>, all_sources_ready: bool) -> bool {
     }
 }
 
-async fn place(runtime: &PodRuntime, files: Vec<(PathBuf, String)>, misplaced: Vec<Misplaced>) -> Placed {
-    let mut placed = Placed::default();
+async fn place(
+    runtime: &PodRuntime,
+    files: Vec<(PathBuf, String)>,
+    misplaced: Vec<MisplacedContainer>,
+) -> CpuMoveResult {
+    let mut placed = CpuMoveResult::default();
     for (path, text) in files {
         let shown = path.display().to_string();
         if let Err(error) = rt::blocking(move || write_state(&path, &text)).await {
@@ -143,13 +149,13 @@ mod tests {
     fn pod_keeps_its_cpus_until_its_containers_have_stopped() {
         let terminating = State::Terminating { grace: Duration::ZERO };
         for all_ready in [false, true] {
-            assert!(keeps(Some(State::Sync), all_ready) && keeps(Some(terminating), all_ready));
-            assert!(!keeps(Some(State::Terminated), all_ready) && !keeps(Some(State::Finished), all_ready));
+            assert!(keeps_cpus(Some(State::Sync), all_ready) && keeps_cpus(Some(terminating), all_ready));
+            assert!(!keeps_cpus(Some(State::Terminated), all_ready) && !keeps_cpus(Some(State::Finished), all_ready));
         }
     }
 
     #[test]
     fn unknown_pod_keeps_its_cpus_until_all_sources_are_ready() {
-        assert!(keeps(None, false) && !keeps(None, true));
+        assert!(keeps_cpus(None, false) && !keeps_cpus(None, true));
     }
 }

@@ -7,7 +7,7 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
-use crate::kubelet::volumes::{self, SetUp};
+use crate::kubelet::volumes::{self, SetUpInputs};
 use crate::state::objects::{Lookup, Topic};
 use crate::types::api::{Pod, VolumeSource};
 use crate::types::sorted::SortedSet;
@@ -40,7 +40,7 @@ impl CsiDrivers {
         }
         let runtime = pods.runtime();
         let objects = runtime.objects.borrow();
-        let with = SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
+        let with = SetUpInputs { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
         let running = pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let running = running.filter_map(|worker| worker.pod.as_ref());
         let volumes =

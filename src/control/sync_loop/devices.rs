@@ -74,13 +74,13 @@ fn if_known(pods: &PodTable, act: impl FnOnce(&dyn Fn(&PodUid) -> bool)) {
     let observed = pods.observed();
     let stays = |uid: &PodUid| {
         let is_observed = || observed.pod(uid).is_some() || pods.workers().is_unseen(uid);
-        keeps(pods.worker(uid).map(|worker| worker.state), is_observed)
+        keeps_devices(pods.worker(uid).map(|worker| worker.state), is_observed)
     };
     act(&stays);
 }
 
 /// Whether a pod keeps its devices. An unknown pod has no `state`.
-fn keeps(state: Option<State>, is_observed: impl FnOnce() -> bool) -> bool {
+fn keeps_devices(state: Option<State>, is_observed: impl FnOnce() -> bool) -> bool {
     match state {
         Some(State::Sync | State::Terminating { .. }) => true,
         Some(State::Terminated | State::Finished) => false,
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn pod_keeps_its_devices_until_its_containers_have_stopped() {
-        assert!(keeps(Some(State::Sync), || false));
-        assert!(!keeps(Some(State::Terminated), || true) && !keeps(Some(State::Finished), || true));
-        assert!(keeps(None, || true) && !keeps(None, || false));
+        assert!(keeps_devices(Some(State::Sync), || false));
+        assert!(!keeps_devices(Some(State::Terminated), || true) && !keeps_devices(Some(State::Finished), || true));
+        assert!(keeps_devices(None, || true) && !keeps_devices(None, || false));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kubelet::allocation::PodResourceInfo;
-use crate::kubelet::status::Failed;
+use crate::kubelet::status::PodFailure;
 use crate::state::pods::{NodeEvent, ObservedPod, PodEvent, PressureCondition, RestartRequest};
 use crate::types::api::{Pod, PodUid, ResourceList};
 
@@ -68,7 +68,7 @@ pub(super) struct EndPod {
     pub(super) uid: PodUid,
     pub(super) cause: EndCause,
     /// The reason in the pod's status, unless the pod was already ending.
-    pub(super) failed: Failed,
+    pub(super) failed: PodFailure,
     /// Upper bound of the grace period: a shorter one in the pod's spec applies.
     pub(super) grace: Duration,
     pub(super) event: Option<PodEvent>,

@@ -6,7 +6,7 @@ use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pending_resizes::RetryTrigger;
 use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
-use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone, WorkResult};
+use crate::state::pods::{NodeFields, RuntimeState, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::PodUid;
 
 impl SyncLoop {
@@ -20,19 +20,19 @@ impl SyncLoop {
             SyncEvent::Runtime(state) => return self.on_runtime(state, now),
             SyncEvent::WorkDone(done) => return self.on_work_done(done, now),
             SyncEvent::Probed(result) => return self.pods.probed(result),
-            SyncEvent::Happened(event) => vec![Effect::Record(event)],
-            SyncEvent::NodeHappened(event) => vec![Effect::RecordNode(event)],
+            SyncEvent::PodEvent(event) => vec![Effect::Record(event)],
+            SyncEvent::NodeEvent(event) => vec![Effect::RecordNode(event)],
             SyncEvent::AddressesChanged => return self.pods.mark_all_statuses(),
-            SyncEvent::NodeHeard(terms) => return self.on_node_terms(terms, now),
+            SyncEvent::NodeChanged(terms) => return self.on_node_terms(terms, now),
             SyncEvent::OomKilled(kill) => parts.oom.on_oom_kill(kill),
             SyncEvent::Groupless(uid, sandbox) => vec![Effect::ReplaceSandbox { uid, sandbox }],
             SyncEvent::MemoryStalled => return parts.eviction.on_memory_stalled(),
-            SyncEvent::PressureLooked(seen) => parts.eviction.on_observation(seen, pods, now),
+            SyncEvent::PressureChecked(seen) => parts.eviction.on_observation(seen, pods, now),
             SyncEvent::OverStorageLimits(evictions) => parts.eviction.on_evictions(evictions, pods, now),
             SyncEvent::Object(news) => parts.objects.on_object(news, pods, &parts.csi_drivers),
-            SyncEvent::ImagesCame => {
+            SyncEvent::ImagesImported => {
                 parts.next_versions.retry(pods, now);
-                parts.image_garbage.on_images_came(pods, now)
+                parts.image_garbage.on_images_imported(pods, now)
             }
             SyncEvent::DevicesChanged => parts.devices.on_changed(pods),
             SyncEvent::CsiDriversChanged => return self.on_csi_drivers_changed(now),
@@ -42,10 +42,10 @@ impl SyncLoop {
             SyncEvent::StatusesAdmitted => return parts.reporting.on_statuses_admitted(),
             SyncEvent::Mirrored(done) => return parts.reporting.on_mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
-            SyncEvent::VersionAsked(asked) => parts.versions.on_asked(asked, pods),
+            SyncEvent::VersionRequest(asked) => parts.versions.on_asked(asked, pods),
             SyncEvent::NextVersionPulled { uid, pulled } => parts.next_versions.on_pulled(&uid, pulled, pods, now),
             SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, pods, now),
-            SyncEvent::Placed(placed) => return parts.cpus.on_placed(placed),
+            SyncEvent::CpusMoved(placed) => return parts.cpus.on_cpus_moved(placed),
             SyncEvent::NodeShutsDown(shuts_down) => return self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => return,
         };
@@ -62,11 +62,11 @@ impl SyncLoop {
     fn on_runtime(&mut self, state: RuntimeState, now: Instant) {
         self.pods.record_runtime(state, now);
         self.parts.cgroups.on_runtime(&self.pods);
-        self.parts.cgroups.look_after(&self.pods);
+        self.parts.cgroups.maintain(&self.pods);
         self.pods.sync_all();
     }
 
-    fn on_node_terms(&mut self, terms: NodeTerms, now: Instant) {
+    fn on_node_terms(&mut self, terms: NodeFields, now: Instant) {
         self.parts.reporting.on_node_terms(&terms);
         let is_news = self.parts.objects.on_node_terms(&terms, &self.pods);
         self.parts.admission.on_node_terms(terms);
@@ -100,7 +100,7 @@ impl SyncLoop {
         self.parts.devices.release(&self.pods);
     }
 
-    /// The mirror pod of a former static pod goes when that has ended.
+    /// Deletes the mirror pod of a removed static pod, which has ended now.
     fn static_pod_ended(&mut self, uid: &PodUid, now: Instant) {
         let is_former = self.pods.node_state().ending.get(uid).is_some_and(|pod| pod.is_static());
         if is_former {

@@ -28,7 +28,7 @@ impl ImageGarbage {
     }
 
     /// Image archives were loaded: pods may be waiting for the images, and disk usage has grown.
-    pub(super) fn on_images_came(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+    pub(super) fn on_images_imported(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
         self.asked.get_or_insert(now);
         vec![Effect::ReferencesChanged(pods.uids_where(|_| true))]
     }
@@ -76,7 +76,7 @@ mod tests {
         with_node(|mut node| {
             let now = rt::now();
             node.pods.apply(["a", "b"].map(|uid| Effect::Update(pod(uid))), now);
-            let effects = ImageGarbage::default().on_images_came(&node.pods, now);
+            let effects = ImageGarbage::default().on_images_imported(&node.pods, now);
             assert_eq!(effects, [Effect::ReferencesChanged(vec!["a".into(), "b".into()])]);
         });
     }

@@ -30,7 +30,7 @@ impl Followers {
     }
 
     /// Drops the followers of stopped containers. `None`: the runtime no longer has the pod.
-    pub(super) fn see(&mut self, uid: &PodUid, pod: Option<&ObservedPod>) {
+    pub(super) fn on_observation(&mut self, uid: &PodUid, pod: Option<&ObservedPod>) {
         let goes_on = |container: &str| pod.is_some_and(|pod| runs(pod, container));
         self.0.retain(|follower| follower.pod != *uid || goes_on(&follower.container));
         self.forget_gone();
@@ -69,12 +69,12 @@ mod tests {
         let mut followers = Followers::default();
         let (one, other) = (pod("one", [true, true]), pod("other", [true, true]));
         let [a, b] = ["a", "b"].map(|id| followers.add(&one, id));
-        followers.see(&other.uid, None);
-        followers.see(&one.uid, Some(&one));
+        followers.on_observation(&other.uid, None);
+        followers.on_observation(&one.uid, Some(&one));
         assert!(!a.is_closed() && !b.is_closed());
-        followers.see(&one.uid, Some(&pod("one", [false, true])));
+        followers.on_observation(&one.uid, Some(&pod("one", [false, true])));
         assert!(a.is_closed() && !b.is_closed());
-        followers.see(&one.uid, None);
+        followers.on_observation(&one.uid, None);
         assert!(b.is_closed());
     }
 
@@ -94,7 +94,7 @@ mod tests {
         let b = followers.add(&running, "b");
         assert_eq!(followers.0.len(), 1);
         drop(b);
-        followers.see(&running.uid, Some(&running));
+        followers.on_observation(&running.uid, Some(&running));
         assert!(followers.0.is_empty());
     }
 }

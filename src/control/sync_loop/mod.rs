@@ -150,7 +150,7 @@ impl SyncLoop {
     }
 
     /// Sets the inputs of the node status.
-    pub(crate) fn telling(mut self, inputs: Rc<StatusInputs>) -> Self {
+    pub(crate) fn with_status_inputs(mut self, inputs: Rc<StatusInputs>) -> Self {
         self.pods.set_status_inputs(inputs);
         self
     }

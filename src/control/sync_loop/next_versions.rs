@@ -83,7 +83,15 @@ impl NextVersions {
         let pull = all.pulls.entry(uid.clone()).or_insert_with(|| {
             log!(info, "pulling the images of the next version", pod = next.full_name());
             let pod = Arc::clone(&next);
-            NextVersionPull { present: present.clone(), pod, begun: now, attempts: 0, failure: None, retry: Some(now) }
+            NextVersionPull {
+                present: present.clone(),
+                pod,
+                begun: now,
+                attempts: 0,
+                is_held: false,
+                failure: None,
+                retry: Some(now),
+            }
         });
         if pull.retry.is_none_or(|retry| retry > now) {
             return;
@@ -115,7 +123,7 @@ impl NextVersions {
         self.tasks.remove(uid);
         let Err(waiting) = pulled else {
             let took = go_duration(now.saturating_duration_since(pull.begun));
-            log!(info, "the images of the next version are there", pod = pull.pod.full_name(), took = took);
+            log!(info, "pulled the images of the next version", pod = pull.pod.full_name(), took = took);
             state.next_versions.pulls.remove(uid);
             state.versions.take_next(uid);
             drop(node_state);
@@ -123,10 +131,12 @@ impl NextVersions {
             return vec![Effect::Reconcile];
         };
         let failure = format!("{}: {}", waiting.reason, waiting.message);
-        let is_news = pull.failure.is_none();
+        // Windows and budgets are no failure, and have an event of their own.
+        pull.is_held = waiting.reason == Reason::IMAGE_PULL_WAITING;
+        let is_news = pull.failure.is_none() && !pull.is_held;
         let goes_first = needs_room_of_present(&pull.pod, &failure);
         let message = match goes_first {
-            true => format!("The new version replaces the present one before its images are there: {failure}"),
+            true => format!("The new version replaces the running version before its images are pulled: {failure}"),
             false => format!("The present version runs on until the images of the new one are there: {failure}"),
         };
         let event = PodEvent::of_pod(&pull.present, EventKind::Warning, Reason::UPDATE_WAITS, message);
@@ -146,7 +156,7 @@ impl NextVersions {
         effects
     }
 
-    /// Secrets or images have come that a failed pull may have lacked.
+    /// Retries failed pulls, after Secrets or images have arrived that they may have lacked.
     pub(super) fn retry(&self, pods: &PodTable, now: Instant) {
         let mut node_state = pods.node_state_mut();
         for pull in node_state.next_versions.pulls.values_mut() {

@@ -39,14 +39,14 @@ impl NodeCgroups {
 
     /// Maintains the cgroups above the pods, and removes the cgroups of pods that no longer exist. Runs after each
     /// relist.
-    pub(super) fn look_after(&mut self, pods: &PodTable) {
+    pub(super) fn maintain(&mut self, pods: &PodTable) {
         let is_busy = self.task.as_ref().is_some_and(|task| !task.is_finished());
         if is_busy || !pods.can_work() {
             return;
         }
         let known = pods.all_sources_ready().then(|| pods.workers().uids().cloned().collect());
         let groups = Rc::clone(&self.groups);
-        self.task = Some(rt::spawn(look_after(groups, known, running_pods(pods), self.inbox.clone())));
+        self.task = Some(rt::spawn(maintain(groups, known, running_pods(pods), self.inbox.clone())));
     }
 
     /// Sets the weight of the burstable pods' cgroup to the sum of their requests.
@@ -74,7 +74,7 @@ fn running_pods(pods: &PodTable) -> Vec<(Arc<Pod>, String)> {
     pods.workers().iter().filter(|_| is_told).filter_map(running).collect()
 }
 
-async fn look_after(
+async fn maintain(
     groups: Rc<ContainerManager>,
     known: Option<Vec<PodUid>>,
     running: Vec<(Arc<Pod>, String)>,
@@ -82,7 +82,7 @@ async fn look_after(
 ) {
     if let Some(event) = groups.ensure_node().await {
         // The loop has ended only if the process is ending.
-        let _ = inbox.send(SyncEvent::NodeHappened(event)).await;
+        let _ = inbox.send(SyncEvent::NodeEvent(event)).await;
     }
     if let Some(known) = known {
         groups.remove_strays(&known).await;

@@ -15,16 +15,18 @@ use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::SourceView;
 use crate::control::pod_sources::versions::VersionView;
 use crate::control::server::{
-    Absent, AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus,
-    ConditionStatus, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page,
-    PodEntry, PodQuery, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
+    AnswerFuture, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
+    DeviceEntry, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, OfflineStatus, Page,
+    PodEntry, PodQuery, PullBudgetStatus, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus,
+    VersionStatus, Watchdog,
 };
 use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::node_stats::NodeStats;
 use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
 use crate::control::sync_loop::sync_status::sync_status;
 use crate::kubelet::certificates::{CertificateEntry, CertificateKind, CertificateStatuses, RenewalState};
-use crate::kubelet::images::{ArchiveView, PullUnderWay, PullsUnderWay};
+use crate::kubelet::devices::{DeviceRecord, Devices};
+use crate::kubelet::images::{ArchiveView, LinkBudget, PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::status::run_to_read;
@@ -33,9 +35,10 @@ use crate::platform::config::Config;
 use crate::platform::rt;
 use crate::state::pods::{
     ContainerState, HostIps, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
-    PressureCondition, RestartRequest, SourcePod, SyncEvent, VersionAsk, VersionAsked,
+    PressureCondition, RestartRequest, SourcePod, SyncEvent, VersionAction, VersionActionRequest,
 };
 use crate::types::api::{Event, Pod, PodUid, Time};
+use crate::types::sorted::SortedMap;
 
 pub(crate) struct NodeLocalApi {
     pub(crate) node_state: Rc<RefCell<NodeState>>,
@@ -47,11 +50,13 @@ pub(crate) struct NodeLocalApi {
     pub(crate) health: SyncHealth,
     pub(crate) watchdog: Watchdog,
     pub(crate) pulls: PullsUnderWay,
+    pub(crate) pull_budget: Rc<LinkBudget>,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
     pub(crate) exchanges: Option<SyncScheduler>,
     pub(crate) certificates: Rc<CertificateStatuses>,
     pub(crate) figures: Rc<NodeStats>,
+    pub(crate) devices: Rc<Devices>,
     pub(crate) local_pods: LocalPods,
     pub(crate) inbox: Sender<SyncEvent>,
     pub(crate) started: Instant,
@@ -84,6 +89,7 @@ impl LocalApi for NodeLocalApi {
             pods: u64::try_from(node_state.sources.pods().count()).unwrap_or(u64::MAX),
             versions: node_state.versions.views().map(version_status).collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
+            pull_budget: pull_budget(&self.pull_budget),
             image_archives: self.archives_status(),
             missing_images: None,
             api_server: self.cluster.as_ref().map(api_server_status),
@@ -114,6 +120,28 @@ impl LocalApi for NodeLocalApi {
             return Box::pin(ready(self.config.given.page(driver)));
         }
         Box::pin(Rc::clone(&self.figures).page(page))
+    }
+
+    fn devices(&self) -> Vec<DeviceEntry> {
+        let names: SortedMap<PodUid, String> = {
+            let pods = self.node_state.borrow().active_pods();
+            let name = |pod: &Pod| format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
+            pods.into_iter().map(|(uid, pod)| (uid, name(&pod))).collect()
+        };
+        let entry = |record: DeviceRecord| DeviceEntry {
+            resource: record.resource,
+            device: record.id,
+            healthy: record.is_healthy,
+            attributes: record.attributes.iter().map(|(name, one)| (name.clone(), one.text().into())).collect(),
+            used_by: match (record.claim, record.holder) {
+                (Some(claim), _) => format!("claim {claim}"),
+                (None, Some((pod, container))) => {
+                    format!("{}/{container}", names.get(&pod).map_or(pod.as_str(), String::as_str))
+                }
+                (None, None) => String::new(),
+            },
+        };
+        self.devices.listed().into_iter().map(entry).collect()
     }
 
     fn images(&self) -> AnswerFuture<Vec<ImageEntry>> {
@@ -155,7 +183,7 @@ impl LocalApi for NodeLocalApi {
         };
         let (config, node_state) = (Rc::clone(&self.config), Rc::clone(&self.node_state));
         Box::pin(async move {
-            exchanges.ask(wait).await;
+            exchanges.request_exchange(wait).await;
             Ok(sync_status(&exchanges, &config, &node_state.borrow()))
         })
     }
@@ -176,17 +204,17 @@ impl LocalApi for NodeLocalApi {
         Ok(LogSource { log, ended: node_state.followers.add(pod, &run.id) })
     }
 
-    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent> {
+    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, NotFound> {
         let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
-        let uid = node_state.uid_of(pod).ok_or(Absent::Pod)?;
+        let uid = node_state.uid_of(pod).ok_or(NotFound::Pod)?;
         let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
-        container.map(|container| container.id.clone()).ok_or_else(|| Absent::Container(name.to_owned()))
+        container.map(|container| container.id.clone()).ok_or_else(|| NotFound::Container(name.to_owned()))
     }
 
-    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent> {
+    fn sandbox(&self, pod: &PodQuery) -> Result<String, NotFound> {
         let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
         let sandbox = node_state.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
-        sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
+        sandbox.map(|sandbox| sandbox.id.clone()).ok_or(NotFound::Pod)
     }
 
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
@@ -205,7 +233,7 @@ impl LocalApi for NodeLocalApi {
             });
         }
         if let PodChangeKind::Versions(what) = change.what {
-            return self.ask_of_versions(&change, what);
+            return self.request_of_versions(&change, what);
         }
         let node = &self.config.node.name;
         let node_state = self.node_state.borrow();
@@ -215,7 +243,7 @@ impl LocalApi for NodeLocalApi {
         let elsewhere = elsewhere(&change, node, node_state.sources.pods());
         let pods = self.local_pods.clone();
         Box::pin(async move {
-            match (pods.ask(change).await, elsewhere) {
+            match (pods.request(change).await, elsewhere) {
                 (PodAnswer::Missing(_), Some(elsewhere)) => PodAnswer::Conflict(elsewhere),
                 (answer, _) => answer,
             }
@@ -257,7 +285,7 @@ impl NodeLocalApi {
     }
 
     /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
-    fn ask_of_versions(&self, change: &PodChange, what: VersionAsk) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+    fn request_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let pod = match self.find(&self.node_state.borrow(), change) {
             Ok(found) => Arc::clone(&found.pod),
             Err(missing) => return Box::pin(ready(missing)),
@@ -266,7 +294,7 @@ impl NodeLocalApi {
         Box::pin(async move {
             let (answer, answered) = async_channel::bounded(1);
             // Both fail only when the agent is ending.
-            let _ = inbox.send(SyncEvent::VersionAsked(VersionAsked { pod, what, answer })).await;
+            let _ = inbox.send(SyncEvent::VersionRequest(VersionActionRequest { pod, what, answer })).await;
             answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
         })
     }
@@ -311,6 +339,16 @@ fn running_pod(pod: &ObservedPod) -> Value {
     })
 }
 
+fn pull_budget(budget: &LinkBudget) -> Option<PullBudgetStatus> {
+    let used = budget.used();
+    let held = budget.held().unwrap_or_default();
+    (used.is_some() || !held.is_empty()).then(|| PullBudgetStatus {
+        bytes_today: used.map_or(0, |(used, _)| used),
+        bytes_per_day: used.map(|(_, most)| most),
+        held,
+    })
+}
+
 fn pull_status(pull: &PullUnderWay) -> PullStatus {
     PullStatus {
         image: pull.image.clone(),
@@ -334,18 +372,18 @@ fn api_server_status(client: &Client) -> ApiServerStatus {
 }
 
 fn offline_status(store: &OfflineStore) -> OfflineStatus {
-    let book = store.book();
+    let stored = store.stored();
     OfflineStatus {
-        records: u64::try_from(book.records).unwrap_or(u64::MAX),
-        bytes: book.bytes,
-        written_bytes: book.written,
-        changed: book.changed.map(|moment| moment.to_string()).unwrap_or_default(),
+        records: u64::try_from(stored.records).unwrap_or(u64::MAX),
+        bytes: stored.bytes,
+        written_bytes: stored.written,
+        changed: stored.changed.map(|moment| moment.to_string()).unwrap_or_default(),
         in_use: store.counts(),
-        set_aside: book.damaged + book.other_format,
-        unopened: book.unopened,
-        left_out: book.left_out,
-        secrets: book.secrets,
-        message: book.fault.unwrap_or_default(),
+        set_aside: stored.damaged + stored.other_format,
+        unopened: stored.unopened,
+        left_out: stored.left_out,
+        secrets: stored.secrets,
+        message: stored.fault.unwrap_or_default(),
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct NodeState {
     /// `None` without a cluster.
     pub(crate) store: Option<OfflineStore>,
     /// Number of pods whose status has not been reported.
-    pub(super) untold: usize,
+    pub(super) unreported: usize,
     pub(super) errors: VecDeque<RecentError>,
 }
 
@@ -57,7 +57,7 @@ impl NodeState {
             next_versions: NextVersionPulls::default(),
             followers: Followers::default(),
             store: None,
-            untold: 0,
+            unreported: 0,
             errors: VecDeque::new(),
         }
     }

@@ -9,7 +9,7 @@ use crate::control::server::Page;
 use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::dra::DraManager;
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::stats::{Question, Stats, Subject, foreign_volumes};
+use crate::kubelet::stats::{PodInputs, Stats, StatsEndpoint, foreign_volumes};
 use crate::platform::apiserver::Client;
 use crate::types::sorted::SortedSet;
 
@@ -30,9 +30,9 @@ impl NodeStats {
             Page::Configuration => return Vec::new(),
             Page::Metrics => return self.agent_page(self.stats.claims(&self.subjects()).await),
             Page::Probes => return self.probes_page(),
-            Page::Cadvisor => Question::Cadvisor,
-            Page::Resource => Question::Resource,
-            Page::Summary { only_cpu_and_memory } => Question::Summary { only_cpu_and_memory },
+            Page::Cadvisor => StatsEndpoint::Cadvisor,
+            Page::Resource => StatsEndpoint::Resource,
+            Page::Summary { only_cpu_and_memory } => StatsEndpoint::Summary { only_cpu_and_memory },
         };
         let subjects = self.subjects();
         self.stats.answer(question, subjects, self.runtime.cgroup_driver()).await
@@ -40,7 +40,7 @@ impl NodeStats {
 
     /// The pods that the runtime has. Of several pods with the same name, an ending pod is left out if another pod
     /// already has the name.
-    fn subjects(&self) -> Vec<Subject> {
+    fn subjects(&self) -> Vec<PodInputs> {
         let (node_state, seen) = (self.node_state.borrow(), self.runtime.seen());
         let objects = self.runtime.objects.borrow();
         let seen = seen.borrow();
@@ -52,7 +52,7 @@ impl NodeStats {
             let is_new = shown.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
             let started_at = node_state.statuses.status(uid).and_then(|status| status.start_time);
             let foreign = || foreign_volumes(pod, uid, &self.runtime.dirs, &objects);
-            is_new.then(|| Subject { pod: Arc::clone(pod), observed, started_at, foreign: foreign() })
+            is_new.then(|| PodInputs { pod: Arc::clone(pod), observed, started_at, foreign: foreign() })
         };
         wanted.chain(node_state.ending.values()).filter_map(subject).collect()
     }

@@ -2,26 +2,26 @@
 
 use std::rc::Rc;
 
-use crate::control::cluster::Follower;
+use crate::control::cluster::ObjectWatcher;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::offline::OfflineStore;
 use crate::state::objects::{ObjectEvent, Topic};
-use crate::state::pods::NodeTerms;
+use crate::state::pods::NodeFields;
 use crate::types::sorted::SortedSet;
 
 pub(super) struct ObjectWatch {
     csi: Rc<Csi>,
     /// `None` without a cluster.
-    watched: Option<Watched>,
+    watched: Option<WatchState>,
     /// The store has been cleared of objects of former pods.
     store_is_tidy: bool,
 }
 
-struct Watched {
-    follower: Follower,
+struct WatchState {
+    follower: ObjectWatcher,
     store: OfflineStore,
 }
 
@@ -30,12 +30,12 @@ impl ObjectWatch {
         Self { csi, watched: None, store_is_tidy: false }
     }
 
-    pub(super) fn set_cluster(&mut self, follower: Follower, store: OfflineStore) {
-        self.watched = Some(Watched { follower, store });
+    pub(super) fn set_cluster(&mut self, follower: ObjectWatcher, store: OfflineStore) {
+        self.watched = Some(WatchState { follower, store });
     }
 
     /// The API server sent the Node object's terms. True if the attached volumes changed.
-    pub(super) fn on_node_terms(&self, terms: &NodeTerms, pods: &PodTable) -> bool {
+    pub(super) fn on_node_terms(&self, terms: &NodeFields, pods: &PodTable) -> bool {
         if let Some(watched) = &self.watched {
             watched.store.remember_node(terms);
         }
@@ -43,9 +43,9 @@ impl ObjectWatch {
     }
 
     pub(super) fn on_object(&mut self, news: ObjectEvent, pods: &PodTable, drivers: &CsiDrivers) -> Vec<Effect> {
-        let (ObjectEvent::Heard(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
+        let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
         let topic = topic.clone();
-        let is_news = pods.runtime().objects.borrow_mut().hear(news);
+        let is_news = pods.runtime().objects.borrow_mut().on_event(news);
         // A claim or a driver may refer to further objects.
         if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
             self.follow(pods);
@@ -63,7 +63,7 @@ impl ObjectWatch {
 
     /// Updates the watches to what the pods refer to now.
     pub(super) fn follow(&mut self, pods: &PodTable) {
-        let Some(Watched { follower, store }) = &mut self.watched else { return };
+        let Some(WatchState { follower, store }) = &mut self.watched else { return };
         let node_state = pods.node_state();
         let mut objects = pods.runtime().objects.borrow_mut();
         let topics: SortedSet<Topic> = {

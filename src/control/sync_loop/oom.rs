@@ -57,8 +57,8 @@ impl OomWatcher {
     ///
     /// The runtime does not always know the cause: with systemd the container's cgroup is gone before the runtime reads
     /// it, and some runtimes count only kills in the container's own cgroup. The kernel log names the container's
-    /// cgroup. If the log is unreadable or misses the kill, the OOM counter of the pod's cgroup, which outlives the
-    /// container's, tells.
+    /// cgroup. If the log is unreadable or misses the kill, the OOM counter of the pod's cgroup decides: that cgroup
+    /// outlives the container's.
     pub(super) fn on_observed(&mut self, pod: &mut ObservedPod, pods: &PodTable) -> Vec<Effect> {
         if pod.containers.iter().all(|container| container.exit().is_none()) {
             return Vec::new();
@@ -116,7 +116,7 @@ fn open_kernel_log() -> Option<Rc<KernelLog>> {
 /// Follows the kernel log until it can no longer be read.
 async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     loop {
-        let Unread { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
+        let KernelMessages { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
             Ok(unread) => unread,
             Err(error) => {
                 log!(warn, "failed to read the kernel log", error = ErrorChain(&error));
@@ -133,16 +133,16 @@ async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     }
 }
 
-/// What the kernel logged since the last read.
+/// The OOM kills in the kernel messages since the last read.
 #[derive(Default)]
-struct Unread {
+struct KernelMessages {
     kills: Vec<OomKill>,
     /// A kill report has started and is not complete.
     begun: bool,
 }
 
-fn unread(log: &KernelLog) -> io::Result<Unread> {
-    let mut unread = Unread::default();
+fn unread(log: &KernelLog) -> io::Result<KernelMessages> {
+    let mut unread = KernelMessages::default();
     log.read(|record| {
         unread.begun |= record.contains(" invoked oom-killer: ");
         unread.kills.extend(OomKill::read(record));

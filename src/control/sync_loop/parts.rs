@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
-use crate::control::cluster::{Follower, StatusManager};
+use crate::control::cluster::{ObjectWatcher, StatusManager};
 use crate::control::sync_loop::admission::PodAdmission;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
@@ -96,7 +96,7 @@ impl Parts {
     /// Connects the parts to a cluster.
     pub(super) fn join(&mut self, client: &Client, store: &OfflineStore, node: &str, inbox: &Sender<SyncEvent>) {
         self.reporting.set_manager(StatusManager::new(client.clone(), node, inbox.clone()));
-        let follower = Follower::new(client.clone(), store.clone(), inbox.clone());
+        let follower = ObjectWatcher::new(client.clone(), store.clone(), inbox.clone());
         self.objects.set_cluster(follower, store.clone());
         self.csi_drivers.set_in_cluster();
     }

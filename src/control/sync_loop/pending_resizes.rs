@@ -21,11 +21,11 @@ use crate::types::sorted::SortedMap;
 /// Pods whose sources ask for other resources than those allocated.
 #[derive(Debug, Default)]
 pub(super) struct PendingResizes {
-    waiting: SortedMap<PodUid, Waiting>,
+    waiting: SortedMap<PodUid, PendingResize>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingResize {
     desired: PodResourceInfo,
     /// The generation of the pod that asks for them.
     generation: i64,
@@ -46,9 +46,9 @@ pub(super) enum RetryTrigger {
     PodsRemoved,
 }
 
-/// What an attempt needs to know.
+/// The parts that decide about a resize.
 #[derive(Clone, Copy)]
-pub(super) struct Deciders<'a> {
+pub(super) struct ResizeContext<'a> {
     pub(super) admission: &'a PodAdmission,
     pub(super) managers: &'a ResourceManagers,
 }
@@ -65,7 +65,7 @@ impl PendingResizes {
             pending: waiting.map(|waiting| (&waiting.reason, waiting.message.as_str(), waiting.generation)),
             progress: match resizing {
                 Resizing::No => ResizeProgress::None,
-                Resizing::Goes { generation } => ResizeProgress::Goes(*generation),
+                Resizing::InProgress { generation } => ResizeProgress::InProgress(*generation),
                 Resizing::Failed { generation, failure } => ResizeProgress::Failed(failure, *generation),
             },
         }
@@ -84,7 +84,7 @@ impl PendingResizes {
             Some(told) => (told.reason.clone(), told.message.clone(), told.observed_generation),
             None => (Reason::default(), String::new(), pod.metadata.generation),
         };
-        self.waiting.insert(uid.clone(), Waiting { desired, generation, reason, message, since: now });
+        self.waiting.insert(uid.clone(), PendingResize { desired, generation, reason, message, since: now });
     }
 
     /// The source changed the pod. Its allocated resources stay until the new ones fit.
@@ -92,7 +92,7 @@ impl PendingResizes {
         &mut self,
         pod: &Arc<Pod>,
         pods: &PodTable,
-        deciders: Deciders<'_>,
+        deciders: ResizeContext<'_>,
         now: Instant,
     ) -> Vec<Effect> {
         let uid = &pod.metadata.uid;
@@ -111,7 +111,7 @@ impl PendingResizes {
             Some(waiting) => waiting.desired = desired,
             None => {
                 let (reason, message) = (Reason::default(), String::new());
-                self.waiting.insert(uid.clone(), Waiting { desired, generation, reason, message, since: now });
+                self.waiting.insert(uid.clone(), PendingResize { desired, generation, reason, message, since: now });
             }
         }
         let mut effects = vec![update];
@@ -140,7 +140,7 @@ impl PendingResizes {
         &mut self,
         uid: &PodUid,
         pods: &PodTable,
-        deciders: Deciders<'_>,
+        deciders: ResizeContext<'_>,
         trigger: RetryTrigger,
     ) -> Vec<Effect> {
         let Some(waiting) = self.waiting.get(uid) else { return Vec::new() };
@@ -155,7 +155,7 @@ impl PendingResizes {
     }
 
     /// Allocates what `wanted` asks for, or records why that is not possible.
-    fn attempt(&mut self, wanted: &Pod, generation: i64, pods: &PodTable, deciders: Deciders<'_>) -> Vec<Effect> {
+    fn attempt(&mut self, wanted: &Pod, generation: i64, pods: &PodTable, deciders: ResizeContext<'_>) -> Vec<Effect> {
         let uid = &wanted.metadata.uid;
         let Some(worker) = pods.syncing(uid) else { return Vec::new() };
         match decide(worker, wanted, pods, deciders) {
@@ -216,7 +216,7 @@ fn decide(
     worker: &Worker,
     wanted: &Pod,
     pods: &PodTable,
-    Deciders { admission, managers }: Deciders<'_>,
+    ResizeContext { admission, managers }: ResizeContext<'_>,
 ) -> Result<Vec<PodUid>, Rejection> {
     let Some(allocated) = &worker.pod else { return Ok(Vec::new()) };
     let terms = ResizeTerms {

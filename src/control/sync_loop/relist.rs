@@ -20,8 +20,8 @@ impl SyncLoop {
             self.end_orphans(now);
             self.retry_resizes(RetryTrigger::PeriodicRetry, now);
         }
-        self.parts.cpus.look_again();
-        self.parts.cgroups.look_after(&self.pods);
+        self.parts.cpus.recheck();
+        self.parts.cgroups.maintain(&self.pods);
         self.pods.refresh_republished_volumes();
         self.parts.csi_drivers.on_relisted(&self.pods);
         // Relists also drive all periodic syncs, so that no other timer is needed.
@@ -44,7 +44,7 @@ impl SyncLoop {
         let effects = self.parts.oom.on_observed(&mut pod, &self.pods);
         self.pods.apply(effects, now);
         if self.pods.observe(pod, look) {
-            self.parts.cpus.look_again();
+            self.parts.cpus.recheck();
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::host::clock;
-use crate::state::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
+use crate::state::pods::{MirrorDone, NodeFields, ReportDone, SourcePod};
 use crate::types::api::{Pod, PodUid};
 
 #[derive(Default)]
@@ -27,10 +27,10 @@ impl Reporting {
     }
 
     pub(super) fn is_reporting(&self) -> bool {
-        self.manager.as_ref().is_some_and(StatusManager::is_telling)
+        self.manager.as_ref().is_some_and(StatusManager::is_reporting)
     }
 
-    pub(super) fn on_node_terms(&mut self, terms: &NodeTerms) {
+    pub(super) fn on_node_terms(&mut self, terms: &NodeFields) {
         if let Some(manager) = &mut self.manager {
             manager.node_is(&terms.uid);
         }
@@ -58,7 +58,7 @@ impl Reporting {
     /// Uses the API server's status of the pod until the node reports one.
     pub(super) fn on_api_pod(&mut self, pod: &Pod) {
         if let Some(manager) = self.manager.as_mut().filter(|_| !pod.is_static()) {
-            manager.see(pod);
+            manager.on_server_pod(pod);
         }
     }
 
@@ -91,11 +91,11 @@ impl Reporting {
         let node_state = pods.node_state();
         let Some(status) = node_state.statuses.status(uid) else { return };
         let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
-        manager.tell(uid, status, may_run, clock::now());
+        manager.set_pod_status(uid, status, may_run, clock::now());
         let deleted = worker.pod.as_ref().filter(|pod| !pod.is_static());
         let deleted = deleted.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
         if deleted && worker.state == State::Finished {
-            manager.gone(uid);
+            manager.finish_deletion(uid);
         }
     }
 
@@ -109,7 +109,7 @@ impl Reporting {
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         if let Some(manager) = &mut self.manager {
             manager.start(now);
-            pods.node_state_mut().untold = manager.untold();
+            pods.node_state_mut().unreported = manager.unreported();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::control::server::Activity;
 use crate::control::sync_loop::SyncLoop;
-use crate::control::sync_loop::pending_resizes::{Deciders, RetryTrigger};
+use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::types::api::PodUid;
 
 impl SyncLoop {
@@ -81,7 +81,7 @@ impl SyncLoop {
     pub(super) fn retry_resizes(&mut self, trigger: RetryTrigger, now: Instant) {
         for uid in self.parts.resizes.deferred(&self.pods) {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let deciders = Deciders { admission: &parts.admission, managers: parts.cpus.managers() };
+            let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers() };
             let effects = parts.resizes.retry(&uid, pods, deciders, trigger);
             if !effects.is_empty() {
                 self.parts.cgroups.on_pods_changed();

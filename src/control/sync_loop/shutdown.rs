@@ -9,8 +9,8 @@ use crate::control::pod_workers::{State, Worker};
 use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChange};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::Rejection;
-use crate::kubelet::node_shutdown::{End, Inhibitor, Progress, follow};
-use crate::kubelet::status::Failed;
+use crate::kubelet::node_shutdown::{DuePhase, Inhibitor, Progress, follow};
+use crate::kubelet::status::PodFailure;
 use crate::platform::config::ShutdownPhase;
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, SyncEvent};
@@ -81,7 +81,7 @@ impl NodeShutdown {
     fn end_phases(&mut self, left: &[(PodUid, i32)], now: Instant) -> Vec<Effect> {
         let priorities: Vec<i32> = left.iter().map(|(_, priority)| *priority).collect();
         let mut effects = Vec::new();
-        while let Some(End { phase, grace }) = self.progress.next(&priorities, now) {
+        while let Some(DuePhase { phase, grace }) = self.progress.next(&priorities, now) {
             let of_phase = left.iter().filter(|(_, priority)| self.progress.phase_of(*priority) == phase);
             let ends: Vec<Effect> = of_phase.map(|(uid, _)| Effect::End(end(uid.clone(), grace))).collect();
             log!(info, "ending pods for the shutdown", pods = ends.len(), seconds = grace.as_secs());
@@ -111,7 +111,7 @@ fn left<'a>(workers: impl Iterator<Item = &'a Worker>) -> Vec<(PodUid, i32)> {
 
 fn end(uid: PodUid, grace: Duration) -> EndPod {
     let (message, disruption) = (TERMINATED.into(), Some(TERMINATED.into()));
-    let failed = Failed { reason: Reason::TERMINATED, message, disruption };
+    let failed = PodFailure { reason: Reason::TERMINATED, message, disruption };
     EndPod { uid, cause: EndCause::NodeShutdown, failed, grace, event: None }
 }
 

@@ -7,7 +7,7 @@ use crate::control::pod_sources::static_pod::is_own_uid;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
 use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::pending_resizes::{Deciders, RetryTrigger};
+use crate::control::sync_loop::pending_resizes::{ResizeContext, RetryTrigger};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::control::sync_loop::versions::PodVersions;
 use crate::control::sync_loop::{SyncLoop, adoption};
@@ -18,8 +18,7 @@ use crate::types::api::{Pod, PodUid};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
-    /// Updates take effect after the first relist: until then a running pod cannot be told from one that must be
-    /// started.
+    /// Updates take effect after the first relist: until then it is unknown which pods already run.
     pub(super) fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
         let update = PodVersions::on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
@@ -87,7 +86,7 @@ impl SyncLoop {
             self.recreate(pod, now);
         } else {
             let (pods, parts) = (&self.pods, &mut self.parts);
-            let deciders = Deciders { admission: &parts.admission, managers: parts.cpus.managers() };
+            let deciders = ResizeContext { admission: &parts.admission, managers: parts.cpus.managers() };
             let effects = parts.resizes.on_update(pod, pods, deciders, now);
             let is_resized = effects.len() > 1;
             self.pods.apply(effects, now);
@@ -139,7 +138,7 @@ fn receive(update: SourceUpdate, pods: &PodTable) {
     }
     node_state.sources.receive(update);
     if node_state.sources.all_ready() {
-        node_state.versions.all_told();
+        node_state.versions.on_all_sources_ready();
     }
 }
 

@@ -10,7 +10,7 @@ use async_channel::Sender;
 
 use crate::control::sync_loop::eviction::{AT_ONCE, EvictionManager, measure, observe};
 use crate::control::sync_loop::pod_table::PodTable;
-use crate::kubelet::eviction::{Candidate, Exceeded, Layout, PodUsage, exceeded, has_limits};
+use crate::kubelet::eviction::{Candidate, ExceededLimit, Layout, PodUsage, exceeded, has_limits};
 use crate::platform::rt;
 use crate::state::pods::{PodEviction, SyncEvent};
 use crate::types::api::PodUid;
@@ -76,7 +76,7 @@ impl StorageLimits {
 }
 
 fn over_its_limits(candidate: &Candidate, usage: &PodUsage, layout: Layout) -> Option<PodEviction> {
-    let Exceeded { signal, message } = exceeded(&candidate.pod, usage, layout == Layout::ImagesApart)?;
+    let ExceededLimit { signal, message } = exceeded(&candidate.pod, usage, layout == Layout::ImagesApart)?;
     let uid = candidate.pod.metadata.uid.clone();
     Some(PodEviction { uid, signal, message, grace: AT_ONCE, is_disruption: false })
 }

@@ -23,8 +23,8 @@ pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, node_state
         bytes_today: state.bytes_today,
         bytes_per_day: state.bytes_per_day,
         left_out: state.left_out.into_iter().map(str::to_owned).collect(),
-        pending_statuses: u64::try_from(node_state.untold).unwrap_or(u64::MAX),
-        pending_events: u64::try_from(node_state.events.borrow().untold()).unwrap_or(u64::MAX),
+        pending_statuses: u64::try_from(node_state.unreported).unwrap_or(u64::MAX),
+        pending_events: u64::try_from(node_state.events.borrow().unsent_count()).unwrap_or(u64::MAX),
     }
 }
 

@@ -60,7 +60,7 @@ async fn node() -> Node {
     let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
     let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
     let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
-    let dra = DraManager::open(Path::new("/nowhere"), inbox.clone()).await;
+    let dra = DraManager::open(Path::new("/nowhere"), Rc::clone(&devices), inbox.clone()).await;
     let of_workers = pod_workers::Dependencies {
         runtime: Rc::clone(&runtime),
         groups: Rc::clone(&groups),

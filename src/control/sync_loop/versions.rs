@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
-use crate::control::pod_sources::versions::{self, Ask, Doing, Verdict};
+use crate::control::pod_sources::versions::{self, RecordAction, TrialResult, TrialState};
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::node_state::NodeState;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::rt;
-use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAsk, VersionAsked};
+use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest};
 use crate::types::api::conditions::READY;
 use crate::types::api::{ConditionStatus, EventKind, PodPhase, PodStatus, PodUid, Reason};
 
@@ -50,9 +50,9 @@ impl PodVersions {
         let NodeState { versions, statuses, takeovers, .. } = &mut *node_state;
         let verdicts = versions.judge(works, now, |uid| {
             let status = statuses.status(takeovers.get(uid).unwrap_or(uid));
-            status.map_or(Doing::NotReady, |status| doing(status))
+            status.map_or(TrialState::NotReady, |status| doing(status))
         });
-        let has_gone_back = verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Rejected(_)));
+        let has_gone_back = verdicts.iter().any(|(_, verdict)| matches!(verdict, TrialResult::Rejected(_)));
         let verdicts = verdicts.into_iter().map(|(uid, verdict)| (node_state.running_uid(&uid).clone(), verdict));
         let mut effects: Vec<Effect> = verdicts.flat_map(|(uid, verdict)| judged(&uid, verdict)).collect();
         drop(node_state);
@@ -66,14 +66,14 @@ impl PodVersions {
     }
 
     /// A user asks to switch versions, or to hold or confirm the running version.
-    pub(super) fn on_asked(&mut self, asked: VersionAsked, pods: &PodTable) -> Vec<Effect> {
-        let VersionAsked { pod, what, answer } = asked;
+    pub(super) fn on_asked(&mut self, asked: VersionActionRequest, pods: &PodTable) -> Vec<Effect> {
+        let VersionActionRequest { pod, what, answer } = asked;
         let ask = match what {
-            VersionAsk::Rollback(back) => Ask::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
-            VersionAsk::Hold => Ask::Hold,
-            VersionAsk::Confirm => Ask::Confirm,
+            VersionAction::Rollback(back) => RecordAction::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
+            VersionAction::Hold => RecordAction::Hold,
+            VersionAction::Confirm => RecordAction::Confirm,
         };
-        let done = pods.node_state_mut().versions.ask(&pod, ask);
+        let done = pods.node_state_mut().versions.apply_request(&pod, ask);
         match done {
             Ok(done) => {
                 log!(info, "pod version changed", pod = pod.full_name(), done = done);
@@ -133,28 +133,28 @@ pub(super) fn replace_pods(pods: &PodTable) {
     sources.replace_pods(|source| versions.runs(source).map(Arc::clone));
 }
 
-fn judged(uid: &PodUid, verdict: Verdict) -> Vec<Effect> {
+fn judged(uid: &PodUid, verdict: TrialResult) -> Vec<Effect> {
     let event = |kind, reason, message: &str| Effect::Record(PodEvent::of_pod(uid, kind, reason, message));
     match verdict {
-        Verdict::Accepted => {
+        TrialResult::Accepted => {
             let message = "The new version is ready and has been accepted";
             vec![event(EventKind::Normal, Reason::UPDATE_ACCEPTED, message)]
         }
-        Verdict::Rejected(why) => {
-            let message = format!("The new version goes, {why}: the version before comes back");
+        TrialResult::Rejected(why) => {
+            let message = format!("The new version is rejected, {why}; the previous version is restored");
             let error = Effect::RecordError(format!("pod {uid}: {message}"));
             vec![error, event(EventKind::Warning, Reason::UPDATE_REJECTED, &message)]
         }
     }
 }
 
-fn doing(status: &PodStatus) -> Doing {
+fn doing(status: &PodStatus) -> TrialState {
     let is_ready = status.conditions.iter().any(|one| one.kind == READY && one.status == ConditionStatus::True);
     match status.phase {
-        PodPhase::Failed => Doing::Failed,
-        PodPhase::Succeeded => Doing::Ready,
-        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown if is_ready => Doing::Ready,
-        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => Doing::NotReady,
+        PodPhase::Failed => TrialState::Failed,
+        PodPhase::Succeeded => TrialState::Ready,
+        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown if is_ready => TrialState::Ready,
+        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => TrialState::NotReady,
     }
 }
 
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn rejected_version_is_an_error_and_a_warning() {
-        let effects = judged(&"a".into(), Verdict::Rejected("its time is over".to_owned()));
-        let message = "pod a: The new version goes, its time is over: the version before comes back";
+        let effects = judged(&"a".into(), TrialResult::Rejected("its time is over".to_owned()));
+        let message = "pod a: The new version is rejected, its time is over; the previous version is restored";
         assert_eq!(effects.first(), Some(&Effect::RecordError(message.to_owned())));
         assert!(matches!(effects.get(1), Some(Effect::Record(event)) if event.reason == Reason::UPDATE_REJECTED));
     }

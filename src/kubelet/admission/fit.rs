@@ -24,7 +24,7 @@ pub(super) struct InsufficientResource {
 
 /// Allocatable resources; an unknown resource is not checked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct FreeResources {
     pub(super) resources: ResourceList,
     /// Extended resources in the Node object, set by others; pods are checked against them.
     pub(super) extended: ResourceList,
@@ -35,7 +35,7 @@ pub(super) struct Room {
 pub(super) fn lacking(
     pod: &Pod,
     others: &[&Pod],
-    room: &Room,
+    room: &FreeResources,
     is_device: &dyn Fn(&str) -> bool,
 ) -> Vec<InsufficientResource> {
     let mut lacks = Vec::new();
@@ -74,7 +74,7 @@ fn counted(resource: &str, quantity: Quantity) -> i64 {
 }
 
 /// `None`: unknown. A huge page size that the machine does not have has a capacity of zero.
-fn capacity(room: &Room, resource: &str) -> Option<i64> {
+fn capacity(room: &FreeResources, resource: &str) -> Option<i64> {
     let known = room.resources.get(resource).or_else(|| room.extended.get(resource));
     let known = known.map(|quantity| counted(resource, *quantity));
     known.or_else(|| resource.starts_with(HUGE_PAGES_PREFIX).then_some(0))
@@ -123,9 +123,9 @@ mod tests {
         pod
     }
 
-    fn room() -> Room {
+    fn room() -> FreeResources {
         let known = [(CPU, "1"), (MEMORY, "1Gi"), (EPHEMERAL_STORAGE, "1G"), ("hugepages-2Mi", "4Mi")];
-        Room { resources: list(&known), extended: list(&[("example.com/fpga", "2")]), pods: 3 }
+        FreeResources { resources: list(&known), extended: list(&[("example.com/fpga", "2")]), pods: 3 }
     }
 
     #[track_caller]
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn unknown_capacity_is_not_checked() {
-        let unknown = Room { pods: 1, ..Room::default() };
+        let unknown = FreeResources { pods: 1, ..FreeResources::default() };
         assert_eq!(lacking(&pod(&[(CPU, "5"), (MEMORY, "5Gi")]), &[], &unknown, &|_| false), []);
     }
 

@@ -10,7 +10,7 @@ mod sysctls;
 mod this_node;
 
 use crate::platform::config::Config;
-use crate::state::pods::NodeTerms;
+use crate::state::pods::NodeFields;
 use crate::types::api::{
     DECLARED_FEATURES, HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy,
     required_features,
@@ -19,7 +19,7 @@ use crate::types::metrics::{self, Count};
 
 pub(crate) use pressure::check_pressure;
 
-use fit::{InsufficientResource, Room};
+use fit::{FreeResources, InsufficientResource};
 use sysctls::AllowedSysctls;
 use this_node::ThisNode;
 
@@ -34,7 +34,7 @@ pub(crate) struct Rejection {
 pub(crate) struct Admission {
     sysctls: AllowedSysctls,
     node: ThisNode,
-    room: Room,
+    room: FreeResources,
     /// Static pods may be preempted and evicted like other pods.
     static_pods_count: bool,
 }
@@ -49,13 +49,13 @@ impl Admission {
         Self {
             sysctls: AllowedSysctls::new(&config.pods.allowed_unsafe_sysctls, host::kernel()),
             node: ThisNode::new(&config.node.name, host::MACHINE, &config.node.labels),
-            room: Room { resources, extended: ResourceList::new(), pods: i64::from(pods) },
+            room: FreeResources { resources, extended: ResourceList::new(), pods: i64::from(pods) },
             static_pods_count: config.eviction.static_pods,
         }
     }
 
     /// Applies the labels, taints and extended resources of the Node object.
-    pub(crate) fn in_cluster(&mut self, mut terms: NodeTerms) {
+    pub(crate) fn in_cluster(&mut self, mut terms: NodeFields) {
         self.room.extended = std::mem::take(&mut terms.extended);
         self.node.in_cluster(terms);
     }
@@ -106,7 +106,7 @@ impl Admission {
                 return Err(misplaced);
             }
             if let Some(victims) = preemption::victims(pod, others, lacks, self.static_pods_count) {
-                // Upstream counts each by what is missing first.
+                // Upstream counts each preempted pod under the first missing resource.
                 victims.iter().for_each(|_| metrics::count(Count::Preemptions, &[&first.resource]));
                 return Ok(victims);
             }

@@ -1,7 +1,7 @@
 //! Whether a pod is meant for this node: OS, node name, selector, taints. Pure.
 
 use super::Rejection;
-use crate::state::pods::NodeTerms;
+use crate::state::pods::NodeFields;
 use crate::types::api::{Map, Pod, Reason, Taint, TaintEffect};
 
 /// The node's name, labels and taints.
@@ -30,7 +30,7 @@ impl ThisNode {
     }
 
     /// Replaces labels and taints by those of the Node object.
-    pub(super) fn in_cluster(&mut self, NodeTerms { labels, taints, .. }: NodeTerms) {
+    pub(super) fn in_cluster(&mut self, NodeFields { labels, taints, .. }: NodeFields) {
         self.labels = labels;
         self.taints = taints;
     }
@@ -120,7 +120,7 @@ mod tests {
     fn labels_of_the_node_object_are_used() {
         let mut node = node();
         let labels: Map<String> = [("zone", "c".to_owned()), ("disk", "ssd".to_owned())].into_iter().collect();
-        node.in_cluster(NodeTerms { labels, ..NodeTerms::default() });
+        node.in_cluster(NodeFields { labels, ..NodeFields::default() });
         let selected = |selector: Value| node.is_selected(&pod(json!({"nodeSelector": selector})));
         assert!(selected(json!({"zone": "c", "disk": "ssd"})));
         assert!(!selected(json!({"zone": "a"})));
@@ -145,7 +145,7 @@ mod tests {
             (vec![taint("1", "NoExecute")], json!([{"key": "broken", "operator": "Lt", "value": "2"}]), false),
         ] {
             let mut node = node();
-            node.in_cluster(NodeTerms { taints, ..NodeTerms::default() });
+            node.in_cluster(NodeFields { taints, ..NodeFields::default() });
             let mut pod = pod(json!({"tolerations": tolerations}));
             assert_eq!(node.is_tolerated(&pod), expected, "{tolerations}");
             pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());

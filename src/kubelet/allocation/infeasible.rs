@@ -1,4 +1,4 @@
-//! Whether a resize is possible at all, whatever room the node has. Pure.
+//! Whether a resize is possible at all, regardless of the node's free resources. Pure.
 //!
 //! `podResizesAdmitHandler` in pkg/kubelet/allocation.
 
@@ -13,7 +13,7 @@ pub(crate) enum Infeasible {
     StaticMemoryManager,
 }
 
-/// What the node does for the pod beside its resources.
+/// Node settings that can make a resize impossible.
 #[derive(Clone, Copy)]
 pub(crate) struct ResizeTerms<'a> {
     pub(crate) has_static_cpu_manager: bool,
@@ -47,7 +47,7 @@ impl Infeasible {
     }
 }
 
-/// Why `wanted` cannot replace `allocated`, the same pod with other resources; `None` if it can, given room.
+/// Why `wanted` cannot replace `allocated`, the same pod with other resources; `None` if it can once there is room.
 pub(crate) fn infeasible(allocated: &Pod, wanted: &Pod, terms: ResizeTerms<'_>) -> Option<Infeasible> {
     let class = qos_class(wanted);
     if qos_class(allocated) != class {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn static_managers_keep_what_they_gave_to_guaranteed_pods() {
+    fn static_managers_prevent_resizes_of_guaranteed_pods() {
         let old = guaranteed("1", "8Mi");
         let check = |new: &Pod, statics| verdict(&old, new, statics);
         assert_eq!(check(&guaranteed("2", "8Mi"), (true, true)), Some(Infeasible::StaticCpuManager));

@@ -36,7 +36,7 @@ impl PodResourceInfo {
         has_shown.then_some(info)
     }
 
-    /// The resources that the containers in the pod's status have; `None` if it shows none.
+    /// The actual resources in the pod's status; `None` if it shows none.
     pub(crate) fn actual_of_status(pod: &Pod) -> Option<Self> {
         let specs = Self::of(pod).containers;
         let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
@@ -70,7 +70,7 @@ impl PodResourceInfo {
         Arc::new(pod)
     }
 
-    /// These resources with the higher CPU and memory requests of both: what a pod takes up while its resize is in
+    /// These resources with the higher CPU and memory requests of both: the requests of a pod while its resize is in
     /// progress.
     pub(crate) fn with_higher_requests(&self, other: &Self) -> Self {
         let mut higher = self.clone();
@@ -93,7 +93,7 @@ fn take_shown(resources: &mut ResourceRequirements, status: &ContainerStatus) ->
     true
 }
 
-/// Replaces CPU and memory; what is not shown has no amount.
+/// Replaces CPU and memory; an amount that is not shown is removed.
 fn put_shown(resources: &mut ResourceRequirements, requests: &ResourceList, limits: &ResourceList) {
     for resource in [CPU, MEMORY] {
         for (list, shown) in [(&mut resources.requests, requests), (&mut resources.limits, limits)] {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_gets_the_resources_and_is_not_copied_without_need() {
+    fn pod_is_copied_only_if_its_resources_differ() {
         let (old, new) = (pod("1"), pod("2"));
         let merged = PodResourceInfo::of(&old).put_on(&new);
         assert_eq!(merged.spec, old.spec);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_in_resize_takes_up_the_higher_requests() {
+    fn pod_in_resize_has_the_higher_requests() {
         let (allocated, actuated) = (PodResourceInfo::of(&pod("1")), PodResourceInfo::of(&pod("2")));
         assert_eq!(allocated.with_higher_requests(&actuated), actuated);
         assert_eq!(actuated.with_higher_requests(&allocated), actuated);

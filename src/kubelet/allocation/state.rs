@@ -16,9 +16,9 @@ use crate::types::api::{PodUid, ResourceRequirements};
 /// Size limit in bytes, more than any node needs.
 const LIMIT: u64 = 16 << 20;
 /// Changes that come together are written together.
-const SETTLE: Duration = Duration::from_millis(10);
+const SETTLE: Duration = Duration::from_millis(200);
 
-/// Cheap to clone; clones share the state. Without a file the state lasts as long as the process.
+/// Cheap to clone; clones share the state. Without a file the state is lost with the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodResourceState(Rc<Inner>);
 

@@ -16,7 +16,7 @@ pub(crate) struct CertificateEntry {
     /// `None`: there is no certificate.
     pub(crate) not_after: Option<Seconds>,
     pub(crate) standing: Option<RenewalState>,
-    /// Why there is no certificate, or no newer one; one line.
+    /// Why there is no certificate, or why it was not renewed; one line.
     pub(crate) fault: Option<String>,
     /// Number of failed renewals.
     pub(crate) failures: u64,

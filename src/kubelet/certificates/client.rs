@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
-use super::csr::Issued;
-use super::csr_attempt::{Fault, pursue};
+use super::csr::IssuedCertificate;
+use super::csr_attempt::{AttemptError, request_with_any};
 use super::events::CertificateEvents;
-use super::inspect::{CredentialPaths, Mark, StoredCredentials, StoredPair};
-use super::next_step::{OwnCertificate, OwnCredentials, Situation, Step};
+use super::inspect::{CredentialPaths, CredentialsMark, StoredCredentials, StoredPair};
+use super::next_step::{CredentialState, OwnCertificate, OwnCredentials, Step};
 use super::pkcs10::Names;
-use super::rotation::{Credentials, Held, NextRotation, Present, Seconds};
+use super::rotation::{Credentials, HeldCertificate, KnownTime, NextRotation, Seconds};
 use super::signing_request::Purpose;
 use super::store::StoreError;
 use super::waits::{changed, clock_set, due};
@@ -34,13 +34,13 @@ pub(crate) struct ClientCertificate {
     /// Uses the credentials of the kubeconfig.
     pub(crate) client: Client,
     pub(crate) dialer: Dialer,
-    pub(crate) book: Rc<CertificateStatuses>,
+    pub(crate) statuses: Rc<CertificateStatuses>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ClientCertificate) {
-    let teller = CertificateEvents::new(CertificateKind::Client, Rc::clone(&settings.book), settings.inbox.clone());
+    let teller = CertificateEvents::new(CertificateKind::Client, Rc::clone(&settings.statuses), settings.inbox.clone());
     let mut keeper = ClientCertificateManager {
         settings,
         teller,
@@ -63,7 +63,7 @@ struct ClientCertificateManager {
     /// Files that the watch covers.
     files: Vec<PathBuf>,
     /// The credentials that the connection was last built from.
-    mark: Option<Mark>,
+    mark: Option<CredentialsMark>,
     /// The certificate issued to this process, and the uptime at that moment.
     issued: Option<(Certificate, Duration)>,
     /// The client's count of 401 responses when this was last checked.
@@ -77,7 +77,7 @@ const STRANGER: Duration = Duration::from_secs(300);
 impl ClientCertificateManager {
     async fn round(&mut self) {
         let watch = FileWatch::new(&self.files);
-        let found = self.look().await;
+        let found = self.inspect().await;
         if found.files != self.files {
             self.files = found.files;
             return;
@@ -88,27 +88,27 @@ impl ClientCertificateManager {
         match situation.step(present) {
             Step::Rest { until } => {
                 let has_certificate = matches!(situation.own, OwnCredentials::Certificate(_));
-                rt::either(changed(&watch), self.rest(until, has_certificate)).await;
+                rt::either(changed(&watch), self.wait(until, has_certificate)).await;
             }
             Step::Wait => {
                 rt::either(changed(&watch), rt::sleep(STRANGER)).await;
                 self.is_stranger = false;
             }
             Step::Ask(credentials) => {
-                let asked = async { Some(self.ask(credentials, present).await) };
+                let asked = async { Some(self.request_certificate(credentials, present).await) };
                 let interrupted = async {
                     changed(&watch).await;
                     None
                 };
                 let Some(asked) = rt::either(asked, interrupted).await else { return };
                 let done = match asked {
-                    Ok((issued, with)) => self.put(issued, with, present).await.map_err(Fault::Store),
+                    Ok((issued, with)) => self.store(issued, with, present).await.map_err(AttemptError::Store),
                     Err(error) => Err(error),
                 };
                 if let Err(fault) = done {
                     let leaf = match &found.own {
                         StoredPair::Certificate { leaf, .. } => Some(leaf),
-                        StoredPair::Nobody | StoredPair::Token => None,
+                        StoredPair::None | StoredPair::Token => None,
                     };
                     let pause = self.teller.failed(&fault, leaf, present);
                     rt::either(rt::sleep(pause), rt::either(changed(&watch), clock_set())).await;
@@ -117,9 +117,9 @@ impl ClientCertificateManager {
         }
     }
 
-    async fn look(&mut self) -> StoredCredentials {
+    async fn inspect(&mut self) -> StoredCredentials {
         let (places, names) = (self.settings.places.clone(), self.settings.names.clone());
-        let found = rt::blocking(move || places.look(&names, clock::now().unix_seconds())).await;
+        let found = rt::blocking(move || places.inspect(&names, clock::now().unix_seconds())).await;
         if self.mark.as_ref() != Some(&found.mark) {
             if self.mark.is_some() {
                 self.settings.client.renew();
@@ -132,26 +132,26 @@ impl ClientCertificateManager {
     }
 
     /// The floor advances by the time that this process has run.
-    fn present(&self, found: &StoredCredentials) -> Present {
+    fn present(&self, found: &StoredCredentials) -> KnownTime {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
         let floor = found.floor.saturating_add(Seconds::try_from(counted).unwrap_or_default());
-        Present { clock: clock::now().unix_seconds(), floor }
+        KnownTime { clock: clock::now().unix_seconds(), floor }
     }
 
-    fn situation(&self, found: &StoredCredentials) -> Situation {
+    fn situation(&self, found: &StoredCredentials) -> CredentialState {
         let own = match &found.own {
-            StoredPair::Nobody => OwnCredentials::Nobody,
+            StoredPair::None => OwnCredentials::None,
             StoredPair::Token => OwnCredentials::Token,
             StoredPair::Certificate { leaf, is_embedded } => {
                 let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
                 OwnCredentials::Certificate(OwnCertificate {
-                    held: Held::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at))),
+                    held: HeldCertificate::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at))),
                     is_for_node: self.settings.names.are_in(leaf),
                     is_embedded: *is_embedded,
                 })
             }
         };
-        Situation {
+        CredentialState {
             own,
             has_bootstrap: found.has_bootstrap,
             rotates: self.settings.rotates,
@@ -160,7 +160,7 @@ impl ClientCertificateManager {
     }
 
     /// Waits until `until`, or until the API server rejects the node's credentials.
-    async fn rest(&mut self, until: Option<NextRotation>, has_certificate: bool) {
+    async fn wait(&mut self, until: Option<NextRotation>, has_certificate: bool) {
         let client = self.settings.client.clone();
         let refused = async {
             match has_certificate {
@@ -184,7 +184,11 @@ impl ClientCertificateManager {
         }
     }
 
-    async fn ask(&self, credentials: &[Credentials], present: Present) -> Result<(Issued, Credentials), Fault> {
+    async fn request_certificate(
+        &self,
+        credentials: &[Credentials],
+        present: KnownTime,
+    ) -> Result<(IssuedCertificate, Credentials), AttemptError> {
         let settings = &self.settings;
         let client_with = |with: &Credentials| match (with, &settings.places.bootstrap_kubeconfig) {
             (Credentials::Bootstrap, Some(path)) => settings.client.beside(path.clone(), settings.dialer.clone()),
@@ -192,22 +196,27 @@ impl ClientCertificateManager {
         };
         let clients: Vec<Client> = credentials.iter().map(client_with).collect();
         let store = &settings.places.store;
-        let (issued, number) = pursue(store, Purpose::Client, &settings.names, &clients, present).await?;
+        let (issued, number) = request_with_any(store, Purpose::Client, &settings.names, &clients, present).await?;
         Ok((issued, credentials.get(number).copied().unwrap_or(Credentials::Own)))
     }
 
-    async fn put(&mut self, issued: Issued, with: Credentials, present: Present) -> Result<(), StoreError> {
+    async fn store(
+        &mut self,
+        issued: IssuedCertificate,
+        with: Credentials,
+        present: KnownTime,
+    ) -> Result<(), StoreError> {
         let places = self.settings.places.clone();
         let pair = issued.pair.clone();
         let from_bootstrap = with == Credentials::Bootstrap;
-        rt::blocking(move || places.put(&pair, from_bootstrap, present.now())).await?;
+        rt::blocking(move || places.store(&pair, from_bootstrap, present.now())).await?;
         let leaf = issued.pair.leaf;
         self.teller.issued(&leaf);
         self.issued = issued.is_fresh.then(|| (leaf, clock::uptime()));
         Ok(())
     }
 
-    fn note(&self, found: &StoredCredentials, situation: &Situation, present: Present) {
+    fn note(&self, found: &StoredCredentials, situation: &CredentialState, present: KnownTime) {
         let mut entry = CertificateEntry { fault: found.faults.first().cloned(), ..CertificateEntry::default() };
         if let OwnCredentials::Certificate(own) = situation.own {
             entry.not_after = Some(own.held.not_after);

@@ -16,33 +16,38 @@ use crate::platform::rt;
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 #[derive(Debug)]
-pub(super) struct Issued {
+pub(super) struct IssuedCertificate {
     pub(super) pair: Pair,
-    /// The request was created just now. A request from before a restart may have been signed long ago.
+    /// Whether this call created the request. A request from before a restart may have been signed long ago.
     pub(super) is_fresh: bool,
 }
 
 /// Returns a certificate for `names` and `key`. A second call with the same key finds the first request.
-pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &Key) -> Result<Issued, AskError> {
-    let der = certification_request(key, names).map_err(AskError::Key)?;
-    let public_key = key.public_key().map_err(AskError::Key)?;
+pub(super) async fn request_certificate(
+    client: &Client,
+    purpose: Purpose,
+    names: &Names,
+    key: &Key,
+) -> Result<IssuedCertificate, CsrError> {
+    let der = certification_request(key, names).map_err(CsrError::Key)?;
+    let public_key = key.public_key().map_err(CsrError::Key)?;
     let request = SigningRequest::new(purpose, names, &public_key, key.is_rsa(), &der);
     let is_fresh = match client.send(&Request::post(PATH, &request.object)).await {
         Ok(_) => true,
         Err(error) if error.is_already_exists() => false,
-        Err(error) => return Err(AskError::Api(error)),
+        Err(error) => return Err(CsrError::Api(error)),
     };
     log!(info, "certificate requested", signer = purpose.signer(), request = request.name, new = is_fresh);
     let issued = match rt::deadline(REQUEST_WAIT, issued(client, &request.name)).await {
         Ok(issued) => issued?,
-        Err(rt::Elapsed) => return Err(AskError::NotInTime { name: request.name }),
+        Err(rt::Elapsed) => return Err(CsrError::TimedOut { name: request.name }),
     };
-    let pair = Pair::new(&issued, key.clone()).map_err(AskError::Pair)?;
-    if names.are_in(&pair.leaf) { Ok(Issued { pair, is_fresh }) } else { Err(AskError::OtherNames) }
+    let pair = Pair::new(&issued, key.clone()).map_err(CsrError::Pair)?;
+    if names.are_in(&pair.leaf) { Ok(IssuedCertificate { pair, is_fresh }) } else { Err(CsrError::OtherNames) }
 }
 
 /// Waits until the request is signed or denied.
-async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
+async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
     let (sender, changes) = async_channel::bounded(4);
     let collection = Collection {
         path: PATH.to_owned(),
@@ -62,12 +67,12 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
             }
         };
         if object.is_null() {
-            return Err(AskError::Gone { name: name.to_owned() });
+            return Err(CsrError::Gone { name: name.to_owned() });
         }
         match Outcome::of(&object) {
             Outcome::Pending => {}
             Outcome::Issued(pem) => return Ok(pem),
-            Outcome::Refused(why) => return Err(AskError::Denied(why)),
+            Outcome::Refused(why) => return Err(CsrError::Denied(why)),
         }
     }
     // The reflector runs as long as its receiver exists.
@@ -75,10 +80,10 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
 }
 
 #[derive(Debug)]
-pub(super) enum AskError {
+pub(super) enum CsrError {
     Api(ApiError),
     Denied(String),
-    NotInTime {
+    TimedOut {
         name: String,
     },
     /// The request was deleted before it was signed.
@@ -92,33 +97,33 @@ pub(super) enum AskError {
     Key(KeyError),
 }
 
-impl AskError {
+impl CsrError {
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Api(error) if error.is_retryable() => Failure::Passing,
-            Self::NotInTime { .. } | Self::Gone { .. } | Self::Old => Failure::Passing,
+            Self::TimedOut { .. } | Self::Gone { .. } | Self::Old => Failure::Passing,
             Self::Api(_) | Self::Denied(_) | Self::OtherNames | Self::Pair(_) | Self::Key(_) => Failure::Refused,
         }
     }
 
-    /// Other credentials may succeed: the client is unknown, forbidden, or could not connect.
+    /// Whether other credentials may succeed: the client is unknown, forbidden, or could not connect.
     pub(super) fn is_about_who_asks(&self) -> bool {
         matches!(self, Self::Api(_))
     }
 
-    /// A new request with the same key would get the same result.
+    /// Whether a new request with the same key would get the same result.
     pub(super) fn spends_the_key(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::OtherNames | Self::Old | Self::Pair(_) | Self::Key(_))
     }
 }
 
-impl fmt::Display for AskError {
+impl fmt::Display for CsrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = REQUEST_WAIT / 60;
         match self {
             Self::Api(_) => f.write_str("request a certificate"),
             Self::Denied(why) => f.write_str(why),
-            Self::NotInTime { name } => write!(
+            Self::TimedOut { name } => write!(
                 f,
                 "{name} was not signed within {} minutes (kubectl certificate approve {name})",
                 Duration::as_secs(&minutes)
@@ -134,13 +139,13 @@ impl fmt::Display for AskError {
     }
 }
 
-impl std::error::Error for AskError {
+impl std::error::Error for CsrError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Api(error) => Some(error),
             Self::Pair(error) => Some(error),
             Self::Key(error) => Some(error),
-            Self::Denied(_) | Self::NotInTime { .. } | Self::Gone { .. } | Self::OtherNames | Self::Old => None,
+            Self::Denied(_) | Self::TimedOut { .. } | Self::Gone { .. } | Self::OtherNames | Self::Old => None,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::csr::{AskError, Issued, ask};
+use super::csr::{CsrError, IssuedCertificate, request_certificate};
 use super::pkcs10::Names;
-use super::rotation::{Failure, Held, Present, RenewalState};
+use super::rotation::{Failure, HeldCertificate, KnownTime, RenewalState};
 use super::signing_request::Purpose;
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::Client;
@@ -12,21 +12,21 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
 /// Tries `clients` in order until one is accepted; also returns the index of that client.
-pub(super) async fn pursue(
+pub(super) async fn request_with_any(
     store: &Store,
     purpose: Purpose,
     names: &Names,
     clients: &[Client],
-    present: Present,
-) -> Result<(Issued, usize), Fault> {
+    present: KnownTime,
+) -> Result<(IssuedCertificate, usize), AttemptError> {
     let keeps = store.clone();
-    let key = rt::blocking(move || keeps.key()).await.map_err(Fault::Store)?;
+    let key = rt::blocking(move || keeps.key()).await.map_err(AttemptError::Store)?;
     let mut refused = None;
     for (number, client) in clients.iter().enumerate() {
-        let asked = ask(client, purpose, names, &key).await.and_then(|issued| {
-            let standing = Held::new(&issued.pair.leaf, None).standing(present);
+        let asked = request_certificate(client, purpose, names, &key).await.and_then(|issued| {
+            let standing = HeldCertificate::new(&issued.pair.leaf, None).standing(present);
             let is_old = !issued.is_fresh && !matches!(standing, RenewalState::Good { .. });
-            if is_old { Err(AskError::Old) } else { Ok(issued) }
+            if is_old { Err(CsrError::Old) } else { Ok(issued) }
         });
         match asked {
             Ok(issued) => return Ok((issued, number)),
@@ -34,39 +34,39 @@ pub(super) async fn pursue(
             Err(error) => {
                 if error.spends_the_key() {
                     let store = store.clone();
-                    rt::blocking(move || store.forget_key()).await.map_err(Fault::Store)?;
+                    rt::blocking(move || store.forget_key()).await.map_err(AttemptError::Store)?;
                 }
-                return Err(Fault::Ask(error));
+                return Err(AttemptError::Request(error));
             }
         }
     }
-    Err(refused.map_or(Fault::Nothing, Fault::Ask))
+    Err(refused.map_or(AttemptError::NoCredentials, AttemptError::Request))
 }
 
 #[derive(Debug)]
-pub(super) enum Fault {
-    Ask(AskError),
+pub(super) enum AttemptError {
+    Request(CsrError),
     Store(StoreError),
     /// There are no credentials to send a request with.
-    Nothing,
+    NoCredentials,
 }
 
-impl Fault {
+impl AttemptError {
     pub(super) fn failure(&self) -> Failure {
         match self {
-            Self::Ask(error) => error.failure(),
+            Self::Request(error) => error.failure(),
             Self::Store(_) => Failure::Passing,
-            Self::Nothing => Failure::Refused,
+            Self::NoCredentials => Failure::Refused,
         }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for AttemptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ask(error) => ErrorChain(error).fmt(f),
+            Self::Request(error) => ErrorChain(error).fmt(f),
             Self::Store(error) => ErrorChain(error).fmt(f),
-            Self::Nothing => f.write_str("no credentials to request a certificate with"),
+            Self::NoCredentials => f.write_str("no credentials to request a certificate with"),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use super::certificate_status::{CertificateEntry, CertificateKind, CertificateStatuses};
-use super::csr_attempt::Fault;
-use super::rotation::{Present, RenewalState, Seconds, nearness, wait};
+use super::csr_attempt::AttemptError;
+use super::rotation::{KnownTime, RenewalState, Seconds, nearness, wait};
 use crate::platform::rt;
 use crate::protocol::x509::Certificate;
 use crate::state::pods::{NodeEvent, SyncEvent};
@@ -16,7 +16,7 @@ use crate::types::api::{EventKind, Reason, Time};
 #[derive(Debug)]
 pub(super) struct CertificateEvents {
     which: CertificateKind,
-    book: Rc<CertificateStatuses>,
+    statuses: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
     /// Consecutive failures.
     pub(super) failures: u32,
@@ -25,20 +25,20 @@ pub(super) struct CertificateEvents {
 }
 
 impl CertificateEvents {
-    pub(super) fn new(which: CertificateKind, book: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
-        Self { which, book, inbox, failures: 0, told: String::new() }
+    pub(super) fn new(which: CertificateKind, statuses: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
+        Self { which, statuses, inbox, failures: 0, told: String::new() }
     }
 
     pub(super) fn issued(&mut self, leaf: &Certificate) {
         let (which, until) = (self.which.name(), date(leaf.not_after));
         let message = format!("{which} certificate issued, good until {until}");
-        self.tell(EventKind::Normal, Reason::CERTIFICATE_ISSUED, message);
+        self.record_event(EventKind::Normal, Reason::CERTIFICATE_ISSUED, message);
         self.failures = 0;
         self.told.clear();
     }
 
     /// Reports a failed attempt and returns the back-off.
-    pub(super) fn failed(&mut self, fault: &Fault, leaf: Option<&Certificate>, present: Present) -> Duration {
+    pub(super) fn failed(&mut self, fault: &AttemptError, leaf: Option<&Certificate>, present: KnownTime) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let (which, why) = (self.which.name(), fault.to_string());
         let message = match leaf {
@@ -54,17 +54,17 @@ impl CertificateEvents {
             None => format!("no {which} certificate: {why}"),
         };
         if self.told != message {
-            self.tell(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
+            self.record_event(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
             self.told = message;
         }
-        self.book.failed(self.which, why);
+        self.statuses.failed(self.which, why);
         let random = u16::try_from(rt::random() >> 16).unwrap_or_default();
         wait(self.failures, fault.failure(), random)
     }
 
     /// Records the state and reports an expiry. The last attempt's failure is kept unless `entry` has another one.
     pub(super) fn note(&self, mut entry: CertificateEntry) {
-        let before = self.book.entry(self.which);
+        let before = self.statuses.entry(self.which);
         if entry.fault.is_none() && self.failures > 0 {
             entry.fault.clone_from(&before.fault);
         }
@@ -72,17 +72,17 @@ impl CertificateEvents {
         if has_expired && before.standing != entry.standing {
             let (which, end) = (self.which.name(), date(entry.not_after.unwrap_or_default()));
             let message = format!("{which} certificate expired {end}");
-            self.tell(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
+            self.record_event(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
         }
         if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {
             log!(warn, "certificate problem", which = self.which.name(), error = fault);
         }
-        self.book.note(self.which, entry);
+        self.statuses.note(self.which, entry);
     }
 
-    fn tell(&self, kind: EventKind, reason: Reason, message: String) {
+    fn record_event(&self, kind: EventKind, reason: Reason, message: String) {
         // Events may be dropped; the sender must not block.
-        let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
+        let _ = self.inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, message)));
     }
 }
 

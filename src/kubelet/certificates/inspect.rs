@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::kubeconfig;
 use super::pair::Pair;
 use super::pkcs10::Names;
-use super::rotation::{Held, Present, RenewalState, Seconds};
+use super::rotation::{HeldCertificate, KnownTime, RenewalState, Seconds};
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::{Kubeconfig, Pem};
 use crate::platform::host::directories::set_aside;
@@ -32,20 +32,20 @@ pub(super) struct StoredCredentials {
     pub(super) faults: Vec<String>,
     /// The latest time that is certainly past.
     pub(super) floor: Seconds,
-    /// Everything that a connection is built from. When it changes, the client reconnects.
-    pub(super) mark: Mark,
+    /// Identifies the credentials that a connection is built from. When it changes, the client reconnects.
+    pub(super) mark: CredentialsMark,
     /// The files to watch.
     pub(super) files: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
 pub(super) enum StoredPair {
-    Nobody,
+    None,
     Token,
     Certificate { leaf: Certificate, is_embedded: bool },
 }
 
-pub(super) type Mark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
+pub(super) type CredentialsMark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
 
 /// Size limit of kubeconfigs and CA files.
 const LIMIT: u64 = 1 << 20;
@@ -53,7 +53,7 @@ const LIMIT: u64 = 1 << 20;
 impl CredentialPaths {
     /// Reads all credentials. Points the kubeconfig to the stored pair if that pair is valid, the cluster is known,
     /// and the kubeconfig has no better credentials. Blocks.
-    pub(super) fn look(&self, names: &Names, clock: Seconds) -> StoredCredentials {
+    pub(super) fn inspect(&self, names: &Names, clock: Seconds) -> StoredCredentials {
         let mut faults = Vec::new();
         let stored = self.store.current().unwrap_or_else(|error| {
             faults.push(ErrorChain(&error).to_string());
@@ -64,7 +64,7 @@ impl CredentialPaths {
         if let Some(stored) = &stored {
             if let Some(cluster) = seen.kubeconfig.as_ref().or(bootstrap.as_ref()) {
                 let known = [Some(&stored.leaf), seen.pair.as_ref().map(|pair| &pair.leaf)];
-                let present = Present { clock, floor: floor(known, authority_of(cluster).as_deref()) };
+                let present = KnownTime { clock, floor: floor(known, authority_of(cluster).as_deref()) };
                 if seen.is_worse_than(stored, names, present) {
                     faults.clear();
                     faults.extend(self.write_kubeconfig(cluster).err().map(|error| ErrorChain(&error).to_string()));
@@ -81,7 +81,7 @@ impl CredentialPaths {
             own: match &leaf {
                 Some(leaf) => StoredPair::Certificate { leaf: leaf.clone(), is_embedded: seen.is_embedded },
                 None if uses_token => StoredPair::Token,
-                None => StoredPair::Nobody,
+                None => StoredPair::None,
             },
             has_bootstrap: bootstrap.is_some(),
             faults,
@@ -92,7 +92,7 @@ impl CredentialPaths {
     }
 
     /// Stores the pair as the current one and points the kubeconfig to it. Blocks.
-    pub(super) fn put(&self, pair: &Pair, from_bootstrap: bool, moment: Seconds) -> Result<(), StoreError> {
+    pub(super) fn store(&self, pair: &Pair, from_bootstrap: bool, moment: Seconds) -> Result<(), StoreError> {
         self.store.put(pair, Time::from_unix_nanos(moment.saturating_mul(1_000_000_000)))?;
         let kubeconfig = read_kubeconfig(&self.kubeconfig, &mut Vec::new());
         let current = Pem::File(self.store.current_path());
@@ -119,8 +119,8 @@ impl CredentialPaths {
         file::replace(path, text.as_bytes()).map_err(|cause| StoreError::io("write", path, cause))
     }
 
-    fn kubeconfig(&self, faults: &mut Vec<String>) -> Seen {
-        let Some(kubeconfig) = read_kubeconfig(&self.kubeconfig, faults) else { return Seen::default() };
+    fn kubeconfig(&self, faults: &mut Vec<String>) -> KubeconfigContent {
+        let Some(kubeconfig) = read_kubeconfig(&self.kubeconfig, faults) else { return KubeconfigContent::default() };
         let mut text = |pem: &Pem| match pem {
             Pem::Data(data) => Some(data.clone()),
             Pem::File(path) => match file::read_all(path, LIMIT) {
@@ -140,7 +140,7 @@ impl CredentialPaths {
                 None
             }
         });
-        Seen { kubeconfig: Some(kubeconfig), pair, is_embedded }
+        KubeconfigContent { kubeconfig: Some(kubeconfig), pair, is_embedded }
     }
 
     fn files(&self, kubeconfig: Option<&Kubeconfig>) -> Vec<PathBuf> {
@@ -172,21 +172,22 @@ pub(crate) fn node_of_kubeconfig(path: &Path) -> Option<String> {
 
 /// The content of the kubeconfig, and its pair if that can be read.
 #[derive(Debug, Default)]
-struct Seen {
+struct KubeconfigContent {
     kubeconfig: Option<Kubeconfig>,
     pair: Option<Pair>,
     is_embedded: bool,
 }
 
-impl Seen {
+impl KubeconfigContent {
     fn uses_token(&self) -> bool {
         self.kubeconfig.as_ref().is_some_and(|kubeconfig| kubeconfig.token.is_some())
     }
 
-    /// The stored pair is better than the kubeconfig's credentials.
-    fn is_worse_than(&self, stored: &Pair, names: &Names, present: Present) -> bool {
+    /// Whether the stored pair is better than the kubeconfig's credentials.
+    fn is_worse_than(&self, stored: &Pair, names: &Names, present: KnownTime) -> bool {
         let is_good = |pair: &Pair| {
-            names.are_in(&pair.leaf) && Held::new(&pair.leaf, None).standing(present) != RenewalState::Expired
+            names.are_in(&pair.leaf)
+                && HeldCertificate::new(&pair.leaf, None).standing(present) != RenewalState::Expired
         };
         let is_own = self.pair.as_ref().is_some_and(|pair| !self.is_embedded && is_good(pair));
         !is_own && !self.uses_token() && is_good(stored)

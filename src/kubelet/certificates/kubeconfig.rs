@@ -12,12 +12,12 @@ pub(super) fn of_pair(cluster: &Kubeconfig, pair: &Path) -> String {
     let pair = pair.to_string_lossy();
     let user = json!({ "client-certificate": pair, "client-key": pair });
     // The names from client-go's `writeKubeconfigFromBootstrapping`.
-    text(cluster, &Naming { cluster: "default-cluster", user: "default-auth", context: "default-context" }, user)
+    text(cluster, &EntryNames { cluster: "default-cluster", user: "default-auth", context: "default-context" }, user)
 }
 
 /// A kubeconfig with a bootstrap token, as kubeadm writes it.
 pub(crate) fn of_token(cluster: &Kubeconfig, token: &str) -> String {
-    let naming = Naming {
+    let naming = EntryNames {
         cluster: "kubernetes",
         user: "tls-bootstrap-token-user",
         context: "tls-bootstrap-token-user@kubernetes",
@@ -26,13 +26,13 @@ pub(crate) fn of_token(cluster: &Kubeconfig, token: &str) -> String {
 }
 
 /// Names of the entries in a kubeconfig.
-struct Naming {
+struct EntryNames {
     cluster: &'static str,
     user: &'static str,
     context: &'static str,
 }
 
-fn text(from: &Kubeconfig, naming: &Naming, user: Value) -> String {
+fn text(from: &Kubeconfig, naming: &EntryNames, user: Value) -> String {
     let mut cluster = Map::new();
     cluster.insert("server".to_owned(), from.server.clone().into());
     match &from.authority {

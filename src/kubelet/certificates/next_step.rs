@@ -1,14 +1,14 @@
 //! Decides what to do about the client certificate. Pure.
 
-use super::rotation::{Credentials, Held, NextRotation, Present, RenewalState, credentials};
+use super::rotation::{Credentials, HeldCertificate, KnownTime, NextRotation, RenewalState, credentials};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Situation {
+pub(super) struct CredentialState {
     pub(super) own: OwnCredentials,
     pub(super) has_bootstrap: bool,
     /// `rotateCertificates`.
     pub(super) rotates: bool,
-    /// The API server rejects this client (401), whatever its certificate says.
+    /// The API server rejects this client (401), even if its certificate seems valid.
     pub(super) is_stranger: bool,
 }
 
@@ -16,7 +16,7 @@ pub(super) struct Situation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnCredentials {
     /// There is no usable kubeconfig.
-    Nobody,
+    None,
     /// A token, which is managed elsewhere.
     Token,
     Certificate(OwnCertificate),
@@ -24,7 +24,7 @@ pub(super) enum OwnCredentials {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnCertificate {
-    pub(super) held: Held,
+    pub(super) held: HeldCertificate,
     /// It has the node's name and group. A kubeconfig may have a certificate with other rights.
     pub(super) is_for_node: bool,
     /// It is embedded in the kubeconfig, as kubeadm writes it at first.
@@ -41,11 +41,11 @@ pub(super) enum Step {
     Ask(&'static [Credentials]),
 }
 
-impl Situation {
-    pub(super) fn step(&self, present: Present) -> Step {
+impl CredentialState {
+    pub(super) fn step(&self, present: KnownTime) -> Step {
         let own = match self.own {
-            OwnCredentials::Nobody if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
-            OwnCredentials::Nobody | OwnCredentials::Token => return Step::Rest { until: None },
+            OwnCredentials::None if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
+            OwnCredentials::None | OwnCredentials::Token => return Step::Rest { until: None },
             OwnCredentials::Certificate(own) => own,
         };
         let standing = match own.held.standing(present) {
@@ -61,7 +61,7 @@ impl Situation {
             (RenewalState::Due, true) => Step::Ask(&[Credentials::Own]),
             (RenewalState::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
             (RenewalState::Good { until }, true) => Step::Rest { until: Some(own.held.wait(until, present)) },
-            // At its expiry the failure is reported and the bootstrap credentials are tried.
+            // When the certificate expires, the failure is reported and the bootstrap credentials are tried.
             (RenewalState::Good { .. } | RenewalState::Due, false) => {
                 let end = own.held.not_after.saturating_add(1);
                 // A certificate that was just issued counts as good past its end if the clock is ahead of the
@@ -89,16 +89,16 @@ mod tests {
 
     fn certificate() -> OwnCertificate {
         let read = Certificate { not_before: MADE, not_after: MADE + YEAR, ..Certificate::default() };
-        OwnCertificate { held: Held::new(&read, None), is_for_node: true, is_embedded: false }
+        OwnCertificate { held: HeldCertificate::new(&read, None), is_for_node: true, is_embedded: false }
     }
 
-    fn situation(own: OwnCredentials) -> Situation {
-        Situation { own, has_bootstrap: true, rotates: true, is_stranger: false }
+    fn situation(own: OwnCredentials) -> CredentialState {
+        CredentialState { own, has_bootstrap: true, rotates: true, is_stranger: false }
     }
 
     #[track_caller]
-    fn check(situation: Situation, clock: Seconds, step: Step) {
-        assert_eq!(situation.step(Present { clock, floor: 0 }), step, "{situation:?}");
+    fn check(situation: CredentialState, clock: Seconds, step: Step) {
+        assert_eq!(situation.step(KnownTime { clock, floor: 0 }), step, "{situation:?}");
     }
 
     const REST: Step = Step::Rest { until: None };
@@ -108,46 +108,46 @@ mod tests {
 
     #[test]
     fn node_without_credentials_uses_bootstrap_credentials() {
-        check(situation(OwnCredentials::Nobody), GOOD, ASK_BOOTSTRAP);
-        check(Situation { rotates: false, ..situation(OwnCredentials::Nobody) }, GOOD, ASK_BOOTSTRAP);
-        check(Situation { has_bootstrap: false, ..situation(OwnCredentials::Nobody) }, GOOD, REST);
+        check(situation(OwnCredentials::None), GOOD, ASK_BOOTSTRAP);
+        check(CredentialState { rotates: false, ..situation(OwnCredentials::None) }, GOOD, ASK_BOOTSTRAP);
+        check(CredentialState { has_bootstrap: false, ..situation(OwnCredentials::None) }, GOOD, REST);
     }
 
     #[test]
     fn token_is_left_alone() {
         check(situation(OwnCredentials::Token), GOOD, REST);
-        check(Situation { is_stranger: true, ..situation(OwnCredentials::Token) }, GOOD, REST);
+        check(CredentialState { is_stranger: true, ..situation(OwnCredentials::Token) }, GOOD, REST);
     }
 
     #[test]
     fn certificate_is_replaced_when_due() {
         let own = situation(OwnCredentials::Certificate(certificate()));
-        let step = own.step(Present { clock: GOOD, floor: 0 });
+        let step = own.step(KnownTime { clock: GOOD, floor: 0 });
         assert!(matches!(step, Step::Rest { until: Some(NextRotation::Date(until)) } if until > GOOD), "{step:?}");
-        let step = own.step(Present { clock: 0, floor: 0 });
+        let step = own.step(KnownTime { clock: 0, floor: 0 });
         assert!(matches!(step, Step::Rest { until: Some(NextRotation::Span(_)) }), "{step:?}");
         check(own, DUE, ASK_OWN);
         check(own, EXPIRED, ASK_BOTH);
-        check(Situation { has_bootstrap: false, ..own }, EXPIRED, ASK_OWN);
+        check(CredentialState { has_bootstrap: false, ..own }, EXPIRED, ASK_OWN);
     }
 
     #[test]
     fn without_rotation_only_expiry_matters() {
-        let own = Situation { rotates: false, ..situation(OwnCredentials::Certificate(certificate())) };
+        let own = CredentialState { rotates: false, ..situation(OwnCredentials::Certificate(certificate())) };
         let end = Step::Rest { until: Some(NextRotation::Date(EXPIRED)) };
         check(own, GOOD, end);
         check(own, DUE, end);
         check(own, EXPIRED, ASK_BOOTSTRAP);
-        check(Situation { has_bootstrap: false, ..own }, EXPIRED, REST);
+        check(CredentialState { has_bootstrap: false, ..own }, EXPIRED, REST);
     }
 
     #[test]
     fn rest_ends_in_the_future_when_the_clock_is_ahead() {
         let hour = Certificate { not_before: MADE, not_after: MADE + 3600, ..Certificate::default() };
         for (age, clock) in [(0, MADE + 2 * 3600), (359, MADE + 2 * 3600), (10, MADE + 3601), (400, MADE + 1800)] {
-            let held = Held::new(&hour, Some(Duration::from_secs(age)));
+            let held = HeldCertificate::new(&hour, Some(Duration::from_secs(age)));
             let own = OwnCredentials::Certificate(OwnCertificate { held, ..certificate() });
-            let step = Situation { rotates: false, ..situation(own) }.step(Present { clock, floor: 0 });
+            let step = CredentialState { rotates: false, ..situation(own) }.step(KnownTime { clock, floor: 0 });
             assert!(
                 matches!(step, Step::Rest { until: Some(NextRotation::Date(until)) } if until > clock),
                 "{age}: {step:?}"
@@ -163,16 +163,20 @@ mod tests {
         ] {
             let own = situation(OwnCredentials::Certificate(lent));
             check(own, GOOD, ASK_OWN);
-            check(Situation { rotates: false, ..own }, GOOD, Step::Rest { until: Some(NextRotation::Date(EXPIRED)) });
+            check(
+                CredentialState { rotates: false, ..own },
+                GOOD,
+                Step::Rest { until: Some(NextRotation::Date(EXPIRED)) },
+            );
         }
     }
 
     #[test]
-    fn unknown_node_requests_as_if_expired_and_may_rest() {
-        let own = Situation { is_stranger: true, ..situation(OwnCredentials::Certificate(certificate())) };
+    fn rejected_node_acts_as_if_its_certificate_had_expired() {
+        let own = CredentialState { is_stranger: true, ..situation(OwnCredentials::Certificate(certificate())) };
         check(own, GOOD, ASK_BOTH);
-        check(Situation { rotates: false, ..own }, GOOD, ASK_BOOTSTRAP);
-        check(Situation { rotates: false, has_bootstrap: false, ..own }, GOOD, Step::Wait);
-        check(Situation { has_bootstrap: false, ..own }, GOOD, ASK_OWN);
+        check(CredentialState { rotates: false, ..own }, GOOD, ASK_BOOTSTRAP);
+        check(CredentialState { rotates: false, has_bootstrap: false, ..own }, GOOD, Step::Wait);
+        check(CredentialState { has_bootstrap: false, ..own }, GOOD, ASK_OWN);
     }
 }

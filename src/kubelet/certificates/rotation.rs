@@ -1,9 +1,9 @@
-//! When a certificate is renewed, with which credentials, and the back-off after failures. Pure.
+//! Decides when to renew a certificate and with which credentials; back-off after failures. Pure.
 //!
 //! The clock may be wrong: a board without a real-time clock starts in 1970, and one with a failing battery shows any
-//! year. Two facts hold anyway. The present is never earlier than the issue of a certificate in use, so an earlier
-//! clock is corrected to that time. And a certificate that was just issued is new whatever the clock says, so a clock
-//! in the future does not cause one renewal after another.
+//! year. Two facts hold anyway. The current time is never earlier than the issue of a certificate in use, so an earlier
+//! clock is corrected to that time. And a certificate that was just issued is new even if the clock disagrees, so a
+//! clock in the future does not cause one renewal after another.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ pub(crate) type Seconds = i64;
 
 /// The current time, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Present {
+pub(crate) struct KnownTime {
     pub(crate) clock: Seconds,
     /// The latest time that is certainly past.
     pub(crate) floor: Seconds,
 }
 
-impl Present {
+impl KnownTime {
     pub(crate) fn now(self) -> Seconds {
         self.clock.max(self.floor)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldCertificate {
     pub(crate) not_before: Seconds,
     pub(crate) not_after: Seconds,
     /// Time since this process obtained it, by the monotonic clock; `None` if an earlier process did.
@@ -36,7 +36,7 @@ pub(crate) struct Held {
     share: u16,
 }
 
-/// Where a certificate is in its lifetime.
+/// The renewal state of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RenewalState {
     /// Valid; due for renewal at `until`.
@@ -60,7 +60,7 @@ pub(crate) enum NextRotation {
 /// Signers backdate certificates for clients whose clocks are behind.
 const BACKDATED: Seconds = 24 * 3600;
 
-impl Held {
+impl HeldCertificate {
     /// `issued`: the time since this process obtained it.
     pub(crate) fn new(certificate: &Certificate, issued: Option<Duration>) -> Self {
         // The public key serves as the random number: nodes renew at different times, and each node always at the
@@ -70,14 +70,14 @@ impl Held {
         Self { not_before: certificate.not_before, not_after: certificate.not_after, age: issued, share: share(random) }
     }
 
-    pub(crate) fn standing(&self, present: Present) -> RenewalState {
+    pub(crate) fn standing(&self, present: KnownTime) -> RenewalState {
         let now = self.moment(present);
         let life = self.not_after.saturating_sub(self.not_before).max(0);
         // 128 bits hold the product for any lifetime.
         let used = (i128::from(life) * i128::from(self.share)) >> 16;
         let until = self.not_before.saturating_add(i64::try_from(used).unwrap_or(life));
-        // A certificate that was just issued is kept for a while, however short its lifetime and whatever the clock
-        // says: signers backdate by some minutes, and clocks differ.
+        // A certificate that was just issued is kept for a while, even with a short lifetime or a wrong clock: signers
+        // backdate by some minutes, and clocks differ.
         let fresh = i64::try_from(self.age.map_or(u64::MAX, |age| age.as_secs())).unwrap_or(i64::MAX);
         if fresh < life / 10 {
             return RenewalState::Good { until: until.max(now.saturating_add(life / 10 - fresh)) };
@@ -91,8 +91,8 @@ impl Held {
         }
     }
 
-    /// How to wait for a time in its life: by the clock, or by duration if the clock is wrong.
-    pub(crate) fn wait(&self, until: Seconds, present: Present) -> NextRotation {
+    /// The wait until `until`: by the clock, or by duration if the clock is wrong.
+    pub(crate) fn wait(&self, until: Seconds, present: KnownTime) -> NextRotation {
         let now = self.moment(present);
         if now == present.clock {
             return NextRotation::Date(until);
@@ -101,16 +101,15 @@ impl Held {
     }
 
     /// The current time: if this process obtained it, at least the issue time plus the time counted since.
-    fn moment(&self, present: Present) -> Seconds {
-        let now = Present { floor: present.floor.max(self.not_before), ..present }.now();
+    fn moment(&self, present: KnownTime) -> Seconds {
+        let now = KnownTime { floor: present.floor.max(self.not_before), ..present }.now();
         let Some(age) = self.age else { return now };
         let counted = self.not_before.saturating_add(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
         if now.saturating_sub(counted) > BACKDATED { counted } else { now }
     }
 }
 
-/// The remaining time in words. Each change of the words repeats the report that no newer certificate can be
-/// obtained.
+/// The remaining time in words. While renewals fail, the failure is reported again with each change of the words.
 pub(crate) fn nearness(left: Seconds) -> Option<&'static str> {
     const DAY: Seconds = 24 * 3600;
     let steps = [(1, ", in less than a day"), (7, ", in less than 7 days"), (30, ", in less than 30 days")];

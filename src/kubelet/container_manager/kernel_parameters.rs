@@ -19,43 +19,43 @@ const WANTED: [(&str, i64); 6] = [
 
 /// A parameter without its required value.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ParameterMismatch {
     name: &'static str,
     wanted: i64,
-    why: FaultKind,
+    why: MismatchKind,
 }
 
 #[derive(Debug)]
-enum FaultKind {
-    /// It has this value, and may not be changed.
+enum MismatchKind {
+    /// It has this value, and changes are disabled.
     Holds(i64),
     Unknown(io::Error),
     NotSet(io::Error),
 }
 
 /// Sets the parameters that differ and returns those that could not be set. `root`: parent of `proc/sys`.
-pub(crate) fn set(root: &Path) -> Vec<Fault> {
+pub(crate) fn set(root: &Path) -> Vec<ParameterMismatch> {
     see_to_all(root, |path, wanted, holds| {
-        fs::write(path, wanted.to_string()).map_err(FaultKind::NotSet)?;
+        fs::write(path, wanted.to_string()).map_err(MismatchKind::NotSet)?;
         log!(info, "kernel parameter set", file = path.display(), value = wanted, before = holds);
         Ok(())
     })
 }
 
 /// Returns the parameters that differ without changing them.
-pub(crate) fn check(root: &Path) -> Vec<Fault> {
-    see_to_all(root, |_, _, holds| Err(FaultKind::Holds(holds)))
+pub(crate) fn check(root: &Path) -> Vec<ParameterMismatch> {
+    see_to_all(root, |_, _, holds| Err(MismatchKind::Holds(holds)))
 }
 
-fn see_to_all(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), FaultKind>) -> Vec<Fault> {
+fn see_to_all(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), MismatchKind>) -> Vec<ParameterMismatch> {
     let see_to = |(name, wanted): (&'static str, i64)| {
         let path = root.join(name);
-        let seen = match read(&path).map_err(FaultKind::Unknown) {
+        let seen = match read(&path).map_err(MismatchKind::Unknown) {
             Ok(holds) if holds == wanted => Ok(()),
             Ok(holds) => differs(&path, wanted, holds),
             Err(why) => Err(why),
         };
-        seen.err().map(|why| Fault { name, wanted, why })
+        seen.err().map(|why| ParameterMismatch { name, wanted, why })
     };
     WANTED.into_iter().filter_map(see_to).collect()
 }
@@ -65,15 +65,15 @@ fn read(path: &Path) -> io::Result<i64> {
     text.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ParameterMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, wanted, why } = self;
         match why {
-            FaultKind::Holds(holds) => {
+            MismatchKind::Holds(holds) => {
                 write!(f, "invalid kernel flag: {name}, expected value: {wanted}, actual value: {holds}")
             }
-            FaultKind::Unknown(error) => write!(f, "{name}: expected {wanted}, failed to read: {error}"),
-            FaultKind::NotSet(error) => write!(f, "{name}: failed to set {wanted}: {error}"),
+            MismatchKind::Unknown(error) => write!(f, "{name}: expected {wanted}, failed to read: {error}"),
+            MismatchKind::NotSet(error) => write!(f, "{name}: failed to set {wanted}: {error}"),
         }
     }
 }
@@ -114,7 +114,7 @@ mod tests {
         ("kernel/keys/root_maxbytes", "25000000\n"),
     ];
 
-    fn told(faults: &[Fault]) -> Vec<String> {
+    fn told(faults: &[ParameterMismatch]) -> Vec<String> {
         faults.iter().map(ToString::to_string).collect()
     }
 

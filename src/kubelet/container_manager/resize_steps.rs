@@ -1,4 +1,4 @@
-//! The values of a pod's cgroup on the way through a resize. Pure.
+//! The values of a pod's cgroup during a resize. Pure.
 
 use crate::platform::cgroups::Values;
 

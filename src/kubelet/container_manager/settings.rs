@@ -1,7 +1,7 @@
 //! Cgroup settings from the configuration and the machine. Pure.
 
-use crate::kubelet::node::Facts;
-use crate::platform::config::{CgroupDriver, Config, Enforced};
+use crate::kubelet::node::NodeInfo;
+use crate::platform::config::{CgroupDriver, Config, EnforcedLimits};
 use crate::types::api::{CPU, MEMORY, Quantity, ResourceList};
 
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Settings {
     pub(crate) capacity: Amounts,
     pub(crate) system: Reserved,
     pub(crate) kube: Reserved,
-    pub(crate) enforced: Enforced,
+    pub(crate) enforced: EnforcedLimits,
     /// Process limit per pod; `None`: no limit.
     pub(crate) pod_pids: Option<u64>,
     /// CPU quota period in microseconds; `None`: CPU limits are not enforced by quotas.
@@ -43,7 +43,7 @@ pub(crate) struct Reserved {
 
 impl Settings {
     /// `None` if pods have no cgroups.
-    pub(crate) fn new(config: &Config, facts: &Facts) -> Option<Self> {
+    pub(crate) fn new(config: &Config, facts: &NodeInfo) -> Option<Self> {
         let period = i64::try_from(config.cgroups.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
         (facts.cgroup_v2 && config.cgroups.per_qos).then(|| Self {
             driver: config.cgroups.driver,
@@ -105,7 +105,7 @@ pub(crate) mod tests {
                 pids: Some(1000),
             },
             kube: Reserved { milli_cpu: Some(250), memory: Some(32 << 20), ..Reserved::default() },
-            enforced: Enforced { pods: true, ..Enforced::default() },
+            enforced: EnforcedLimits { pods: true, ..EnforcedLimits::default() },
             pod_pids: None,
             quota_period: Some(100_000),
         }

@@ -8,7 +8,7 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
 /// The periodic update of one driver.
-pub(super) struct Recurrence {
+pub(super) struct PeriodicUpdate {
     pub(super) driver: String,
     period: Duration,
     #[expect(dead_code, reason = "dropping the task ends it")]
@@ -28,7 +28,7 @@ impl Csi {
         self.recurrences.replace(recurrences);
     }
 
-    fn recur(self: &Rc<Self>, driver: String, period: Duration) -> Recurrence {
+    fn recur(self: &Rc<Self>, driver: String, period: Duration) -> PeriodicUpdate {
         let (csi, name) = (Rc::downgrade(self), driver.clone());
         let task = rt::spawn(async move {
             loop {
@@ -37,7 +37,7 @@ impl Csi {
                 csi.ask_again(&name).await;
             }
         });
-        Recurrence { driver, period, task }
+        PeriodicUpdate { driver, period, task }
     }
 
     /// Names of the registered drivers.

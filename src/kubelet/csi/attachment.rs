@@ -15,7 +15,7 @@ use crate::types::api::PodUid;
 
 /// A volume that is not attached to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unattached {
+pub(crate) struct UnattachedVolume {
     /// The volume's name in the pod.
     pub(crate) name: String,
     pub(crate) driver: String,
@@ -25,9 +25,9 @@ pub(crate) struct Unattached {
 }
 
 /// A pod and the volumes it waits for.
-pub(super) struct Waiting {
+pub(super) struct AttachmentWait {
     pod: PodUid,
-    volumes: Rc<RefCell<Vec<Unattached>>>,
+    volumes: Rc<RefCell<Vec<UnattachedVolume>>>,
     task: rt::Task<()>,
 }
 
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(123);
 
 impl Csi {
     /// Records the pod's volumes that are not attached yet.
-    pub(crate) fn awaits(self: &Rc<Self>, pod: &PodUid, volumes: Vec<Unattached>) {
+    pub(crate) fn awaits(self: &Rc<Self>, pod: &PodUid, volumes: Vec<UnattachedVolume>) {
         let may_be_refused = volumes.iter().any(|volume| volume.may_be_refused);
         let mut waiting = self.waiting.borrow_mut();
         waiting.retain(|one| !one.task.is_finished() && (may_be_refused || one.pod != *pod));
@@ -56,18 +56,18 @@ impl Csi {
                 csi.refuse_without_room(uid, &awaited).await;
             }
         });
-        waiting.push(Waiting { pod: pod.clone(), volumes, task });
+        waiting.push(AttachmentWait { pod: pod.clone(), volumes, task });
     }
 
-    /// The pod with this directory has terminated.
+    /// Forgets the pod with this directory, which has terminated.
     pub(super) fn awaits_no_more(&self, pod: &Path) {
         self.waiting.borrow_mut().retain(|one| pod.file_name() != Some(OsStr::new(one.pod.as_str())));
     }
 
-    async fn refuse_without_room(&self, pod: PodUid, volumes: &[Unattached]) {
+    async fn refuse_without_room(&self, pod: PodUid, volumes: &[UnattachedVolume]) {
         for volume in volumes.iter().filter(|volume| volume.may_be_refused) {
             if self.is_out_of_room(volume).await {
-                // So that the scheduler sends the next pod elsewhere.
+                // Updates the CSINode, so that the scheduler chooses another node for the next pod.
                 self.ask_again(&volume.driver).await;
                 // The receiver is gone only at shutdown.
                 let _ = self.inbox.send(SyncEvent::VolumesRefused(pod, refusal(volumes))).await;
@@ -76,7 +76,7 @@ impl Csi {
         }
     }
 
-    async fn is_out_of_room(&self, volume: &Unattached) -> bool {
+    async fn is_out_of_room(&self, volume: &UnattachedVolume) -> bool {
         let Some(client) = &self.client else { return false };
         let name = attachment_name(&volume.driver, &volume.handle, &self.node_name);
         let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{name}");
@@ -88,7 +88,7 @@ impl Csi {
 }
 
 /// Upstream's message.
-fn refusal(volumes: &[Unattached]) -> String {
+fn refusal(volumes: &[UnattachedVolume]) -> String {
     let mut names: Vec<&str> = volumes.iter().map(|volume| &*volume.name).collect();
     names.sort_unstable();
     let names = names.join(" ");
@@ -102,18 +102,19 @@ fn refusal(volumes: &[Unattached]) -> String {
 mod tests {
     use super::*;
 
-    fn volume(name: &str, may_be_refused: bool) -> Unattached {
+    fn volume(name: &str, may_be_refused: bool) -> UnattachedVolume {
         let (driver, handle) = ("d".to_owned(), "h".to_owned());
-        Unattached { name: name.to_owned(), driver, handle, may_be_refused }
+        UnattachedVolume { name: name.to_owned(), driver, handle, may_be_refused }
     }
 
     #[test]
-    fn pod_is_waited_for_while_a_reporting_driver_has_unattached_volumes() {
+    fn pod_is_tracked_while_a_volume_of_a_reporting_driver_is_unattached() {
         rt::block_on(async {
             let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
             let waiting = || {
                 let waiting = csi.waiting.borrow();
-                let names = |one: &Waiting| one.volumes.borrow().iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+                let names =
+                    |one: &AttachmentWait| one.volumes.borrow().iter().map(|one| one.name.clone()).collect::<Vec<_>>();
                 waiting.iter().map(|one| (one.pod.as_str().to_owned(), names(one))).collect::<Vec<_>>()
             };
             let (a, b) = (PodUid::from("a"), PodUid::from("b"));

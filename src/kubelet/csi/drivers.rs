@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Csi;
 use super::error::{CallError, CsiError};
 use super::v1::{Empty, NodeGetCapabilitiesResponse, NodeGetInfoResponse};
-use crate::platform::plugin_manager::{PluginInfo, Taker};
+use crate::platform::plugin_manager::{PluginHandler, PluginInfo};
 use crate::platform::rpc::Client;
 use crate::protocol::protobuf::{Message, decode_into, encode};
 use crate::state::pods::SyncEvent;
@@ -62,7 +62,7 @@ impl Driver {
         }))
     }
 
-    pub(super) async fn ask(
+    pub(super) async fn call(
         &self,
         path: &'static str,
         request: Vec<u8>,
@@ -94,9 +94,9 @@ async fn call(
 
 impl Csi {
     /// The plugin watcher's handler for CSI drivers.
-    pub(crate) fn taker(self: &Rc<Self>) -> Taker {
+    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
-        Taker {
+        PluginHandler {
             kind: "CSIPlugin",
             takes: Box::new(move |plugin| {
                 let csi = Rc::clone(&takes);

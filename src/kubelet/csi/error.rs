@@ -107,7 +107,7 @@ pub(crate) struct SetUpError {
 
 /// A volume that could not be unmounted.
 #[derive(Debug)]
-pub(crate) struct Unmounted {
+pub(crate) struct UnmountFailure {
     pub(crate) volume: PathBuf,
     pub(crate) error: CsiError,
 }

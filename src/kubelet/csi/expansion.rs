@@ -28,13 +28,13 @@ use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
 /// The polling of one volume's claim.
-pub(super) struct Growth {
+pub(super) struct ExpansionPoll {
     volume: CsiVolume,
     #[expect(dead_code, reason = "dropping the task cancels it")]
     task: rt::Task<()>,
 }
 
-/// What is known about a claim while a pod of the node uses the volume, in bytes. Shared by all its pods, because an
+/// Sizes of a volume in bytes, while a pod of the node uses it. Shared by all its pods, because an
 /// expansion counts for all.
 #[derive(Default)]
 pub(super) struct ExpansionState {
@@ -84,18 +84,18 @@ impl Csi {
         seen
     }
 
-    fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> Growth {
+    fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> ExpansionPoll {
         let (csi, of, seen) = (Rc::downgrade(self), volume.clone(), self.seen(&volume));
         let task = rt::spawn(async move {
             loop {
                 rt::sleep(jitter(period, 0.2, rt::random())).await;
                 let Some(csi) = csi.upgrade() else { return };
                 if let Some(driver) = csi.can_grow(&of) {
-                    csi.look(&of, &driver, &seen).await;
+                    csi.expand_if_due(&of, &driver, &seen).await;
                 }
             }
         });
-        Growth { volume, task }
+        ExpansionPoll { volume, task }
     }
 
     /// The driver, if it can expand the volume.
@@ -104,7 +104,7 @@ impl Csi {
         (volume.claim.is_some() && !volume.read_only && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
-    async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
+    async fn expand_if_due(&self, volume: &CsiVolume, driver: &Driver, seen: &ExpansionState) {
         // A failed request is retried at the next poll.
         let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
         let turn = self.turn(&volume.driver, &volume.handle);
@@ -145,7 +145,7 @@ impl Csi {
                 let bound = get(format!("/api/v1/persistentvolumes/{}", volume.name)).await?;
                 let size = bound.pointer("/spec/capacity/storage").and_then(Value::as_str);
                 let Some(size) = size.map(str::to_owned) else { return Ok(None) };
-                Target { size, is_marked: true, is_told: true }
+                Target { size, is_marked: true, updates_claim: true }
             }
         };
         let is_refused = seen.refused.get().is_some() && seen.refused.get() == size_in_bytes(&target.size);
@@ -156,9 +156,9 @@ impl Csi {
         let size = size_in_bytes(&target.size);
         let failed = |why: &str| {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
-            self.tell(volume, EventKind::Warning, Reason::VOLUME_RESIZE_FAILED, message);
+            self.record_event(volume, EventKind::Warning, Reason::VOLUME_RESIZE_FAILED, message);
         };
-        if target.is_told && !target.is_marked {
+        if target.updates_claim && !target.is_marked {
             if let Err(error) = self.patch_claim(volume, &begun_patch(claim)).await {
                 // The claim has changed, or the server is unreachable: retried at the next poll.
                 log!(info, "volume expansion postponed", volume = volume.name, error = error);
@@ -170,7 +170,7 @@ impl Csi {
             Err(error) => return failed(&ErrorChain(&error).to_string()),
         };
         let mut answer = NodeExpandVolumeResponse::default();
-        let asked = driver.ask(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
+        let asked = driver.call(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
         let patch = match &asked {
             Ok(()) => Some(done_patch(claim, &target.size)),
             Err(error) => {
@@ -178,7 +178,7 @@ impl Csi {
                 code.map(|code| failed_patch(&ErrorChain(error).to_string(), can_never_be(code), clock::now()))
             }
         };
-        let told = match patch.filter(|_| target.is_told) {
+        let told = match patch.filter(|_| target.updates_claim) {
             Some(patch) => self.patch_claim(volume, &patch).await,
             None => Ok(()),
         };
@@ -187,7 +187,7 @@ impl Csi {
                 seen.capacity.set(size.or(seen.capacity.get()));
                 let message =
                     format!("MountVolume.NodeExpandVolume succeeded for volume {:?} {}", volume.name, self.node_name);
-                self.tell(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
+                self.record_event(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
             }
             Err(error) => {
                 if error.code() == Some(Code::FailedPrecondition) {
@@ -236,10 +236,10 @@ impl Csi {
         client.send(&Request::patch(path, Patch::StrategicMerge, patch).unread()).await.map(drop)
     }
 
-    fn tell(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
+    fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
         let event = PodEvent::of_pod(&paths::pod_uid(&volume.place), kind, reason, message);
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 }
 

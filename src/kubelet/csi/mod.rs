@@ -1,7 +1,7 @@
 //! CSI volumes: driver registration, and the calls that stage, publish, unpublish and unstage volumes.
 //!
-//! Only unfinished calls are remembered. What is staged and published is read from the mount table and from the files
-//! beside the mounts, so it is found again after a restart.
+//! Only unfinished calls are kept in memory. Which volumes are staged and published is read from the mount table and
+//! from the files beside the mounts, also after a restart.
 
 mod allocatable;
 mod attachment;
@@ -28,15 +28,15 @@ use crate::state::objects::unique_name;
 use crate::state::pods::SyncEvent;
 use crate::types::sorted::{SortedMap, SortedSet};
 
-use allocatable::Recurrence;
-pub(crate) use attachment::Unattached;
-use attachment::Waiting;
+use allocatable::PeriodicUpdate;
+use attachment::AttachmentWait;
+pub(crate) use attachment::UnattachedVolume;
 use drivers::Driver;
-pub(crate) use error::{CsiError, MissingObject, Phase, SetUpError, Unmounted};
-use expansion::{ExpansionState, Growth};
+pub(crate) use error::{CsiError, MissingObject, Phase, SetUpError, UnmountFailure};
+use expansion::{ExpansionPoll, ExpansionState};
 pub(crate) use node_object::CsiNodeRegistration;
 pub(crate) use paths::target;
-pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, handle_of_inline};
+pub(crate) use volume::{CsiVolume, FsGroupPending, PodTerminating, handle_of_inline};
 
 pub(crate) struct Csi {
     /// By name; `None` for a driver that has deregistered.
@@ -54,9 +54,9 @@ pub(crate) struct Csi {
     owned: RefCell<SortedSet<PathBuf>>,
     /// Attachable volumes of pods: the unique volume name in the node status, by path.
     present: RefCell<SortedMap<PathBuf, String>>,
-    recurrences: RefCell<Vec<Recurrence>>,
-    waiting: RefCell<Vec<Waiting>>,
-    growths: RefCell<Vec<Growth>>,
+    recurrences: RefCell<Vec<PeriodicUpdate>>,
+    waiting: RefCell<Vec<AttachmentWait>>,
+    growths: RefCell<Vec<ExpansionPoll>>,
     /// By the path of the volume.
     seen: RefCell<Vec<(PathBuf, Rc<ExpansionState>)>>,
     /// `None` without a cluster.

@@ -17,7 +17,7 @@ use crate::types::time::{Backoff, jitter};
 pub(crate) struct CsiNodeRegistration {
     pub(crate) client: Client,
     pub(crate) csi: Rc<Csi>,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
 }
 
 type Drivers = SortedMap<String, Option<Rc<Driver>>>;
@@ -33,9 +33,9 @@ impl CsiNodeRegistration {
         let mut backoff = Backoff::new(FIRST, MOST);
         loop {
             self.csi.changed.beyond(seen).await;
-            self.news.heard().await;
+            self.status_inputs.admission_is_possible().await;
             let now = self.csi.changed.changes();
-            match self.tell().await {
+            match self.update_csi_node().await {
                 Ok(()) => {
                     seen = now;
                     backoff.reset();
@@ -48,17 +48,17 @@ impl CsiNodeRegistration {
         }
     }
 
-    async fn tell(&self) -> Result<(), ApiError> {
+    async fn update_csi_node(&self) -> Result<(), ApiError> {
         let name = &self.csi.node_name;
         let drivers = self.csi.drivers.borrow().clone();
         let path = format!("/api/v1/nodes/{name}");
-        let node = self.ask(&Request::get(path.as_str())).await?;
+        let node = self.send(&Request::get(path.as_str())).await?;
         if let Some(patch) = node_patch(&node, &drivers) {
-            self.ask(&Request::patch(path + "/status", Patch::StrategicMerge, &patch)).await?;
+            self.send(&Request::patch(path + "/status", Patch::StrategicMerge, &patch)).await?;
         }
         let all = "/apis/storage.k8s.io/v1/csinodes";
         let path = format!("{all}/{name}");
-        let found = match self.ask(&Request::get(path.as_str())).await {
+        let found = match self.send(&Request::get(path.as_str())).await {
             Err(error) if error.is_not_found() => Value::Null,
             found => found?,
         };
@@ -70,16 +70,16 @@ impl CsiNodeRegistration {
                 "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
                 "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"drivers": wanted},
             });
-            self.ask(&Request::post(all, &object)).await?;
+            self.send(&Request::post(all, &object)).await?;
         } else if known != Some(&wanted) {
             let version = found.pointer("/metadata/resourceVersion");
             let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"drivers": wanted}});
-            self.ask(&Request::patch(path, Patch::Merge, &patch)).await?;
+            self.send(&Request::patch(path, Patch::Merge, &patch)).await?;
         }
         Ok(())
     }
 
-    async fn ask(&self, request: &Request) -> Result<Value, ApiError> {
+    async fn send(&self, request: &Request) -> Result<Value, ApiError> {
         self.client.send(&request.clone().ranked(Rank::Node)).await?.json()
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_not_yet_registered_stay_and_deregistered_ones_are_removed() {
+    fn entries_of_drivers_not_yet_registered_are_kept() {
         let known = [json!({"name": "gone", "nodeID": "x"}), json!({"name": "other", "nodeID": "y"})];
         let expected = json!([
             {"name": "other", "nodeID": "y"},

@@ -25,16 +25,16 @@ impl Csi {
         let request =
             NodeGetVolumeStatsRequest { volume_id: handle.to_owned(), volume_path: place.display().to_string() };
         let mut answer = NodeGetVolumeStatsResponse::default();
-        driver.ask(method!("NodeGetVolumeStats"), encode(&request), &mut answer).await?;
+        driver.call(method!("NodeGetVolumeStats"), encode(&request), &mut answer).await?;
         if answer.usage.is_empty() {
             return Err(CsiError::NoUsage);
         }
-        Ok(Some(told(&answer.usage)))
+        Ok(Some(from_response(&answer.usage)))
     }
 }
 
-/// Missing values are zero, as upstream; of several values for a unit the last one counts.
-fn told(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
+/// Missing values are zero, as upstream; the last value for a unit is used.
+fn from_response(usages: &[VolumeUsage]) -> (FileSystem, DiskUsage) {
     let (mut disk, mut found) = (FileSystem::default(), DiskUsage::default());
     for usage in usages {
         let [available, total, used] =
@@ -61,9 +61,9 @@ mod tests {
         let bytes = VolumeUsage { available: 60, total: 100, used: 40, unit: BYTES };
         let inodes = VolumeUsage { available: -1, total: 10, used: 3, unit: INODES };
         let unknown = VolumeUsage { available: 1, total: 1, used: 1, unit: 7 };
-        let (disk, found) = told(&[bytes.clone(), inodes, unknown]);
+        let (disk, found) = from_response(&[bytes.clone(), inodes, unknown]);
         assert_eq!((disk.capacity, disk.available, disk.inodes, disk.inodes_free), (100, 60, 10, 0));
         assert_eq!(found, DiskUsage { bytes: 40, inodes: 3 });
-        assert_eq!(told(&[bytes]).1, DiskUsage { bytes: 40, inodes: 0 });
+        assert_eq!(from_response(&[bytes]).1, DiskUsage { bytes: 40, inodes: 0 });
     }
 }

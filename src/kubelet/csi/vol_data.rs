@@ -1,4 +1,4 @@
-//! Data files beside CSI mounts, in upstream's format, which tell the driver and handle of each volume.
+//! Data files beside CSI mounts, in upstream's format, with the driver and handle of each volume.
 
 use std::fs;
 use std::io;
@@ -33,6 +33,14 @@ pub(super) fn of_pod(data: &VolData, name: &str, node: &str, attachment: &str) -
 /// The content for a staged volume.
 pub(super) fn of_staged(data: &VolData) -> Value {
     json!({"driverName": data.driver, "volumeHandle": data.handle})
+}
+
+/// Adds the SELinux label that the volume is mounted with.
+pub(super) fn with_label(mut content: Value, label: Option<&str>) -> Value {
+    if let (Some(label), Some(content)) = (label, content.as_object_mut()) {
+        content.insert("seLinuxMountContext".to_owned(), json!(label));
+    }
+    content
 }
 
 /// Writes the file if its content differs.
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_file_is_not_taken_for_a_missing_one() {
+    fn unreadable_file_is_an_error_unlike_a_missing_one() {
         let place =
             std::env::temp_dir().join(format!("coracle-vol-data-unread-{}/volumes/{FOLDER}/pv", std::process::id()));
         let file = paths::data(&place).join(NAME);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::drivers::{Driver, method};
-use super::error::{CsiError, MissingObject, Phase, SetUpError, Unmounted};
+use super::error::{CsiError, MissingObject, Phase, SetUpError, UnmountFailure};
 use super::v1::{
     AccessMode, Empty, MountVolume, NodePublishVolumeRequest, NodeStageVolumeRequest, SINGLE_NODE_MULTI_WRITER,
     STAGE_UNSTAGE_VOLUME, UndoRequest, VOLUME_MOUNT_GROUP, VolumeCapability,
@@ -26,10 +26,10 @@ use crate::protocol::sha256::sha256;
 use crate::state::objects::{ObjectKey, attachment_name, unique_name};
 use crate::types::sorted::SortedMap;
 
-type Texts = SortedMap<String, String>;
+type StringMap = SortedMap<String, String>;
 
 /// Completes when the pod is terminating.
-pub(crate) type Ends = Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) type PodTerminating = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A volume as one pod uses it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,18 +42,20 @@ pub(crate) struct CsiVolume {
     pub(crate) is_ephemeral: bool,
     pub(crate) fs_type: String,
     pub(crate) mount_options: Vec<String>,
+    /// The SELinux label among the mount options.
+    pub(crate) mount_label: Option<String>,
     /// The first of the volume's access modes, in Kubernetes' terms.
     pub(crate) access_mode: String,
     pub(crate) read_only: bool,
-    pub(crate) attributes: Texts,
+    pub(crate) attributes: StringMap,
     /// Pod info and tokens that are added to the volume context of NodePublishVolume.
-    pub(crate) pod_attributes: Texts,
-    pub(crate) stage_secrets: Texts,
-    pub(crate) publish_secrets: Texts,
+    pub(crate) pod_attributes: StringMap,
+    pub(crate) stage_secrets: StringMap,
+    pub(crate) publish_secrets: StringMap,
     /// The pod's fsGroup.
     pub(crate) group: Option<u32>,
     /// The publish context of the attachment; `None` if the volume needs no attachment.
-    pub(crate) attachment: Option<Texts>,
+    pub(crate) attachment: Option<StringMap>,
     /// `volumeMode: Block`.
     pub(crate) is_block: bool,
     /// Namespace and name of the claim.
@@ -66,7 +68,7 @@ pub(crate) struct CsiVolume {
 
 /// Whether the kubelet must still set the volume's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OwnershipIsDue(pub(crate) bool);
+pub(crate) struct FsGroupPending(pub(crate) bool);
 
 /// The handle of an inline volume (`makeVolumeHandle`).
 pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
@@ -84,7 +86,11 @@ impl Csi {
     /// Stages and publishes the volume as far as needed.
     ///
     /// A terminating pod does not wait for a call in progress; the tear-down undoes it.
-    pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<OwnershipIsDue, SetUpError> {
+    pub(crate) async fn set_up(
+        &self,
+        volume: &CsiVolume,
+        ends: &mut PodTerminating,
+    ) -> Result<FsGroupPending, SetUpError> {
         let CsiVolume { driver: name, handle, .. } = volume;
         let turn = self.turn(name, handle);
         let ended = async {
@@ -101,7 +107,7 @@ impl Csi {
         let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&target);
         if self.is_done(&target, is_published) {
             // It is published, even if its driver is not registered now.
-            return Ok(OwnershipIsDue(self.driver(name).is_ok_and(|driver| !owned(&driver))));
+            return Ok(FsGroupPending(self.driver(name).is_ok_and(|driver| !owned(&driver))));
         }
         if let Some(missing) = &volume.missing {
             return Err(CsiError::Missing(missing.clone()).in_phase(missing.phase()));
@@ -121,13 +127,16 @@ impl Csi {
         let staged_at = self.staged_at(volume, &driver);
         let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
+        let label = volume.mount_label.as_deref();
+        let (of_pod, of_staged) =
+            [of_pod, vol_data::of_staged(&data)].map(|data| vol_data::with_label(data, label)).into();
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
         let (place, staged) = (volume.place.clone(), staged_at.clone());
         let prepared = rt::blocking(move || {
             if is_of_one_pod && vol_data::is_used_elsewhere(&place, &data).map_err(CsiError::io(FIND_USERS, &place))? {
                 return Ok(false);
             }
-            prepare(&place, &of_pod, staged.as_deref(), &vol_data::of_staged(&data)).map(|()| true)
+            prepare(&place, &of_pod, staged.as_deref(), &of_staged).map(|()| true)
         });
         if !prepared.await.map_err(failed)? {
             return Err(CsiError::InUse.in_phase(Phase::SetUp));
@@ -137,7 +146,7 @@ impl Csi {
             None => drop(self.present.borrow_mut().remove(&volume.place)),
         }
         if let Some(staged) = staged_at {
-            // Only the driver knows whether a block volume is staged.
+            // Whether a block volume is staged is known only to the driver.
             let is_there = !volume.is_block && is_mounted(staged.clone()).await.map_err(failed)?;
             let request = NodeStageVolumeRequest {
                 volume_id: handle.clone(),
@@ -160,11 +169,11 @@ impl Csi {
             Ok(())
         };
         until(grown, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
-        Ok(OwnershipIsDue(!owned(&driver)))
+        Ok(FsGroupPending(!owned(&driver)))
     }
 
-    /// Publishes a published volume again, because its volume context may have changed. The volume stays published
-    /// even if this fails.
+    /// Repeats NodePublishVolume for a published volume, because its volume context may have changed. The volume stays
+    /// published even if this fails.
     pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), CsiError> {
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
@@ -176,7 +185,7 @@ impl Csi {
         }
         let driver = self.driver(&volume.driver)?;
         let request = self.publish_request(volume, &driver);
-        Ok(driver.ask(method!("NodePublishVolume"), request, &mut Empty::default()).await?)
+        Ok(driver.call(method!("NodePublishVolume"), request, &mut Empty::default()).await?)
     }
 
     fn publish_request(&self, volume: &CsiVolume, driver: &Driver) -> Vec<u8> {
@@ -202,7 +211,7 @@ impl Csi {
 
     /// Unpublishes the volumes of the pod with this directory, and unstages those that no other pod uses. The files
     /// that are needed for this are removed last, so that it can be repeated after an interruption.
-    pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), Unmounted> {
+    pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), UnmountFailure> {
         self.awaits_no_more(pod);
         self.grow_no_more(pod);
         let directory = pod.to_owned();
@@ -214,7 +223,7 @@ impl Csi {
             };
             volumes.into_iter().map(read).collect::<Result<Vec<_>, CsiError>>()
         });
-        let failed = |volume: &Path, error| Unmounted { volume: volume.to_owned(), error };
+        let failed = |volume: &Path, error| UnmountFailure { volume: volume.to_owned(), error };
         let found = found.await.map_err(|error| failed(pod, error))?;
         let mut outcome = Ok(());
         for (data, path) in found {
@@ -252,7 +261,7 @@ impl Csi {
             self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
         }
         let own = place.to_owned();
-        // It may have another file system that hangs.
+        // A file system mounted inside may hang.
         rt::slow_for(uid, move || {
             if is_last {
                 remove_staged(&own, &staged)?;
@@ -268,7 +277,7 @@ impl Csi {
     /// A call that changes `place`, which is marked as doubtful until the call succeeds.
     async fn make(&self, driver: &Driver, path: &'static str, request: Vec<u8>, place: &Path) -> Result<(), CsiError> {
         self.doubtful.borrow_mut().insert(place.to_owned());
-        driver.ask(path, request, &mut Empty::default()).await?;
+        driver.call(path, request, &mut Empty::default()).await?;
         self.doubtful.borrow_mut().remove(place);
         Ok(())
     }
@@ -304,7 +313,7 @@ impl Csi {
     }
 }
 
-async fn until(made: impl Future<Output = Result<(), CsiError>>, ends: &mut Ends) -> Result<(), CsiError> {
+async fn until(made: impl Future<Output = Result<(), CsiError>>, ends: &mut PodTerminating) -> Result<(), CsiError> {
     let ended = async {
         ends.await;
         Err(CsiError::PodEnds)
@@ -386,7 +395,7 @@ fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, Cs
     is_used.map(|is_used| !is_used).map_err(CsiError::io(FIND_USERS, paths::pods(place)))
 }
 
-/// Removes a block volume's directory if its data file was never completed: then nothing else was begun.
+/// Removes a block volume's directory if its data file was never completed: then no driver was called.
 fn remove_unwritten(place: &Path) -> Result<(), CsiError> {
     if !paths::is_device(place) || vol_data::is_at(&paths::data(place)) {
         return Ok(());

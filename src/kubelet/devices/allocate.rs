@@ -28,10 +28,10 @@ impl Devices {
         }
         self.reserve(pod, runs).map_err(DeviceError::Lacks)?;
         let uid = &pod.metadata.uid;
-        let unanswered = self.book.borrow().unanswered(uid);
+        let unanswered = self.allocations.borrow().unanswered(uid);
         for given in unanswered {
-            let (given, response) = self.ask(given).await?;
-            if !self.book.borrow_mut().answered(&given, response) {
+            let (given, response) = self.call_plugin(given).await?;
+            if !self.allocations.borrow_mut().answered(&given, response) {
                 return Err(DeviceError::TakenBack { resource: given.resource });
             }
         }
@@ -40,13 +40,16 @@ impl Devices {
     }
 
     /// Calls GetPreferredAllocation and Allocate; returns the final devices and the response.
-    async fn ask(&self, given: DeviceAllocation) -> Result<(DeviceAllocation, ContainerAllocateResponse), DeviceError> {
+    async fn call_plugin(
+        &self,
+        given: DeviceAllocation,
+    ) -> Result<(DeviceAllocation, ContainerAllocateResponse), DeviceError> {
         if let Some(response) = self.of_rule(&given) {
             return Ok((given, response));
         }
         let resource = given.resource.as_str();
         let client = self.client(resource)?;
-        let choice = self.book.borrow().choice(&given);
+        let choice = self.allocations.borrow().choice(&given);
         let mut given = given.clone();
         if let Some((available_device_ids, must_include_device_ids)) = choice {
             let allocation_size = i32::try_from(given.ids().count()).unwrap_or(i32::MAX);
@@ -58,9 +61,9 @@ impl Devices {
             let doing = "device plugin GetPreferredAllocation rpc failed with err";
             let answer = answer.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
             let preferred = answer.container_responses.into_iter().next().unwrap_or_default().device_ids;
-            let mut book = self.book.borrow_mut();
-            book.prefer(&given, &preferred);
-            given = book.current(&given).cloned().unwrap_or(given);
+            let mut allocations = self.allocations.borrow_mut();
+            allocations.prefer(&given, &preferred);
+            given = allocations.current(&given).cloned().unwrap_or(given);
         }
         let request = ContainerAllocateRequest { devices_ids: given.ids().cloned().collect() };
         let request = AllocateRequest { container_requests: vec![request] };
@@ -73,7 +76,7 @@ impl Devices {
 
     /// The client of a resource's plugin, if it is connected.
     fn client(&self, resource: &str) -> Result<rpc::Client, DeviceError> {
-        let lives = self.book.borrow().options(resource).is_some_and(|(_, lives)| lives);
+        let lives = self.allocations.borrow().options(resource).is_some_and(|(_, lives)| lives);
         let plugins = self.plugins.borrow();
         let plugin = plugins.get(resource).filter(|_| lives);
         let gone = || DeviceError::Gone { resource: resource.to_owned() };
@@ -86,15 +89,19 @@ impl Devices {
         pod: &PodUid,
         container: &Container,
     ) -> Result<v1::ContainerConfig, DeviceError> {
-        let mut given: Vec<DeviceAllocation> = self.book.borrow().of_container(pod, &container.name).cloned().collect();
+        let mut given: Vec<DeviceAllocation> =
+            self.allocations.borrow().of_container(pod, &container.name).cloned().collect();
         given.sort_by(|one, other| one.resource.cmp(&other.resource));
         let mut config = v1::ContainerConfig::default();
         if !given.is_empty() {
             config.annotations.insert(annotations::DEVICES.to_owned(), checkpoint::mark(&given));
         }
         for given in given {
-            let required =
-                self.book.borrow().options(&given.resource).is_some_and(|(options, _)| options.pre_start_required);
+            let required = self
+                .allocations
+                .borrow()
+                .options(&given.resource)
+                .is_some_and(|(options, _)| options.pre_start_required);
             if required {
                 let client = self.client(&given.resource)?;
                 let request = PreStartContainerRequest { devices_ids: given.ids().cloned().collect() };

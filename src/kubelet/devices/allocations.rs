@@ -7,11 +7,15 @@ mod choice;
 
 use std::time::{Duration, Instant};
 
+use super::device_name::device_name;
 use super::v1beta1::{self, ContainerAllocateResponse, DevicePluginOptions, HEALTHY};
 use crate::kubelet::resource_managers::Nodes;
 use crate::state::objects::is_backed_by_claim;
 use crate::state::pods::{AllocatedDevice, AllocatedDevices, DeviceHealth};
-use crate::types::api::{Container, Format, Pod, PodUid, Quantity, ResourceList, is_extended_resource};
+use crate::types::api::{
+    Container, DeviceAttributes, DeviceSelectors, Format, Pod, PodUid, Quantity, ResourceList, annotations,
+    is_extended_resource,
+};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 #[derive(Debug, Default)]
@@ -24,6 +28,8 @@ pub(super) struct DeviceAllocations {
     /// Resources that no longer exist: reported with a capacity of zero.
     gone: SortedSet<String>,
     registrations: u64,
+    /// Device files that ResourceClaims allocate, by [`device_name`], with the claim.
+    claimed: SortedMap<String, String>,
     /// The checkpoint could not be read yet, so any pod may have devices.
     pub(super) is_unread: bool,
 }
@@ -43,11 +49,19 @@ struct Resource {
     is_local: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Device {
     is_healthy: bool,
     /// NUMA nodes of the device.
     nodes: Vec<i64>,
+    /// Only of device files.
+    attributes: DeviceAttributes,
+}
+
+/// A device file that a rule found.
+pub(super) struct DeviceFile {
+    pub(super) path: String,
+    pub(super) attributes: DeviceAttributes,
 }
 
 pub(super) use choice::Left;
@@ -69,6 +83,17 @@ pub(super) struct DeviceAllocation {
     pub(super) is_confirmed: bool,
 }
 
+/// A device, and the pod and container that have it.
+pub(super) struct ListedDevice<'a> {
+    pub(super) resource: &'a str,
+    pub(super) id: &'a str,
+    pub(super) is_healthy: bool,
+    pub(super) attributes: &'a DeviceAttributes,
+    pub(super) holder: Option<(&'a PodUid, &'a str)>,
+    /// The ResourceClaim that allocates it.
+    pub(super) claim: Option<&'a str>,
+}
+
 /// Why devices cannot be allocated, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InsufficientDevices(pub(crate) String);
@@ -84,13 +109,14 @@ impl DeviceAllocations {
             self.resources.insert(name, Resource { stopped: Some(now), ..Resource::default() });
         }
         for one in given {
-            // Of two entries for the same container and resource the later one counts.
+            // A later entry for the same container and resource replaces an earlier one.
             self.given.retain(|other| !one.is_of(&other.pod, &other.container, &other.resource));
             self.given.push(one);
         }
     }
 
-    /// Loads a checkpoint after pods have got devices: they keep them, and conflicting entries are dropped.
+    /// Loads a checkpoint after pods have been allocated devices: the pods keep them, and conflicting entries are
+    /// dropped.
     pub(super) fn merge(&mut self, given: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });
@@ -141,28 +167,37 @@ impl DeviceAllocations {
         }
     }
 
-    /// Sets the devices of a rule.
-    pub(super) fn tell_local(&mut self, name: &str, devices: Vec<v1beta1::Device>) -> bool {
-        let registration = self.resources.get(name).map(|resource| resource.registration);
-        registration.is_some_and(|registration| self.tell(name, registration, devices))
+    /// Sets the devices of a rule. True if they changed.
+    pub(super) fn tell_local(&mut self, name: &str, files: Vec<DeviceFile>) -> bool {
+        let Some(resource) = self.resources.get_mut(name) else { return false };
+        let devices = files
+            .into_iter()
+            .map(|file| (file.path, Device { is_healthy: true, nodes: Vec::new(), attributes: file.attributes }));
+        let devices: SortedMap<String, Device> = devices.collect();
+        let is_same = resource.devices == devices;
+        resource.devices = devices;
+        !std::mem::replace(&mut resource.is_told, true) || !is_same
     }
 
     /// Sets the device list of a plugin. True if it changed.
-    pub(super) fn tell(&mut self, name: &str, registration: Registration, devices: Vec<v1beta1::Device>) -> bool {
+    pub(super) fn set_devices(
+        &mut self,
+        name: &str,
+        registration: Registration,
+        devices: Vec<v1beta1::Device>,
+    ) -> bool {
         let Some(resource) = self.resources.get_mut(name).filter(|one| one.registration == registration) else {
             return false;
         };
         let devices = devices.into_iter().map(|device| {
             let nodes = device.topology.into_iter().flat_map(|topology| topology.nodes).map(|node| node.id);
-            (device.id, Device { is_healthy: device.health == HEALTHY, nodes: nodes.collect() })
+            let is_healthy = device.health == HEALTHY;
+            (device.id, Device { is_healthy, nodes: nodes.collect(), attributes: DeviceAttributes::new() })
         });
         let devices: SortedMap<String, Device> = devices.collect();
-        let same = devices.len() == resource.devices.len()
-            && devices.iter().zip(&resource.devices).all(|((id, new), (old_id, old))| {
-                id == old_id && new.is_healthy == old.is_healthy && new.nodes == old.nodes
-            });
+        let is_same = devices == resource.devices;
         resource.devices = devices;
-        !std::mem::replace(&mut resource.is_told, true) || !same
+        !std::mem::replace(&mut resource.is_told, true) || !is_same
     }
 
     /// The plugin has stopped: its devices become unhealthy and cannot be allocated.
@@ -207,7 +242,7 @@ impl DeviceAllocations {
         }
         for (name, resource) in &self.resources {
             capacity.insert(name, amount(resource.devices.len()));
-            allocatable.insert(name, amount(resource.healthy().count()));
+            allocatable.insert(name, amount(resource.healthy().filter(|id| !self.is_claimed(resource, id)).count()));
         }
         lists
     }
@@ -248,13 +283,49 @@ impl DeviceAllocations {
         self.given.retain(|given| given.pod != *pod || given.response.is_some());
     }
 
+    /// All devices, and who has them.
+    pub(super) fn listed(&self) -> impl Iterator<Item = ListedDevice<'_>> {
+        self.resources.iter().flat_map(move |(name, resource)| {
+            resource.devices.iter().map(move |(id, device)| {
+                let has = |given: &&DeviceAllocation| given.resource == *name && given.ids().any(|other| other == id);
+                let holder = self.given.iter().find(has).map(|given| (&given.pod, given.container.as_str()));
+                let (is_healthy, attributes) = (device.is_healthy, &device.attributes);
+                let claim = match self.is_claimed(resource, id) {
+                    true => self.claimed.get(&device_name(id)).map(String::as_str),
+                    false => None,
+                };
+                ListedDevice { resource: name, id, is_healthy, attributes, holder, claim }
+            })
+        })
+    }
+
     /// Healthy and not allocated.
     fn available<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let taken = move |id: &str| {
             let mut of_kind = self.given.iter().filter(|given| given.resource == name);
             of_kind.any(|given| given.ids().any(|other| other == id))
         };
-        self.resources.get(name).into_iter().flat_map(Resource::healthy).filter(move |id| !taken(id))
+        let resource = self.resources.get(name);
+        let is_claimed = move |id: &str| resource.is_some_and(|resource| self.is_claimed(resource, id));
+        let healthy = resource.into_iter().flat_map(Resource::healthy);
+        healthy.filter(move |id| !taken(id) && !is_claimed(id))
+    }
+
+    fn is_claimed(&self, resource: &Resource, id: &str) -> bool {
+        resource.is_local && !self.claimed.is_empty() && self.claimed.contains_key(&device_name(id))
+    }
+
+    /// Sets the device files that claims allocate. True if they changed.
+    pub(super) fn set_claimed(&mut self, claimed: SortedMap<String, String>) -> bool {
+        let is_new = self.claimed != claimed;
+        self.claimed = claimed;
+        is_new
+    }
+
+    /// The device files of all rules, and who has them.
+    pub(super) fn local(&self) -> impl Iterator<Item = ListedDevice<'_>> {
+        self.listed()
+            .filter(move |device| self.resources.get(device.resource).is_some_and(|resource| resource.is_local))
     }
 
     fn give(&self, pod: &PodUid, container: &str, name: &str, chosen: Vec<String>) -> DeviceAllocation {
@@ -365,6 +436,23 @@ impl Resource {
 
     fn healthy(&self) -> impl Iterator<Item = &str> {
         self.devices.iter().filter(|(_, device)| device.is_healthy).map(|(id, _)| id.as_str())
+    }
+}
+
+/// The conditions on devices in the pod's annotation. The error is upstream's kind of message for a refused pod.
+pub(super) fn selectors(pod: &Pod) -> Result<DeviceSelectors, InsufficientDevices> {
+    let Some(text) = pod.metadata.annotations.get(annotations::DEVICE_SELECTORS) else {
+        return Ok(DeviceSelectors::default());
+    };
+    let refused = |why: String| InsufficientDevices(format!("annotation {}: {why}", annotations::DEVICE_SELECTORS));
+    let selectors = DeviceSelectors::parse(text).map_err(refused)?;
+    let is_asked = |resource: &str| {
+        in_order(pod).any(|(container, _)| asked(pod, container).any(|(name, count)| name == resource && count > 0))
+    };
+    let stray = selectors.resources().find(|resource| !is_asked(resource)).map(str::to_owned);
+    match stray {
+        Some(resource) => Err(refused(format!("no container has a limit of {resource}"))),
+        None => Ok(selectors),
     }
 }
 

@@ -22,10 +22,10 @@ pub(super) struct Checkpoint {
     pub(super) is_damaged: bool,
 }
 
-pub(super) fn write(book: &DeviceAllocations) -> String {
-    let entries = entries(&book.given);
+pub(super) fn write(allocations: &DeviceAllocations) -> String {
+    let entries = entries(&allocations.given);
     let registered: serde_json::Map<String, Value> =
-        book.registered().map(|(name, healthy)| (name.to_owned(), json!(healthy))).collect();
+        allocations.registered().map(|(name, healthy)| (name.to_owned(), json!(healthy))).collect();
     let data = json!({"PodDeviceEntries": entries, "RegisteredDevices": registered});
     let checksum = checksum(&data);
     json!({"Data": data, "Checksum": checksum}).to_string()

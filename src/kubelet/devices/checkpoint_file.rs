@@ -40,7 +40,7 @@ impl Devices {
     pub(super) async fn write(&self) -> io::Result<()> {
         let _turn = self.turn.acquire().await;
         self.read_again().await?;
-        let text = checkpoint::write(&self.book.borrow());
+        let text = checkpoint::write(&self.allocations.borrow());
         if *self.written.borrow() == text {
             return Ok(());
         }
@@ -52,13 +52,13 @@ impl Devices {
 
     /// Loads a checkpoint that could not be read at the start; until then it is not overwritten.
     async fn read_again(&self) -> io::Result<()> {
-        if !self.book.borrow().is_unread {
+        if !self.allocations.borrow().is_unread {
             return Ok(());
         }
         let kept = read(self.directory.join(NAME)).await?.map(|(_, kept)| kept).unwrap_or_default();
-        let mut book = self.book.borrow_mut();
-        book.merge(kept.given, kept.resources, rt::now());
-        book.is_unread = false;
+        let mut allocations = self.allocations.borrow_mut();
+        allocations.merge(kept.given, kept.resources, rt::now());
+        allocations.is_unread = false;
         log!(info, "read the device checkpoint", directory = self.directory.display());
         Ok(())
     }
@@ -88,9 +88,9 @@ mod tests {
             response: Some(Default::default()),
             is_confirmed: true,
         };
-        let mut book = DeviceAllocations::default();
-        book.given.push(given);
-        let text = checkpoint::write(&book);
+        let mut allocations = DeviceAllocations::default();
+        allocations.given.push(given);
+        let text = checkpoint::write(&allocations);
         fs::write(&path, &text).unwrap();
         let folder = root.clone();
         let told = rt::simulate(1, |world| async move {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoint_that_was_not_written_is_written_later() {
+    fn failed_checkpoint_write_is_retried() {
         let root = std::env::temp_dir().join(format!("coracle-unwritten-checkpoint-{}", std::process::id()));
         let path = root.join("device-plugins").join(NAME);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -118,14 +118,15 @@ mod tests {
             let _running = rt::spawn(Rc::clone(&devices).run());
             rt::sleep(Duration::from_secs(1)).await;
             world.files.failing.set(1000);
-            let registration = devices.book.borrow_mut().register("example.com/cam", DevicePluginOptions::default());
+            let registration =
+                devices.allocations.borrow_mut().register("example.com/cam", DevicePluginOptions::default());
             let camera = Device { id: "a".to_owned(), health: HEALTHY.to_owned(), topology: None };
-            devices.book.borrow_mut().tell("example.com/cam", registration, vec![camera]);
+            devices.allocations.borrow_mut().set_devices("example.com/cam", registration, vec![camera]);
             devices.changed.notify();
             rt::sleep(Duration::from_secs(60)).await;
             let early = fs::read_to_string(&path).unwrap_or_default();
             world.files.failing.set(0);
-            // Nothing else changes.
+            // Only the retry timer can cause the write.
             rt::sleep(Duration::from_secs(600)).await;
             let late = fs::read_to_string(&path).unwrap_or_default();
             [early, late].map(|text| text.contains("example.com/cam"))

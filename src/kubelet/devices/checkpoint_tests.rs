@@ -23,22 +23,22 @@ fn checksum_is_upstreams() {
     assert!(!read(UPSTREAMS[0]).is_damaged && !read(UPSTREAMS[1]).is_damaged);
 }
 
-/// A book with one allocated device.
-fn book() -> DeviceAllocations {
-    let mut book = DeviceAllocations::default();
-    let registration = book.register("a.com/b", DevicePluginOptions::default());
+/// Allocations with one allocated device.
+fn allocations() -> DeviceAllocations {
+    let mut allocations = DeviceAllocations::default();
+    let registration = allocations.register("a.com/b", DevicePluginOptions::default());
     let device = |id: &str| Device { id: id.to_owned(), health: HEALTHY.to_owned(), topology: None };
-    book.tell("a.com/b", registration, vec![device("x"), device("y")]);
+    allocations.set_devices("a.com/b", registration, vec![device("x"), device("y")]);
     let mut pod = Pod::default();
     pod.metadata.uid = "u".into();
     let mut container = Container { name: "c".to_owned(), ..Container::default() };
     container.resources.limits.insert("a.com/b", "1".parse().unwrap());
     pod.spec.containers = vec![container];
-    book.reserve(&pod, |_| false).unwrap();
-    let given = book.unanswered(&pod.metadata.uid).remove(0);
+    allocations.reserve(&pod, |_| false).unwrap();
+    let given = allocations.unanswered(&pod.metadata.uid).remove(0);
     let envs = [("A".to_owned(), "b".to_owned())].into_iter().collect();
-    assert!(book.answered(&given, ContainerAllocateResponse { envs, ..ContainerAllocateResponse::default() }));
-    book
+    assert!(allocations.answered(&given, ContainerAllocateResponse { envs, ..ContainerAllocateResponse::default() }));
+    allocations
 }
 
 /// The devices of each container, the resources, and whether it is corrupt.
@@ -52,12 +52,12 @@ fn kept(text: &str) -> Found {
 
 #[test]
 fn checkpoint_is_read_back_with_a_valid_checksum() {
-    let book = book();
-    let text = write(&book);
+    let allocations = allocations();
+    let text = write(&allocations);
     let read = read(&text);
     assert!(!read.is_damaged);
     assert_eq!(read.resources, ["a.com/b"]);
-    let mut expected = book.given.clone();
+    let mut expected = allocations.given.clone();
     expected[0].is_confirmed = false;
     assert_eq!(read.given, expected);
     let mut again = DeviceAllocations::default();
@@ -68,14 +68,14 @@ fn checkpoint_is_read_back_with_a_valid_checksum() {
 
 #[test]
 fn unanswered_allocation_is_not_written() {
-    let mut book = book();
-    book.given[0].response = None;
-    assert!(write(&book).contains("\"PodDeviceEntries\":[]"));
+    let mut allocations = allocations();
+    allocations.given[0].response = None;
+    assert!(write(&allocations).contains("\"PodDeviceEntries\":[]"));
 }
 
 #[test]
 fn intact_entries_of_a_corrupt_file_are_used() {
-    let text = write(&book());
+    let text = write(&allocations());
     let whole = (vec![("c".to_owned(), vec!["x".to_owned()])], vec!["a.com/b".to_owned()]);
     let (other, checksum) = (text.replace("\"x\",\"y\"", "\"x\",\"z\""), text.replace("Checksum\":", "Checksum\":1"));
     for damaged in [other, checksum] {
@@ -90,7 +90,7 @@ fn intact_entries_of_a_corrupt_file_are_used() {
 
 #[test]
 fn truncated_or_changed_file_never_fails_to_read() {
-    let text = write(&book());
+    let text = write(&allocations());
     for end in 0..text.len() {
         read(text.get(..end).unwrap());
         let mut bytes = text.clone().into_bytes();

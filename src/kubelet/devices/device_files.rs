@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Devices;
-use super::allocations::DeviceAllocation;
-use super::v1beta1::{ContainerAllocateResponse, Device, DeviceSpec, HEALTHY};
+use super::allocations::{DeviceAllocation, DeviceFile};
+use super::attributes;
+use super::v1beta1::{ContainerAllocateResponse, DeviceSpec};
 use crate::platform::config::DeviceRule;
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::rt;
@@ -17,6 +18,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Limit per resource.
 const MOST: usize = 256;
+const SYS: &str = "/sys";
 /// A device often has several files that appear one after the other.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Delay after a failed watch.
@@ -29,7 +31,7 @@ pub(super) async fn follow(devices: Rc<Devices>) {
     }
     loop {
         let watch = watch(&devices.rules);
-        devices.see_nodes();
+        devices.see_files().await;
         let changed = match &watch {
             Ok(watch) => watch.changed().await,
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -44,10 +46,14 @@ pub(super) async fn follow(devices: Rc<Devices>) {
 
 impl Devices {
     /// Updates the devices of all rules.
-    pub(super) fn see_nodes(&self) {
-        for rule in &self.rules {
-            let found = find(rule);
-            if self.book.borrow_mut().tell_local(&rule.resource, found) {
+    pub(super) async fn see_files(&self) {
+        if self.rules.is_empty() {
+            return;
+        }
+        let rules = self.rules.clone();
+        let found = rt::blocking(move || rules.iter().map(find).collect::<Vec<_>>()).await;
+        for (rule, found) in self.rules.iter().zip(found) {
+            if self.allocations.borrow_mut().tell_local(&rule.resource, found) {
                 log!(info, "device files changed", resource = rule.resource);
                 self.changed.notify();
             }
@@ -68,20 +74,25 @@ impl Devices {
 }
 
 /// The device files of a rule; each device once, under its first name.
-fn find(rule: &DeviceRule) -> Vec<Device> {
-    let mut found: SortedMap<(bool, u64), Device> = SortedMap::new();
+fn find(rule: &DeviceRule) -> Vec<DeviceFile> {
+    let mut found: SortedMap<(bool, u64), DeviceFile> = SortedMap::new();
     let mut paths = Vec::new();
     for pattern in &rule.paths {
         expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut paths, &mut SortedSet::new());
     }
     for path in paths {
-        // Follows symlinks: the device counts.
+        // Follows symlinks to the device.
         let Ok(metadata) = fs::metadata(&path) else { continue };
         let kind = metadata.file_type();
-        let Some(id) = path.to_str() else { continue };
+        let Some(path) = path.to_str() else { continue };
         if (kind.is_char_device() || kind.is_block_device()) && found.len() < MOST {
-            let device = || Device { id: id.to_owned(), health: HEALTHY.to_owned(), topology: None };
-            found.entry((kind.is_block_device(), metadata.rdev())).or_insert_with(device);
+            let (is_block, device) = (kind.is_block_device(), metadata.rdev());
+            let file = || {
+                let mut attributes = attributes::read(Path::new(SYS), is_block, device);
+                attributes.extend(rule.attributes.iter().map(|(name, value)| (name.clone(), value.clone())));
+                DeviceFile { path: path.to_owned(), attributes }
+            };
+            found.entry((is_block, device)).or_insert_with(file);
         }
     }
     found.into_values().collect()
@@ -180,8 +191,8 @@ mod tests {
 
     fn found(paths: &[&str]) -> Vec<String> {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        let rule = DeviceRule { resource: "a.b/c".to_owned(), paths, permissions: "rw".to_owned() };
-        find(&rule).into_iter().map(|device| device.id).collect()
+        let rule = DeviceRule { resource: "a.b/c".to_owned(), paths, ..DeviceRule::default() };
+        find(&rule).into_iter().map(|file| file.path).collect()
     }
 
     #[test]

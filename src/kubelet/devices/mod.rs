@@ -1,21 +1,22 @@
 //! Devices requested as limits of extended resources: from device plugins, and from rules of this node.
 //!
-//! [`Devices`] is the handle. The sync loop asks it at admission, which is decided at once from known state; a pod
-//! worker lets it allocate the devices, which may take as long as a plugin takes.
+//! [`Devices`] is the handle. At admission the sync loop chooses devices from known state, without a call. Later the
+//! pod worker allocates them, which may take as long as the plugin takes.
 
 mod allocate;
 mod allocations;
 #[cfg(test)]
 mod allocations_tests;
+mod attributes;
 mod checkpoint;
 mod checkpoint_file;
 #[cfg(test)]
 mod checkpoint_tests;
 mod device_files;
+mod device_name;
 mod error;
 mod numa_allocation;
 mod plugins;
-mod pod_resources;
 pub mod v1beta1;
 
 use std::cell::RefCell;
@@ -29,7 +30,7 @@ use crate::platform::config::DeviceRule;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::pods::{AllocatedDevices, SyncEvent};
-use crate::types::api::{Pod, PodUid, ResourceList};
+use crate::types::api::{DeviceAttributes, Pod, PodUid, ResourceList};
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
@@ -37,8 +38,8 @@ use allocations::DeviceAllocations;
 use plugins::Plugin;
 
 pub(crate) use allocations::InsufficientDevices;
+pub(crate) use device_name::device_name;
 pub(crate) use error::DeviceError;
-pub(crate) use pod_resources::PodResourcesServer;
 
 /// First and longest delay before a failed checkpoint write is retried.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -46,7 +47,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(60);
 
 /// The devices and their allocations.
 pub(crate) struct Devices {
-    book: RefCell<DeviceAllocations>,
+    allocations: RefCell<DeviceAllocations>,
     /// The plugin of each resource.
     plugins: RefCell<SortedMap<String, Plugin>>,
     /// Resources that need no plugin.
@@ -64,18 +65,50 @@ pub(crate) struct Devices {
     is_known_node: bool,
 }
 
+/// A device of a plugin or a rule.
+pub(crate) struct DeviceRecord {
+    pub(crate) resource: String,
+    pub(crate) id: String,
+    pub(crate) is_healthy: bool,
+    /// Only of device files.
+    pub(crate) attributes: DeviceAttributes,
+    /// The pod and container that have it.
+    pub(crate) holder: Option<(PodUid, String)>,
+    /// The ResourceClaim that allocates it.
+    pub(crate) claim: Option<String>,
+}
+
+/// A device file in a container.
+pub(crate) struct ContainerFile {
+    pub(crate) path: String,
+    pub(crate) permissions: String,
+}
+
+impl From<allocations::ListedDevice<'_>> for DeviceRecord {
+    fn from(device: allocations::ListedDevice<'_>) -> Self {
+        Self {
+            resource: device.resource.to_owned(),
+            id: device.id.to_owned(),
+            is_healthy: device.is_healthy,
+            attributes: device.attributes.clone(),
+            holder: device.holder.map(|(pod, container)| (pod.clone(), container.to_owned())),
+            claim: device.claim.map(str::to_owned),
+        }
+    }
+}
+
 impl Devices {
     /// Loads the checkpoint of an earlier process.
     pub(crate) async fn open(root: &Path, rules: Vec<DeviceRule>, inbox: Sender<SyncEvent>) -> Rc<Self> {
         let directory = root.join("device-plugins");
-        let mut book = DeviceAllocations::default();
-        let empty = checkpoint::write(&book);
+        let mut allocations = DeviceAllocations::default();
+        let empty = checkpoint::write(&allocations);
         let read = checkpoint_file::read(directory.join(checkpoint_file::NAME)).await;
         let is_unread = read.is_err();
         if let Err(error) = &read {
             log!(error, "failed to read the device checkpoint", directory = directory.display(), error = error);
         }
-        book.is_unread = is_unread;
+        allocations.is_unread = is_unread;
         let found = read.unwrap_or_default();
         // An unreadable checkpoint also means that the node is known.
         let is_known_node = found.is_some() || is_unread;
@@ -84,13 +117,13 @@ impl Devices {
             if !kept.is_damaged {
                 written = text;
             }
-            book.restore(kept.given, kept.resources, rt::now());
+            allocations.restore(kept.given, kept.resources, rt::now());
         }
         for rule in &rules {
-            book.add_local(&rule.resource);
+            allocations.add_local(&rule.resource);
         }
         let devices = Rc::new(Self {
-            book: RefCell::new(book),
+            allocations: RefCell::new(allocations),
             plugins: RefCell::default(),
             rules,
             directory,
@@ -101,7 +134,7 @@ impl Devices {
             is_known_node,
         });
         // Before the first admission.
-        devices.see_nodes();
+        devices.see_files().await;
         devices
     }
 
@@ -112,7 +145,7 @@ impl Devices {
         let mut retry = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
         loop {
             let seen = self.changed.changes();
-            self.book.borrow_mut().expire(rt::now());
+            self.allocations.borrow_mut().expire(rt::now());
             let again = match self.write().await {
                 Ok(()) => {
                     retry.reset();
@@ -125,7 +158,7 @@ impl Devices {
             };
             // The receiver is gone only at shutdown.
             let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
-            let due = self.book.borrow().due().into_iter().chain(again).min();
+            let due = self.allocations.borrow().due().into_iter().chain(again).min();
             let late = async {
                 match due {
                     Some(moment) => rt::sleep_until(moment).await,
@@ -136,39 +169,95 @@ impl Devices {
         }
     }
 
-    /// Capacity and allocatable.
-    pub(crate) fn amounts(&self) -> [ResourceList; 2] {
-        self.book.borrow().amounts()
+    /// Fails if the pod's conditions on devices cannot be fulfilled by any device: the pod must not start.
+    pub(crate) fn check_selectors(&self, pod: &Pod) -> Result<(), InsufficientDevices> {
+        allocations::selectors(pod).map(drop)
     }
 
-    /// Another kubelet, or an earlier process, had devices here.
+    /// The healthy devices by resource and NUMA node.
+    pub(crate) fn healthy(&self) -> Vec<(String, SortedMap<i64, Vec<String>>)> {
+        self.allocations.borrow().healthy().map(|(name, ids)| (name.to_owned(), ids)).collect()
+    }
+
+    /// The allocated devices of a container by resource and NUMA node.
+    pub(crate) fn of_container(&self, pod: &PodUid, container: &str) -> Vec<(String, SortedMap<i64, Vec<String>>)> {
+        let allocations = self.allocations.borrow();
+        let allocated = allocations.of_container(pod, container).filter(|given| given.response.is_some());
+        allocated.map(|given| (given.resource.clone(), given.ids.clone())).collect()
+    }
+
+    /// All devices, and who has them.
+    pub(crate) fn listed(&self) -> Vec<DeviceRecord> {
+        let allocations = self.allocations.borrow();
+        allocations.listed().map(DeviceRecord::from).collect()
+    }
+
+    /// The device files of this node's rules, sorted by resource and path.
+    pub(crate) fn files(&self) -> Vec<DeviceRecord> {
+        self.allocations.borrow().local().map(DeviceRecord::from).collect()
+    }
+
+    /// The device file of this name in ResourceSlices, if it exists.
+    pub(crate) fn file(&self, name: &str) -> Option<DeviceRecord> {
+        self.allocations.borrow().local().find(|device| device_name(device.id) == name).map(DeviceRecord::from)
+    }
+
+    /// How containers get the device file of this name.
+    pub(crate) fn container_file(&self, name: &str) -> Option<ContainerFile> {
+        let file = self.file(name)?;
+        let rule = self.rules.iter().find(|rule| rule.resource == file.resource)?;
+        Some(ContainerFile { path: file.id, permissions: rule.permissions.clone() })
+    }
+
+    /// Sets the names of the device files that claims allocate: no container gets them as a limit.
+    pub(crate) fn set_claimed(&self, claimed: SortedMap<String, String>) {
+        if self.allocations.borrow_mut().set_claimed(claimed) {
+            self.changed.notify();
+        }
+    }
+
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Notified when devices or allocations change.
+    pub(crate) fn changed(&self) -> &Signal {
+        &self.changed
+    }
+
+    /// Capacity and allocatable.
+    pub(crate) fn amounts(&self) -> [ResourceList; 2] {
+        self.allocations.borrow().amounts()
+    }
+
+    /// Whether another kubelet, or an earlier process, had devices on this node.
     pub(crate) fn is_known_node(&self) -> bool {
         self.is_known_node
     }
 
     /// Whether a plugin or rule of this node has, or had, this resource.
     pub(crate) fn is_known(&self, resource: &str) -> bool {
-        self.book.borrow().is_known(resource)
+        self.allocations.borrow().is_known(resource)
     }
 
     /// Whether the pod waits for devices or has any.
     pub(crate) fn concerns(&self, pod: &Pod) -> bool {
-        self.book.borrow().concerns(pod)
+        self.allocations.borrow().concerns(pod)
     }
 
     /// Chooses the pod's devices. `runs`: its running containers.
     pub(crate) fn reserve(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), InsufficientDevices> {
-        self.book.borrow_mut().reserve(pod, runs)
+        self.allocations.borrow_mut().reserve(pod, runs)
     }
 
-    /// The pod will not start: releases its chosen devices.
+    /// Releases the chosen devices of a pod that will not start.
     pub(crate) fn give_up(&self, pod: &PodUid) {
-        self.book.borrow_mut().give_up(pod);
+        self.allocations.borrow_mut().give_up(pod);
     }
 
     /// Releases the devices of pods that are gone.
     pub(crate) fn keep_only(&self, stays: &dyn Fn(&PodUid) -> bool) {
-        if self.book.borrow_mut().keep_only(stays) {
+        if self.allocations.borrow_mut().keep_only(stays) {
             self.changed.notify();
         }
     }
@@ -177,7 +266,7 @@ impl Devices {
     pub(crate) fn learn(&self, pod: &PodUid, container: &str, written: &str) {
         for given in checkpoint::read_mark(pod, container, written) {
             let resource = given.resource.clone();
-            if self.book.borrow_mut().learn(given, rt::now()) {
+            if self.allocations.borrow_mut().learn(given, rt::now()) {
                 log!(
                     warn,
                     "device allocation recovered from container annotation",
@@ -191,6 +280,6 @@ impl Devices {
 
     /// The devices of the pod's containers.
     pub(crate) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
-        self.book.borrow().shown(pod)
+        self.allocations.borrow().shown(pod)
     }
 }

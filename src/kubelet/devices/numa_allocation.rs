@@ -2,10 +2,10 @@
 
 use super::Devices;
 use super::allocations::{InsufficientDevices, Left};
-use crate::kubelet::resource_managers::{Hints, Nodes, Provider, Refused, unexpected};
+use crate::kubelet::resource_managers::{AllocationRejection, Hints, Nodes, Provider, unexpected};
 use crate::types::api::{Container, Pod};
 
-pub(crate) struct Choosing<'a> {
+pub(crate) struct DeviceSelection<'a> {
     devices: &'a Devices,
     pod: &'a Pod,
     /// Its running containers.
@@ -21,32 +21,37 @@ pub(crate) struct Choosing<'a> {
 impl Devices {
     /// Static pods wait for missing devices, because nothing would create them again. So do pods that had devices
     /// before a reboot: the device plugin may be a pod that has yet to start.
-    pub(crate) fn choosing<'a>(&'a self, pod: &'a Pod, runs: &'a dyn Fn(&str) -> bool, nodes: Nodes) -> Choosing<'a> {
-        let may_have_had = self.book.borrow().is_unread || !self.shown(&pod.metadata.uid).is_empty();
+    pub(crate) fn choosing<'a>(
+        &'a self,
+        pod: &'a Pod,
+        runs: &'a dyn Fn(&str) -> bool,
+        nodes: Nodes,
+    ) -> DeviceSelection<'a> {
+        let may_have_had = self.allocations.borrow().is_unread || !self.shown(&pod.metadata.uid).is_empty();
         let may_wait = pod.is_static() || may_have_had;
-        Choosing { devices: self, pod, runs, nodes, may_wait, waits: false, left: Left::new() }
+        DeviceSelection { devices: self, pod, runs, nodes, may_wait, waits: false, left: Left::new() }
     }
 }
 
-impl Provider for Choosing<'_> {
+impl Provider for DeviceSelection<'_> {
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
-        self.devices.book.borrow().hints(self.nodes, self.pod, container, &self.left, self.may_wait)
+        self.devices.allocations.borrow().hints(self.nodes, self.pod, container, &self.left, self.may_wait)
     }
 
-    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused> {
+    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
         let uid = &self.pod.metadata.uid;
-        let mut book = self.devices.book.borrow_mut();
+        let mut allocations = self.devices.allocations.borrow_mut();
         if let Some(nodes) = nodes {
-            book.bring_near(uid, &container.name, nodes);
+            allocations.bring_near(uid, &container.name, nodes);
         }
         if self.waits {
             return Ok(());
         }
-        match book.choose_for(self.pod, container, self.runs, &mut self.left) {
+        match allocations.choose_for(self.pod, container, self.runs, &mut self.left) {
             Ok(()) => {}
             Err(InsufficientDevices(why)) if !self.may_wait => return Err(unexpected(&why)),
             Err(_) => {
-                book.give_up(uid);
+                allocations.give_up(uid);
                 self.waits = true;
             }
         }

@@ -12,7 +12,7 @@ use super::allocations::Registration;
 use super::error::DeviceError;
 use super::v1beta1::{DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest, VERSION};
 use crate::platform::host::directories;
-use crate::platform::plugin_manager::{PluginInfo, Taker};
+use crate::platform::plugin_manager::{PluginHandler, PluginInfo};
 use crate::platform::rpc::{self, Client, Reply, Request, Server, handler};
 use crate::platform::rt;
 use crate::protocol::grpc::{Code, Status};
@@ -123,7 +123,7 @@ impl Devices {
         let options = call(&client, method!("GetDevicePluginOptions"), &Empty {}, FIRST_WORD).await;
         let options: DevicePluginOptions =
             options.map_err(DeviceError::from).map_err(DeviceError::during("failed to get device plugin options"))?;
-        let registration = self.book.borrow_mut().register(resource, options);
+        let registration = self.allocations.borrow_mut().register(resource, options);
         log!(info, "device plugin registered", resource = resource, socket = socket);
         let listener = rt::spawn(listen(Rc::clone(self), client.clone(), resource.to_owned(), registration));
         let plugin = Plugin { client, socket, registration, listener };
@@ -133,9 +133,9 @@ impl Devices {
     }
 
     /// The plugin watcher's handler for device plugins.
-    pub(crate) fn taker(self: &Rc<Self>) -> Taker {
+    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
-        Taker {
+        PluginHandler {
             kind: "DevicePlugin",
             takes: Box::new(move |plugin| {
                 let devices = Rc::clone(&takes);
@@ -161,21 +161,21 @@ impl Devices {
 
     /// ListAndWatch has ended.
     fn stopped(&self, resource: &str, registration: Registration) {
-        if self.book.borrow_mut().stop(resource, registration, rt::now()) {
+        if self.allocations.borrow_mut().stop(resource, registration, rt::now()) {
             self.changed.notify();
         }
     }
 }
 
 async fn listen(devices: Rc<Devices>, client: Client, resource: String, registration: Registration) {
-    let ended = hear(&devices, &client, &resource, registration).await;
+    let ended = list_and_watch(&devices, &client, &resource, registration).await;
     let why =
         ended.err().map_or_else(|| "the plugin ended ListAndWatch".to_owned(), |error| ErrorChain(&error).to_string());
     log!(warn, "device plugin stopped", resource = resource, error = why);
     devices.stopped(&resource, registration);
 }
 
-async fn hear(
+async fn list_and_watch(
     devices: &Devices,
     client: &Client,
     resource: &str,
@@ -185,7 +185,7 @@ async fn hear(
     let mut lists = rt::deadline(FIRST_WORD, asked).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
     while let Some(message) = lists.next().await? {
         let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("malformed device list"))?;
-        if devices.book.borrow_mut().tell(resource, registration, list.devices) {
+        if devices.allocations.borrow_mut().set_devices(resource, registration, list.devices) {
             devices.changed.notify();
         }
     }

@@ -1,7 +1,8 @@
-//! What is prepared for which pods: upstream's claim info cache. Pure.
+//! The prepared claims with their pods and devices: upstream's claim info cache. Pure.
 
 use super::error::DraError;
 use super::v1;
+use crate::state::objects::{AllocatedFile, DEVICE_FILES_DRIVER, ResourceClaim};
 use crate::types::api::PodUid;
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -11,7 +12,7 @@ pub(super) struct ClaimInfo {
     pub(super) uid: String,
     /// The pods that use it.
     pub(super) pods: SortedSet<PodUid>,
-    /// The devices by driver. Drivers without devices are listed, too.
+    /// The devices by driver. Drivers without devices are listed too.
     pub(super) drivers: SortedMap<String, Vec<PreparedDevice>>,
     /// This process has prepared it.
     pub(super) is_prepared: bool,
@@ -63,14 +64,14 @@ impl ClaimInfoCache {
         batches
     }
 
-    /// Claims that only this pod uses, which are to be unprepared when it ends. Others lose the pod with
-    /// [`Self::release`].
+    /// Claims that only this pod uses, which are to be unprepared when it ends. [`Self::release`] removes the pod from
+    /// other claims.
     pub(super) fn last_used_by(&self, pod: &PodUid) -> Vec<ClaimName> {
         let used = self.claims.iter().filter(|(_, info)| info.pods.contains(pod) && info.pods.len() == 1);
         used.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The pod has ended, and these claims are unprepared. Returns whether anything changed.
+    /// Removes an ended pod and these claims, which are unprepared. Returns whether anything changed.
     pub(super) fn release(&mut self, pod: &PodUid, unprepared: &[ClaimName]) -> bool {
         let mut changed = false;
         for name in unprepared {
@@ -106,9 +107,13 @@ impl ClaimInfoCache {
 }
 
 impl ClaimInfo {
-    pub(super) fn new(uid: &str, drivers: &SortedSet<String>) -> Self {
-        let drivers = drivers.iter().map(|driver| (driver.clone(), Vec::new())).collect();
-        Self { uid: uid.to_owned(), drivers, ..Self::default() }
+    pub(super) fn new(claim: &ResourceClaim) -> Self {
+        let drivers = claim.drivers.iter().map(|driver| (driver.clone(), Vec::new()));
+        let mut drivers: SortedMap<String, Vec<PreparedDevice>> = drivers.collect();
+        if let Some(devices) = drivers.get_mut(DEVICE_FILES_DRIVER) {
+            devices.extend(claim.files.iter().map(PreparedDevice::from));
+        }
+        Self { uid: claim.uid.clone(), drivers, ..Self::default() }
     }
 
     pub(super) fn request(&self, (namespace, name): &ClaimName) -> v1::Claim {
@@ -122,6 +127,17 @@ impl ClaimInfo {
         all.filter(move |(_, device)| {
             base.is_empty() || device.requests.is_empty() || device.requests.iter().any(|one| one == base)
         })
+    }
+}
+
+impl From<&AllocatedFile> for PreparedDevice {
+    fn from(file: &AllocatedFile) -> Self {
+        Self {
+            pool: file.pool.clone(),
+            device: file.device.clone(),
+            requests: vec![file.request.clone()],
+            ..Self::default()
+        }
     }
 }
 
@@ -146,7 +162,8 @@ mod tests {
     }
 
     fn claim(drivers: &[&str]) -> ClaimInfo {
-        ClaimInfo::new("c-uid", &drivers.iter().map(|driver| (*driver).to_owned()).collect())
+        let drivers = drivers.iter().map(|driver| (*driver).to_owned()).collect();
+        ClaimInfo::new(&ResourceClaim { uid: "c-uid".to_owned(), drivers, files: Vec::new() })
     }
 
     #[test]

@@ -10,13 +10,14 @@ use super::DraManager;
 use super::error::DraError;
 use super::health;
 use super::plugin::{Plugin, version};
-use crate::platform::plugin_manager::{PluginInfo, Taker};
+use crate::platform::plugin_manager::{PluginHandler, PluginInfo};
 use crate::platform::rpc::Client;
 use crate::platform::rt;
+use crate::state::objects::DEVICE_FILES_DRIVER;
 use crate::state::pods::SyncEvent;
 
 /// A registered plugin, and the task that follows its connection and health.
-pub(super) struct Registered {
+pub(super) struct RegisteredPlugin {
     plugin: Rc<Plugin>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     follower: rt::Task<()>,
@@ -24,9 +25,9 @@ pub(super) struct Registered {
 
 impl DraManager {
     /// The plugin watcher's handler for DRA drivers.
-    pub(crate) fn taker(self: &Rc<Self>) -> Taker {
+    pub(crate) fn taker(self: &Rc<Self>) -> PluginHandler {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
-        Taker {
+        PluginHandler {
             kind: "DRAPlugin",
             takes: Box::new(move |plugin| {
                 let manager = Rc::clone(&takes);
@@ -39,18 +40,21 @@ impl DraManager {
     async fn register(self: &Rc<Self>, plugin: PluginInfo) -> Result<(), DraError> {
         let version = version(&plugin.supported_versions)?;
         let PluginInfo { name: driver, endpoint: socket, .. } = plugin;
+        if driver == DEVICE_FILES_DRIVER {
+            return Err(DraError::OwnDriver);
+        }
         let client = Client::new(&socket);
         let plugin =
             Rc::new(Plugin { driver: driver.clone(), client, socket, version, is_connected: Cell::new(false) });
         let follower = rt::spawn(health::follow(Rc::clone(self), Rc::clone(&plugin)));
-        self.add(driver, Registered { plugin, follower });
+        self.add(driver, RegisteredPlugin { plugin, follower });
         self.changed.notify();
         // Pods that wait for the driver retry at once. The receiver is gone only at shutdown.
         let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
         Ok(())
     }
 
-    fn add(&self, driver: String, new: Registered) {
+    fn add(&self, driver: String, new: RegisteredPlugin) {
         let mut drivers = self.drivers.borrow_mut();
         let instances = drivers.entry(driver).or_default();
         instances.retain(|one| one.plugin.socket != new.plugin.socket);
@@ -80,6 +84,9 @@ impl DraManager {
 
     /// Whether an instance of the driver is registered and has a connection.
     pub(super) fn is_usable(&self, driver: &str) -> bool {
+        if driver == DEVICE_FILES_DRIVER {
+            return self.devices.has_rules();
+        }
         let drivers = self.drivers.borrow();
         drivers.get(driver).is_some_and(|instances| instances.iter().any(|one| one.plugin.is_connected.get()))
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::platform::rpc;
-use crate::state::objects::ClaimNotCreated;
+use crate::state::objects::{ClaimNotCreated, DEVICE_FILES_DRIVER};
 
 /// The messages are upstream's where upstream has one.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum DraError {
         claim: String,
         message: String,
     },
-    /// The claim is not readable, or this pod may not use it.
+    /// The claim cannot be read, or this pod may not use it.
     ClaimUnusable {
         why: String,
     },
@@ -29,6 +29,15 @@ pub(crate) enum DraError {
         name: String,
     },
     ClaimNotCreated(ClaimNotCreated),
+    /// The device file of a claim does not exist.
+    FileMissing {
+        device: String,
+    },
+    /// A container has the device file of a claim as a limit.
+    FileInUse {
+        device: String,
+        path: String,
+    },
     /// The claim is being unprepared for another pod.
     Leaving {
         name: String,
@@ -42,6 +51,8 @@ pub(crate) enum DraError {
         name: String,
         uid: String,
     },
+    /// A plugin wants to be the driver of the node's device files.
+    OwnDriver,
     PodEnds,
     Skipped {
         method: &'static str,
@@ -69,6 +80,10 @@ impl fmt::Display for DraError {
             Self::ClaimUnusable { why } => f.write_str(why),
             Self::ClaimMissing { name } => write!(f, "fetch ResourceClaim {name}: not found"),
             Self::ClaimNotCreated(error) => error.fmt(f),
+            Self::FileMissing { device } => write!(f, "device {device} of this node is gone"),
+            Self::FileInUse { device, path } => {
+                write!(f, "device {device} ({path}) is given to a container that has it as a limit")
+            }
             Self::Leaving { name } => write!(f, "ResourceClaim {name} is being unprepared"),
             Self::NoVersions => f.write_str("empty list of supported gRPC services (aka supported versions)"),
             Self::NotRegistered { driver } => write!(f, "DRA driver {driver} is not registered"),
@@ -77,6 +92,7 @@ impl fmt::Display for DraError {
                 "old ResourceClaim with same name {name} and different UID {uid} still exists (previous pod \
                  force-deleted?!)"
             ),
+            Self::OwnDriver => write!(f, "{DEVICE_FILES_DRIVER} is the driver of this node's device files"),
             Self::PodEnds => f.write_str("the pod is terminating"),
             Self::Skipped { method, count } => write!(f, "{method} skipped {count} ResourceClaims"),
             Self::Unprepared { name, namespace } => {
@@ -101,10 +117,13 @@ impl std::error::Error for DraError {
             | Self::ClaimUnusable { .. }
             | Self::ClaimMissing { .. }
             | Self::ClaimNotCreated(_)
+            | Self::FileInUse { .. }
+            | Self::FileMissing { .. }
             | Self::Leaving { .. }
             | Self::NoVersions
             | Self::NotRegistered { .. }
             | Self::OldClaim { .. }
+            | Self::OwnDriver
             | Self::PodEnds
             | Self::Skipped { .. }
             | Self::Unprepared { .. }

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before a health stream is opened again.
 const AGAIN: Duration = Duration::from_secs(5);
 const LONGEST_MESSAGE: usize = 1024;
-/// Devices of one driver that are kept.
+/// Limit of devices kept for one driver.
 const MOST_DEVICES: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ fn shortened(mut message: String) -> String {
 pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
     loop {
         let mut watch = plugin.client.watch();
-        let ended = hear(&manager, &plugin).await;
+        let ended = watch_resources(&manager, &plugin).await;
         let has_no_health = ended.err().and_then(|error| Some(error.status()?.code == Code::Unimplemented));
         if has_no_health == Some(true) {
             manager.set_connected(&plugin, true);
@@ -122,7 +122,7 @@ pub(super) async fn follow(manager: Rc<DraManager>, plugin: Rc<Plugin>) {
     }
 }
 
-async fn hear(manager: &DraManager, plugin: &Plugin) -> Result<(), Error> {
+async fn watch_resources(manager: &DraManager, plugin: &Plugin) -> Result<(), Error> {
     let method = "/v1alpha1.DRAResourceHealth/NodeWatchResources";
     let mut reports = plugin.client.server_streaming(method, encode(&Empty {})).await?;
     manager.set_connected(plugin, true);
@@ -158,7 +158,7 @@ impl DraManager {
         }
     }
 
-    /// The statuses of pods with claims are to be recomputed.
+    /// Has the statuses of pods with claims recomputed.
     async fn health_changed(&self) {
         if !self.cache.borrow().claims.is_empty() {
             // The receiver is gone only at shutdown.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_unknown_until_reported_and_after_its_time() {
+    fn health_is_unknown_before_a_report_and_after_it_expires() {
         let told = rt::simulate(1, |_| async {
             let (mut cache, begun) = (HealthCache::default(), rt::now());
             assert_eq!(cache.of("d", "pool", "a"), (DeviceHealth::Unknown, ""));

@@ -1,15 +1,18 @@
 //! Dynamic resource allocation: claims of pods are prepared by DRA drivers before the pod's sandbox is created, and
 //! unprepared when the last pod that uses them has stopped.
 //!
-//! What is prepared is written to `dra_manager_state` before a driver is called, in upstream's format.
+//! Claims are recorded in `dra_manager_state`, in upstream's format, before a driver is called for them.
 
 mod checkpoint;
 mod claim_info;
+mod device_files;
+mod device_slices;
 mod drivers;
 mod error;
 mod health;
 mod plugin;
 mod prepare;
+mod slice_publisher;
 mod slices;
 mod unprepare;
 mod v1;
@@ -21,6 +24,7 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
+use crate::kubelet::devices::Devices;
 use crate::platform::host::{directories, file};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
@@ -30,10 +34,11 @@ use crate::types::api::{Container, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 use claim_info::{ClaimInfo, ClaimInfoCache, ClaimName, PreparedDevice};
-use drivers::Registered;
+use drivers::RegisteredPlugin;
 use health::HealthCache;
 
 pub(crate) use error::DraError;
+pub(crate) use slice_publisher::SlicePublisher;
 pub(crate) use slices::SliceCleaner;
 
 /// Upstream's name of the checkpoint file.
@@ -41,9 +46,11 @@ const NAME: &str = "dra_manager_state";
 const LIMIT: u64 = 16 << 20;
 
 pub(crate) struct DraManager {
+    /// Device files of this node, which claims may allocate.
+    devices: Rc<Devices>,
     cache: RefCell<ClaimInfoCache>,
     /// The instances of each driver, the newest last.
-    drivers: RefCell<SortedMap<String, Vec<Registered>>>,
+    drivers: RefCell<SortedMap<String, Vec<RegisteredPlugin>>>,
     health: RefCell<HealthCache>,
     /// Claims that are being unprepared: no pod may join them.
     leaving: RefCell<SortedSet<ClaimName>>,
@@ -74,8 +81,9 @@ pub(crate) struct ClaimedDevice {
 
 impl DraManager {
     /// Loads the checkpoint of an earlier process.
-    pub(crate) async fn open(root: &Path, inbox: Sender<SyncEvent>) -> Rc<Self> {
+    pub(crate) async fn open(root: &Path, devices: Rc<Devices>, inbox: Sender<SyncEvent>) -> Rc<Self> {
         let manager = Rc::new(Self {
+            devices,
             cache: RefCell::default(),
             drivers: RefCell::default(),
             health: RefCell::default(),
@@ -125,6 +133,7 @@ impl DraManager {
             None => {}
         }
         self.is_unread.set(false);
+        self.claim_files();
         Ok(())
     }
 
@@ -150,11 +159,13 @@ impl DraManager {
         let (objects, mut cache) = (objects.borrow(), self.cache.borrow_mut());
         for (key, claim) in objects.resource_claims() {
             let name = (key.namespace.clone(), key.name.clone());
-            let info = cache.claims.entry(name).or_insert_with(|| ClaimInfo::new(&claim.uid, &claim.drivers));
+            let info = cache.claims.entry(name).or_insert_with(|| ClaimInfo::new(claim));
             if info.uid == claim.uid {
                 info.pods.insert(key.pod.clone());
             }
         }
+        drop(cache);
+        self.claim_files();
     }
 
     /// The names of the CDI devices of a container.
@@ -214,7 +225,8 @@ impl DraManager {
                 };
                 let mut devices: Vec<AllocatedDevice> = Vec::new();
                 for (driver, device) in info.devices(&claim.request) {
-                    let (health, message) = health.of(driver, &device.pool, &device.device);
+                    let own = self.file_health(driver, &device.device).map(|health| (health, ""));
+                    let (health, message) = own.unwrap_or_else(|| health.of(driver, &device.pool, &device.device));
                     let fallback = || [driver, "/", &device.pool, "/", &device.device].concat();
                     let id = device.cdi_ids.first().cloned().unwrap_or_else(fallback);
                     if !devices.iter().any(|known| known.id == id) {

@@ -9,13 +9,15 @@ use super::error::DraError;
 use super::plugin::{PREPARE, Plugin};
 use super::v1::PrepareResponse;
 use crate::platform::rt;
-use crate::state::objects::{Lookup, Objects, ResourceClaimKey, extended_requests, pod_claims};
+use crate::state::objects::{
+    AllocatedFile, DEVICE_FILES_DRIVER, Lookup, Objects, ResourceClaimKey, extended_requests, pod_claims,
+};
 use crate::types::api::{Container, Pod};
 use crate::types::metrics::{self, Timed};
 use crate::types::sorted::SortedMap;
 
 impl DraManager {
-    /// Prepares the pod's claims, before its sandbox is created. Claims that are prepared already stay as they are.
+    /// Prepares the pod's claims, before its sandbox is created. Skips claims that are already prepared.
     pub(crate) async fn prepare(&self, pod: &Pod, objects: &RefCell<Objects>) -> Result<(), DraError> {
         if !self.concerns(pod) {
             return Ok(());
@@ -44,20 +46,25 @@ impl DraManager {
         // without its drivers.
         let claims = wanted(pod, &objects.borrow())?;
         let mut plugins: SortedMap<String, Rc<Plugin>> = SortedMap::new();
-        for driver in claims.iter().flat_map(|(_, claim)| claim.drivers.keys()) {
+        let drivers = claims.iter().flat_map(|(_, wanted)| wanted.info.drivers.keys());
+        for driver in drivers.filter(|driver| *driver != DEVICE_FILES_DRIVER) {
             plugins.insert(driver.clone(), self.plugin(driver)?);
         }
         let mut unprepared = Vec::new();
-        for (name, claim) in claims {
+        let mut files = Vec::new();
+        for (name, WantedClaim { info: claim, files: allocated }) in claims {
             if self.leaving.borrow().contains(&name) {
                 return Err(DraError::Leaving { name: name.1 });
             }
             if self.cache.borrow_mut().reserve(name.clone(), claim, &pod.metadata.uid)? {
                 unprepared.push(name);
+                files.extend(allocated);
             }
         }
-        // Written before the first call, so that a claim is unprepared whatever becomes of this process.
+        self.claim_files();
+        // Written before the first call, so that a later process unprepares the claims if this one is killed.
         self.write().await?;
+        self.check_files(&files)?;
         let batches: Batches = self.cache.borrow().batches(&unprepared);
         for (driver, claims) in &batches {
             let Some(plugin) = plugins.get(driver) else { continue };
@@ -78,8 +85,13 @@ impl DraManager {
     }
 }
 
-/// The claims that a pod needs, as far as it may use them.
-fn wanted(pod: &Pod, objects: &Objects) -> Result<Vec<(ClaimName, ClaimInfo)>, DraError> {
+struct WantedClaim {
+    info: ClaimInfo,
+    files: Vec<AllocatedFile>,
+}
+
+/// The claims that a pod needs; an error if it may not use one of them.
+fn wanted(pod: &Pod, objects: &Objects) -> Result<Vec<(ClaimName, WantedClaim)>, DraError> {
     let mut wanted = Vec::new();
     for entry in pod_claims(pod) {
         let entry = entry.map_err(DraError::ClaimNotCreated)?;
@@ -90,7 +102,7 @@ fn wanted(pod: &Pod, objects: &Objects) -> Result<Vec<(ClaimName, ClaimInfo)>, D
             Lookup::Unknown(why) => return Err(DraError::ClaimUnusable { why }),
         };
         let name = (pod.metadata.namespace.clone(), name.to_owned());
-        wanted.push((name, ClaimInfo::new(&claim.uid, &claim.drivers)));
+        wanted.push((name, WantedClaim { info: ClaimInfo::new(claim), files: claim.files.clone() }));
     }
     Ok(wanted)
 }
@@ -168,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn response_must_have_each_claim_of_the_request_and_no_other() {
+    fn response_must_have_exactly_the_claims_of_the_request() {
         let asked = [claim("c"), claim("d")];
         let answer = |entries: &[PrepareEntry]| {
             let read = read(&asked, PrepareResponse { claims: entries.to_vec() });

@@ -13,33 +13,33 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortedMap, SortedSet};
 use crate::types::time::{Backoff, jitter};
 
-/// How long a driver may be away before its slices are removed.
+/// How long a driver may be disconnected before its slices are removed.
 const GRACE: Duration = Duration::from_secs(30);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
-const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+pub(super) const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
 pub(crate) struct SliceCleaner {
     pub(crate) client: Client,
     pub(crate) manager: Rc<DraManager>,
     pub(crate) node_name: String,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
 }
 
-/// The drivers that are away, and when their slices are removed. Pure.
+/// The disconnected drivers, and when their slices are removed. Pure.
 #[derive(Debug, Default)]
-struct Absences {
+struct AbsentDrivers {
     due: SortedMap<String, Instant>,
     seen: SortedSet<String>,
 }
 
-impl Absences {
-    /// The drivers of slices that an earlier process left. They had time to register.
+impl AbsentDrivers {
+    /// Starts with the drivers of slices from an earlier process, due at once unless they have registered by now.
     fn left_over(drivers: SortedSet<String>, now: Instant) -> Self {
         Self { due: drivers.iter().map(|driver| (driver.clone(), now)).collect(), seen: drivers }
     }
 
-    /// Takes the drivers that are registered, and tells which of them are usable.
+    /// Updates the absences; `is_usable` says whether a registered driver is connected.
     fn update(&mut self, registered: Vec<String>, is_usable: &dyn Fn(&str) -> bool, now: Instant) {
         self.seen.extend(registered);
         for driver in &self.seen {
@@ -67,11 +67,11 @@ impl Absences {
 }
 
 impl SliceCleaner {
-    /// Never returns. Slices that an earlier process left are looked up once, when drivers had time to register.
+    /// Never returns. Slices from an earlier process are listed once, after the grace period for registrations.
     pub(crate) async fn run(self) {
-        self.news.heard().await;
+        self.status_inputs.admission_is_possible().await;
         rt::sleep(GRACE).await;
-        let mut absences = Absences::left_over(self.left_over().await, rt::now());
+        let mut absences = AbsentDrivers::left_over(self.left_over().await, rt::now());
         loop {
             let seen = self.manager.changed.changes();
             let is_usable = |driver: &str| self.manager.is_usable(driver);
@@ -113,7 +113,8 @@ impl SliceCleaner {
         }
     }
 
-    /// Repeats the request until the API server has answered, while it is `due`. A server without the API has no slices.
+    /// Repeats the request until the API server has answered, while it is `due`. A server without the API has no
+    /// slices.
     async fn asked(&self, request: &Request, is_due: &dyn Fn() -> bool) -> Result<Value, ApiError> {
         let mut backoff = Backoff::new(FIRST, LONGEST);
         loop {
@@ -132,15 +133,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_are_due_when_a_driver_stays_away() {
+    fn slices_of_a_driver_that_stays_disconnected_are_removed() {
         let told = rt::simulate(1, |_| async {
             let begun = rt::now();
             let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-            let mut absences = Absences::left_over(names(&["a", "gone"]).into_iter().collect(), begun);
+            let mut absences = AbsentDrivers::left_over(names(&["a", "gone"]).into_iter().collect(), begun);
             absences.update(names(&["a", "b"]), &|driver| driver == "a", begun);
             assert_eq!(absences.take_due(begun), ["gone"]);
             assert_eq!(absences.next(), Some(begun + GRACE));
-            // Registered no longer, then back in time.
+            // Deregistered, then back in time.
             absences.update(Vec::new(), &|_| false, begun + GRACE / 2);
             absences.update(names(&["a"]), &|driver| driver == "a", begun + GRACE);
             assert_eq!(absences.take_due(begun + GRACE), ["b"]);

@@ -10,30 +10,30 @@ use super::error::DraError;
 use super::plugin::UNPREPARE;
 use super::v1::{Claim, UnprepareResponse};
 use crate::platform::rt;
-use crate::state::objects::Objects;
+use crate::state::objects::{DEVICE_FILES_DRIVER, Objects};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
 use crate::types::time::{Backoff, jitter};
 
-/// Back-off of the claims of pods that nothing else cleans up.
+/// Back-off for the claims of pods that this process has not stopped.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Claims that no pod may join while they are unprepared.
-struct Leaving<'a> {
+struct UnpreparingClaims<'a> {
     manager: &'a DraManager,
     names: &'a [ClaimName],
 }
 
-impl<'a> Leaving<'a> {
+impl<'a> UnpreparingClaims<'a> {
     fn new(manager: &'a DraManager, names: &'a [ClaimName]) -> Self {
         manager.leaving.borrow_mut().extend(names.iter().cloned());
         Self { manager, names }
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for UnpreparingClaims<'_> {
     fn drop(&mut self) {
         let mut leaving = self.manager.leaving.borrow_mut();
         for name in self.names {
@@ -45,7 +45,7 @@ impl Drop for Leaving<'_> {
 impl DraManager {
     /// Unprepares the claims that only this pod uses. All its containers have stopped. May be repeated.
     pub(crate) async fn unprepare(&self, pod: &PodUid, objects: &RefCell<Objects>) -> Result<(), DraError> {
-        // What an unreadable checkpoint says of pods that are gone is reclaimed once it is readable.
+        // Claims of pods that are gone are reclaimed once the checkpoint is readable.
         if let Err(error) = self.read().await {
             log!(warn, "failed to read the DRA checkpoint", file = self.path.display(), error = error);
         }
@@ -65,15 +65,20 @@ impl DraManager {
     }
 
     async fn unprepare_claims(&self, pod: &PodUid) -> Result<(), DraError> {
-        let names = self.cache.borrow().last_used_by(pod);
-        let _leaving = Leaving::new(self, &names);
-        let batches: Batches = self.cache.borrow().batches(&names);
-        for (driver, claims) in &batches {
-            let response = self.plugin(driver)?.unprepare(claims).await?;
-            check(claims, response)?;
+        // A claim that another pod shared at first may be the pod's alone after the calls. Each round releases claims.
+        while self.cache.borrow().is_used_by(pod) {
+            let names = self.cache.borrow().last_used_by(pod);
+            let _leaving = UnpreparingClaims::new(self, &names);
+            let batches: Batches = self.cache.borrow().batches(&names);
+            for (driver, claims) in batches.iter().filter(|(driver, _)| *driver != DEVICE_FILES_DRIVER) {
+                let response = self.plugin(driver)?.unprepare(claims).await?;
+                check(claims, response)?;
+            }
+            self.cache.borrow_mut().release(pod, &names);
+            self.claim_files();
+            self.write().await?;
         }
-        self.cache.borrow_mut().release(pod, &names);
-        self.write().await
+        Ok(())
     }
 
     /// Unprepares the claims of pods that are gone without having been stopped by this process.

@@ -1,4 +1,4 @@
-//! Which file systems hold images and writable layers, and the effect on eviction. Pure.
+//! The file systems of images and writable layers, and their effect on eviction. Pure.
 //!
 //! See `buildSignalToRankFunc` and its neighbours in pkg/kubelet/eviction/helpers.go.
 
@@ -18,22 +18,22 @@ pub(crate) enum Layout {
 
 /// The parts of a pod's disk usage that count for a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parts {
+pub(crate) struct CountedUsage {
     pub(crate) layers: bool,
     /// Logs and volumes.
     pub(crate) local: bool,
 }
 
-/// What the node can reclaim before it evicts pods.
+/// What the node can remove before it evicts pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reclaims {
+pub(crate) struct NodeReclaim {
     pub(crate) dead_containers: bool,
     pub(crate) images: bool,
 }
 
 impl Layout {
-    /// The effective thresholds. Those of `containerfs` cannot be configured; they follow from where writable layers
-    /// are.
+    /// The effective thresholds. Those of `containerfs` cannot be configured; they depend on the file system of the
+    /// writable layers.
     pub(crate) fn thresholds(self, configured: &[Threshold]) -> Vec<Threshold> {
         let is_own = |signal| matches!(signal, Signal::ContainerFsAvailable | Signal::ContainerFsInodesFree);
         let mut all: Vec<Threshold> = configured.iter().copied().filter(|t| !is_own(t.signal)).collect();
@@ -51,28 +51,28 @@ impl Layout {
         all
     }
 
-    pub(crate) fn parts(self, signal: Signal) -> Parts {
+    pub(crate) fn parts(self, signal: Signal) -> CountedUsage {
         let images = matches!(signal, Signal::ImageFsAvailable | Signal::ImageFsInodesFree);
         let nodefs = matches!(signal, Signal::NodeFsAvailable | Signal::NodeFsInodesFree);
         match self {
-            Self::Shared => Parts { layers: true, local: true },
-            Self::ImagesApart => Parts { layers: !nodefs, local: nodefs },
-            Self::Split => Parts { layers: !images, local: !images },
+            Self::Shared => CountedUsage { layers: true, local: true },
+            Self::ImagesApart => CountedUsage { layers: !nodefs, local: nodefs },
+            Self::Split => CountedUsage { layers: !images, local: !images },
         }
     }
 
-    pub(crate) fn reclaims(self, signal: Signal) -> Reclaims {
-        let nothing = Reclaims { dead_containers: false, images: false };
-        let everything = Reclaims { dead_containers: true, images: true };
+    pub(crate) fn reclaims(self, signal: Signal) -> NodeReclaim {
+        let nothing = NodeReclaim { dead_containers: false, images: false };
+        let everything = NodeReclaim { dead_containers: true, images: true };
         match (self, signal) {
             (_, Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable) => nothing,
             (Self::Shared, _) => everything,
             (Self::ImagesApart, Signal::NodeFsAvailable | Signal::NodeFsInodesFree) => nothing,
             (Self::ImagesApart, _) => everything,
             (Self::Split, Signal::ImageFsAvailable | Signal::ImageFsInodesFree) => {
-                Reclaims { dead_containers: false, images: true }
+                NodeReclaim { dead_containers: false, images: true }
             }
-            (Self::Split, _) => Reclaims { dead_containers: true, images: false },
+            (Self::Split, _) => NodeReclaim { dead_containers: true, images: false },
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn only_usage_of_the_full_file_system_counts() {
         let parts = |layout: Layout, signal| {
-            let Parts { layers, local } = layout.parts(signal);
+            let CountedUsage { layers, local } = layout.parts(signal);
             (layers, local)
         };
         for (signal, shared, apart, split) in [
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn node_reclaims_only_what_frees_the_full_file_system() {
         let given = |layout: Layout, signal| {
-            let Reclaims { dead_containers, images } = layout.reclaims(signal);
+            let NodeReclaim { dead_containers, images } = layout.reclaims(signal);
             (dead_containers, images)
         };
         assert_eq!(given(Layout::Shared, Signal::MemoryAvailable), (false, false));

@@ -21,15 +21,15 @@ pub(crate) fn has_storage_limit(pod: &Pod) -> bool {
 
 /// A limit that a pod exceeds.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Exceeded {
+pub(crate) struct ExceededLimit {
     /// Upstream's name of the limit in the metrics.
     pub(crate) signal: &'static str,
     pub(crate) message: String,
 }
 
 /// The first exceeded limit, in upstream's order. `layers_apart`: writable layers are on another file system.
-pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<Exceeded> {
-    let of = |signal| move |message| Exceeded { signal, message };
+pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<ExceededLimit> {
+    let of = |signal| move |message| ExceededLimit { signal, message };
     exceeded_volume(pod, usage)
         .map(of("emptydirfs.limit"))
         .or_else(|| exceeded_by_pod(pod, usage).map(of("ephemeralpodfs.limit")))
@@ -120,7 +120,7 @@ mod tests {
         };
         assert_eq!(told(1 << 40, 1024), None);
         let message = "Usage of EmptyDir volume \"data\" exceeds the limit \"1Ki\". ".to_owned();
-        assert_eq!(told(0, 1025), Some(Exceeded { signal: "emptydirfs.limit", message }));
+        assert_eq!(told(0, 1025), Some(ExceededLimit { signal: "emptydirfs.limit", message }));
         assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "unmeasured usage is within the limit");
     }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn container_over_its_limit_counts_as_such_while_the_pod_is_within_its_own() {
+    fn container_may_exceed_its_limit_while_the_pod_is_within_its_own() {
         let pod = pod(vec![container("x", Some("1Ki")), container("y", Some("1Ki"))], Vec::new());
         let usage = PodUsage { containers: vec![uses("x", 1000, 25)], ..PodUsage::default() };
         let signal = exceeded(&pod, &usage, false).map(|exceeded| exceeded.signal);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(told(1000, false, 48), None);
         assert_eq!(told(5000, true, 48), None);
         let message = "Pod ephemeral local storage usage exceeds the total limit of containers 2Ki. ".to_owned();
-        assert_eq!(told(1000, false, 49), Some(Exceeded { signal: "ephemeralpodfs.limit", message }));
+        assert_eq!(told(1000, false, 49), Some(ExceededLimit { signal: "ephemeralpodfs.limit", message }));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::signals::{Observations, Starved};
-use super::usage::Measured;
+use super::usage::MeasuredPod;
 use crate::platform::config::Threshold;
 use crate::types::api::{Container, MEMORY, Quantity};
 
@@ -12,7 +12,7 @@ pub(crate) fn node_was_low(
     starved: Starved,
     thresholds: &[Threshold],
     observed: &Observations,
-    measured: &Measured<'_>,
+    measured: &MeasuredPod<'_>,
 ) -> String {
     let resource = starved.as_str();
     let mut message = format!("The node was low on resource: {resource}. ");
@@ -82,7 +82,7 @@ mod tests {
         ]);
         let thresholds = [threshold(Signal::NodeFsAvailable, "1Gi"), threshold(Signal::MemoryAvailable, "100Mi")];
         let message =
-            node_was_low(Starved::Memory, &thresholds, &observed, &Measured { pod: &pod, usage: Some(&usage) });
+            node_was_low(Starved::Memory, &thresholds, &observed, &MeasuredPod { pod: &pod, usage: Some(&usage) });
         assert_eq!(
             message,
             "The node was low on resource: memory. Threshold quantity: 100Mi, available: 20Mi. Container x was using \
@@ -97,7 +97,7 @@ mod tests {
         let disk = |bytes| Some(Disk { bytes, inodes: 1 });
         let seen = ContainerUsage { name: "x".to_owned(), memory: None, layer: disk(2048), logs: disk(1000) };
         let usage = PodUsage { containers: vec![seen], ..PodUsage::default() };
-        let measured = Measured { pod: &pod, usage: Some(&usage) };
+        let measured = MeasuredPod { pod: &pod, usage: Some(&usage) };
         let message = node_was_low(Starved::Storage, &[], &Observations::new(), &measured);
         let expected = "The node was low on resource: ephemeral-storage. Container x was using 3048, request is 1Ki, \
                         has larger consumption of ephemeral-storage. ";

@@ -1,7 +1,7 @@
 //! Eviction under memory, disk and pid pressure, and for exceeded storage limits.
 //!
-//! [`observe()`] measures what the node has left, [`ThresholdState`] finds the thresholds that are met, [`Layout`]
-//! tells what the node can reclaim, and [`rank()`] orders the pods. The sync loop runs these steps.
+//! [`observe()`] measures the available resources, [`ThresholdState`] finds the thresholds that are met, [`Layout`]
+//! determines what the node can remove, and [`rank()`] orders the pods. The sync loop runs these steps.
 
 mod image_layout;
 mod local_storage;
@@ -14,11 +14,11 @@ mod thresholds;
 mod usage;
 
 pub(crate) use image_layout::Layout;
-pub(crate) use local_storage::{Exceeded, exceeded, has_limits};
+pub(crate) use local_storage::{ExceededLimit, exceeded, has_limits};
 pub(crate) use message::node_was_low;
 pub(crate) use observations::{FilesystemPaths, observe};
 pub(crate) use pod_measurement::{Candidate, Measure};
 pub(crate) use rank::rank;
 pub(crate) use signals::{Observations, Starved};
 pub(crate) use thresholds::{ThresholdState, is_close, is_resolved};
-pub(crate) use usage::{Measured, PodUsage};
+pub(crate) use usage::{MeasuredPod, PodUsage};

@@ -64,7 +64,7 @@ fn pids() -> Option<Observation> {
     Some(Observation { available: capacity.saturating_sub(running), capacity })
 }
 
-/// With cgroup v2 as upstream: everything but the root cgroup's working set. Otherwise the kernel's own estimate.
+/// With cgroup v2 as upstream: the capacity minus the root cgroup's working set. Otherwise the kernel's own estimate.
 fn memory(places: &FilesystemPaths, reader: &mut UsageReader) -> Option<Observation> {
     let info = Procfs::host().memory()?;
     let used = places.cgroup_v2.then(|| reader.read("", Depth::Memory).ok()?.memory).flatten();
@@ -73,7 +73,7 @@ fn memory(places: &FilesystemPaths, reader: &mut UsageReader) -> Option<Observat
     Some(Observation { available, capacity: info.total })
 }
 
-/// What is left below the limit of `kubepods`; `None` without a limit.
+/// The memory available below the limit of `kubepods`; `None` without a limit.
 fn allocatable(group: &str, reader: &mut UsageReader) -> Option<Observation> {
     let limit = Path::new(HIERARCHY).join(group.trim_start_matches('/')).join("memory.max");
     let capacity: u64 = fs::read_to_string(limit).ok()?.trim().parse().ok()?;

@@ -13,7 +13,7 @@ use crate::platform::cri::RuntimeService;
 use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::rt;
 use crate::state::pods::volume_paths::{CONFIG_MAP, EMPTY_DIR};
-use crate::state::pods::{ObservedPod, PodDirs, VolumePlace, volume_places};
+use crate::state::pods::{ObservedPod, PodDirs, VolumeDir, volume_places};
 use crate::types::api::{Pod, qos_class};
 
 /// Time limit for measuring one pod against its own limits.
@@ -72,7 +72,7 @@ impl Measure {
                 let logs = Some(measured(&logs.join(&name), end));
                 ContainerUsage { name, logs, ..ContainerUsage::default() }
             };
-            let volume = |place: VolumePlace| VolumeUsage {
+            let volume = |place: VolumeDir| VolumeUsage {
                 name: place.name,
                 disk: measured(&place.path, end),
                 in_memory: place.in_memory,
@@ -125,7 +125,42 @@ fn measured(path: &Path, end: Instant) -> Disk {
 }
 
 /// The volumes that count towards the pod, as upstream.
-fn volumes(pod: &Pod, dirs: &PodDirs) -> impl Iterator<Item = VolumePlace> {
+fn volumes(pod: &Pod, dirs: &PodDirs) -> impl Iterator<Item = VolumeDir> {
     let places = volume_places(pod, &pod.metadata.uid, dirs);
     places.into_iter().filter(|place| matches!(place.kind, EMPTY_DIR | CONFIG_MAP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::rpc::Client;
+
+    #[test]
+    fn memory_is_measured_while_walks_hang() {
+        let mut pod = Pod::default();
+        pod.metadata.uid = "u".into();
+        let observed = Rc::new(ObservedPod::new("u".into(), "ns", "web"));
+        let candidate = Candidate { pod: Arc::new(pod), observed };
+        let measure = Measure {
+            cri: RuntimeService::new(Client::new("/nowhere"), Duration::from_secs(1)),
+            dirs: PodDirs::new(Path::new("/nowhere"), Path::new("/nowhere")),
+            groups: Some((CgroupDriver::Cgroupfs, "nowhere".to_owned())),
+        };
+        let (release, hangs) = async_channel::bounded::<()>(1);
+        let hung = ["a", "b", "c", "d"].map(|owner| {
+            let hangs = hangs.clone();
+            rt::walk_for(owner, move || hangs.recv_blocking().is_err())
+        });
+        let walk = async { rt::deadline(Duration::from_millis(200), measure.disk(&candidate, false, rt::now())).await };
+        let memory = async { rt::deadline(Duration::from_secs(20), measure.memory(&candidate)).await };
+        let (walk, memory) = rt::block_on(async { (walk.await, memory.await) });
+        drop(release);
+        rt::block_on(async {
+            for one in hung {
+                one.await;
+            }
+        });
+        assert!(walk.is_err(), "walks of pods share the threads that hang");
+        assert_eq!(memory.ok(), Some(None), "no such cgroup");
+    }
 }

@@ -5,13 +5,13 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::image_layout::Parts;
+use super::image_layout::CountedUsage;
 use super::signals::Starved;
-use super::usage::{Disk, Measured, PodUsage};
+use super::usage::{Disk, MeasuredPod, PodUsage};
 use crate::types::api::{EPHEMERAL_STORAGE, MEMORY, Pod, pod_requests};
 
 /// Sorts the pods to evict first to the front. `parts`: the disk usage that counts.
-pub(crate) fn rank(pods: &mut [Measured<'_>], starved: Starved, parts: Parts) {
+pub(crate) fn rank(pods: &mut [MeasuredPod<'_>], starved: Starved, parts: CountedUsage) {
     match starved {
         Starved::Memory => pods.sort_by(|a, b| by_excess(a, b, memory)),
         Starved::Storage => pods.sort_by(|a, b| by_excess(a, b, |pod, usage| storage(pod, usage, parts))),
@@ -21,47 +21,47 @@ pub(crate) fn rank(pods: &mut [Measured<'_>], starved: Starved, parts: Parts) {
 }
 
 /// Usage, request, and the value compared last.
-struct Use {
+struct RankedUsage {
     used: u64,
     requested: u64,
     deducted: u64,
 }
 
-fn by_excess(a: &Measured<'_>, b: &Measured<'_>, of: impl Fn(&Pod, &PodUsage) -> Use) -> Ordering {
+fn by_excess(a: &MeasuredPod<'_>, b: &MeasuredPod<'_>, of: impl Fn(&Pod, &PodUsage) -> RankedUsage) -> Ordering {
     let (a_use, b_use) = match (a.usage, b.usage) {
         (Some(a_usage), Some(b_usage)) => (of(a.pod, a_usage), of(b.pod, b_usage)),
         (a_usage, b_usage) => return a_usage.is_some().cmp(&b_usage.is_some()),
     };
-    let exceeds = |pod: &Use| Reverse(pod.used > pod.requested);
-    let beyond = |pod: &Use| Reverse(i128::from(pod.used) - i128::from(pod.deducted));
+    let exceeds = |pod: &RankedUsage| Reverse(pod.used > pod.requested);
+    let beyond = |pod: &RankedUsage| Reverse(i128::from(pod.used) - i128::from(pod.deducted));
     exceeds(&a_use)
         .cmp(&exceeds(&b_use))
         .then(priority(a.pod).cmp(&priority(b.pod)))
         .then(beyond(&a_use).cmp(&beyond(&b_use)))
 }
 
-fn by_pids(a: &Measured<'_>, b: &Measured<'_>) -> Ordering {
-    let pids = |pod: &Measured<'_>| Reverse(pod.usage.map(|usage| usage.pids.unwrap_or(0)));
-    let known = |pod: &Measured<'_>| pod.usage.is_some();
+fn by_pids(a: &MeasuredPod<'_>, b: &MeasuredPod<'_>) -> Ordering {
+    let pids = |pod: &MeasuredPod<'_>| Reverse(pod.usage.map(|usage| usage.pids.unwrap_or(0)));
+    let known = |pod: &MeasuredPod<'_>| pod.usage.is_some();
     priority(a.pod).cmp(&priority(b.pod)).then(known(a).cmp(&known(b))).then(pids(a).cmp(&pids(b)))
 }
 
-fn memory(pod: &Pod, usage: &PodUsage) -> Use {
+fn memory(pod: &Pod, usage: &PodUsage) -> RankedUsage {
     let requested = requested(pod, MEMORY);
-    Use { used: usage.memory.unwrap_or(0), requested, deducted: requested }
+    RankedUsage { used: usage.memory.unwrap_or(0), requested, deducted: requested }
 }
 
-fn storage(pod: &Pod, usage: &PodUsage, parts: Parts) -> Use {
+fn storage(pod: &Pod, usage: &PodUsage, parts: CountedUsage) -> RankedUsage {
     let requested = requested(pod, EPHEMERAL_STORAGE);
-    Use { used: counted(usage, parts).bytes, requested, deducted: requested }
+    RankedUsage { used: counted(usage, parts).bytes, requested, deducted: requested }
 }
 
 /// There are no inode requests; upstream compares inodes with the requested bytes.
-fn inodes(pod: &Pod, usage: &PodUsage, parts: Parts) -> Use {
-    Use { used: counted(usage, parts).inodes, requested: 0, deducted: requested(pod, EPHEMERAL_STORAGE) }
+fn inodes(pod: &Pod, usage: &PodUsage, parts: CountedUsage) -> RankedUsage {
+    RankedUsage { used: counted(usage, parts).inodes, requested: 0, deducted: requested(pod, EPHEMERAL_STORAGE) }
 }
 
-fn counted(usage: &PodUsage, parts: Parts) -> Disk {
+fn counted(usage: &PodUsage, parts: CountedUsage) -> Disk {
     let layers = if parts.layers { usage.layers() } else { Disk::default() };
     let local = if parts.local { usage.local() } else { Disk::default() };
     layers.plus(local)
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::types::api::Container;
 
-    const ALL: Parts = Parts { layers: true, local: true };
+    const ALL: CountedUsage = CountedUsage { layers: true, local: true };
 
     fn pod(name: &str, priority: i32, requests: &[(&'static str, &str)]) -> Pod {
         let mut container = Container::default();
@@ -95,8 +95,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(pods: &[(Pod, Option<PodUsage>)], starved: Starved, parts: Parts, expected: &[&str]) {
-        let mut ranked: Vec<_> = pods.iter().map(|(pod, usage)| Measured { pod, usage: usage.as_ref() }).collect();
+    fn check(pods: &[(Pod, Option<PodUsage>)], starved: Starved, parts: CountedUsage, expected: &[&str]) {
+        let mut ranked: Vec<_> = pods.iter().map(|(pod, usage)| MeasuredPod { pod, usage: usage.as_ref() }).collect();
         for _ in 0..ranked.len() {
             ranked.rotate_left(1);
             rank(&mut ranked, starved, parts);
@@ -135,7 +135,7 @@ mod tests {
             (pod("asked", 0, &[(EPHEMERAL_STORAGE, "1000")]), uses(500, 400, false)),
         ];
         check(&pods, Starved::Storage, ALL, &["layer", "volume", "memory", "asked"]);
-        let local = Parts { layers: false, local: true };
+        let local = CountedUsage { layers: false, local: true };
         check(&pods[..2], Starved::Storage, local, &["volume", "layer"]);
         check(&pods, Starved::Inodes, ALL, &["layer", "volume", "memory", "asked"]);
     }

@@ -1,4 +1,4 @@
-//! Which thresholds are met and for how long, and the node conditions. Pure: time is an argument.
+//! The thresholds that are met, their grace periods, and the node conditions. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) struct ThresholdState {
 
 /// The result of a check.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Verdict {
+pub(crate) struct ThresholdCheck {
     /// The pressure conditions, including those seen within the transition period.
     pub(crate) pressures: SortedSet<Pressure>,
     /// Thresholds that require eviction now, most urgent first.
@@ -32,7 +32,7 @@ impl ThresholdState {
         observed: &Observations,
         transition: Duration,
         now: Instant,
-    ) -> Verdict {
+    ) -> ThresholdCheck {
         let mut met: Vec<Threshold> = thresholds.iter().copied().filter(|t| is_met(t, observed, false)).collect();
         let unresolved = self.met.iter().copied().filter(|t| is_met(t, observed, true) && !met.contains(t));
         met.extend(unresolved.collect::<Vec<_>>());
@@ -48,7 +48,7 @@ impl ThresholdState {
         self.met.clone_from(&starved);
         // Memory first; the others keep the order of the configuration.
         starved.sort_by_key(|t| Starved::of(t.signal) != Starved::Memory);
-        Verdict { pressures: self.last_seen.keys().copied().collect(), starved }
+        ThresholdCheck { pressures: self.last_seen.keys().copied().collect(), starved }
     }
 }
 

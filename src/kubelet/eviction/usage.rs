@@ -40,7 +40,7 @@ pub(crate) struct Disk {
 
 /// A pod, and its usage if it was measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured<'a> {
+pub(crate) struct MeasuredPod<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) usage: Option<&'a PodUsage>,
 }

@@ -1,9 +1,9 @@
-//! Images that were pulled for a pod before it started, which need not be pulled again when it starts. Pure: the moment
-//! is an argument.
+//! Images that were pulled before their pod started, and are not pulled again when it starts. Pure: time is an
+//! argument.
 
 use std::time::{Duration, Instant};
 
-use super::Wanted;
+use super::WantedImage;
 use crate::types::api::{PodUid, PullPolicy};
 
 /// Pulls with the policy `Always` that a start of a container still has to use.
@@ -19,11 +19,11 @@ struct EarlyPull {
     pulled: Instant,
 }
 
-/// A start that comes later asks the registry again.
+/// A later start asks the registry again.
 const VALID: Duration = Duration::from_secs(600);
 
 impl EarlyPulls {
-    pub(super) fn add(&mut self, pod: &PodUid, wanted: Wanted<'_>, now: Instant) {
+    pub(super) fn add(&mut self, pod: &PodUid, wanted: WantedImage<'_>, now: Instant) {
         self.0.retain(|pull| now.saturating_duration_since(pull.pulled) < VALID && !pull.is_of(pod, wanted));
         if wanted.policy == Some(PullPolicy::Always) {
             let (container, image) = (wanted.container.map(str::to_owned), wanted.image.to_owned());
@@ -32,14 +32,14 @@ impl EarlyPulls {
     }
 
     /// True once after the image was pulled for this container.
-    pub(super) fn take(&mut self, pod: &PodUid, wanted: Wanted<'_>, now: Instant) -> bool {
+    pub(super) fn take(&mut self, pod: &PodUid, wanted: WantedImage<'_>, now: Instant) -> bool {
         let Some(at) = self.0.iter().position(|pull| pull.is_of(pod, wanted)) else { return false };
         now.saturating_duration_since(self.0.swap_remove(at).pulled) < VALID
     }
 }
 
 impl EarlyPull {
-    fn is_of(&self, pod: &PodUid, wanted: Wanted<'_>) -> bool {
+    fn is_of(&self, pod: &PodUid, wanted: WantedImage<'_>) -> bool {
         self.pod == *pod && self.container.as_deref() == wanted.container && self.image == wanted.image
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn early_pull_counts_once_and_for_ten_minutes() {
         let now = Instant::now();
-        let wanted = |policy| Wanted { image: "a:1", policy: Some(policy), container: Some("main") };
+        let wanted = |policy| WantedImage { image: "a:1", policy: Some(policy), container: Some("main") };
         let (always, present) = (wanted(PullPolicy::Always), wanted(PullPolicy::IfNotPresent));
         let (uid, other) = (PodUid::from("u"), PodUid::from("v"));
         let mut pulls = EarlyPulls::default();
@@ -61,7 +61,7 @@ mod tests {
             pulls.add(&uid, always, now);
         }
         assert!(!pulls.take(&other, always, now));
-        assert!(!pulls.take(&uid, Wanted { container: Some("side"), ..always }, now));
+        assert!(!pulls.take(&uid, WantedImage { container: Some("side"), ..always }, now));
         assert!(pulls.take(&uid, always, now));
         assert!(!pulls.take(&uid, always, now));
         pulls.add(&uid, always, now);

@@ -1,24 +1,28 @@
 //! Ensures that an image is present, following the pull policy.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::credentials::{Credential, PullSecrets};
+use super::pull_budget::Hold;
 use super::pull_error::FailedPull;
 use super::service::Service;
-use super::verification::{Pulled, Verdict, recorded, verdict};
-use super::{Images, PresentImage, Wanted, image_name, pull_policy};
+use super::verification::{CredentialCheck, PullOrigin, has_accounts, recorded, verdict};
+use super::{Images, PresentImage, WantedImage, image_name, pull_policy};
 use crate::platform::config::CredentialsVerification;
 use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::Waiting;
+use crate::types::api::annotations::{URGENT, yes_or_no};
 use crate::types::api::{EventKind, Pod, PullPolicy, Reason};
 use crate::types::error::ErrorChain;
 
 /// A requested image with everything needed to pull it.
-pub(super) struct Order<'a> {
+pub(super) struct PullInputs<'a> {
     pub(super) pod: &'a Pod,
-    pub(super) wanted: Wanted<'a>,
+    pub(super) wanted: WantedImage<'a>,
     pub(super) policy: PullPolicy,
     pub(super) spec: ImageSpec,
     /// Including the registry, without tag and digest.
@@ -27,10 +31,14 @@ pub(super) struct Order<'a> {
     pub(super) secrets: &'a PullSecrets,
 }
 
-impl<'a> Order<'a> {
+/// A held pull is looked at again after the next window or day has begun, and at least this often.
+const LONGEST_HOLD: Duration = Duration::from_secs(5 * 60);
+const SHORTEST_HOLD: Duration = Duration::from_secs(1);
+
+impl<'a> PullInputs<'a> {
     pub(super) fn new(
         pod: &'a Pod,
-        wanted: Wanted<'a>,
+        wanted: WantedImage<'a>,
         sandbox: &'a PodSandboxConfig,
         secrets: &'a PullSecrets,
     ) -> Result<Self, Waiting> {
@@ -54,6 +62,11 @@ impl<'a> Order<'a> {
         self.wanted.image
     }
 
+    /// Whether windows and budgets do not hold its pulls.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.pod.annotation(URGENT).and_then(yes_or_no) == Some(true)
+    }
+
     /// Including the port.
     pub(super) fn registry(&self) -> &str {
         self.repository.split('/').next().unwrap_or_default()
@@ -61,11 +74,11 @@ impl<'a> Order<'a> {
 }
 
 impl<S: Service> Images<S> {
-    pub(super) async fn bring(&self, order: &Order<'_>) -> Result<PresentImage, Waiting> {
+    pub(super) async fn bring(&self, order: &PullInputs<'_>) -> Result<PresentImage, Waiting> {
         let image = order.image();
         if pull_policy::looks_first(order.policy) {
             let mut present = self.present(order).await?;
-            if present.is_none() && self.archives.missed().await {
+            if present.is_none() && self.archives.may_import_missing().await {
                 present = self.present(order).await?;
             }
             if let Some(present) = present {
@@ -97,14 +110,29 @@ impl<S: Service> Images<S> {
             self.tell_of(order, EventKind::Normal, Reason::BACK_OFF, what.clone());
             return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}")));
         }
+        self.may_pull(order)?;
         match self.pull(order).await {
             Err(failed) => self.present_instead(order, failed).await,
             Ok(pulled) => Ok(pulled),
         }
     }
 
+    /// The waiting reason while windows and budgets allow no pull.
+    pub(super) fn may_pull(&self, order: &PullInputs<'_>) -> Result<(), Waiting> {
+        let hold = if order.is_urgent() { None } else { self.budget.hold() };
+        hold.map_or(Ok(()), |hold| Err(self.held(order, &hold)))
+    }
+
+    /// The pull goes on when there is room again. The clock may be set until then, so the wait is bounded.
+    pub(super) fn held(&self, order: &PullInputs<'_>, hold: &Hold) -> Waiting {
+        let what = format!("Pull of image {:?} waits: {}", order.image(), hold.why);
+        self.tell_of(order, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
+        let until = Some(rt::now() + hold.wait.clamp(SHORTEST_HOLD, LONGEST_HOLD));
+        Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, what) }
+    }
+
     /// The present image, while its registry is known to be unreachable, so that no pod waits for a timeout again.
-    pub(super) async fn present_during_outage(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
+    pub(super) async fn present_during_outage(&self, order: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
         if self.strict
             || !pull_policy::present_will_do(order.policy)
             || !self.outages.borrow().lasts(order.registry(), rt::now())
@@ -118,8 +146,8 @@ impl<S: Service> Images<S> {
         Ok(present)
     }
 
-    /// The present image, after a pull that could not reach the registry.
-    async fn present_instead(&self, order: &Order<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
+    /// The present image, after a pull that failed to reach the registry.
+    async fn present_instead(&self, order: &PullInputs<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
         let FailedPull { waiting, is_unreachable } = failed;
         let will_do = !self.strict && pull_policy::present_will_do(order.policy);
         if !will_do || !is_unreachable {
@@ -135,41 +163,47 @@ impl<S: Service> Images<S> {
     }
 
     /// The present image, if the pod may use it without asking the registry.
-    pub(super) async fn present(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
-        let Some(present) = self.look(order, &order.spec).await? else { return Ok(None) };
+    pub(super) async fn present(&self, order: &PullInputs<'_>) -> Result<Option<PresentImage>, Waiting> {
+        let Some(present) = self.image_status(order, &order.spec).await? else { return Ok(None) };
         Ok(self.may_use(order, &present).await.then_some(present))
     }
 
-    async fn may_use(&self, order: &Order<'_>, present: &PresentImage) -> bool {
+    async fn may_use(&self, order: &PullInputs<'_>, present: &PresentImage) -> bool {
         if self.verification == CredentialsVerification::Never {
             return true;
         }
         let image_ref = &present.image_ref;
         let known = self.records.known(image_ref, order.image()).await;
         let pulled = match &known.record {
-            Some(record) => Pulled::Recorded(record),
-            None if known.intended => Pulled::Intended,
-            None => Pulled::No,
+            Some(record) => PullOrigin::Recorded(record),
+            None if known.intended => PullOrigin::Intended,
+            None => PullOrigin::Preloaded,
         };
         let secrets = order.secrets.find(&order.repository);
         let is_named = present
             .names
             .iter()
             .any(|name| image_name::repository(name).is_ok_and(|repository| repository == order.repository));
-        match verdict(&self.verification, &order.repository, is_named, pulled, &secrets) {
-            Verdict::Use => true,
-            Verdict::UseWith(credential) => {
+        let account = match &known.record {
+            Some(record) if has_accounts(record, &order.repository) => {
+                self.credentials.service_account(&order.repository, order.pod).await
+            }
+            _ => None,
+        };
+        match verdict(&self.verification, &order.repository, is_named, pulled, &secrets, account.as_ref()) {
+            CredentialCheck::Use => true,
+            CredentialCheck::UseWith(credential) => {
                 self.record(order, image_ref, known.record.as_ref(), Some(credential)).await;
                 true
             }
-            Verdict::Ask => false,
+            CredentialCheck::Ask => false,
         }
     }
 
     /// Records the credentials that pulled the image.
     pub(super) async fn record(
         &self,
-        order: &Order<'_>,
+        order: &PullInputs<'_>,
         image_ref: &str,
         known: Option<&Value>,
         credential: Option<&Credential>,
@@ -182,26 +216,30 @@ impl<S: Service> Images<S> {
     }
 
     /// The runtime's image with this name or id.
-    pub(super) async fn look(&self, order: &Order<'_>, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
+    pub(super) async fn image_status(
+        &self,
+        order: &PullInputs<'_>,
+        spec: &ImageSpec,
+    ) -> Result<Option<PresentImage>, Waiting> {
         match self.service.status(spec).await {
             Ok(found) => Ok(found.map(PresentImage::from)),
             Err(error) => Err(self.inspect_error(order, &ErrorChain(&error).to_string())),
         }
     }
 
-    pub(super) fn inspect_error(&self, order: &Order<'_>, error: &str) -> Waiting {
+    pub(super) fn inspect_error(&self, order: &PullInputs<'_>, error: &str) -> Waiting {
         let what = format!("Failed to inspect image {:?}: {error}", order.image());
         self.tell_of(order, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
         Waiting::new(Reason::IMAGE_INSPECT_ERROR, what)
     }
 
-    pub(super) fn tell_present(&self, order: &Order<'_>) {
+    pub(super) fn tell_present(&self, order: &PullInputs<'_>) {
         let image = order.image();
         let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
         self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
     }
 
-    fn tell_stand_in(&self, order: &Order<'_>) {
+    fn tell_stand_in(&self, order: &PullInputs<'_>) {
         let (image, registry) = (order.image(), order.registry());
         let what = format!(
             "Registry {registry} cannot be reached: container image {image:?} is used as it is present on machine"
@@ -209,7 +247,7 @@ impl<S: Service> Images<S> {
         self.tell_of(order, EventKind::Warning, Reason::PULLED, what);
     }
 
-    pub(super) fn tell_of(&self, order: &Order<'_>, kind: EventKind, reason: Reason, message: String) {
-        self.tell(order.pod, order.wanted, kind, reason, message);
+    pub(super) fn tell_of(&self, order: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {
+        self.record_event(order.pod, order.wanted, kind, reason, message);
     }
 }

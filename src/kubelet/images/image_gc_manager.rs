@@ -8,7 +8,7 @@ use super::Images;
 use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
 use super::service::{ImageError, Service};
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
-use crate::platform::host::file_system::{Room, room};
+use crate::platform::host::file_system::{DiskSpace, room};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
@@ -26,7 +26,7 @@ pub(crate) enum CollectError {
 impl fmt::Display for CollectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::InvalidCapacity => f.write_str("the runtime's file system of images has no size"),
+            Self::InvalidCapacity => f.write_str("the runtime's image file system has a capacity of 0"),
             Self::NotEnough(message) | Self::Failed(message) => f.write_str(message),
         }
     }
@@ -113,7 +113,7 @@ impl<S: Service> Images<S> {
 
     async fn unused(&self, in_use: &InUse, now: Instant) -> Result<Vec<Unused>, CollectError> {
         let images = self.list().await?;
-        Ok(self.book.borrow_mut().look(&images, in_use, now))
+        Ok(self.image_records.borrow_mut().detect_images(&images, in_use, now))
     }
 
     /// Removes images until `bytes` are freed; returns the number of bytes freed. Continues after a failure.
@@ -153,13 +153,13 @@ impl<S: Service> Images<S> {
         }
     }
 
-    async fn room(&self) -> Result<Room, CollectError> {
+    async fn room(&self) -> Result<DiskSpace, CollectError> {
         let (path, _) = self.disks().await?;
         let shown = path.display().to_string();
         let room = rt::blocking(move || room(&path)).await.map_err(|error| {
-            // The runtime may have moved its files, so it is asked again.
+            // The runtime may have moved its files: the next call asks it again.
             *self.disks.borrow_mut() = None;
-            CollectError::Failed(format!("look at the file system of {shown}: {error}"))
+            CollectError::Failed(format!("statfs of {shown}: {error}"))
         })?;
         if room.capacity == 0 { Err(CollectError::InvalidCapacity) } else { Ok(room) }
     }
@@ -172,7 +172,7 @@ impl<S: Service> Images<S> {
         };
         let images = first(info.image_filesystems);
         let images =
-            images.ok_or_else(|| CollectError::Failed("the runtime tells no file system of images".to_owned()))?;
+            images.ok_or_else(|| CollectError::Failed("the runtime reports no image file system".to_owned()))?;
         let disks = (images, first(info.container_filesystems));
         *self.disks.borrow_mut() = Some(disks.clone());
         Ok(disks)

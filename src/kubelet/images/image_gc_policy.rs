@@ -1,24 +1,24 @@
-//! Which images to remove, in which order, and how many. Pure: time is an argument.
+//! Selects and orders the images to remove. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
 use crate::platform::config::ImageGc;
 use crate::platform::cri::v1::Image;
-use crate::platform::host::file_system::Room;
+use crate::platform::host::file_system::DiskSpace;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What is known about the images. As upstream, only since the start of this process.
 #[derive(Debug)]
-pub(super) struct ImageBook {
+pub(super) struct ImageRecords {
     records: SortedMap<String, Record>,
     began: Instant,
-    /// A first look has happened; images not seen then are newer.
+    /// The images were listed once; images that were missing then are newer.
     looked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
-    /// `None`: it existed before the first look.
+    /// `None`: it was in the first listing.
     first_seen: Option<Instant>,
     last_used: Option<Instant>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Unused {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InUse(SortedSet<String>);
 
-impl ImageBook {
+impl ImageRecords {
     pub(super) fn new(began: Instant) -> Self {
         Self { records: SortedMap::new(), began, looked: false }
     }
@@ -49,7 +49,7 @@ impl ImageBook {
     }
 
     /// Updates the records with all images and returns the unused ones, least recently used first.
-    pub(super) fn look(&mut self, images: &[Image], in_use: &InUse, now: Instant) -> Vec<Unused> {
+    pub(super) fn detect_images(&mut self, images: &[Image], in_use: &InUse, now: Instant) -> Vec<Unused> {
         let first_seen = self.looked.then_some(now);
         self.looked = true;
         let there: SortedSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
@@ -76,12 +76,12 @@ impl ImageBook {
 }
 
 impl Unused {
-    /// Old enough to be removed: a new image may be about to be used.
+    /// Whether it is old enough to be removed: a container may be about to use a new image.
     pub(super) fn is_ripe(&self, min_age: Duration, now: Instant) -> bool {
         self.first_seen.is_none_or(|seen| now.saturating_duration_since(seen) >= min_age)
     }
 
-    /// Beyond the maximum age. Zero: no maximum.
+    /// Whether it is older than the maximum age. Zero: no maximum.
     pub(super) fn is_overdue(&self, max_age: Duration, now: Instant) -> bool {
         !max_age.is_zero() && now.saturating_duration_since(self.idle_since) > max_age
     }
@@ -102,20 +102,20 @@ impl InUse {
 }
 
 /// Whole percent, rounded up.
-pub(super) fn used_percent(room: Room) -> u64 {
+pub(super) fn used_percent(room: DiskSpace) -> u64 {
     let Some(available) = room.available.saturating_mul(100).checked_div(room.capacity) else { return 0 };
     100_u64.saturating_sub(available)
 }
 
 /// The number of bytes to free, if usage is above the high threshold.
-pub(super) fn to_free(room: Room, gc: &ImageGc) -> Option<u64> {
+pub(super) fn to_free(room: DiskSpace, gc: &ImageGc) -> Option<u64> {
     let is_time = room.capacity > 0 && used_percent(room) >= u64::from(gc.high);
     let goal = u128::from(room.capacity) * u128::from(100_u8.saturating_sub(gc.low)) / 100;
     is_time.then(|| u64::try_from(goal).unwrap_or(u64::MAX).saturating_sub(room.available))
 }
 
 /// Message of the event `FreeDiskSpaceFailed`.
-pub(super) fn not_enough(room: Room, freed: u64) -> String {
+pub(super) fn not_enough(room: DiskSpace, freed: u64) -> String {
     format!(
         "Insufficient free disk space on the node's image filesystem ({}% of {} used). Failed to free sufficient space by \
          deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs, \
@@ -159,45 +159,48 @@ mod tests {
     #[test]
     fn never_used_images_come_first_then_least_recently_used() {
         let start = Instant::now();
-        let mut book = ImageBook::new(start);
+        let mut image_records = ImageRecords::new(start);
         let mut images = vec![image("a"), image("b"), image("c")];
-        assert_eq!(ids(&book.look(&images, &in_use(&["a", "b", "c"]), start)), NONE);
-        assert_eq!(ids(&book.look(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
-        assert_eq!(ids(&book.look(&images, &in_use(&["c"]), start + SECOND * 2)), ["b", "a"]);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["a", "b", "c"]), start)), NONE);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["c"]), start + SECOND * 2)), ["b", "a"]);
         images.push(image("new"));
-        assert_eq!(ids(&book.look(&images, &in_use(&[]), start + SECOND * 3)), ["new", "b", "a", "c"]);
+        assert_eq!(
+            ids(&image_records.detect_images(&images, &in_use(&[]), start + SECOND * 3)),
+            ["new", "b", "a", "c"]
+        );
         images.remove(0);
-        assert_eq!(ids(&book.look(&images, &in_use(&[]), start + SECOND * 4)), ["new", "b", "c"]);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&[]), start + SECOND * 4)), ["new", "b", "c"]);
     }
 
     const NONE: [&str; 0] = [];
 
     #[test]
     fn image_is_in_use_by_any_name_and_pinned_ones_stay() {
-        let mut book = ImageBook::new(Instant::now());
+        let mut image_records = ImageRecords::new(Instant::now());
         let mut digest = image("d");
         digest.repo_digests = vec!["r.io/d@sha256:1".to_owned()];
         let pinned = Image { pinned: true, ..image("p") };
         let images = [image("a"), image("b"), digest, pinned];
         let used = in_use(&["a", "r.io/b:1", "r.io/d@sha256:1", ""]);
-        assert_eq!(ids(&book.look(&images, &used, Instant::now())), NONE);
-        assert_eq!(ids(&book.look(&images, &in_use(&["r.io/x:1"]), Instant::now())).len(), 3);
+        assert_eq!(ids(&image_records.detect_images(&images, &used, Instant::now())), NONE);
+        assert_eq!(ids(&image_records.detect_images(&images, &in_use(&["r.io/x:1"]), Instant::now())).len(), 3);
     }
 
     #[test]
     fn new_image_is_too_young_but_initial_ones_are_not() {
         let start = Instant::now();
-        let mut book = ImageBook::new(start);
-        book.pulled("pulled", start);
+        let mut image_records = ImageRecords::new(start);
+        image_records.pulled("pulled", start);
         let images = [image("old"), image("pulled")];
         let ripe = |unused: &[Unused], now| {
             let ripe = unused.iter().filter(|image| image.is_ripe(SECOND * 120, now));
             ripe.map(|image| image.id.clone()).collect::<Vec<_>>()
         };
-        let unused = book.look(&images, &in_use(&[]), start + SECOND);
+        let unused = image_records.detect_images(&images, &in_use(&[]), start + SECOND);
         assert_eq!(ripe(&unused, start + SECOND), ["old"]);
         assert_eq!(ripe(&unused, start + SECOND * 120), ["old", "pulled"]);
-        let imported = book.look(&[image("imported")], &in_use(&[]), start + SECOND * 200);
+        let imported = image_records.detect_images(&[image("imported")], &in_use(&[]), start + SECOND * 200);
         assert_eq!(ripe(&imported, start + SECOND * 200), Vec::<String>::new());
         assert_eq!(ripe(&imported, start + SECOND * 320), ["imported"]);
     }
@@ -205,10 +208,10 @@ mod tests {
     #[test]
     fn image_is_overdue_after_max_age_unused() {
         let start = Instant::now();
-        let mut book = ImageBook::new(start);
+        let mut image_records = ImageRecords::new(start);
         let images = [image("idle"), image("used")];
-        book.look(&images, &in_use(&["used"]), start + SECOND * 50);
-        let unused = book.look(&images, &in_use(&[]), start + SECOND * 60);
+        image_records.detect_images(&images, &in_use(&["used"]), start + SECOND * 50);
+        let unused = image_records.detect_images(&images, &in_use(&[]), start + SECOND * 60);
         let overdue = |max_age: u32, at: u32| {
             let now = start + SECOND * at;
             unused.iter().filter(|image| image.is_overdue(SECOND * max_age, now)).count()
@@ -222,15 +225,15 @@ mod tests {
     #[test]
     fn space_is_freed_from_the_high_to_the_low_threshold() {
         let gc = ImageGc::default();
-        let room = |available| Room { capacity: 1000, available };
+        let room = |available| DiskSpace { capacity: 1000, available };
         for (available, percent, free) in
             [(1000, 0, None), (160, 84, None), (151, 85, Some(49)), (150, 85, Some(50)), (0, 100, Some(200))]
         {
             assert_eq!(used_percent(room(available)), percent, "{available}");
             assert_eq!(to_free(room(available), &gc), free, "{available}");
         }
-        assert_eq!(to_free(Room { capacity: 0, available: 0 }, &gc), None);
-        let huge = Room { capacity: u64::MAX, available: 0 };
+        assert_eq!(to_free(DiskSpace { capacity: 0, available: 0 }, &gc), None);
+        let huge = DiskSpace { capacity: u64::MAX, available: 0 };
         assert!(to_free(huge, &gc).is_some_and(|bytes| bytes > u64::MAX / 6));
     }
 
@@ -239,7 +242,7 @@ mod tests {
         for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (97_828_376_576, "91.1 GiB")] {
             assert_eq!(human(bytes), text);
         }
-        let message = not_enough(Room { capacity: 28_346_784_153, available: 3_500_000_000 }, 385_820_817);
+        let message = not_enough(DiskSpace { capacity: 28_346_784_153, available: 3_500_000_000 }, 385_820_817);
         assert!(
             message.starts_with("Insufficient free disk space on the node's image filesystem (88% of 26.4 GiB used). ")
         );

@@ -44,12 +44,12 @@ pub(super) fn repository(image: &str) -> Result<String, InvalidName<'_>> {
     })
 }
 
-/// Where an image is.
+/// The location of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
     /// Including the port.
     pub(super) registry: String,
-    /// Of the repository in the registry.
+    /// The repository in the registry.
     pub(super) path: String,
     tag: Option<String>,
     digest: Option<String>,
@@ -69,7 +69,7 @@ pub(super) fn reference(image: &str) -> Result<Reference, InvalidName<'_>> {
 }
 
 impl Reference {
-    /// A digest counts more than a tag.
+    /// The digest, or else the tag.
     pub(super) fn reference(&self) -> &str {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or(DEFAULT_TAG)
     }

@@ -12,22 +12,29 @@ mod fetch;
 mod image_gc_manager;
 mod image_gc_policy;
 mod image_name;
+mod link_budget;
+mod manifest;
 mod pull;
 mod pull_backoff;
+mod pull_budget;
 mod pull_error;
 mod pull_policy;
 mod pull_records;
 mod pulls_under_way;
 mod registry_outages;
 mod service;
+mod tar_header;
+mod transfer_meter;
 mod verification;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Instant;
 
 use async_channel::Sender;
 
+use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, CredentialsVerification, ImageGc};
 use crate::platform::cri::ImageService;
 use crate::platform::cri::v1::{Image, PodSandboxConfig};
@@ -36,18 +43,22 @@ use crate::state::pods::{PodEvent, SyncEvent, Waiting};
 use crate::types::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
 use crate::types::time::TokenBucket;
 
-pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
+pub(crate) use archives::{ArchiveView, DeltaSummary, ImageArchives, Importer, Stamp, make_delta, stamp};
 pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
+#[cfg(test)]
+pub(crate) use fetch::Progress;
 pub(crate) use fetch::{FetchPlaces, Fetcher};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
+pub(crate) use link_budget::LinkBudget;
+pub use manifest::check_manifest;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
 use credentials::NodeCredentials;
 use early_pulls::EarlyPulls;
-use ensure_image::Order;
-use image_gc_policy::ImageBook;
+use ensure_image::PullInputs;
+use image_gc_policy::ImageRecords;
 use pull_backoff::PullBackoff;
 use pull_records::PullRecords;
 use registry_outages::Outages;
@@ -69,11 +80,13 @@ pub(crate) struct Images<S = ImageService> {
     strict: bool,
     under_way: PullsUnderWay,
     early: RefCell<EarlyPulls>,
+    /// Windows and budgets.
+    budget: Rc<LinkBudget>,
     /// Fetches images instead of the runtime, if configured.
     fetcher: Option<Fetcher>,
     archives: ImageArchives,
     gc: ImageGc,
-    book: RefCell<ImageBook>,
+    image_records: RefCell<ImageRecords>,
     /// Images were pulled recently.
     pulled: Cell<bool>,
     /// All images were listed at least once.
@@ -98,14 +111,14 @@ pub(crate) struct PresentImage {
 
 /// An image name with its pull policy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedImage<'a> {
     pub(crate) image: &'a str,
     pub(crate) policy: Option<PullPolicy>,
     /// The container for events; `None` for an image volume.
     pub(crate) container: Option<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> WantedImage<'a> {
     /// The image of a container.
     pub(crate) fn by(container: &'a Container) -> Self {
         let Container { image, image_pull_policy: policy, name, .. } = container;
@@ -156,15 +169,21 @@ impl<S: Service> Images<S> {
             strict: config.images.strict_pull_policy,
             under_way: PullsUnderWay::default(),
             early: RefCell::default(),
+            budget: Rc::new(LinkBudget::open(config, None)),
             fetcher: None,
             archives: ImageArchives::nothing().0,
             gc: config.images.gc,
-            book: RefCell::new(ImageBook::new(rt::now())),
+            image_records: RefCell::new(ImageRecords::new(rt::now())),
             pulled: Cell::new(false),
             looked: Cell::new(false),
             disks: RefCell::default(),
             inbox,
         }
+    }
+
+    /// Gives credential providers the tokens of service accounts.
+    pub(crate) fn in_cluster(&self, client: &Client) {
+        self.credentials.set_client(client);
     }
 
     /// Adds image archives, whose images are kept.
@@ -177,6 +196,15 @@ impl<S: Service> Images<S> {
         Self { fetcher, ..self }
     }
 
+    /// Pulls within these windows and budgets.
+    pub(crate) fn with_budget(self, budget: LinkBudget) -> Self {
+        Self { budget: Rc::new(budget), ..self }
+    }
+
+    pub(crate) fn budget(&self) -> Rc<LinkBudget> {
+        Rc::clone(&self.budget)
+    }
+
     pub(crate) fn archives(&self) -> &ImageArchives {
         &self.archives
     }
@@ -187,7 +215,7 @@ impl<S: Service> Images<S> {
     pub(crate) async fn ensure(
         &self,
         pod: &Pod,
-        wanted: Wanted<'_>,
+        wanted: WantedImage<'_>,
         sandbox: &PodSandboxConfig,
         secrets: &PullSecrets,
         cancel: impl Future<Output = ()>,
@@ -197,9 +225,9 @@ impl<S: Service> Images<S> {
             Err(Waiting::new(Reason::CONTAINER_CREATING, ""))
         };
         let bring = async {
-            let order = Order::new(pod, wanted, sandbox, secrets);
+            let order = PullInputs::new(pod, wanted, sandbox, secrets);
             let order = order.inspect_err(|waiting| {
-                self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
+                self.record_event(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
             })?;
             self.bring(&order).await
         };
@@ -211,8 +239,13 @@ impl<S: Service> Images<S> {
         self.backoff.borrow().last(pod, image, rt::now()).map(|failure| failure.until())
     }
 
-    /// The image was pulled for a container of a pod that starts later.
-    pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: Wanted<'_>) {
+    /// The pod's next pulls wait for no back-off.
+    pub(crate) fn forget_failures(&self, pod: &PodUid) {
+        self.backoff.borrow_mut().forget(pod);
+    }
+
+    /// Records that the image was pulled for a container of a pod that starts later.
+    pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: WantedImage<'_>) {
         self.early.borrow_mut().add(pod, wanted, rt::now());
     }
 
@@ -220,14 +253,14 @@ impl<S: Service> Images<S> {
         self.under_way.clone()
     }
 
-    fn tell(&self, pod: &Pod, wanted: Wanted<'_>, kind: EventKind, reason: Reason, message: String) {
+    fn record_event(&self, pod: &Pod, wanted: WantedImage<'_>, kind: EventKind, reason: Reason, message: String) {
         let uid = &pod.metadata.uid;
         let event = match wanted.container {
             Some(container) => PodEvent::of_container(uid, container, kind, reason, message),
             None => PodEvent::of_pod(uid, kind, reason, message),
         };
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 }
 

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::credentials::{Credential, Owner};
-use super::ensure_image::Order;
+use super::ensure_image::PullInputs;
+use super::fetch::{FetchFailure, Passage};
+use super::pull_budget::Hold;
 use super::pull_error::{self, FailedPull, PullError};
 use super::service::{ImageError, Service};
 use super::{Images, PresentImage, pull_policy};
 use crate::platform::config::{CredentialsVerification, go_duration};
-use crate::platform::cri::v1::ImageSpec;
+use crate::platform::cri::v1::{AuthConfig, Image, ImageSpec};
 use crate::platform::rt;
 use crate::protocol::grpc::{Code, Status};
 use crate::state::pods::Waiting;
@@ -17,24 +19,25 @@ use crate::types::metrics::{self, Timed};
 use crate::types::time::Backoff;
 
 /// The result of waiting for a turn.
-enum Turn<'a> {
+enum PullTurn<'a> {
     /// `None`: pulls are not limited.
-    Mine(Option<rt::SemaphoreGuard<'a>>),
+    Pull(Option<rt::SemaphoreGuard<'a>>),
     /// The image became present while waiting.
-    Done(PresentImage),
+    Present(PresentImage),
 }
 
 impl<S: Service> Images<S> {
     /// Waits for a turn and pulls. A failure is recorded for the back-off.
-    pub(super) async fn pull(&self, order: &Order<'_>) -> Result<PresentImage, FailedPull> {
+    pub(super) async fn pull(&self, order: &PullInputs<'_>) -> Result<PresentImage, FailedPull> {
         let image = order.image();
         let asked = rt::now();
         self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
         let under_way = self.under_way.add(image, &order.pod.full_name(), asked);
         let turn = match self.turn(order).await? {
-            Turn::Mine(turn) => turn,
-            Turn::Done(present) => return Ok(present),
+            PullTurn::Pull(turn) => turn,
+            PullTurn::Present(present) => return Ok(present),
         };
+        self.may_pull(order)?;
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
@@ -42,6 +45,15 @@ impl<S: Service> Images<S> {
         drop(turn);
         let now = rt::now();
         match pulled {
+            Err(PullError::Held) => {
+                if self.under_way.count(image) < 2 {
+                    self.records.end(image).await;
+                }
+                // The budget may have room again by now.
+                let hold =
+                    self.budget.hold().unwrap_or_else(|| Hold { why: "a moment".to_owned(), wait: Duration::ZERO });
+                Err(self.held(order, &hold).into())
+            }
             Err(error) => {
                 if self.under_way.count(image) < 2 {
                     self.records.end(image).await;
@@ -54,7 +66,7 @@ impl<S: Service> Images<S> {
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - asked));
                 log!(info, "image pulled", image = image, took = took, with_wait = with_wait);
-                self.book.borrow_mut().pulled(&image_ref, now);
+                self.image_records.borrow_mut().pulled(&image_ref, now);
                 self.pulled.set(true);
                 let described = self.described(order, image_ref).await?;
                 let size = described.size;
@@ -69,7 +81,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Records who may use the image, and removes the intent record.
-    async fn note_pulled(&self, order: &Order<'_>, image_ref: &str, credential: Option<&Credential>) {
+    async fn note_pulled(&self, order: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
@@ -80,10 +92,11 @@ impl<S: Service> Images<S> {
         }
     }
 
-    async fn turn(&self, order: &Order<'_>) -> Result<Turn<'_>, Waiting> {
-        let Some(turns) = &self.turns else { return Ok(Turn::Mine(None)) };
+    async fn turn(&self, order: &PullInputs<'_>) -> Result<PullTurn<'_>, Waiting> {
+        // An urgent pull goes beside the one that has its turn.
+        let Some(turns) = self.turns.as_ref().filter(|_| !order.is_urgent()) else { return Ok(PullTurn::Pull(None)) };
         if let Some(turn) = turns.try_acquire() {
-            return Ok(Turn::Mine(Some(turn)));
+            return Ok(PullTurn::Pull(Some(turn)));
         }
         let turn = turns.acquire().await;
         // The previous pull may have been of this image, or may have found the registry unreachable.
@@ -96,18 +109,18 @@ impl<S: Service> Images<S> {
         } else {
             self.present_during_outage(order).await?
         };
-        Ok(present.map_or_else(|| Turn::Mine(Some(turn)), Turn::Done))
+        Ok(present.map_or_else(|| PullTurn::Pull(Some(turn)), PullTurn::Present))
     }
 
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
     /// credential that succeeded.
-    async fn pull_with_credentials(&self, order: &Order<'_>) -> Result<(String, Option<Credential>), PullError> {
+    async fn pull_with_credentials(&self, order: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
         self.tell_failed_secrets(order);
         let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
-        credentials.extend(self.credentials.find(&order.repository).await);
+        credentials.extend(self.credentials.find(&order.repository, order.pod).await);
         log!(info, "pulling image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
         if credentials.is_empty() {
-            let image_ref = self.pull_once(order, None).await.map_err(PullError::from)?;
+            let image_ref = self.pull_once(order, None).await?;
             return Ok((image_ref, None));
         }
         if credentials.iter().any(|credential| credential.owner != Owner::Node) {
@@ -117,14 +130,15 @@ impl<S: Service> Images<S> {
         for credential in credentials {
             match self.pull_once(order, Some(&credential)).await {
                 Ok(image_ref) => return Ok((image_ref, Some(credential))),
-                Err(error) => errors.push(error),
+                Err(PullError::Failed(failed)) => errors.extend(failed),
+                Err(held) => return Err(held),
             }
         }
         Err(PullError::Failed(errors))
     }
 
     /// A failed write does not prevent the pod from starting.
-    async fn intend(&self, order: &Order<'_>) {
+    async fn intend(&self, order: &PullInputs<'_>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
@@ -134,17 +148,21 @@ impl<S: Service> Images<S> {
     }
 
     /// Logs periodically that the pull continues, because runtimes report no progress.
-    async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, ImageError> {
+    async fn pull_once(&self, order: &PullInputs<'_>, credential: Option<&Credential>) -> Result<String, PullError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
         let pull = async {
             let Some(fetcher) = &self.fetcher else {
-                return self.service.pull(&order.spec, auth.as_ref(), order.sandbox).await;
+                return self.pull_by_runtime(order, auth.as_ref()).await.map_err(PullError::from);
             };
             let progress = self.under_way.progress(order.image());
-            let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress).await;
-            // The texts are those that a runtime's pull has.
-            fetched.map_err(|message| ImageError::Runtime(Status::new(Code::Unknown, message)))
+            let passage = Passage { budget: &self.budget, is_urgent: order.is_urgent() };
+            let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress, passage).await;
+            fetched.map_err(|failure| match failure {
+                FetchFailure::Held => PullError::Held,
+                // In the same form as errors of the runtime's own pull.
+                FetchFailure::Failed(message) => ImageError::Runtime(Status::new(Code::Unknown, message)).into(),
+            })
         };
         let reminders = async {
             let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
@@ -156,7 +174,22 @@ impl<S: Service> Images<S> {
         rt::either(pull, reminders).await
     }
 
-    fn tell_failed_secrets(&self, order: &Order<'_>) {
+    /// The runtime tells no bytes, so an image counts with its size once it has come.
+    async fn pull_by_runtime(&self, order: &PullInputs<'_>, auth: Option<&AuthConfig>) -> Result<String, ImageError> {
+        if !self.budget.is_limited() {
+            return self.service.pull(&order.spec, auth, order.sandbox).await;
+        }
+        let before = self.service.status(&order.spec).await?;
+        let image_ref = self.service.pull(&order.spec, auth, order.sandbox).await?;
+        let pulled = self.service.status(&order.spec).await?;
+        let is_new = |image: &Image| before.as_ref().is_none_or(|before| before.id != image.id);
+        if let Some(image) = pulled.filter(is_new) {
+            self.budget.count(image.size).await;
+        }
+        Ok(image_ref)
+    }
+
+    fn tell_failed_secrets(&self, order: &PullInputs<'_>) {
         let failed = &order.secrets.failed;
         if failed.is_empty() {
             return;
@@ -176,12 +209,12 @@ impl<S: Service> Images<S> {
             "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
             names.join(", ")
         );
-        let of_pod = super::Wanted { container: None, ..order.wanted };
+        let of_pod = super::WantedImage { container: None, ..order.wanted };
         let reason = Reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
-        self.tell(order.pod, of_pod, EventKind::Warning, reason, what);
+        self.record_event(order.pod, of_pod, EventKind::Warning, reason, what);
     }
 
-    fn failed(&self, order: &Order<'_>, error: &PullError, now: Instant) -> FailedPull {
+    fn failed(&self, order: &PullInputs<'_>, error: &PullError, now: Instant) -> FailedPull {
         let (image, why) = (order.image(), error.to_string());
         self.tell_of(order, EventKind::Warning, Reason::FAILED, format!("Failed to pull image {image:?}: {why}"));
         let is_unreachable = error.is_unreachable();
@@ -197,9 +230,9 @@ impl<S: Service> Images<S> {
     }
 
     /// Looks up the image that was just pulled.
-    async fn described(&self, order: &Order<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
+    async fn described(&self, order: &PullInputs<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
         let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
-        match self.look(order, &spec).await? {
+        match self.image_status(order, &spec).await? {
             Some(present) => Ok(PresentImage { image_ref: spec.image, ..present }),
             None => Err(self.inspect_error(order, "the runtime does not have what it has just pulled")),
         }

@@ -58,6 +58,10 @@ impl PullBackoff {
         failure.text = text;
     }
 
+    pub(super) fn forget(&mut self, pod: &PodUid) {
+        self.failures.retain(|(uid, _), _| uid != pod);
+    }
+
     /// Drops old failures. A success does not reset the back-off, so that a flapping registry is asked less and less
     /// often.
     pub(super) fn forget_old(&mut self, now: Instant) {
@@ -109,6 +113,9 @@ mod tests {
         backoff.failed(&PodUid::from("u"), IMAGE, "ErrImagePull: no route".to_owned(), 7, now);
         assert!(backoff.last(&PodUid::from("v"), IMAGE, now).is_none());
         assert!(backoff.last(&PodUid::from("u"), "other", now).is_none());
+        backoff.forget(&PodUid::from("v"));
         assert_eq!(backoff.last(&PodUid::from("u"), IMAGE, now).unwrap().text, "ErrImagePull: no route");
+        backoff.forget(&PodUid::from("u"));
+        assert!(backoff.last(&PodUid::from("u"), IMAGE, now).is_none());
     }
 }

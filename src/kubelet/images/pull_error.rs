@@ -12,12 +12,14 @@ use crate::types::error::ErrorChain;
 pub(super) enum PullError {
     /// One error for each credential tried.
     Failed(Vec<ImageError>),
+    /// The window has closed, or a budget is used up. What was fetched is kept.
+    Held,
     /// `registryPullQPS` does not allow the pull now.
     Throttled,
 }
 
 impl PullError {
-    /// Whether the registry could not be reached. Only the text of the runtime's error tells.
+    /// Whether the registry could not be reached, which only the text of the runtime's error shows.
     pub(super) fn is_unreachable(&self) -> bool {
         let Self::Failed(errors) = self else { return false };
         let told = errors.iter().filter_map(|error| match error {
@@ -31,7 +33,11 @@ impl PullError {
 impl fmt::Display for PullError {
     /// In the format of Go's aggregate errors: each text once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Failed(errors) = self else { return f.write_str("pull QPS exceeded") };
+        let errors = match self {
+            Self::Failed(errors) => errors,
+            Self::Held => return f.write_str("pull held"),
+            Self::Throttled => return f.write_str("pull QPS exceeded"),
+        };
         let mut texts: Vec<String> = Vec::new();
         for text in errors.iter().map(|error| ErrorChain(error).to_string()) {
             if !texts.contains(&text) {

@@ -28,12 +28,12 @@ pub(crate) struct PullUnderWay {
     pub(crate) asked: Instant,
     /// `None`: waiting for its turn.
     pub(crate) begun: Option<Instant>,
-    /// `None` if the runtime pulls, which tells no progress.
+    /// `None` if the runtime pulls, because it reports no progress.
     pub(crate) progress: Option<Arc<Progress>>,
 }
 
 /// Keeps a pull listed until dropped.
-pub(super) struct UnderWay {
+pub(super) struct PullGuard {
     all: PullsUnderWay,
     number: u64,
 }
@@ -57,17 +57,17 @@ impl PullsUnderWay {
         progress
     }
 
-    pub(super) fn add(&self, image: &str, pod: &str, asked: Instant) -> UnderWay {
+    pub(super) fn add(&self, image: &str, pod: &str, asked: Instant) -> PullGuard {
         let mut pulls = self.pulls.borrow_mut();
         let number = pulls.next;
         pulls.next += 1;
         let pull = PullUnderWay { image: image.to_owned(), pod: pod.to_owned(), asked, begun: None, progress: None };
         pulls.list.insert(number, pull);
-        UnderWay { all: self.clone(), number }
+        PullGuard { all: self.clone(), number }
     }
 }
 
-impl UnderWay {
+impl PullGuard {
     pub(super) fn begins(&self, now: Instant) {
         if let Some(pull) = self.all.pulls.borrow_mut().list.get_mut(&self.number) {
             pull.begun = Some(now);
@@ -75,7 +75,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for PullGuard {
     fn drop(&mut self) {
         self.all.pulls.borrow_mut().list.remove(&self.number);
     }

@@ -153,7 +153,7 @@ async fn ensure_with(
     secrets: &PullSecrets,
 ) -> Result<PresentImage, Waiting> {
     let wanted = container(image, policy);
-    images.ensure(&pod(uid), Wanted::by(&wanted), &PodSandboxConfig::default(), secrets, pending()).await
+    images.ensure(&pod(uid), WantedImage::by(&wanted), &PodSandboxConfig::default(), secrets, pending()).await
 }
 
 fn now(images: &Images<Rc<Script>>, image: &str, policy: PullPolicy) -> Result<PresentImage, Waiting> {
@@ -324,7 +324,7 @@ fn cancelled_pull_frees_its_turn_without_backoff() {
                 rt::sleep(Duration::from_millis(1)).await;
             }
         };
-        images.ensure(&pod("u"), Wanted::by(&wanted), &PodSandboxConfig::default(), &secrets, begun).await
+        images.ensure(&pod("u"), WantedImage::by(&wanted), &PodSandboxConfig::default(), &secrets, begun).await
     });
     assert_eq!(given_up, self::waits(Reason::CONTAINER_CREATING, ""));
     assert_eq!(images.retry_at(&PodUid::from("u"), "a:1"), None);
@@ -394,7 +394,7 @@ fn secrets(users: &[(&str, &str)]) -> PullSecrets {
     });
     let mut secret = crate::types::api::decode::<crate::types::api::Secret>(secret).unwrap().value;
     secret.merge_string_data();
-    let since = crate::types::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let since = crate::types::api::Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let mut objects = crate::state::objects::Objects::default();
     let object = std::sync::Arc::new(secret.into());
     objects.replace(&[crate::state::objects::SourceObject { object, origin: "m".into(), since }]);
@@ -453,7 +453,7 @@ fn pulls_send_upstreams_events() {
     assert!(now(&images, "a:1", PullPolicy::Never).is_ok());
     assert!(now(&images, "b:1", PullPolicy::Never).is_err());
     let told = std::iter::from_fn(|| inbox.try_recv().ok()).map(|event| match event {
-        SyncEvent::Happened(event) => format!("{} {}", event.reason, event.message),
+        SyncEvent::PodEvent(event) => format!("{} {}", event.reason, event.message),
         other => panic!("{other:?}"),
     });
     let mut told: Vec<String> = told.collect();
@@ -548,4 +548,82 @@ fn image_pulled_with_a_secret_is_only_for_pods_with_it() {
     assert_eq!(never.unwrap_err().reason, Reason::ERR_IMAGE_NEVER_PULL);
     assert_eq!(script.pulled.borrow().len(), 2);
     assert_eq!(pulling.unwrap(), 0, "an intent record is left");
+}
+
+/// A window that opens in two hours.
+fn closed() -> Vec<crate::types::time_windows::TimeWindow> {
+    let minute = u16::try_from(crate::platform::host::clock::now().unix_seconds() / 60 % 1440).unwrap();
+    vec![crate::types::time_windows::TimeWindow { from: (minute + 120) % 1440, to: (minute + 180) % 1440 }]
+}
+
+#[test]
+fn pull_waits_for_its_window_and_an_urgent_pod_does_not() {
+    let script = Rc::new(Script::default());
+    script.pulls.borrow_mut().push_back(Pull::Gives(image("sha256:1")));
+    let (inbox, events) = async_channel::bounded(10);
+    let config = config_with(|config| config.images.fetch.windows = closed());
+    let images = Images::new(Rc::clone(&script), &config, inbox);
+    let waiting = now(&images, "a:1", PullPolicy::Always).unwrap_err();
+    assert_eq!(waiting.reason, Reason::IMAGE_PULL_WAITING);
+    assert!(waiting.message.starts_with("Pull of image \"a:1\" waits: outside images.windows until "), "{waiting:?}");
+    let wait = waiting.until.unwrap().saturating_duration_since(rt::now());
+    assert!(wait > Duration::from_secs(200), "{wait:?}");
+    assert!(script.pulled.borrow().is_empty());
+    let Ok(SyncEvent::PodEvent(event)) = events.try_recv() else { panic!("no event") };
+    assert_eq!((event.kind, event.reason), (EventKind::Normal, Reason::IMAGE_PULL_WAITING));
+    assert!(events.try_recv().is_err(), "a pull was announced");
+    let mut urgent = pod("v");
+    urgent.metadata.annotations = [("coracle.dev/urgent", "true".to_owned())].into_iter().collect();
+    let wanted = container("a:1", PullPolicy::Always);
+    let secrets = PullSecrets::default();
+    let sandbox = PodSandboxConfig::default();
+    let ensured = images.ensure(&urgent, WantedImage::by(&wanted), &sandbox, &secrets, pending());
+    assert_eq!(rt::block_on(ensured).unwrap().image_ref, "sha256:1");
+    // The image is there now, and needs no pull.
+    assert!(now(&images, "a:1", PullPolicy::IfNotPresent).is_ok());
+}
+
+#[test]
+fn pull_by_the_runtime_counts_with_the_size_of_the_image() {
+    let script = Rc::new(Script::default());
+    let large = Image { size: 60_000, ..image("sha256:1") };
+    script.pulls.borrow_mut().extend([Pull::Gives(large.clone()), Pull::Gives(large)]);
+    let root = std::env::temp_dir().join(format!("coracle-pull-budget-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&root);
+    let config = config_with(|config| {
+        config.images.fetch.bytes_per_day = Some(64 << 10);
+        config.root_dir = root.clone();
+    });
+    let images = images_as(&script, config);
+    assert!(now(&images, "a:1", PullPolicy::IfNotPresent).is_ok());
+    assert_eq!(images.budget().used(), Some((60_000, 64 << 10)));
+    let waiting = now(&images, "b:1", PullPolicy::IfNotPresent).unwrap_err();
+    assert!(waiting.message.contains(" waits: images.bytesPerDay is used up until "), "{waiting:?}");
+    assert_eq!(script.pulled.borrow().len(), 1);
+    let record = std::fs::read_to_string(root.join("coracle/image-bytes")).unwrap();
+    std::fs::remove_dir_all(&root).unwrap();
+    assert!(record.ends_with(" 60000\n"), "{record:?}");
+}
+
+#[test]
+fn urgent_pull_does_not_wait_for_its_turn() {
+    rt::block_on(async {
+        let script = Rc::new(Script::default());
+        let (_open, word) = async_channel::bounded(1);
+        script.pulls.borrow_mut().extend([Pull::Waits(word, image("sha256:1")), Pull::Gives(image("sha256:2"))]);
+        let images = images(&script, Some(1));
+        let slow = async { ensure(&images, "u", "a:1", PullPolicy::Always).await.map(drop) };
+        let urgent = async {
+            while script.pulled.borrow().is_empty() {
+                rt::sleep(Duration::from_millis(1)).await;
+            }
+            let mut urgent = pod("v");
+            urgent.metadata.annotations = [("coracle.dev/urgent", "true".to_owned())].into_iter().collect();
+            let wanted = container("b:1", PullPolicy::Always);
+            let (sandbox, secrets) = (PodSandboxConfig::default(), PullSecrets::default());
+            images.ensure(&urgent, WantedImage::by(&wanted), &sandbox, &secrets, pending()).await.map(drop)
+        };
+        assert_eq!(rt::either(slow, urgent).await, Ok(()));
+        assert_eq!(*script.pulled.borrow(), ["a:1", "b:1"]);
+    });
 }

@@ -5,21 +5,21 @@
 
 use serde_json::{Map, Value, json};
 
-use super::credentials::{Credential, Owner};
+use super::credentials::{Credential, Owner, ServiceAccount};
 use crate::platform::config::CredentialsVerification;
 
-/// How an image was pulled.
+/// The pull records of an image.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pulled<'a> {
-    /// Not by a kubelet: it was preloaded.
-    No,
+pub(super) enum PullOrigin<'a> {
+    /// No kubelet has pulled the image.
+    Preloaded,
     /// A kubelet intended to pull it; the result is unknown.
     Intended,
     Recorded(&'a Value),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict<'a> {
+pub(super) enum CredentialCheck<'a> {
     Use,
     /// This Secret has the credentials of a recorded one; record it as well.
     UseWith(&'a Credential),
@@ -36,26 +36,30 @@ pub(super) fn verdict<'a>(
     policy: &CredentialsVerification,
     repository: &str,
     is_named: bool,
-    pulled: Pulled<'_>,
+    pulled: PullOrigin<'_>,
     secrets: &[&'a Credential],
-) -> Verdict<'a> {
+    account: Option<&ServiceAccount>,
+) -> CredentialCheck<'a> {
     let verifies = match policy {
         CredentialsVerification::Never => false,
-        CredentialsVerification::NeverForPreloaded => !matches!(pulled, Pulled::No),
+        CredentialsVerification::NeverForPreloaded => !matches!(pulled, PullOrigin::Preloaded),
         CredentialsVerification::NeverFor(patterns) => !patterns.iter().any(|pattern| fits(pattern, repository)),
         CredentialsVerification::Always => true,
     };
     if !verifies {
-        return Verdict::Use;
+        return CredentialCheck::Use;
     }
-    let Pulled::Recorded(record) = pulled else { return Verdict::Ask };
+    let PullOrigin::Recorded(record) = pulled else { return CredentialCheck::Ask };
     let Some(known) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
         // No kubelet has pulled it under this name, so an image with the name was preloaded.
         let was_put_here = is_named && *policy == CredentialsVerification::NeverForPreloaded;
-        return if was_put_here { Verdict::Use } else { Verdict::Ask };
+        return if was_put_here { CredentialCheck::Use } else { CredentialCheck::Ask };
     };
     if is_open(known) {
-        return Verdict::Use;
+        return CredentialCheck::Use;
+    }
+    if account.is_some_and(|account| accounts_of(known).any(|known| account.is(known))) {
+        return CredentialCheck::Use;
     }
     let known = known.get(SECRETS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for credential in secrets {
@@ -63,16 +67,35 @@ pub(super) fn verdict<'a>(
         for known in known {
             let (same_login, same_secret) = (known.get(HASH) == mark.get(HASH), is_same_secret(known, &mark));
             match (same_login, same_secret) {
-                (true, true) => return Verdict::Use,
+                (true, true) => return CredentialCheck::Use,
                 (true, false) | (false, true) if kept(known_count(record, repository)) => {
-                    return Verdict::UseWith(credential);
+                    return CredentialCheck::UseWith(credential);
                 }
-                (true, false) => return Verdict::Use,
+                (true, false) => return CredentialCheck::Use,
                 (false, _) => {}
             }
         }
     }
-    Verdict::Ask
+    CredentialCheck::Ask
+}
+
+fn accounts_of(known: &Value) -> impl Iterator<Item = &Value> {
+    known.get(ACCOUNTS).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether a service account has pulled an image of this repository.
+pub(super) fn has_accounts(record: &Value, repository: &str) -> bool {
+    let known = record.get(MAPPING).and_then(|mapping| mapping.get(repository));
+    known.is_some_and(|known| accounts_of(known).next().is_some())
+}
+
+impl ServiceAccount {
+    /// Without a uid the name decides: the pod's own API server has admitted it.
+    fn is(&self, known: &Value) -> bool {
+        let text = |field: &str| known.get(field).and_then(Value::as_str).unwrap_or_default();
+        let is_named = (text("namespace"), text("name")) == (self.namespace.as_str(), self.name.as_str());
+        is_named && self.uid.as_ref().is_none_or(|uid| uid == text("uid"))
+    }
 }
 
 fn kept(count: usize) -> bool {
@@ -115,8 +138,9 @@ pub(super) fn recorded(
     let wanted = match credential.and_then(mark) {
         None => json!({OPEN: true}),
         Some(mark) => {
+            let list = if mark.get(HASH).is_some() { SECRETS } else { ACCOUNTS };
             let mut wanted = known.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
-            let secrets = wanted.as_object_mut()?.entry(SECRETS).or_insert_with(|| json!([])).as_array_mut()?;
+            let secrets = wanted.as_object_mut()?.entry(list).or_insert_with(|| json!([])).as_array_mut()?;
             match secrets.iter_mut().find(|known| is_same_secret(known, &mark)) {
                 Some(known) if *known == mark => return None,
                 Some(known) => *known = mark,
@@ -142,10 +166,13 @@ fn is_open(known: &Value) -> bool {
     known.get(OPEN) == Some(&Value::Bool(true))
 }
 
-/// A Secret's entry in a record; `None` for node credentials.
+/// The entry of a Secret or a service account in a record; `None` for node credentials.
 fn mark(credential: &Credential) -> Option<Value> {
     match &credential.owner {
         Owner::Node => None,
+        Owner::ServiceAccount { namespace, name, uid } => {
+            Some(json!({"uid": uid, "namespace": namespace, "name": name}))
+        }
         // Secrets from manifests have no uid.
         Owner::Secret { namespace, name, uid } => {
             Some(json!({"uid": uid, "namespace": namespace, "name": name, HASH: credential.login.hash()}))
@@ -160,6 +187,7 @@ fn is_same_secret(known: &Value, mark: &Value) -> bool {
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const MAPPING: &str = "credentialMapping";
 const SECRETS: &str = "kubernetesSecrets";
+const ACCOUNTS: &str = "kubernetesServiceAccounts";
 const OPEN: &str = "nodePodsAccessible";
 const HASH: &str = "credentialHash";
 
@@ -198,15 +226,19 @@ mod tests {
     fn preloaded_image_is_open_unless_the_policy_forbids() {
         let list = CredentialsVerification::NeverFor(vec!["r.io/*".to_owned(), "busybox".to_owned()]);
         for (policy, repository, pulled, expected) in [
-            (&CredentialsVerification::Never, REPOSITORY, Pulled::Intended, Verdict::Use),
-            (&DEFAULT, REPOSITORY, Pulled::No, Verdict::Use),
-            (&DEFAULT, REPOSITORY, Pulled::Intended, Verdict::Ask),
-            (&list, REPOSITORY, Pulled::Intended, Verdict::Use),
-            (&list, "docker.io/library/busybox", Pulled::No, Verdict::Use),
-            (&list, "q.io/a", Pulled::No, Verdict::Ask),
-            (&CredentialsVerification::Always, REPOSITORY, Pulled::No, Verdict::Ask),
+            (&CredentialsVerification::Never, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
+            (&DEFAULT, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Use),
+            (&DEFAULT, REPOSITORY, PullOrigin::Intended, CredentialCheck::Ask),
+            (&list, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
+            (&list, "docker.io/library/busybox", PullOrigin::Preloaded, CredentialCheck::Use),
+            (&list, "q.io/a", PullOrigin::Preloaded, CredentialCheck::Ask),
+            (&CredentialsVerification::Always, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Ask),
         ] {
-            assert_eq!(verdict(policy, repository, true, pulled, &[]), expected, "{policy:?} {repository} {pulled:?}");
+            assert_eq!(
+                verdict(policy, repository, true, pulled, &[], None),
+                expected,
+                "{policy:?} {repository} {pulled:?}"
+            );
         }
     }
 
@@ -214,12 +246,18 @@ mod tests {
     fn image_pulled_with_a_secret_needs_it_or_its_credentials() {
         let (known, other) = (credential("known", "p"), credential("other", "q"));
         let record = record(&[Some(&known)]);
-        let ask =
-            |secrets: &[&Credential]| match verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), secrets) {
-                Verdict::Use => "use".to_owned(),
-                Verdict::UseWith(credential) => format!("use with {:?}", credential.owner),
-                Verdict::Ask => "ask".to_owned(),
-            };
+        let ask = |secrets: &[&Credential]| match verdict(
+            &DEFAULT,
+            REPOSITORY,
+            true,
+            PullOrigin::Recorded(&record),
+            secrets,
+            None,
+        ) {
+            CredentialCheck::Use => "use".to_owned(),
+            CredentialCheck::UseWith(credential) => format!("use with {:?}", credential.owner),
+            CredentialCheck::Ask => "ask".to_owned(),
+        };
         assert_eq!(ask(&[]), "ask");
         assert_eq!(ask(&[&other]), "ask");
         assert_eq!(ask(&[&other, &known]), "use");
@@ -234,7 +272,8 @@ mod tests {
         let record = record(&[Some(&credential_of("s", "1", "p"))]);
         let ask = |uid, password| {
             let credential = credential_of("s", uid, password);
-            verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), &[&credential]) == Verdict::Ask
+            verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[&credential], None)
+                == CredentialCheck::Ask
         };
         assert!(!ask("1", "new"), "the same Secret with a new login");
         assert!(ask("2", "new"), "a new Secret of the same name with another login");
@@ -244,10 +283,10 @@ mod tests {
     #[test]
     fn preloaded_name_stays_open_only_for_that_name() {
         let record = record(&[Some(&credential("known", "p"))]);
-        let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, Pulled::Recorded(&record), &[]);
-        assert_eq!(ask(&DEFAULT, true), Verdict::Use);
-        assert_eq!(ask(&DEFAULT, false), Verdict::Ask, "known by its id only");
-        assert_eq!(ask(&CredentialsVerification::Always, true), Verdict::Ask);
+        let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, PullOrigin::Recorded(&record), &[], None);
+        assert_eq!(ask(&DEFAULT, true), CredentialCheck::Use);
+        assert_eq!(ask(&DEFAULT, false), CredentialCheck::Ask, "known by its id only");
+        assert_eq!(ask(&CredentialsVerification::Always, true), CredentialCheck::Ask);
     }
 
     #[test]
@@ -256,7 +295,10 @@ mod tests {
         let node = Credential { owner: Owner::Node, ..credential("", "p") };
         for opened in [None, Some(&node)] {
             let record = record(&[Some(&known), opened]);
-            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), &[]), Verdict::Use);
+            assert_eq!(
+                verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[], None),
+                CredentialCheck::Use
+            );
             assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&known), "later"), None);
         }
     }
@@ -288,9 +330,39 @@ mod tests {
     fn broken_record_asks_the_registry_and_is_repaired() {
         for broken in [json!({}), json!({"credentialMapping": 7}), json!({"credentialMapping": {"r.io/a": []}})] {
             let known = credential("known", "p");
-            assert_eq!(verdict(&DEFAULT, REPOSITORY, false, Pulled::Recorded(&broken), &[&known]), Verdict::Ask);
+            assert_eq!(
+                verdict(&DEFAULT, REPOSITORY, false, PullOrigin::Recorded(&broken), &[&known], None),
+                CredentialCheck::Ask
+            );
             let whole = recorded(Some(&broken), "sha256:1", REPOSITORY, Some(&known), "now").unwrap();
-            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&whole), &[&known]), Verdict::Use);
+            assert_eq!(
+                verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&whole), &[&known], None),
+                CredentialCheck::Use
+            );
         }
+    }
+
+    #[test]
+    fn image_of_a_service_account_is_for_the_pods_of_that_account() {
+        let of = |uid: &str| {
+            let (namespace, name, uid) = ("ns".to_owned(), "robot".to_owned(), uid.to_owned());
+            Credential { owner: Owner::ServiceAccount { namespace, name, uid }, ..credential("", "p") }
+        };
+        let record = record(&[Some(&of("7"))]);
+        let expected = json!([{"uid": "7", "namespace": "ns", "name": "robot"}]);
+        assert_eq!(record["credentialMapping"][REPOSITORY]["kubernetesServiceAccounts"], expected);
+        assert!(has_accounts(&record, REPOSITORY) && !has_accounts(&record, "r.io/other"));
+        assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&of("7")), "later"), None);
+        let may = |account: Option<ServiceAccount>| {
+            verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[], account.as_ref())
+                == CredentialCheck::Use
+        };
+        let account = |name: &str, uid: Option<&str>| {
+            let (namespace, uid) = ("ns".to_owned(), uid.map(str::to_owned));
+            Some(ServiceAccount { namespace, name: name.to_owned(), uid })
+        };
+        assert!(may(account("robot", Some("7"))) && may(account("robot", None)));
+        assert!(!may(account("robot", Some("8"))), "an account of the same name, created later");
+        assert!(!may(account("other", None)) && !may(None));
     }
 }

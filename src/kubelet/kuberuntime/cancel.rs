@@ -49,7 +49,7 @@ mod tests {
     use crate::platform::rt;
 
     #[test]
-    fn watch_sees_the_cancellation_whenever_it_looks() {
+    fn cancelled_watch_reports_and_returns_at_once() {
         let cancel = Cancel::new();
         let watch = cancel.watch();
         assert!(!watch.is_cancelled());

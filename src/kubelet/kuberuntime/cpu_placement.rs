@@ -10,7 +10,7 @@ use crate::types::cpu_set::CpuSet;
 
 /// A running container with the wrong cpuset.
 #[derive(Clone, Debug)]
-pub(crate) struct Misplaced {
+pub(crate) struct MisplacedContainer {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) cpus: CpuSet,
@@ -19,7 +19,7 @@ pub(crate) struct Misplaced {
 impl PodRuntime {
     /// The running containers with the wrong cpuset. The current cpuset is known from this process or read from the
     /// kernel; if it is unknown, the container counts as misplaced.
-    pub(crate) fn misplaced(&self) -> Vec<Misplaced> {
+    pub(crate) fn misplaced(&self) -> Vec<MisplacedContainer> {
         let (placements, seen) = (self.placements.borrow(), self.seen.borrow());
         let mut held = self.held.borrow_mut();
         let mut misplaced = Vec::new();
@@ -33,7 +33,7 @@ impl PodRuntime {
                 let held = held.or_insert_with(|| container.pid.and_then(cpuset_of).unwrap_or_default());
                 if held != cpus {
                     let (id, name) = (container.id.clone(), container.name.clone());
-                    misplaced.push(Misplaced { id, name, cpus: cpus.clone() });
+                    misplaced.push(MisplacedContainer { id, name, cpus: cpus.clone() });
                 }
             }
         }
@@ -54,8 +54,8 @@ impl PodRuntime {
     }
 
     /// Updates a container's cpuset in the runtime. A missing container is not an error.
-    pub(crate) async fn place(&self, misplaced: &Misplaced) -> Result<(), cri::Error> {
-        let Misplaced { id, cpus, .. } = misplaced;
+    pub(crate) async fn place(&self, misplaced: &MisplacedContainer) -> Result<(), cri::Error> {
+        let MisplacedContainer { id, cpus, .. } = misplaced;
         let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
         gone_is_fine(self.cri.update_container_resources(id, &request).await)?;
         self.note_held(id, cpus.clone());

@@ -26,13 +26,13 @@ pub(crate) struct DnsWarning {
 pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDns {
     let mut warnings = Vec::new();
     let mut config = match source(pod, node) {
-        Source::Pod => DnsConfig::default(),
-        Source::Cluster => DnsConfig {
+        DnsSource::Pod => DnsConfig::default(),
+        DnsSource::Cluster => DnsConfig {
             servers: node.cluster_dns.iter().map(IpAddr::to_string).collect(),
             searches: cluster_searches(&pod.metadata.namespace, &node.cluster_domain, &host.searches),
             options: vec![CLUSTER_OPTION.to_owned()],
         },
-        Source::Host { wanted_cluster } => {
+        DnsSource::Host { wanted_cluster } => {
             if wanted_cluster {
                 warnings.push(no_cluster_dns(pod));
             }
@@ -46,7 +46,7 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
     PodDns { config, warnings, of_node: host_limits(node, host) }
 }
 
-/// Which limit of pods the node's resolver file exceeds, together with the cluster's entries (kubelet:
+/// The warning if the node's resolver file, together with the cluster's entries, exceeds a limit of pods (kubelet:
 /// `CheckLimitsForResolvConf`).
 fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
     let path = node.resolv_conf.as_ref()?.display();
@@ -69,12 +69,12 @@ fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
 
 /// Whether the configuration of `pod` depends on the node's resolver file.
 pub(crate) fn needs_host_dns(pod: &Pod, node: &NodeSettings) -> bool {
-    node.resolv_conf.is_some() && source(pod, node) != Source::Pod
+    node.resolv_conf.is_some() && source(pod, node) != DnsSource::Pod
 }
 
 /// What the configuration is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum DnsSource {
     Cluster,
     Host {
         /// The pod wants cluster DNS, but the node has no cluster DNS server configured.
@@ -84,16 +84,16 @@ enum Source {
     Pod,
 }
 
-fn source(pod: &Pod, node: &NodeSettings) -> Source {
+fn source(pod: &Pod, node: &NodeSettings) -> DnsSource {
     match pod.spec.dns_policy {
-        DnsPolicy::None => Source::Pod,
-        DnsPolicy::Default => Source::Host { wanted_cluster: false },
+        DnsPolicy::None => DnsSource::Pod,
+        DnsPolicy::Default => DnsSource::Host { wanted_cluster: false },
         // Host-network pods do not use cluster DNS with this policy.
-        DnsPolicy::ClusterFirst if pod.spec.host_network => Source::Host { wanted_cluster: false },
+        DnsPolicy::ClusterFirst if pod.spec.host_network => DnsSource::Host { wanted_cluster: false },
         DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet if node.cluster_dns.is_empty() => {
-            Source::Host { wanted_cluster: true }
+            DnsSource::Host { wanted_cluster: true }
         }
-        DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet => Source::Cluster,
+        DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet => DnsSource::Cluster,
     }
 }
 

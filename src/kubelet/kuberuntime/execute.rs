@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::kubelet::images::{PresentImage, PullSecrets, Wanted};
+use crate::kubelet::images::{PresentImage, PullSecrets, WantedImage};
 use crate::kubelet::kuberuntime::config_error::ConfigError;
 use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_config};
 use crate::kubelet::kuberuntime::cpu_placement::{lift_quota, put};
@@ -13,14 +13,14 @@ use crate::kubelet::kuberuntime::environment::{Environment, EnvironmentInputs, F
 use crate::kubelet::kuberuntime::error::SandboxError;
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
-use crate::kubelet::kuberuntime::kill::{Kill, gone_is_fine};
-use crate::kubelet::kuberuntime::post_start::Started;
+use crate::kubelet::kuberuntime::kill::{ContainerKill, gone_is_fine};
+use crate::kubelet::kuberuntime::post_start::StartedContainer;
 use crate::kubelet::kuberuntime::previous_runs;
 use crate::kubelet::kuberuntime::record_event::words;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::kubelet::kuberuntime::security_context::ImageUser;
 use crate::kubelet::kuberuntime::user_namespace::share_users;
-use crate::kubelet::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
+use crate::kubelet::kuberuntime::{Action, CancelWatch, ContainerIndex, Plan, PodRuntime};
 use crate::platform::cgroups::CgroupName;
 use crate::platform::cri::{self, v1};
 use crate::platform::rt;
@@ -32,7 +32,7 @@ use crate::types::metrics::{self, Count, Timed};
 
 /// The result of a plan.
 #[derive(Debug, Default)]
-pub(crate) struct Executed {
+pub(crate) struct ExecuteResult {
     /// For each container with an action: its waiting state, or `None` if the action succeeded.
     pub(crate) containers: Vec<(String, Option<Waiting>)>,
     /// What stopped the whole plan; one line.
@@ -74,11 +74,11 @@ impl PodRuntime {
         plan: &Plan,
         observed: &ObservedPod,
         cancel: &CancelWatch,
-    ) -> Executed {
-        let mut executed = Executed::default();
+    ) -> ExecuteResult {
+        let mut executed = ExecuteResult::default();
         let mut sandbox = match self.sandbox_of(pod, observed).await {
             Ok(sandbox) => sandbox,
-            Err(error) => return Executed { failure: Some(one_line(&error)), ..executed },
+            Err(error) => return ExecuteResult { failure: Some(one_line(&error)), ..executed },
         };
         if plan.creates_sandbox() && observed.newest_sandbox().is_some() {
             let message = "Pod sandbox changed, it will be killed and re-created.";
@@ -110,7 +110,7 @@ impl PodRuntime {
                     let grace = grace_of_kill(pod, spec, *why);
                     let message = why.message(&spec.name, *place, *restarts);
                     let kill = self.kill_of(Some(pod), observed, container, grace, message);
-                    let kill = Kill { cancel: Some(cancel), ..kill };
+                    let kill = ContainerKill { cancel: Some(cancel), ..kill };
                     self.kill_container(kill).await.map_err(|error| one_line(&error))
                 }
                 Action::KillContainers { ids, why } => {
@@ -123,7 +123,7 @@ impl PodRuntime {
                 Action::ResizeContainer { id, place, .. } => {
                     let running = observed.containers.iter().find(|container| container.id == *id);
                     let (Some(spec), Some(running)) = (place.of(pod), running) else { continue };
-                    let is_init = matches!(place, Place::Init(_));
+                    let is_init = matches!(place, ContainerIndex::Init(_));
                     if let Err(error) = self.resize_container(pod, spec, is_init, running).await {
                         // Other containers are not affected.
                         let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
@@ -134,8 +134,14 @@ impl PodRuntime {
                 Action::StartContainer { place, restart_count } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
-                    let start =
-                        Start { pod, container, place: *place, sandbox, observed, restart_count: *restart_count };
+                    let start = ContainerStart {
+                        pod,
+                        container,
+                        place: *place,
+                        sandbox,
+                        observed,
+                        restart_count: *restart_count,
+                    };
                     let waiting = self.start_container(&start, volumes, cancel).await.err();
                     note_start(*place, waiting.as_ref());
                     if let Some(waiting) = &waiting {
@@ -147,7 +153,7 @@ impl PodRuntime {
                 Action::StartCreated { id, place } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
-                    let started = Started { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
+                    let started = StartedContainer { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
                     let waiting = self.start_created(&started, cancel).await.err();
                     if let Some(waiting) = &waiting {
                         self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
@@ -225,16 +231,16 @@ impl PodRuntime {
 
     async fn start_container(
         &self,
-        start: &Start<'_>,
+        start: &ContainerStart<'_>,
         volumes: &VolumesFor<'_>,
         cancel: &CancelWatch,
     ) -> Result<(), Waiting> {
-        let Start { pod, container, place, sandbox, observed, mut restart_count } = *start;
+        let ContainerStart { pod, container, place, sandbox, observed, mut restart_count } = *start;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
             restart_count = previous_runs::restart_count(logs.join(&container.name)).await;
         }
-        let image = self.image(pod, Wanted::by(container), sandbox, cancel).await?;
+        let image = self.image(pod, WantedImage::by(container), sandbox, cancel).await?;
         let config_error = |error: &(dyn std::error::Error + 'static)| {
             Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, one_line(error))
         };
@@ -255,7 +261,7 @@ impl PodRuntime {
         let input = ContainerInput {
             pod,
             container,
-            is_init: matches!(place, Place::Init(_)),
+            is_init: matches!(place, ContainerIndex::Init(_)),
             restart_count,
             image_ref: &image.image_ref,
             image_user: &image_user(&image),
@@ -279,19 +285,19 @@ impl PodRuntime {
             .create_container(&sandbox.id, &config, &sandbox.config)
             .await
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, words(&error)))?;
-        self.tell(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
+        self.record_event(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
             self.note_told(&id, resources, container);
             self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
-        let started = Started { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };
+        let started = StartedContainer { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };
         self.start_created(&started, cancel).await
     }
 
     async fn image(
         &self,
         pod: &Pod,
-        wanted: Wanted<'_>,
+        wanted: WantedImage<'_>,
         sandbox: &Sandbox,
         cancel: &CancelWatch,
     ) -> Result<PresentImage, Waiting> {
@@ -304,14 +310,14 @@ impl PodRuntime {
         };
         let image = rt::either(late, ensured).await;
         image.map_err(|waiting| {
-            // A pull that has just failed is retried like any other action, and is then backing off.
+            // The first failure is retried like any other action; then the image is in back-off.
             let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;
-            let until = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
-            Waiting { until, ..waiting }
+            let retry = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
+            Waiting { until: waiting.until.or(retry), ..waiting }
         })
     }
 
-    /// Observes the pod in the middle of its work, so that its status shows the sandbox: not every runtime sends events.
+    /// Observes the pod during its sync, so that its status shows the sandbox: not every runtime sends events.
     async fn tell_observed(&self, uid: &PodUid) {
         if let Ok(observation) = self.observe_pod(uid).await {
             // The loop outlives its workers.
@@ -331,7 +337,7 @@ impl PodRuntime {
         for (named, mount) in container.volume_mounts.iter().zip(mounts) {
             let volume = pod.spec.volumes.iter().find(|volume| volume.name == named.name);
             let Some(VolumeSource::Image(source)) = volume.map(|volume| &volume.source) else { continue };
-            let wanted = Wanted { image: &source.reference, policy: source.pull_policy, container: None };
+            let wanted = WantedImage { image: &source.reference, policy: source.pull_policy, container: None };
             let image = self.image(pod, wanted, sandbox, cancel).await?.image_ref;
             let user_specified_image = source.reference.clone();
             mount.image = Some(v1::ImageSpec { image, user_specified_image, ..v1::ImageSpec::default() });
@@ -339,12 +345,12 @@ impl PodRuntime {
         Ok(())
     }
 
-    async fn start_created(&self, started: &Started<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
+    async fn start_created(&self, started: &StartedContainer<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
         if let Err(error) = self.cri.start_container(started.id).await {
             return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, words(&error)));
         }
         let (uid, name) = (&started.pod.metadata.uid, &started.container.name);
-        self.tell(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
+        self.record_event(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
         self.after_start(started, cancel).await
     }
 }
@@ -363,8 +369,8 @@ fn add_devices(config: &mut v1::ContainerConfig, mut devices: v1::ContainerConfi
 }
 
 /// A start that was not attempted is not an error.
-fn note_start(place: Place, waiting: Option<&Waiting>) {
-    let kind = if matches!(place, Place::Init(_)) { "init_container" } else { "container" };
+fn note_start(place: ContainerIndex, waiting: Option<&Waiting>) {
+    let kind = if matches!(place, ContainerIndex::Init(_)) { "init_container" } else { "container" };
     match waiting {
         None => metrics::count(Count::StartedContainers, &[kind]),
         Some(waiting) if waiting.reason == Reason::CONTAINER_CREATING => {}
@@ -391,21 +397,21 @@ fn target<'a>(container: &Container, observed: &'a ObservedPod) -> Result<Option
     Ok(Some(&target.id))
 }
 
-/// A longer pull is preceded by an observation of the pod.
+/// After this time in a pull, the pod is observed, so that its status shows the sandbox.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The context of a container start.
 #[derive(Clone, Copy)]
-struct Start<'a> {
+struct ContainerStart<'a> {
     pod: &'a Pod,
     container: &'a Container,
-    place: Place,
+    place: ContainerIndex,
     sandbox: &'a Sandbox,
     observed: &'a ObservedPod,
     restart_count: u32,
 }
 
-impl Place {
+impl ContainerIndex {
     pub(crate) fn of(self, pod: &Pod) -> Option<&Container> {
         match self {
             Self::Init(index) => pod.spec.init_containers.get(index),

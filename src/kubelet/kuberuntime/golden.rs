@@ -46,6 +46,7 @@ pub(crate) fn node() -> NodeSettings {
         pod_cgroups: None,
         single_process_oom_kill: true,
         selinux: false,
+        container_file_label: None,
         seccomp_default: false,
         seccomp_root: "/var/lib/kubelet/seccomp".into(),
         masked_paths: Vec::new(),
@@ -96,17 +97,17 @@ fn objects(pod: &Pod) -> Objects {
         Ok(Object::Config(config)) => Some(config),
         Ok(Object::Pod(_)) | Err(_) => None,
     });
-    let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let configs: Vec<SourceObject> =
         configs.map(|object| SourceObject { object: Arc::new(object), origin: path.into(), since }).collect();
     let mut objects = Objects::default();
     objects.replace(&configs);
     for topic in Topic::of(pod) {
-        objects.hear(ObjectEvent::Heard(topic, None));
+        objects.on_event(ObjectEvent::Received(topic, None));
     }
     for SourceObject { object, .. } in configs {
         let topic = Topic::Object(object.key.clone());
-        objects.hear(ObjectEvent::Heard(topic, Some(Content::Object(object))));
+        objects.on_event(ObjectEvent::Received(topic, Some(Content::Object(object))));
     }
     objects
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kubelet::kuberuntime::Place;
+use crate::kubelet::kuberuntime::ContainerIndex;
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::state::pods::ProbeKind;
 use crate::types::api::{Container, Pod, grace_of_seconds};
@@ -30,13 +30,13 @@ pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -
 
 impl KillReason {
     /// The message of the `Killing` event, as upstream.
-    pub(super) fn message(self, container: &str, place: Place, restarts: bool) -> String {
+    pub(super) fn message(self, container: &str, place: ContainerIndex, restarts: bool) -> String {
         let kind = match place {
-            Place::Init(_) => "Init container",
-            Place::Main(_) => "Container",
-            Place::Ephemeral(_) => "Ephemeral container",
+            ContainerIndex::Init(_) => "Init container",
+            ContainerIndex::Main(_) => "Container",
+            ContainerIndex::Ephemeral(_) => "Ephemeral container",
         };
-        let restart = if restarts && matches!(place, Place::Main(_)) { ", will be restarted" } else { "" };
+        let restart = if restarts && matches!(place, ContainerIndex::Main(_)) { ", will be restarted" } else { "" };
         match self {
             Self::DefinitionChanged => format!("{kind} {container} definition changed{restart}"),
             Self::FailedProbe(probe) => format!("{kind} {container} failed {} probe{restart}", probe.word()),
@@ -84,8 +84,8 @@ mod tests {
     fn message_says_whether_the_container_restarts() {
         let failed = KillReason::FailedProbe(ProbeKind::Liveness);
         let message = |place, restarts| failed.message("main", place, restarts);
-        assert_eq!(message(Place::Main(0), true), "Container main failed liveness probe, will be restarted");
-        assert_eq!(message(Place::Main(0), false), "Container main failed liveness probe");
-        assert_eq!(message(Place::Init(0), true), "Init container main failed liveness probe");
+        assert_eq!(message(ContainerIndex::Main(0), true), "Container main failed liveness probe, will be restarted");
+        assert_eq!(message(ContainerIndex::Main(0), false), "Container main failed liveness probe");
+        assert_eq!(message(ContainerIndex::Init(0), true), "Init container main failed liveness probe");
     }
 }

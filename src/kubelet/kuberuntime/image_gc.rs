@@ -47,7 +47,7 @@ impl PodRuntime {
         for reason in reasons {
             let event = NodeEvent::new(EventKind::Warning, reason, message);
             // Events may be dropped when the inbox is full.
-            let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
+            let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
         }
     }
 

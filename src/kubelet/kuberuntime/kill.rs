@@ -11,7 +11,7 @@ use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
 use crate::kubelet::kuberuntime::pod_actions::KillReason;
 use crate::kubelet::kuberuntime::stop_order::waits_for;
-use crate::kubelet::kuberuntime::{CancelWatch, Place, PodRuntime, labels};
+use crate::kubelet::kuberuntime::{CancelWatch, ContainerIndex, PodRuntime, labels};
 use crate::platform::cri;
 use crate::platform::rt;
 use crate::state::pods::{ObservedContainer, ObservedPod, SandboxState};
@@ -23,7 +23,7 @@ const LEAST: Duration = Duration::from_secs(2);
 const DEFAULT: Duration = Duration::from_secs(30);
 
 /// A container to stop.
-pub(super) struct Kill<'a> {
+pub(super) struct ContainerKill<'a> {
     pub(super) pod: PodName<'a>,
     pub(super) name: &'a str,
     pub(super) id: &'a str,
@@ -37,14 +37,14 @@ pub(super) struct Kill<'a> {
     pub(super) grace: Duration,
     /// Message of the `Killing` event.
     pub(super) message: String,
-    pub(super) turn: Turn,
+    pub(super) turn: TerminationTurn,
     /// When cancelled, the hook is no longer waited for and the container is not stopped.
     pub(super) cancel: Option<&'a CancelWatch>,
 }
 
 /// A container's turn in the order of termination.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct TerminationTurn {
     /// Closed when the containers to wait for have stopped.
     before: Vec<Receiver<Infallible>>,
     #[expect(dead_code, reason = "dropping it after this container has stopped releases the others")]
@@ -84,24 +84,24 @@ impl PodRuntime {
         (ids, why): (&[String], KillReason),
         cancel: &CancelWatch,
     ) -> Result<(), cri::Error> {
-        let places = (0..pod.spec.init_containers.len()).map(Place::Init);
-        let places = places.chain((0..pod.spec.containers.len()).map(Place::Main));
+        let places = (0..pod.spec.init_containers.len()).map(ContainerIndex::Init);
+        let places = places.chain((0..pod.spec.containers.len()).map(ContainerIndex::Main));
         let kills = places.filter_map(|place| {
             let spec = place.of(pod)?;
             let running = observed.container(&spec.name).filter(|container| ids.contains(&container.id))?;
             let message = why.message(&spec.name, place, true);
             let kill = self.kill_of(Some(pod), observed, running, grace_of_kill(pod, spec, why), message);
-            Some(Kill { cancel: Some(cancel), ..kill })
+            Some(ContainerKill { cancel: Some(cancel), ..kill })
         });
         self.kill_in_turn(Some(pod), kills.collect()).await
     }
 
     /// Concurrently, except that sidecars wait for the main containers.
-    async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<Kill<'_>>) -> Result<(), cri::Error> {
+    async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<ContainerKill<'_>>) -> Result<(), cri::Error> {
         let names: Vec<&str> = kills.iter().map(|kill| kill.name).collect();
         let turns = turns(&waits_for(pod.map(|pod| &pod.spec), &names));
         let kills = kills.into_iter().zip(turns).map(|(kill, turn)| {
-            Box::pin(self.kill_container(Kill { turn, ..kill }))
+            Box::pin(self.kill_container(ContainerKill { turn, ..kill }))
                 as Pin<Box<dyn Future<Output = Result<(), cri::Error>> + '_>>
         });
         let mut result = Ok(());
@@ -119,8 +119,8 @@ impl PodRuntime {
         container: &'a ObservedContainer,
         grace: Duration,
         message: String,
-    ) -> Kill<'a> {
-        Kill {
+    ) -> ContainerKill<'a> {
+        ContainerKill {
             pod: PodName { name: &observed.name, namespace: &observed.namespace, uid: &observed.uid },
             name: &container.name,
             id: &container.id,
@@ -129,15 +129,15 @@ impl PodRuntime {
             ip: self.address_of(observed, container),
             grace,
             message,
-            turn: Turn::default(),
+            turn: TerminationTurn::default(),
             cancel: None,
         }
     }
 
     /// Runs the hook, waits for other containers and sends the signal, all within the grace period except for the
     /// minimum. As upstream, a hook that outlasts the grace period runs until its container has stopped.
-    pub(super) async fn kill_container(&self, kill: Kill<'_>) -> Result<(), cri::Error> {
-        self.tell(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
+    pub(super) async fn kill_container(&self, kill: ContainerKill<'_>) -> Result<(), cri::Error> {
+        self.record_event(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
         let end = rt::now() + kill.grace;
         let mut hook: Option<Pin<Box<dyn Future<Output = ()> + '_>>> = None;
         if kill.runs && !kill.grace.is_zero() {
@@ -180,8 +180,8 @@ impl PodRuntime {
         rt::either(hook, stop).await
     }
 
-    async fn before_stop(&self, kill: &Kill<'_>) {
-        let Kill { pod, id, ip, .. } = *kill;
+    async fn before_stop(&self, kill: &ContainerKill<'_>) {
+        let ContainerKill { pod, id, ip, .. } = *kill;
         let written;
         let container = match kill.spec {
             Some(container) => container,
@@ -193,7 +193,7 @@ impl PodRuntime {
         let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else {
             return;
         };
-        // The last moments are those of the container.
+        // The container itself ends the hook: it is killed when its grace period has passed.
         let limit = kill.grace.saturating_add(LEAST * 2);
         match self.run_hook(Hook { pod, container, id, ip, handler, limit }).await {
             Ok(()) | Err(HookFailure::Late) => {}
@@ -201,7 +201,7 @@ impl PodRuntime {
                 // As upstream, the event has no details, because the hook's output may be secret.
                 log!(debug, "preStop hook failed", pod = pod.uid, container = kill.name, error = why);
                 let reason = Reason::FAILED_PRE_STOP_HOOK;
-                self.tell(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
+                self.record_event(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
             }
         }
     }
@@ -213,11 +213,11 @@ impl PodRuntime {
     }
 }
 
-fn turns(waits_for: &[Vec<usize>]) -> Vec<Turn> {
+fn turns(waits_for: &[Vec<usize>]) -> Vec<TerminationTurn> {
     let ends: Vec<_> = waits_for.iter().map(|_| async_channel::bounded::<Infallible>(1)).collect();
     let turn = |(own, before): (&(Sender<Infallible>, Receiver<Infallible>), &Vec<usize>)| {
         let before = before.iter().filter_map(|place| ends.get(*place)).map(|(_, end)| end.clone()).collect();
-        Turn { before, own: Some(own.0.clone()) }
+        TerminationTurn { before, own: Some(own.0.clone()) }
     };
     ends.iter().zip(waits_for).map(turn).collect()
 }

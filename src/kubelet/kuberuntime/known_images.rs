@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn image_in_use_under_any_name_or_pinned_stays() {
+    fn image_in_use_under_any_name_or_pinned_is_kept() {
         let image = |id: &str, tag: &str| Image {
             id: id.to_owned(),
             repo_tags: vec![tag.to_owned()],

@@ -7,7 +7,7 @@ use crate::types::api::{
 use crate::types::sorted::SortedMap;
 
 /// Labels or annotations, as stored by the runtime.
-pub(crate) type Written = SortedMap<String, String>;
+pub(crate) type StringMap = SortedMap<String, String>;
 
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
@@ -25,31 +25,31 @@ const DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
 const TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 /// The pod in these labels, such as `default/web-node1`; `None` if they have no pod.
-pub(crate) fn pod_of(labels: &Written) -> Option<String> {
+pub(crate) fn pod_of(labels: &StringMap) -> Option<String> {
     Some([labels.get(POD_NAMESPACE)?, "/", labels.get(POD_NAME)?].concat())
 }
 
 /// The pod's labels and its identity.
-pub(crate) fn sandbox_labels(pod: &Pod) -> Written {
+pub(crate) fn sandbox_labels(pod: &Pod) -> StringMap {
     let mut labels = owned(pod.metadata.labels.iter());
     put_pod(&mut labels, pod);
     labels
 }
 
-pub(crate) fn sandbox_annotations(pod: &Pod) -> Written {
+pub(crate) fn sandbox_annotations(pod: &Pod) -> StringMap {
     owned(pod.metadata.annotations.iter())
 }
 
-pub(crate) fn container_labels(pod: &Pod, container: &Container) -> Written {
-    let mut labels = Written::new();
+pub(crate) fn container_labels(pod: &Pod, container: &Container) -> StringMap {
+    let mut labels = StringMap::new();
     put_pod(&mut labels, pod);
     labels.insert(CONTAINER_NAME.to_owned(), container.name.clone());
     labels
 }
 
 /// What is needed to stop the container and report its exit without its spec.
-pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_count: u32) -> Written {
-    let mut annotations = Written::new();
+pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_count: u32) -> StringMap {
+    let mut annotations = StringMap::new();
     let mut put = |key: &str, value: String| drop(annotations.insert(key.to_owned(), value));
     put(HASH, container_hash_text(container));
     put(RESTART_COUNT, restart_count.to_string());
@@ -71,29 +71,29 @@ pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_co
 }
 
 /// The parts of the container spec needed for its termination, from the annotations.
-pub(crate) fn restored_container(labels: &Written, annotations: &Written) -> Container {
+pub(crate) fn restored_container(labels: &StringMap, annotations: &StringMap) -> Container {
     let pre_stop = read_json::<LifecycleHandler>(annotations, PRE_STOP);
     let lifecycle = pre_stop.map(|hook| Box::new(Lifecycle { pre_stop: Some(hook), ..Lifecycle::default() }));
     Container {
-        name: ContainerMark::read(labels, annotations).name.to_owned(),
+        name: AnnotatedContainerInfo::read(labels, annotations).name.to_owned(),
         ports: read_json(annotations, PORTS).unwrap_or_default(),
         lifecycle,
         ..Container::default()
     }
 }
 
-fn read_json<T: Decode>(annotations: &Written, key: &str) -> Option<T> {
+fn read_json<T: Decode>(annotations: &StringMap, key: &str) -> Option<T> {
     let value = serde_json::from_str(annotations.get(key)?).ok()?;
     decode(value).ok().map(|decoded| decoded.value)
 }
 
-fn put_pod(labels: &mut Written, pod: &Pod) {
+fn put_pod(labels: &mut StringMap, pod: &Pod) {
     labels.insert(POD_NAME.to_owned(), pod.metadata.name.clone());
     labels.insert(POD_NAMESPACE.to_owned(), pod.metadata.namespace.clone());
     labels.insert(POD_UID.to_owned(), pod.metadata.uid.to_string());
 }
 
-fn owned<'a>(entries: impl Iterator<Item = (&'a str, &'a String)>) -> Written {
+fn owned<'a>(entries: impl Iterator<Item = (&'a str, &'a String)>) -> StringMap {
     entries.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
@@ -116,15 +116,15 @@ fn go_json(value: &dyn Encode) -> String {
 
 /// The pod of a sandbox or container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PodMark<'a> {
+pub(crate) struct LabeledPodInfo<'a> {
     pub(crate) uid: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
 }
 
-impl<'a> PodMark<'a> {
+impl<'a> LabeledPodInfo<'a> {
     /// `None`: not created by a kubelet.
-    pub(crate) fn read(labels: &'a Written) -> Option<Self> {
+    pub(crate) fn read(labels: &'a StringMap) -> Option<Self> {
         let text = |key: &str| labels.get(key).map(String::as_str);
         let uid = text(POD_UID).filter(|uid| !uid.is_empty())?;
         Some(Self { uid, namespace: text(POD_NAMESPACE)?, name: text(POD_NAME)? })
@@ -137,7 +137,7 @@ impl<'a> PodMark<'a> {
 
 /// The annotations of a container. An invalid value counts as missing.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ContainerMark<'a> {
+pub(crate) struct AnnotatedContainerInfo<'a> {
     pub(crate) name: &'a str,
     pub(crate) hash: Option<u32>,
     pub(crate) restart_count: u32,
@@ -148,8 +148,8 @@ pub(crate) struct ContainerMark<'a> {
     pub(crate) termination_grace: Option<i64>,
 }
 
-impl<'a> ContainerMark<'a> {
-    pub(crate) fn read(labels: &'a Written, annotations: &'a Written) -> Self {
+impl<'a> AnnotatedContainerInfo<'a> {
+    pub(crate) fn read(labels: &'a StringMap, annotations: &'a StringMap) -> Self {
         let text = |key: &str| annotations.get(key).map(String::as_str);
         Self {
             name: labels.get(CONTAINER_NAME).map_or("", String::as_str),
@@ -196,8 +196,11 @@ mod tests {
         pod.metadata.deletion_grace_period_seconds = Some(7);
         let labels = container_labels(&pod, &container);
         let annotations = container_annotations(&pod, &container, 3);
-        assert_eq!(PodMark::read(&labels), Some(PodMark { uid: "u1", namespace: "default", name: "web" }));
-        let mark = ContainerMark::read(&labels, &annotations);
+        assert_eq!(
+            LabeledPodInfo::read(&labels),
+            Some(LabeledPodInfo { uid: "u1", namespace: "default", name: "web" })
+        );
+        let mark = AnnotatedContainerInfo::read(&labels, &annotations);
         assert_eq!((mark.name, mark.hash, mark.restart_count), ("main", Some(0xb34e_1a14), 3));
         assert_eq!(mark.message_path, "/dev/termination-log");
         assert_eq!(mark.message_policy, TerminationMessagePolicy::FallbackToLogsOnError);
@@ -230,10 +233,10 @@ mod tests {
     #[test]
     fn invalid_values_count_as_missing() {
         let garbage = [HASH, RESTART_COUNT, MESSAGE_POLICY, DELETION_GRACE];
-        let annotations: Written = garbage.map(|key| (key.to_owned(), "{-".to_owned())).into();
-        let none = Written::new();
-        assert_eq!(PodMark::read(&none), None);
-        let mark = ContainerMark::read(&none, &annotations);
+        let annotations: StringMap = garbage.map(|key| (key.to_owned(), "{-".to_owned())).into();
+        let none = StringMap::new();
+        assert_eq!(LabeledPodInfo::read(&none), None);
+        let mark = AnnotatedContainerInfo::read(&none, &annotations);
         assert_eq!((mark.name, mark.hash, mark.restart_count, mark.deletion_grace), ("", None, 0, None));
     }
 
@@ -242,7 +245,7 @@ mod tests {
         let (mut pod, _) = written();
         pod.metadata.labels = [(POD_UID, "other".to_owned()), ("app", "x".to_owned())].into_iter().collect();
         let labels = sandbox_labels(&pod);
-        assert_eq!(PodMark::read(&labels).unwrap().uid, "u1");
+        assert_eq!(LabeledPodInfo::read(&labels).unwrap().uid, "u1");
         assert_eq!(labels["app"], "x");
     }
 }

@@ -48,8 +48,9 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::images::{Images, PullsUnderWay};
+use crate::kubelet::images::{Images, LinkBudget, PullsUnderWay};
 use crate::kubelet::node::NodeSettings;
+use crate::platform::apiserver::Client;
 use crate::platform::config::CgroupDriver;
 use crate::platform::cri::RuntimeService;
 use crate::platform::net::Dialer;
@@ -63,12 +64,14 @@ use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
-pub(crate) use cpu_placement::Misplaced;
+pub(crate) use cpu_placement::MisplacedContainer;
 pub(crate) use environment::{Environment, FileValue};
 use error::SandboxError;
-pub(crate) use execute::{BoxFuture, Executed, VolumeError, VolumesFor};
+pub(crate) use execute::{BoxFuture, ExecuteResult, VolumeError, VolumesFor};
 pub(crate) use known_images::KnownImage;
-pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
+pub(crate) use pod_actions::{
+    Action, ActionInputs, ContainerIndex, Plan, ProbedHealth, Resize, WantedContainer, compute_pod_actions,
+};
 pub(crate) use pod_cache::Process;
 
 /// The runtime with the state needed to run pods in it.
@@ -148,6 +151,11 @@ impl PodRuntime {
         Self { allocations, ..self }
     }
 
+    /// The API server, for the tokens of credential providers.
+    pub(crate) fn set_cluster(&self, client: &Client) {
+        self.images.in_cluster(client);
+    }
+
     pub(crate) fn allocations(&self) -> Rc<Allocations> {
         Rc::clone(&self.allocations)
     }
@@ -188,6 +196,10 @@ impl PodRuntime {
     /// Whether the runtime supports the strict supplemental groups policy.
     pub(crate) fn keeps_to_groups(&self) -> bool {
         self.strict_groups.get()
+    }
+
+    pub(crate) fn pull_budget(&self) -> Rc<LinkBudget> {
+        self.images.budget()
     }
 
     pub(crate) fn pulls_under_way(&self) -> PullsUnderWay {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::kubelet::kuberuntime::labels::{ContainerMark, PodMark};
+use crate::kubelet::kuberuntime::labels::{AnnotatedContainerInfo, LabeledPodInfo};
 use crate::platform::cri::v1;
 use crate::state::pods::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
@@ -19,12 +19,12 @@ pub(super) fn by_pod(
 ) -> SortedMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> {
     let mut pods: SortedMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> = SortedMap::new();
     for sandbox in sandboxes {
-        if let Some(uid) = PodMark::read(&sandbox.labels).map(|mark| mark.uid()) {
+        if let Some(uid) = LabeledPodInfo::read(&sandbox.labels).map(|mark| mark.uid()) {
             pods.entry(uid).or_default().0.push(sandbox);
         }
     }
     for container in containers {
-        if let Some(uid) = PodMark::read(&container.labels).map(|mark| mark.uid()) {
+        if let Some(uid) = LabeledPodInfo::read(&container.labels).map(|mark| mark.uid()) {
             pods.entry(uid).or_default().1.push(container);
         }
     }
@@ -34,7 +34,7 @@ pub(super) fn by_pod(
 /// The pod's name and namespace, from any sandbox or container that has them.
 pub(super) fn named(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> ObservedPod {
     let mut all = sandboxes.iter().map(|sandbox| &sandbox.labels).chain(containers.iter().map(|c| &c.labels));
-    let mark = all.find_map(PodMark::read);
+    let mark = all.find_map(LabeledPodInfo::read);
     let mut pod = mark.map_or_else(
         || ObservedPod::new(uid.clone(), "", ""),
         |mark| ObservedPod::new(uid.clone(), mark.namespace, mark.name),
@@ -165,7 +165,7 @@ pub(super) fn container(
         })),
         v1::ContainerState::Unknown | v1::ContainerState::Unrecognized(_) => ContainerState::Unknown,
     };
-    let mark = ContainerMark::read(&answer.labels, &answer.annotations);
+    let mark = AnnotatedContainerInfo::read(&answer.labels, &answer.annotations);
     let metadata = answer.metadata.as_ref();
     // Without a kubelet's count, the attempt of a foreign client is used.
     let attempt = metadata.map_or(0, |metadata| metadata.attempt);
@@ -201,7 +201,7 @@ fn exit_message(of_runtime: String, last_words: &str) -> String {
     }
 }
 
-fn grace(mark: &ContainerMark<'_>) -> Option<Duration> {
+fn grace(mark: &AnnotatedContainerInfo<'_>) -> Option<Duration> {
     grace_of_seconds(mark.deletion_grace.or(mark.termination_grace)?)
 }
 

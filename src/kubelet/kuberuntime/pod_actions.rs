@@ -8,12 +8,12 @@ use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};
 
 /// The inputs of the plan.
 #[derive(Debug)]
-pub(crate) struct Situation<'a> {
+pub(crate) struct ActionInputs<'a> {
     pub(crate) restart_policy: RestartPolicy,
     pub(crate) host_network: bool,
-    pub(crate) init: Vec<Wanted<'a>>,
-    pub(crate) main: Vec<Wanted<'a>>,
-    pub(crate) ephemeral: Vec<Wanted<'a>>,
+    pub(crate) init: Vec<WantedContainer<'a>>,
+    pub(crate) main: Vec<WantedContainer<'a>>,
+    pub(crate) ephemeral: Vec<WantedContainer<'a>>,
     pub(crate) observed: &'a ObservedPod,
     /// The sandbox running outside of the pod's cgroup, if any.
     pub(crate) groupless: Option<&'a str>,
@@ -26,7 +26,7 @@ pub(crate) struct Situation<'a> {
 
 /// A container of the spec.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedContainer<'a> {
     pub(crate) name: &'a str,
     /// Hash of name and image; a running instance with another hash must be replaced.
     pub(crate) hash: u32,
@@ -39,14 +39,14 @@ pub(crate) struct Wanted<'a> {
     /// The last start failed: no retry before this time.
     pub(crate) held_until: Option<Instant>,
     /// Probe state of the running instance.
-    pub(crate) health: Health,
+    pub(crate) health: ProbedHealth,
     /// The running instance must be resized.
     pub(crate) resize: Option<Resize>,
 }
 
 /// Probe state of a running container; without probes it is healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
+pub(crate) enum ProbedHealth {
     /// The startup probe has not passed yet.
     Starting,
     Started,
@@ -65,7 +65,7 @@ pub(crate) enum Resize {
 
 /// A container's position in the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ContainerIndex {
     Init(usize),
     Main(usize),
     Ephemeral(usize),
@@ -82,7 +82,7 @@ pub(crate) enum Action {
     /// Stop one container; `restarts`: it will be started again.
     KillContainer {
         id: String,
-        place: Place,
+        place: ContainerIndex,
         why: KillReason,
         restarts: bool,
     },
@@ -100,18 +100,18 @@ pub(crate) enum Action {
     /// Update the resources of a running container.
     ResizeContainer {
         id: String,
-        place: Place,
+        place: ContainerIndex,
         shrinks: bool,
     },
     /// Pull the image if needed, create the container and start it.
     StartContainer {
-        place: Place,
+        place: ContainerIndex,
         restart_count: u32,
     },
     /// Start a container that was created before this process knew it.
     StartCreated {
         id: String,
-        place: Place,
+        place: ContainerIndex,
     },
 }
 
@@ -134,7 +134,7 @@ pub(crate) enum KillReason {
 pub(crate) struct Plan {
     pub(crate) actions: Vec<Action>,
     /// Containers in crash-loop back-off, and until when.
-    pub(crate) backing_off: Vec<(Place, Instant)>,
+    pub(crate) backing_off: Vec<(ContainerIndex, Instant)>,
     /// When the next failed start is retried.
     pub(crate) held_until: Option<Instant>,
     /// All containers have exited and none will restart.
@@ -144,7 +144,7 @@ pub(crate) struct Plan {
 }
 
 /// Computes the plan; with no action, nothing waiting and not completed, the pod is in order.
-pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
+pub(crate) fn compute_pod_actions(pod: &ActionInputs<'_>) -> Plan {
     let mut plan = Plan::default();
     match usable_sandbox(pod) {
         Some(sandbox) => {
@@ -175,10 +175,9 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
 
 /// The sandbox that can be used; `None` means that a new one is needed.
 ///
-/// As upstream's `PodSandboxChanged`: there is exactly one ready sandbox, it is the newest, it has the network mode
-/// of the spec, and it has an IP unless the pod uses the host network. As in `SyncPod`, a sandbox outside of the
-/// pod's cgroup is replaced as well.
-fn usable_sandbox<'a>(pod: &Situation<'a>) -> Option<&'a ObservedSandbox> {
+/// As upstream's `PodSandboxChanged`: the only ready sandbox, the newest, with the spec's network mode, and with an IP
+/// unless the pod uses the host network. As in `SyncPod`, a sandbox outside of the pod's cgroup is replaced as well.
+fn usable_sandbox<'a>(pod: &ActionInputs<'a>) -> Option<&'a ObservedSandbox> {
     let newest = pod.observed.newest_sandbox()?;
     let ready = pod.observed.sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
     let usable = ready == 1
@@ -189,7 +188,7 @@ fn usable_sandbox<'a>(pod: &Situation<'a>) -> Option<&'a ObservedSandbox> {
     usable.then_some(newest)
 }
 
-fn plan_new_sandbox(pod: &Situation<'_>, plan: &mut Plan) {
+fn plan_new_sandbox(pod: &ActionInputs<'_>, plan: &mut Plan) {
     let attempt = pod.observed.sandboxes.iter().map(|sandbox| sandbox.attempt.saturating_add(1)).max().unwrap_or(0);
     // A pod with restartPolicy Never is done once any of its containers was started, except for containers with their
     // own restart policy. The rest is stopped.
@@ -208,21 +207,20 @@ fn plan_new_sandbox(pod: &Situation<'_>, plan: &mut Plan) {
     plan.actions.push(Action::CreateSandbox { attempt });
     if pod.init.is_empty() {
         for index in starts {
-            plan_start(pod, Place::Main(index), plan);
+            plan_start(pod, ContainerIndex::Main(index), plan);
         }
     } else {
-        plan_start(pod, Place::Init(0), plan);
+        plan_start(pod, ContainerIndex::Init(0), plan);
     }
 }
 
 /// Plans the next step of the initialization; true when it is complete and main containers may start.
-fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
-    // Init containers may have been removed; a main container in this sandbox, or a later init container, proves that
-    // they completed.
+fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
+    // Init containers may have been removed; a main or later init container in this sandbox proves their completion.
     let initialized = pod.main.iter().any(|wanted| in_sandbox(pod, wanted, sandbox).is_some());
     let reached = pod.init.iter().rposition(|wanted| in_sandbox(pod, wanted, sandbox).is_some()).unwrap_or(0);
     for (index, wanted) in pod.init.iter().enumerate() {
-        let place = Place::Init(index);
+        let place = ContainerIndex::Init(index);
         let sidecar = wanted.restart_policy == Some(RestartPolicy::Always);
         let has_gone_on = initialized || index < reached;
         if has_gone_on && !sidecar {
@@ -235,16 +233,16 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
             }
             Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) => {
                 match wanted.health {
-                    Health::Starting => plan_resize(pod, container, wanted, place, plan),
-                    Health::Started if sidecar => {
+                    ProbedHealth::Starting => plan_resize(pod, container, wanted, place, plan),
+                    ProbedHealth::Started if sidecar => {
                         plan_resize(pod, container, wanted, place, plan);
                         continue;
                     }
-                    Health::Started => {
+                    ProbedHealth::Started => {
                         plan_resize(pod, container, wanted, place, plan);
                         return false;
                     }
-                    Health::Failed(probe) => {
+                    ProbedHealth::Failed(probe) => {
                         plan_end_of_unhealthy(pod, container, place, probe, plan);
                         // A sidecar that has started does not block the following containers.
                         if probe == ProbeKind::Liveness {
@@ -278,11 +276,11 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
     true
 }
 
-fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
+fn plan_main_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
     let (actions, waits, held_until) = (plan.actions.len(), plan.backing_off.len(), plan.held_until.take());
     let mut kept = false;
     for (index, wanted) in pod.main.iter().enumerate() {
-        let place = Place::Main(index);
+        let place = ContainerIndex::Main(index);
         // Includes older sandboxes: a container that succeeded there has succeeded.
         let Some(container) = pod.observed.container(wanted.name) else {
             plan_start(pod, place, plan);
@@ -296,8 +294,8 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
                 plan_replacement(pod, container, place, KillReason::DefinitionChanged, plan);
             }
             ContainerState::Running { .. } => match wanted.health {
-                Health::Failed(probe) => plan_end_of_unhealthy(pod, container, place, probe, plan),
-                Health::Starting | Health::Started => {
+                ProbedHealth::Failed(probe) => plan_end_of_unhealthy(pod, container, place, probe, plan),
+                ProbedHealth::Starting | ProbedHealth::Started => {
                     plan_resize(pod, container, wanted, place, plan);
                     kept = true;
                 }
@@ -324,11 +322,12 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
 
 /// Plans the restart of all containers after an exit with a RestartAllContainers rule: kills running ones, then
 /// removes all, the exited one last so that an interrupted restart continues. True if there is such an exit.
-fn plan_restart_of_all(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
-    let places = (0..pod.main.len()).map(Place::Main).chain((0..pod.init.len()).rev().map(Place::Init));
-    let instances: Vec<(Place, &ObservedContainer)> =
+fn plan_restart_of_all(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
+    let places =
+        (0..pod.main.len()).map(ContainerIndex::Main).chain((0..pod.init.len()).rev().map(ContainerIndex::Init));
+    let instances: Vec<(ContainerIndex, &ObservedContainer)> =
         places.filter_map(|place| Some((place, in_sandbox(pod, pod.wanted(place)?, sandbox)?))).collect();
-    let asks = |(place, container): &&(Place, &ObservedContainer)| {
+    let asks = |(place, container): &&(ContainerIndex, &ObservedContainer)| {
         let after = |code| pod.wanted(*place).map(|wanted| wanted.after_exit(pod.restart_policy, code));
         container.exit().is_some_and(|exit| after(exit.code) == Some(AfterExit::RestartAll))
     };
@@ -350,10 +349,10 @@ fn plan_restart_of_all(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mu
 }
 
 /// Ephemeral containers start once, before the others if necessary, and do not affect completion.
-fn plan_ephemeral_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
+fn plan_ephemeral_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
     let mut own = Plan::default();
     for (index, wanted) in pod.ephemeral.iter().enumerate() {
-        let place = Place::Ephemeral(index);
+        let place = ContainerIndex::Ephemeral(index);
         match pod.observed.container(wanted.name) {
             None => plan_start(pod, place, &mut own),
             Some(container) if container.state == ContainerState::Created && container.sandbox_id == sandbox.id => {
@@ -367,7 +366,7 @@ fn plan_ephemeral_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, pla
     plan.held_until = plan.held_until.into_iter().chain(own.held_until).min();
 }
 
-fn plan_start(pod: &Situation<'_>, place: Place, plan: &mut Plan) {
+fn plan_start(pod: &ActionInputs<'_>, place: ContainerIndex, plan: &mut Plan) {
     let Some(wanted) = pod.wanted(place) else { return };
     if plan.holds(wanted, pod.now) {
         return;
@@ -382,7 +381,13 @@ fn plan_start(pod: &Situation<'_>, place: Place, plan: &mut Plan) {
     }
 }
 
-fn plan_replacement(pod: &Situation<'_>, old: &ObservedContainer, place: Place, why: KillReason, plan: &mut Plan) {
+fn plan_replacement(
+    pod: &ActionInputs<'_>,
+    old: &ObservedContainer,
+    place: ContainerIndex,
+    why: KillReason,
+    plan: &mut Plan,
+) {
     plan.actions.push(Action::KillContainer { id: old.id.clone(), place, why, restarts: true });
     let restart_count = old.restart_count.saturating_add(1);
     // A replaced container did not crash, so it has no back-off.
@@ -391,7 +396,7 @@ fn plan_replacement(pod: &Situation<'_>, old: &ObservedContainer, place: Place, 
 }
 
 /// All are stopped before the first one starts. They have no back-off, and restart whatever their policy.
-fn plan_restart_on_request(old: &ObservedContainer, place: Place, plan: &mut Plan) {
+fn plan_restart_on_request(old: &ObservedContainer, place: ContainerIndex, plan: &mut Plan) {
     match plan.actions.first_mut() {
         Some(Action::KillContainers { ids, .. }) => ids.push(old.id.clone()),
         _ => {
@@ -402,7 +407,13 @@ fn plan_restart_on_request(old: &ObservedContainer, place: Place, plan: &mut Pla
     plan.actions.push(Action::StartContainer { place, restart_count: old.restart_count.saturating_add(1) });
 }
 
-fn plan_resize(pod: &Situation<'_>, container: &ObservedContainer, wanted: &Wanted<'_>, place: Place, plan: &mut Plan) {
+fn plan_resize(
+    pod: &ActionInputs<'_>,
+    container: &ObservedContainer,
+    wanted: &WantedContainer<'_>,
+    place: ContainerIndex,
+    plan: &mut Plan,
+) {
     match wanted.resize {
         None => {}
         Some(Resize::InPlace { shrinks }) => {
@@ -415,9 +426,9 @@ fn plan_resize(pod: &Situation<'_>, container: &ObservedContainer, wanted: &Want
 /// Kills a container that failed a probe and restarts it unless its policy is Never. The restart may be delayed by
 /// the back-off of the previous run.
 fn plan_end_of_unhealthy(
-    pod: &Situation<'_>,
+    pod: &ActionInputs<'_>,
     container: &ObservedContainer,
-    place: Place,
+    place: ContainerIndex,
     probe: ProbeKind,
     plan: &mut Plan,
 ) {
@@ -431,10 +442,10 @@ fn plan_end_of_unhealthy(
 }
 
 fn plan_created(
-    pod: &Situation<'_>,
+    pod: &ActionInputs<'_>,
     container: &ObservedContainer,
-    wanted: &Wanted<'_>,
-    place: Place,
+    wanted: &WantedContainer<'_>,
+    place: ContainerIndex,
     plan: &mut Plan,
 ) {
     if plan.holds(wanted, pod.now) {
@@ -447,7 +458,7 @@ fn plan_created(
     }
 }
 
-fn starts_in_new_sandbox(pod: &Situation<'_>, wanted: &Wanted<'_>, pod_has_run: bool) -> bool {
+fn starts_in_new_sandbox(pod: &ActionInputs<'_>, wanted: &WantedContainer<'_>, pod_has_run: bool) -> bool {
     if pod_has_run && wanted.restart_policy.is_none() {
         return false;
     }
@@ -456,15 +467,15 @@ fn starts_in_new_sandbox(pod: &Situation<'_>, wanted: &Wanted<'_>, pod_has_run: 
 }
 
 fn in_sandbox<'a>(
-    pod: &Situation<'a>,
-    wanted: &Wanted<'_>,
+    pod: &ActionInputs<'a>,
+    wanted: &WantedContainer<'_>,
     sandbox: &ObservedSandbox,
 ) -> Option<&'a ObservedContainer> {
     pod.observed.container(wanted.name).filter(|container| container.sandbox_id == sandbox.id)
 }
 
 impl Plan {
-    /// The pod ends. Sidecars are stopped with it: none is started, and no wait of theirs keeps the pod.
+    /// The pod is completed: its sidecars are stopped, none is started, and none in back-off delays the end.
     fn completed() -> Self {
         Self { completed: true, ..Self::default() }
     }
@@ -492,7 +503,7 @@ impl Plan {
 
     /// The running instances that the plan replaces: it kills them and starts their containers.
     pub(crate) fn replaced(&self) -> Vec<String> {
-        let starts = |wanted: Place| {
+        let starts = |wanted: ContainerIndex| {
             self.actions.iter().any(|action| matches!(action, Action::StartContainer { place, .. } if *place == wanted))
         };
         let ids = self.actions.iter().flat_map(|action| match action {
@@ -512,25 +523,25 @@ impl Plan {
     }
 
     /// True, and recorded, if the container must not be retried yet.
-    fn holds(&mut self, wanted: &Wanted<'_>, now: Instant) -> bool {
+    fn holds(&mut self, wanted: &WantedContainer<'_>, now: Instant) -> bool {
         let Some(moment) = wanted.held_until.filter(|moment| *moment > now) else { return false };
         self.held_until = Some(self.held_until.map_or(moment, |other| other.min(moment)));
         true
     }
 }
 
-impl Wanted<'_> {
+impl WantedContainer<'_> {
     fn after_exit(&self, pod: RestartPolicy, code: i32) -> AfterExit {
         AfterExit::of(self.restart_policy, self.restart_rules, pod, code)
     }
 }
 
-impl<'a> Situation<'a> {
-    pub(crate) fn wanted(&self, place: Place) -> Option<&Wanted<'a>> {
+impl<'a> ActionInputs<'a> {
+    pub(crate) fn wanted(&self, place: ContainerIndex) -> Option<&WantedContainer<'a>> {
         match place {
-            Place::Init(index) => self.init.get(index),
-            Place::Main(index) => self.main.get(index),
-            Place::Ephemeral(index) => self.ephemeral.get(index),
+            ContainerIndex::Init(index) => self.init.get(index),
+            ContainerIndex::Main(index) => self.main.get(index),
+            ContainerIndex::Ephemeral(index) => self.ephemeral.get(index),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::kubelet::kuberuntime::labels::{POD_UID, PodMark};
+use crate::kubelet::kuberuntime::labels::{LabeledPodInfo, POD_UID};
 use crate::kubelet::kuberuntime::termination_message::last_words;
 use crate::kubelet::kuberuntime::{PodRuntime, observe};
 use crate::platform::config::CgroupDriver;
@@ -72,7 +72,7 @@ impl PodRuntime {
         true
     }
 
-    /// Whether the runtime has answered, with its driver or that it cannot tell.
+    /// Whether the runtime has answered, either with its driver or that it does not report one.
     pub(crate) fn has_told_cgroup_driver(&self) -> bool {
         self.cgroup_driver_told.get()
     }
@@ -275,7 +275,7 @@ impl PodEvents {
             let Some(event) = self.0.next().await? else { return Ok(None) };
             let sandbox = event.pod_sandbox_status.as_ref().map(|sandbox| &sandbox.labels);
             let containers = event.containers_statuses.iter().map(|container| &container.labels);
-            if let Some(mark) = sandbox.into_iter().chain(containers).find_map(PodMark::read) {
+            if let Some(mark) = sandbox.into_iter().chain(containers).find_map(LabeledPodInfo::read) {
                 return Ok(Some(mark.uid()));
             }
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
-use crate::kubelet::kuberuntime::kill::{Kill, Turn};
+use crate::kubelet::kuberuntime::kill::{ContainerKill, TerminationTurn};
 use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
 use crate::platform::rt;
 use crate::state::pods::Waiting;
@@ -12,7 +12,7 @@ use crate::types::api::{Container, EventKind, Pod, Reason};
 use crate::types::error::ErrorChain;
 
 /// A container that is running or about to.
-pub(super) struct Started<'a> {
+pub(super) struct StartedContainer<'a> {
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
     pub(super) id: &'a str,
@@ -25,8 +25,12 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl PodRuntime {
     /// Runs the postStart hook. If it fails, the container is stopped, and the error says why it waits.
-    pub(super) async fn after_start(&self, started: &Started<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
-        let Started { pod, container, id, sandbox_ip } = *started;
+    pub(super) async fn after_start(
+        &self,
+        started: &StartedContainer<'_>,
+        cancel: &CancelWatch,
+    ) -> Result<(), Waiting> {
+        let StartedContainer { pod, container, id, sandbox_ip } = *started;
         let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
             return Ok(());
         };
@@ -47,8 +51,8 @@ impl PodRuntime {
         log!(debug, "postStart hook failed", pod = meta.uid, container = container.name, error = message);
         // As upstream, the event has no details, because the hook's output may be secret.
         let reason = Reason::FAILED_POST_START_HOOK;
-        self.tell(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
-        let kill = Kill {
+        self.record_event(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
+        let kill = ContainerKill {
             pod: name,
             name: &container.name,
             id,
@@ -57,7 +61,7 @@ impl PodRuntime {
             ip,
             grace: pod.spec.termination_grace(),
             message: "FailedPostStartHook".to_owned(),
-            turn: Turn::default(),
+            turn: TerminationTurn::default(),
             cancel: Some(cancel),
         };
         if let Err(error) = self.kill_container(kill).await {

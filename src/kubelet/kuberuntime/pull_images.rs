@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use crate::kubelet::images::{PullSecrets, Wanted};
+use crate::kubelet::images::{PullSecrets, WantedImage};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::platform::cri::v1::DnsConfig;
@@ -11,7 +11,17 @@ use crate::types::api::{Pod, PodUid, Reason, VolumeSource};
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
-    /// Makes the images of `next` present, which is to replace the pod `present`. Events are recorded for `present`,
+    /// Makes the images of a pod present that cannot start yet. A failure does not delay its start.
+    pub(crate) async fn pull_early(&self, pod: &Pod) {
+        let uid = &pod.metadata.uid;
+        log!(info, "pulling the images of a pod that waits for others to end", pod = pod.full_name());
+        if let Err(Waiting { reason, message, .. }) = self.pull_images(pod, uid).await {
+            log!(info, "failed to pull early", pod = pod.full_name(), reason = reason, message = message);
+            self.images.forget_failures(uid);
+        }
+    }
+
+    /// Pulls the images of `next`, the version that will replace the pod `present`. Events are recorded for `present`,
     /// as `next` is not on the node yet. Dropping the future cancels a pull in progress.
     pub(crate) async fn pull_images(&self, next: &Pod, present: &PodUid) -> Result<(), Waiting> {
         let sandbox = sandbox_config(next, 0, &self.node, &DnsConfig::default())
@@ -21,19 +31,22 @@ impl PodRuntime {
         for wanted in images(next) {
             let secrets = PullSecrets::of(next, &self.objects.borrow());
             let pulled = self.images.ensure(&pod, wanted, &sandbox, &secrets, pending()).await;
-            pulled.map_err(|waiting| Waiting { until: self.images.retry_at(present, wanted.image), ..waiting })?;
+            pulled.map_err(|waiting| {
+                let until = waiting.until.or_else(|| self.images.retry_at(present, wanted.image));
+                Waiting { until, ..waiting }
+            })?;
             self.images.note_pulled_early(&next.metadata.uid, wanted);
         }
         Ok(())
     }
 }
 
-fn images(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
+fn images(pod: &Pod) -> impl Iterator<Item = WantedImage<'_>> {
     let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Image(source) => {
-            Some(Wanted { image: &source.reference, policy: source.pull_policy, container: None })
+            Some(WantedImage { image: &source.reference, policy: source.pull_policy, container: None })
         }
         _ => None,
     });
-    pod.spec.all_containers().map(Wanted::by).chain(mounted)
+    pod.spec.all_containers().map(WantedImage::by).chain(mounted)
 }

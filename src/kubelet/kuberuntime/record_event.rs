@@ -7,7 +7,7 @@ use crate::types::api::{EventKind, PodUid, Reason};
 use crate::types::error::ErrorChain;
 
 impl PodRuntime {
-    pub(super) fn tell(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
+    pub(super) fn record_event(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
         self.send(PodEvent::of_container(pod, container, kind, reason, message));
     }
 
@@ -17,19 +17,19 @@ impl PodRuntime {
 
     pub(super) fn tell_of_node(&self, kind: EventKind, reason: Reason, message: String) {
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
+        let _ = self.inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, message)));
     }
 
     /// Records that a container failed to start and waits for this reason.
     pub(super) fn tell_waiting(&self, pod: &PodUid, container: &str, waiting: &Waiting) {
         if let Some(message) = start_failure(waiting) {
-            self.tell(pod, container, EventKind::Warning, Reason::FAILED, &message);
+            self.record_event(pod, container, EventKind::Warning, Reason::FAILED, &message);
         }
     }
 
     fn send(&self, event: PodEvent) {
         // Events may be dropped when the inbox is full.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+        let _ = self.inbox.try_send(SyncEvent::PodEvent(event));
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn words(error: &cri::Error) -> String {
 /// if other events have reported it, or there is no failure.
 fn start_failure(waiting: &Waiting) -> Option<String> {
     let Waiting { reason, message, .. } = waiting;
-    let told = [Reason::CONTAINER_CREATING, Reason::POST_START_HOOK_ERROR];
+    let told = [Reason::CONTAINER_CREATING, Reason::IMAGE_PULL_WAITING, Reason::POST_START_HOOK_ERROR];
     let explained =
         [Reason::CREATE_CONTAINER_CONFIG_ERROR, Reason::CREATE_CONTAINER_ERROR, Reason::RUN_CONTAINER_ERROR];
     if told.contains(reason) {
@@ -73,6 +73,7 @@ mod tests {
         let hook = "Internal PreCreateContainer hook failed: no such";
         assert_eq!(failure(Reason::PRE_CREATE_HOOK_ERROR).as_deref(), Some(hook));
         assert_eq!(failure(Reason::CONTAINER_CREATING), None);
+        assert_eq!(failure(Reason::IMAGE_PULL_WAITING), None);
         assert_eq!(failure(Reason::POST_START_HOOK_ERROR), None);
     }
 }

@@ -22,7 +22,7 @@ impl PodRuntime {
                 let message = format!("remove {id} of {}/{}: {}", pod.namespace, pod.name, ErrorChain(&error));
                 let event = NodeEvent::new(EventKind::Warning, Reason::CONTAINER_GC_FAILED, message);
                 // Events may be dropped when the inbox is full.
-                let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
+                let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
                 all = false;
             }
         }

@@ -135,8 +135,9 @@ impl PodRuntime {
         resources
     }
 
-    /// Records the resources of a container that is about to be created. Others than those of its last instance are in
-    /// the checkpoint before the container exists, so that a restart does not take it for one to resize again.
+    /// Records the resources of a container that is about to be created. If they differ from those of its last
+    /// instance, the checkpoint is written before the container exists, so that a restarted agent does not resize it
+    /// again.
     pub(super) async fn record_actuated(&self, pod: &Pod, container: &Container) {
         let (uid, actuated) = (&pod.metadata.uid, &self.allocations.actuated);
         if actuated.set_container(uid, &container.name, &actuated_resources(pod, container)) {
@@ -183,8 +184,8 @@ impl PodRuntime {
         Ok(())
     }
 
-    /// Whether the pod's own resources differ from those that the runtime was last given. Unknown ones are assumed to
-    /// be the allocated ones.
+    /// Whether the pod's own resources differ from the actuated ones. Without a record, the allocated resources are
+    /// assumed to be actuated.
     pub(crate) fn resizes_pod(&self, pod: &Pod) -> bool {
         let Some(actuated) = self.allocations.actuated.get(&pod.metadata.uid) else { return false };
         match (&actuated.pod_level, &pod.spec.resources) {
@@ -200,7 +201,7 @@ impl PodRuntime {
         }
     }
 
-    /// The pod's cgroup has the pod's own resources.
+    /// Records that the pod's cgroup has the pod's own resources.
     pub(crate) fn note_pod_resources(&self, pod: &Pod) {
         let actuated = &self.allocations.actuated;
         if pod.spec.resources.is_some() || actuated.get(&pod.metadata.uid).is_some_and(|info| info.pod_level.is_some())
@@ -209,8 +210,8 @@ impl PodRuntime {
         }
     }
 
-    /// Tells the runtime the resources of the sandbox before its cgroup gets them: `limits`, or those of the spec. An
-    /// error is the runtime's refusal; a runtime that does not implement the call need not be told.
+    /// Sends the resources of the sandbox, `limits` or those of the spec, to the runtime before its cgroup is updated.
+    /// Fails if the runtime refuses them; a runtime that does not implement the call is no failure.
     pub(crate) async fn update_sandbox(
         &self,
         pod: &Pod,
@@ -224,7 +225,7 @@ impl PodRuntime {
         }
         match self.cri.update_pod_sandbox_resources(sandbox_id, &overhead, &resources).await {
             Err(error) if error.is_unimplemented() => Ok(()),
-            // containerd 2.2.
+            // containerd 2.2 reports an unimplemented call with another code.
             Err(error) if error.status().is_some_and(|status| status.message.contains("not implemented")) => Ok(()),
             done => done,
         }
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn sandbox_is_told_the_limits_of_the_cgroup_without_the_overhead() {
+    fn sandbox_gets_the_limits_of_the_cgroup_without_the_overhead() {
         let overhead = LinuxContainerResources { cpu_quota: 25_000, memory_limit_in_bytes: 100, ..Default::default() };
         let told = |quota: Limit, memory: Limit| {
             let mut resources =

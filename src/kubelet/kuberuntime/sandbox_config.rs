@@ -2,7 +2,7 @@
 
 use super::config_error::ConfigError;
 use super::hostname::kernel_hostname;
-use super::labels::{Written, sandbox_annotations, sandbox_labels};
+use super::labels::{StringMap, sandbox_annotations, sandbox_labels};
 use super::resources::{overhead, sandbox_resources};
 use super::security_context::sandbox_security_context;
 use crate::kubelet::node::NodeSettings;
@@ -72,7 +72,7 @@ fn identity(port: &ContainerPort) -> (&str, &str, &str, i32, i32) {
     }
 }
 
-fn sysctls(spec: &PodSpec) -> Written {
+fn sysctls(spec: &PodSpec) -> StringMap {
     let sysctls = spec.security_context.iter().flat_map(|own| &own.sysctls);
     sysctls.map(|sysctl| (dotted_sysctl(&sysctl.name), sysctl.value.clone())).collect()
 }

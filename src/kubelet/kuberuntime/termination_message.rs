@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use crate::kubelet::kuberuntime::labels::ContainerMark;
+use crate::kubelet::kuberuntime::labels::AnnotatedContainerInfo;
 use crate::platform::cri::v1;
 use crate::platform::host::file;
 use crate::platform::rt;
@@ -19,7 +19,7 @@ const OUTPUT_WINDOW: u64 = 64 << 10;
 
 /// The termination message of an exited container; empty if there is none.
 pub(super) async fn last_words(status: &v1::ContainerStatus) -> String {
-    let mark = ContainerMark::read(&status.labels, &status.annotations);
+    let mark = AnnotatedContainerInfo::read(&status.labels, &status.annotations);
     let mount = status.mounts.iter().find(|mount| mount.container_path == mark.message_path);
     let log = mount.map(|mount| mount.host_path.clone());
     let output = falls_back(&mark, status).then(|| status.log_path.clone());
@@ -37,7 +37,7 @@ pub(super) async fn last_words(status: &v1::ContainerStatus) -> String {
 }
 
 /// A container that failed to start has no output.
-fn falls_back(mark: &ContainerMark<'_>, status: &v1::ContainerStatus) -> bool {
+fn falls_back(mark: &AnnotatedContainerInfo<'_>, status: &v1::ContainerStatus) -> bool {
     mark.message_policy == TerminationMessagePolicy::FallbackToLogsOnError
         && status.exit_code != 0
         && status.reason != "ContainerCannotRun"

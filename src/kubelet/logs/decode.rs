@@ -5,7 +5,7 @@
 
 use std::io::BufRead as _;
 
-use jiff::Timestamp;
+use crate::types::timestamp::Timestamp;
 
 /// Decodes a log from the start of a line on.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Decoder {
         Self { since, timestamps, left: limit, state: State::Head(Vec::new()), goes_on: false }
     }
 
-    /// The limit is reached.
+    /// Whether the limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.left == Some(0)
     }
@@ -91,7 +91,7 @@ impl Decoder {
             State::Head(head) => {
                 let known = head.len();
                 let first = part.get(..LONGEST_HEAD.saturating_sub(known)).unwrap_or(part);
-                // Most lines come whole, so nothing is buffered.
+                // Most heads arrive in one piece and are not buffered.
                 head.extend_from_slice(if known > 0 { first } else { &[] });
                 let kept = std::mem::take(head);
                 match Head::of(if known > 0 { &kept } else { first }) {

@@ -58,7 +58,7 @@ pub(super) fn list(log: &Path) -> io::Result<Vec<LogFile>> {
 pub(super) enum Opened {
     File(File),
     Gone,
-    /// Its path has another file by now, after a rotation or because somebody has put one there.
+    /// Its path now has another file, after a rotation or because a container replaced it.
     Replaced,
 }
 

@@ -1,4 +1,4 @@
-//! Log size limits, and when a log has to be checked next. Pure.
+//! Log size limits, and the time of the next check. Pure.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl LogLimits {
         self.file_bytes.saturating_mul(u64::from(self.files))
     }
 
-    /// How many of the rotated files, oldest first, must be removed beside a current one of `current` bytes.
+    /// The number of rotated files to remove, oldest first, given a current file of `current` bytes.
     /// `rotates`: the current file is about to be rotated too.
     pub(super) fn surplus(&self, full: &[u64], current: u64, rotates: bool) -> usize {
         let kept = usize::try_from(self.files).unwrap_or(usize::MAX).saturating_sub(if rotates { 2 } else { 1 });
@@ -39,13 +39,13 @@ impl LogLimits {
         by_size.count().max(by_number)
     }
 
-    /// The size at which the current file needs attention, beside rotated files of `full` bytes.
+    /// The size at which the current file must be handled, given rotated files of `full` bytes.
     pub(super) fn threshold(&self, full: u64) -> u64 {
         // If the rotated files alone exceed the limit, they are handled at once, even with an empty current file.
         self.file_bytes.min(self.total().checked_sub(full).map_or(0, |room| room.saturating_add(1)))
     }
 
-    /// When to check again: until then a log growing at `FASTEST` exceeds its limit by at most a twentieth.
+    /// The delay until the next check: until then a log growing at `FASTEST` exceeds its limit by at most a twentieth.
     pub(super) fn next_look(&self, size: u64, threshold: u64) -> Duration {
         let room = threshold.saturating_sub(size).saturating_add(self.total() / 20);
         let micros = room / (FASTEST / 1_000_000);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn log_needs_attention_when_a_file_or_the_total_is_full() {
+    fn threshold_is_the_file_limit_or_the_rest_of_the_total() {
         assert_eq!(LIMITS.threshold(0), 100);
         assert_eq!(LIMITS.threshold(400), 100);
         assert_eq!(LIMITS.threshold(450), 51);

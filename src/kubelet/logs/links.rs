@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_link_is_removed_and_one_under_rotation_stays() {
+    fn dead_link_is_removed_unless_its_log_is_being_rotated() {
         let dir = std::env::temp_dir().join(format!("coracle-links-{}", std::process::id()));
         let (logs, links) = (dir.join("logs"), dir.join("links"));
         fs::create_dir_all(&logs).unwrap();

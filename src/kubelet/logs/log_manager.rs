@@ -6,8 +6,8 @@
 //!                                                                  +-> rotation
 //! ```
 //!
-//! An idle log costs nothing. A log that is written to is checked again before it can exceed its limit, however fast
-//! it grows.
+//! An idle log causes no work. A log that is written to is checked again before it can exceed its limit at the fastest
+//! expected growth.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use nix::sys::inotify::WatchDescriptor;
 
 use super::limits::LogLimits;
 use super::links::link;
-use super::rotate::{RotateError, RotationState, see_to};
+use super::rotate::{RotateError, RotationState, rotate_if_due};
 use super::watch::Watch;
 use crate::platform::cri::RuntimeService;
 use crate::platform::rt;
@@ -29,7 +29,7 @@ use crate::types::sorted::SortedMap;
 
 /// A container's log and its symlink.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptLog {
+pub(crate) struct ManagedLog {
     pub(crate) container_id: String,
     pub(crate) log: PathBuf,
     pub(crate) link: PathBuf,
@@ -42,12 +42,12 @@ pub(crate) struct LogManager {
     /// Changes that the task has not taken yet; the newest of each pod.
     changes: Rc<RefCell<Changes>>,
     changed: Sender<()>,
-    /// What was passed to the task, so that only changes are passed.
+    /// The logs last passed to the task, so that only changes are passed.
     known: RefCell<Changes>,
     _task: rt::Task<()>,
 }
 
-type Changes = SortedMap<PodUid, Vec<KeptLog>>;
+type Changes = SortedMap<PodUid, Vec<ManagedLog>>;
 
 impl LogManager {
     pub(crate) fn start(cri: RuntimeService, limits: LogLimits) -> Self {
@@ -58,7 +58,7 @@ impl LogManager {
     }
 
     /// Replaces the pod's logs.
-    pub(crate) fn keep(&self, pod: &PodUid, logs: Vec<KeptLog>) {
+    pub(crate) fn set_pod_logs(&self, pod: &PodUid, logs: Vec<ManagedLog>) {
         let mut known = self.known.borrow_mut();
         if known.get(pod).map_or(logs.is_empty(), |known| *known == logs) {
             return;
@@ -69,7 +69,7 @@ impl LogManager {
             known.insert(pod.clone(), logs.clone());
         }
         self.changes.borrow_mut().insert(pod.clone(), logs);
-        // A full channel means that the task has yet to look.
+        // A full channel already wakes the task.
         let _ = self.changed.try_send(());
     }
 }
@@ -89,7 +89,7 @@ struct RotationTask {
 struct Entry {
     pod: PodUid,
     log: Rc<PathBuf>,
-    standing: RotationState,
+    rotation: RotationState,
     looked: Instant,
     next: Option<Instant>,
     /// The file has existed before.
@@ -101,12 +101,12 @@ struct Entry {
 
 type Done = (String, Result<RotationState, RotateError>);
 
-enum Woken {
+enum WakeReason {
     Changed,
-    Told(std::io::Result<Option<Vec<WatchDescriptor>>>),
+    LogChanges(std::io::Result<Option<Vec<WatchDescriptor>>>),
     Done(Done),
     Due,
-    Over,
+    Closed,
 }
 
 /// Delay after a failure.
@@ -136,32 +136,32 @@ impl RotationTask {
     async fn run(mut self, changes: Rc<RefCell<Changes>>, changed: Receiver<()>) {
         loop {
             match self.woken(&changed).await {
-                Woken::Over => return,
-                Woken::Changed => {
+                WakeReason::Closed => return,
+                WakeReason::Changed => {
                     for (pod, logs) in changes.take() {
                         self.change(&pod, logs).await;
                     }
                 }
-                Woken::Told(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
-                Woken::Told(Ok(None)) => self.look_at_all(),
-                Woken::Told(Err(error)) => {
+                WakeReason::LogChanges(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
+                WakeReason::LogChanges(Ok(None)) => self.look_at_all(),
+                WakeReason::LogChanges(Err(error)) => {
                     log!(warn, "failed to watch logs, polling instead", error = ErrorChain(&error));
                     self.watch = None;
                     self.look_at_all();
                 }
-                Woken::Done((id, standing)) => self.seen_to(&id, standing),
-                Woken::Due => {}
+                WakeReason::Done((id, rotation)) => self.seen_to(&id, rotation),
+                WakeReason::Due => {}
             }
             self.look_at_due();
         }
     }
 
-    async fn woken(&self, changed: &Receiver<()>) -> Woken {
-        let changed = async { changed.recv().await.map_or(Woken::Over, |()| Woken::Changed) };
-        let done = async { self.done.1.recv().await.map_or(Woken::Over, Woken::Done) };
+    async fn woken(&self, changed: &Receiver<()>) -> WakeReason {
+        let changed = async { changed.recv().await.map_or(WakeReason::Closed, |()| WakeReason::Changed) };
+        let done = async { self.done.1.recv().await.map_or(WakeReason::Closed, WakeReason::Done) };
         let told = async {
             match &self.watch {
-                Some(watch) => Woken::Told(watch.told().await),
+                Some(watch) => WakeReason::LogChanges(watch.changes().await),
                 None => std::future::pending().await,
             }
         };
@@ -170,12 +170,12 @@ impl RotationTask {
                 Some(moment) => rt::sleep_until(moment).await,
                 None => std::future::pending().await,
             }
-            Woken::Due
+            WakeReason::Due
         };
         rt::either(rt::either(changed, done), rt::either(told, due)).await
     }
 
-    async fn change(&mut self, pod: &PodUid, logs: Vec<KeptLog>) {
+    async fn change(&mut self, pod: &PodUid, logs: Vec<ManagedLog>) {
         let runs = |id: &String| logs.iter().any(|log| log.runs && log.container_id == *id);
         self.logs.retain(|id, entry| entry.pod != *pod || runs(id));
         let kept = &self.logs;
@@ -186,7 +186,7 @@ impl RotationTask {
                 let entry = Entry {
                     pod: pod.clone(),
                     log: Rc::new(log.log.clone()),
-                    standing: RotationState { size: 0, full: u64::MAX, away: true },
+                    rotation: RotationState { size: 0, full: u64::MAX, away: true },
                     seen: false,
                     looked: now,
                     next: Some(now),
@@ -209,8 +209,8 @@ impl RotationTask {
     fn written(&mut self, watch: &WatchDescriptor) {
         let Some(id) = self.watched.remove(watch) else { return };
         let Some(entry) = self.logs.get_mut(&id) else { return };
-        let threshold = self.limits.threshold(entry.standing.full);
-        entry.next = Some(entry.looked + self.limits.next_look(entry.standing.size, threshold));
+        let threshold = self.limits.threshold(entry.rotation.full);
+        entry.next = Some(entry.looked + self.limits.next_look(entry.rotation.size, threshold));
     }
 
     fn look_at_all(&mut self) {
@@ -235,8 +235,8 @@ impl RotationTask {
             entry.looked = now;
             entry.seen |= size.is_some();
             match size {
-                Some(size) if size < self.limits.threshold(entry.standing.full) => {
-                    entry.standing.size = size;
+                Some(size) if size < self.limits.threshold(entry.rotation.full) => {
+                    entry.rotation.size = size;
                     match told {
                         Some(watch) => drop(self.watched.insert(watch, id.clone())),
                         None => entry.next = Some(now + self.limits.interval),
@@ -247,25 +247,25 @@ impl RotationTask {
                     let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.seen);
                     entry.seeing_to = Some(rt::spawn(async move {
                         let turn = workers.acquire().await;
-                        let standing = see_to(&cri, &id, &log, limits, seen).await;
+                        let rotation = rotate_if_due(&cri, &id, &log, limits, seen).await;
                         drop(turn);
                         // The receiver outlives the tasks.
-                        let _ = done.send((id, standing)).await;
+                        let _ = done.send((id, rotation)).await;
                     }));
                 }
             }
         }
     }
 
-    fn seen_to(&mut self, id: &str, standing: Result<RotationState, RotateError>) {
+    fn seen_to(&mut self, id: &str, rotation: Result<RotationState, RotateError>) {
         let Some(entry) = self.logs.get_mut(id) else { return };
         entry.seeing_to = None;
         let now = rt::now();
-        match standing {
-            Ok(standing) => {
-                entry.standing = standing;
+        match rotation {
+            Ok(rotation) => {
+                entry.rotation = rotation;
                 entry.failing = false;
-                entry.next = Some(match standing.away {
+                entry.next = Some(match rotation.away {
                     true => now + if entry.seen { RETRY } else { AWAY },
                     false => now,
                 });

@@ -18,5 +18,5 @@ pub use decode::check_log;
 pub(crate) use files::remove_log;
 pub(crate) use limits::LogLimits;
 pub(crate) use links::{link_name, remove_dead_links};
-pub(crate) use log_manager::{KeptLog, LogManager};
+pub(crate) use log_manager::{LogManager, ManagedLog};
 pub(crate) use reader::{LogReader, LogRequest};

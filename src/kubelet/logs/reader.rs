@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::Receiver;
-use jiff::Timestamp;
 
 use super::decode::Decoder;
 use super::files::{self, LogFile, Opened};
 use super::rotated_names::is_compressed;
 use super::tail::start_of_tail;
-use super::watch::Watch;
+use super::watch::{OF_READERS, Watch};
 use crate::platform::rt;
+use crate::types::timestamp::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogRequest {
@@ -53,7 +53,7 @@ struct Position {
 
 /// Read size in bytes.
 const CHUNK: usize = 64 << 10;
-/// Polling interval where inotify is not available.
+/// Polling interval without inotify, or of readers beyond the number of watches.
 const LOOK: Duration = Duration::from_secs(1);
 /// How often the directory is listed to find a file that exists but is missing from the list.
 const LOOKS: usize = 8;
@@ -63,7 +63,7 @@ impl LogReader {
     pub(crate) async fn open(log: PathBuf, request: LogRequest) -> io::Result<Self> {
         // Watch before listing the files, so that no change is missed.
         let watch = match log.parent() {
-            Some(folder) if request.follow => Some(Watch::new()?).filter(|watch| watch.folder(folder).is_ok()),
+            Some(folder) if request.follow => OF_READERS.take().filter(|watch| watch.folder(folder).is_ok()),
             _ => None,
         };
         let (path, wanted) = (log.clone(), request.clone());
@@ -154,7 +154,7 @@ impl LogReader {
     async fn wait(&self, ended: &Receiver<()>) -> io::Result<()> {
         let told = async {
             match &self.watch {
-                Some(watch) => watch.told().await.map(drop),
+                Some(watch) => watch.changes().await.map(drop),
                 None => {
                     rt::sleep(LOOK).await;
                     Ok(())
@@ -178,9 +178,9 @@ fn readable(log: &Path) -> io::Result<Vec<LogFile>> {
 }
 
 /// A start position, and the inode and size of the last file.
-type Start = (Position, Option<(u64, u64)>);
+type StartPosition = (Position, Option<(u64, u64)>);
 
-fn begin(log: &Path, request: &LogRequest) -> io::Result<Start> {
+fn begin(log: &Path, request: &LogRequest) -> io::Result<StartPosition> {
     for _ in 0..LOOKS {
         if let Some(begun) = begin_in_list(log, request)? {
             return Ok(begun);
@@ -190,7 +190,7 @@ fn begin(log: &Path, request: &LogRequest) -> io::Result<Start> {
 }
 
 /// `None`: a file was replaced after it was listed.
-fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<Start>> {
+fn begin_in_list(log: &Path, request: &LogRequest) -> io::Result<Option<StartPosition>> {
     let mut files = readable(log)?;
     let end = files.last().map(|file| (file.inode, file.size));
     if let Some(since) = request.since {

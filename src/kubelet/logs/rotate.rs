@@ -19,15 +19,15 @@ pub(super) struct RotationState {
     pub(super) size: u64,
     /// Total of the rotated files.
     pub(super) full: u64,
-    /// There is no current file.
+    /// Whether the current file is missing.
     pub(super) away: bool,
 }
 
 /// Deadline for the runtime to reopen, so that a hanging runtime does not block other logs for long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Brings the log of a running container within its limits. `seen`: its file has existed before.
-pub(super) async fn see_to(
+/// Brings the log of a running container below its limits. `seen`: its file has existed before.
+pub(super) async fn rotate_if_due(
     cri: &RuntimeService,
     id: &str,
     log: &Path,
@@ -36,7 +36,7 @@ pub(super) async fn see_to(
 ) -> Result<RotationState, RotateError> {
     let path = log.to_owned();
     match rt::blocking(move || make_room(&path, limits)).await.map_err(RotateError::Files)? {
-        LogFiles::Fits(standing) => Ok(standing),
+        LogFiles::Fits(rotation) => Ok(rotation),
         // The runtime keeps its logs elsewhere or has not started writing.
         LogFiles::Away { full: 0 } if !seen => Ok(RotationState { size: 0, full: 0, away: true }),
         LogFiles::Away { full } => {
@@ -109,12 +109,12 @@ fn make_room(log: &Path, limits: LogLimits) -> io::Result<LogFiles> {
 
 /// The current sizes. A missing current file counts as empty.
 fn count(log: &Path) -> io::Result<RotationState> {
-    let mut standing = RotationState { size: 0, full: 0, away: false };
+    let mut rotation = RotationState { size: 0, full: 0, away: false };
     for file in files::list(log)? {
-        let count = if file.stamp.is_some() { &mut standing.full } else { &mut standing.size };
+        let count = if file.stamp.is_some() { &mut rotation.full } else { &mut rotation.size };
         *count = count.saturating_add(file.size);
     }
-    Ok(standing)
+    Ok(rotation)
 }
 
 /// The runtime still writes to the renamed file: restores its name, unless the runtime has created a new file after
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn log_not_reopened_gets_its_name_back_without_overwriting() {
+    fn log_is_renamed_back_if_the_runtime_does_not_reopen_it() {
         let dir = TempDir::new("back");
         let (log, renamed) = (dir.0.join("0.log"), dir.0.join("0.log.20260102-030405"));
         fs::write(&renamed, "old").unwrap();

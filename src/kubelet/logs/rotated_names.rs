@@ -1,11 +1,9 @@
-//! Names of rotated logs, `0.log.20260102-030405`, as the upstream kubelet has them. Pure.
+//! Names of rotated logs, `0.log.20260102-030405`, as in the upstream kubelet. Pure.
 //!
 //! Stamps are strictly increasing, which orders the files. A stamp is the current time only while the clock moves
 //! forward; after the clock was set back, it is one second after the last stamp.
 
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use crate::types::timestamp::{Civil, Timestamp};
 
 /// The stamp in a file's name, if it is a rotated file of `log` (`0.log`).
 pub(super) fn stamp_in<'a>(name: &'a str, log: &str) -> Option<&'a str> {
@@ -22,16 +20,8 @@ pub(super) fn is_compressed(stamp: &str) -> bool {
 pub(super) fn next_stamp(now: Timestamp, last: Option<&str>) -> String {
     let last = last.and_then(|last| moment(last.strip_suffix(COMPRESSED).unwrap_or(last)));
     let next = last.map(|last| Timestamp::from_second(last.as_second().saturating_add(1)).unwrap_or(last));
-    let moment = TimeZone::UTC.to_datetime(next.map_or(now, |next| next.max(now)));
-    format!(
-        "{:04}{:02}{:02}-{:02}{:02}{:02}",
-        moment.year().max(0),
-        moment.month(),
-        moment.day(),
-        moment.hour(),
-        moment.minute(),
-        moment.second()
-    )
+    let Civil { year, month, day, hour, minute, second } = next.map_or(now, |next| next.max(now)).civil();
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
 fn moment(stamp: &str) -> Option<Timestamp> {
@@ -39,10 +29,15 @@ fn moment(stamp: &str) -> Option<Timestamp> {
     if !date.bytes().chain(time.bytes()).all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let two = |text: &str, at: usize| text.get(at..at + 2).and_then(|digits| digits.parse::<i8>().ok());
-    let year = date.get(..4)?.parse::<i16>().ok()?;
-    let moment = DateTime::new(year, two(date, 4)?, two(date, 6)?, two(time, 0)?, two(time, 2)?, two(time, 4)?, 0);
-    TimeZone::UTC.to_timestamp(moment.ok()?).ok()
+    let two = |text: &str, at: usize| text.get(at..at + 2).and_then(|digits| digits.parse::<u8>().ok());
+    Timestamp::from_civil(Civil {
+        year: date.get(..4)?.parse().ok()?,
+        month: two(date, 4)?,
+        day: two(date, 6)?,
+        hour: two(time, 0)?,
+        minute: two(time, 2)?,
+        second: two(time, 4)?,
+    })
 }
 
 const COMPRESSED: &str = ".gz";

@@ -12,7 +12,7 @@ const BLOCK: u64 = 64 << 10;
 
 /// The index in `files` and the offset where the last `lines` lines begin. Partial lines count as one line.
 pub(super) fn start_of_tail(files: &[LogFile], lines: u64) -> io::Result<(usize, u64)> {
-    let mut tail = Tail { wanted: lines, found: 0, open_end: true };
+    let mut tail = LineCounter { wanted: lines, found: 0, open_end: true };
     let mut start = (files.len().saturating_sub(1), files.last().map_or(0, |file| file.size));
     for (place, log) in files.iter().enumerate().rev() {
         // If it was removed meanwhile, so was everything older.
@@ -64,14 +64,14 @@ fn line_starts(block: &[u8], begin: u64, end: u64) -> Vec<u64> {
 }
 
 /// Counts lines backwards.
-struct Tail {
+struct LineCounter {
     wanted: u64,
     found: u64,
     /// Only partial lines so far: the last line has no end yet.
     open_end: bool,
 }
 
-impl Tail {
+impl LineCounter {
     /// True if all wanted lines start after `line`; otherwise `line` is one of them.
     fn is_complete_before(&mut self, line: &[u8]) -> bool {
         let DecodedLine::Head { head, .. } = Head::of(line) else { return self.wanted == 0 };

@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use super::{Facts, StatusInputs};
+use super::{NodeInfo, StatusInputs};
 use crate::platform::host::link_state::LinkEvents;
 use crate::platform::rt;
 use crate::state::pods::{HostIps, SyncEvent};
 
-/// Time for the changes that come together: an address, its route, those of the other family.
+/// Delay after a change, because several usually come together: an address, its route, those of the other family.
 const SETTLING: Duration = Duration::from_millis(500);
 
 pub(crate) struct AddressWatch {
     pub(crate) host_ips: HostIps,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
 impl AddressWatch {
-    /// Without netlink the node keeps the addresses of its start.
+    /// Returns without netlink: the node then keeps the addresses found at its start.
     pub(crate) async fn run(self) {
         let Some(events) = LinkEvents::of_addresses() else { return };
         loop {
-            // A change between the start and the first event is not missed.
-            if !self.look(&Facts::read_addresses()).await {
+            // Detects changes between the start and the first event.
+            if !self.look(&NodeInfo::read_addresses()).await {
                 return;
             }
             events.next().await;
@@ -36,12 +36,12 @@ impl AddressWatch {
 
     /// False if the sync loop has ended.
     async fn look(&self, seen: &[std::net::IpAddr]) -> bool {
-        if !self.host_ips.see(seen) {
+        if !self.host_ips.update(seen) {
             return true;
         }
         let addresses: Vec<String> = self.host_ips.current().iter().map(ToString::to_string).collect();
         log!(info, "node addresses changed", addresses = addresses.join(","));
-        self.news.changed.notify();
+        self.status_inputs.changed.notify();
         self.inbox.send(SyncEvent::AddressesChanged).await.is_ok()
     }
 }
@@ -51,15 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_that_comes_after_the_start_is_reported_once() {
+    fn new_address_is_reported_once() {
         rt::block_on(async {
             let (inbox, events) = async_channel::bounded(4);
-            let watch = AddressWatch { host_ips: HostIps::new(&[], &[]), news: Rc::default(), inbox };
-            let before = watch.news.changed.changes();
+            let watch = AddressWatch { host_ips: HostIps::new(&[], &[]), status_inputs: Rc::default(), inbox };
+            let before = watch.status_inputs.changed.changes();
             for seen in [&[][..], &["10.0.0.1".parse().unwrap()], &["10.0.0.1".parse().unwrap()], &[]] {
                 assert!(watch.look(seen).await);
             }
-            assert_eq!((events.len(), watch.news.changed.changes() - before), (1, 1));
+            assert_eq!((events.len(), watch.status_inputs.changed.changes() - before), (1, 1));
             assert_eq!(*watch.host_ips.current(), ["10.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
         });
     }

@@ -12,8 +12,9 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+
+use crate::types::timestamp::Timestamp;
 
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -23,8 +24,7 @@ pub(crate) struct Lease {
     /// The owner's uid as last written.
     owner: String,
     /// The last renew time and when it was written or read. The clock may have been set back since, or not been set
-    /// in this boot; the node lifecycle controller takes a lease whose renew time does not advance for one that is
-    /// not renewed.
+    /// in this boot; the node lifecycle controller treats a lease whose renew time does not advance as not renewed.
     last: Option<(Timestamp, Instant)>,
 }
 
@@ -106,8 +106,7 @@ impl Lease {
     fn renew_time(&self, now: Timestamp, moment: Instant) -> Timestamp {
         let grown = self.last.map(|(last, then)| {
             let passed = moment.saturating_duration_since(then).max(LEAST);
-            let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
-            last.saturating_add(passed).unwrap_or(last)
+            last.checked_add(passed).unwrap_or(Timestamp::MAX)
         });
         grown.map_or(now, |grown| grown.max(now))
     }

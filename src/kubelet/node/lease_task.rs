@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::StatusInputs;
@@ -13,6 +12,7 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 use crate::types::time::{Backoff, jitter};
+use crate::types::timestamp::Timestamp;
 
 /// A fraction of the interval: spreads nodes that started together.
 const JITTER: f64 = 0.04;
@@ -59,7 +59,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
                 retry.reset();
                 lease.interval().saturating_sub(rt::elapsed(moment))
             }
-            // The namespace is missing, as in a new cluster.
+            // In a new cluster the namespace may not exist yet.
             LeaseOutcome::NotFound if matches!(step, LeaseStep::Create(_)) => retry.next_wait(),
             // The next step needs no wait.
             LeaseOutcome::Found(_) | LeaseOutcome::NotFound => continue,

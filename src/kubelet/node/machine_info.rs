@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Empty where nothing was found.
+/// Fields that were not found are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) machine_id: String,

@@ -1,6 +1,7 @@
 //! The node: its facts and settings, its Node object, and its lease.
 
 mod address_watch;
+mod iptables_chains;
 mod lease;
 mod lease_task;
 mod machine_info;
@@ -24,8 +25,9 @@ use crate::state::pods::HostIps;
 use crate::types::api::{MEMORY, ResourceList};
 
 pub(crate) use address_watch::AddressWatch;
+pub(crate) use iptables_chains::keep_iptables_chains;
 pub(crate) use machine_info::Machine;
-pub(crate) use node_info::Facts;
+pub(crate) use node_info::NodeInfo;
 pub(crate) use profile::NodeProfile;
 pub(crate) use registration::NodeRegistration;
 pub(crate) use runtime_health::RuntimeHealth;
@@ -70,6 +72,8 @@ pub(crate) struct NodeSettings {
 
     /// Mounts need labels that containers may access.
     pub(crate) selinux: bool,
+    /// The policy's label of containers' files; `None` without SELinux.
+    pub(crate) container_file_label: Option<String>,
     /// Containers without a seccomp profile get the runtime's default profile instead of none.
     pub(crate) seccomp_default: bool,
     pub(crate) seccomp_root: PathBuf,
@@ -93,7 +97,7 @@ impl NodeSettings {
     }
 
     /// Derives the settings from the configuration and the machine's facts.
-    pub(crate) fn new(config: &Config, facts: &Facts) -> Self {
+    pub(crate) fn new(config: &Config, facts: &NodeInfo) -> Self {
         let pod_cgroups = (facts.cgroup_v2 && config.cgroups.per_qos)
             .then(|| PodCgroups { driver: config.cgroups.driver, root: config.cgroups.root.clone() });
         let per_core = config.pods.per_core.map(|pods| pods.saturating_mul(facts.cpus.max(1)));
@@ -119,6 +123,7 @@ impl NodeSettings {
             pod_cgroups,
             single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!facts.cgroup_v2),
             selinux: facts.selinux,
+            container_file_label: facts.container_file_label.clone(),
             seccomp_default: config.pods.seccomp_default,
             seccomp_root: config.root_dir.join("seccomp"),
             masked_paths: facts.thermal_paths.clone(),

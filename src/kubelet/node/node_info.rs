@@ -11,7 +11,7 @@ use crate::types::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMOR
 
 /// A fact that could not be read is empty, zero or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct NodeInfo {
     pub(crate) memory_bytes: u64,
     pub(crate) cpus: u32,
     /// Each huge page size, ascending, and the total reserved in pages of that size; both in bytes.
@@ -29,13 +29,15 @@ pub(crate) struct Facts {
     pub(crate) huge_page_limits: bool,
     /// Processes and files have SELinux labels.
     pub(crate) selinux: bool,
+    /// The policy's label of containers' files; `None` without SELinux.
+    pub(crate) container_file_label: Option<String>,
     /// `/sys/devices/system/cpu/cpu<n>/thermal_throttle` of the CPUs that have it.
     pub(crate) thermal_paths: Vec<String>,
     /// Addresses of the default route's interface: IPv4 first, one per family.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-impl Facts {
+impl NodeInfo {
     /// Reads `proc` and `sys` below `root`, and the addresses in the process's network namespace.
     pub(crate) fn read(root: &Path) -> Self {
         let procfs = Procfs::at(root.join("proc"));
@@ -53,6 +55,7 @@ impl Facts {
         };
         let cpus = cpu_count(&text("sys/devices/system/cpu/online"));
         let memory = procfs.memory().unwrap_or_default();
+        let selinux = selinux::is_enabled(&procfs);
         Self {
             memory_bytes: memory.total,
             cpus,
@@ -63,7 +66,8 @@ impl Facts {
             cgroup_v2: v2,
             swap_limits: root.join(swap_file).exists(),
             huge_page_limits: if v2 { hugetlb(&controllers) } else { root.join("sys/fs/cgroup/hugetlb").is_dir() },
-            selinux: selinux::is_enabled(&procfs),
+            selinux,
+            container_file_label: selinux.then(|| selinux::container_file_label(root)).flatten(),
             thermal_paths: thermal_paths(root, cpus),
             addresses: addresses(&procfs),
         }
@@ -197,9 +201,9 @@ mod tests {
         write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n");
         write("proc/sys/kernel/pid_max", "4194304\n");
         write("proc/sys/kernel/threads-max", "7000\n");
-        let facts = Facts::read(&root);
+        let facts = NodeInfo::read(&root);
         fs::remove_dir_all(&root).unwrap();
-        let expected = Facts {
+        let expected = NodeInfo {
             memory_bytes: 24_684_096 << 10,
             cpus: 4,
             huge_pages: vec![(2 << 20, 6 << 20), (1 << 30, 0)],
@@ -210,17 +214,19 @@ mod tests {
             swap_limits: true,
             huge_page_limits: true,
             selinux: true,
+            container_file_label: None,
             thermal_paths: vec!["/sys/devices/system/cpu/cpu1/thermal_throttle".to_owned()],
             addresses: Vec::new(),
         };
         assert_eq!(facts, expected);
         assert_eq!(facts.limited_huge_pages(), [2 << 20, 1 << 30]);
-        assert!(Facts { huge_page_limits: false, ..facts }.limited_huge_pages().is_empty());
+        assert!(NodeInfo { huge_page_limits: false, ..facts }.limited_huge_pages().is_empty());
     }
 
     #[test]
     fn allocatable_is_capacity_minus_reserved_and_not_negative() {
-        let facts = Facts { memory_bytes: 1 << 30, cpus: 2, huge_pages: vec![(2 << 20, 1 << 29)], ..Facts::default() };
+        let facts =
+            NodeInfo { memory_bytes: 1 << 30, cpus: 2, huge_pages: vec![(2 << 20, 1 << 29)], ..NodeInfo::default() };
         let list = |cpu: &str, memory: &str| {
             [(CPU, cpu.parse().unwrap()), (MEMORY, memory.parse().unwrap())].into_iter().collect::<ResourceList>()
         };
@@ -235,8 +241,9 @@ mod tests {
 
     #[test]
     fn allocatable_has_storage_and_huge_pages() {
-        let mut facts = Facts { huge_pages: vec![(64 << 10, 0), (2 << 20, 8 << 20)], ..Facts::default() };
-        let names = |facts: &Facts| facts.allocatable(&[]).iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        let mut facts = NodeInfo { huge_pages: vec![(64 << 10, 0), (2 << 20, 8 << 20)], ..NodeInfo::default() };
+        let names =
+            |facts: &NodeInfo| facts.allocatable(&[]).iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
         assert_eq!(names(&facts), ["cpu", "hugepages-2Mi", "hugepages-64Ki", "memory"]);
         facts.read_storage(&std::env::temp_dir().join("not/made/yet"));
         facts.storage_bytes = facts.storage_bytes.min(10 << 30);
@@ -248,6 +255,6 @@ mod tests {
 
     #[test]
     fn unreadable_facts_are_empty() {
-        assert_eq!(Facts::read(Path::new("/nonexistent")), Facts::default());
+        assert_eq!(NodeInfo::read(Path::new("/nonexistent")), NodeInfo::default());
     }
 }

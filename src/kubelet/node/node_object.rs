@@ -1,7 +1,7 @@
 //! State machine of the Node object at the API server. Pure: time is an argument.
 //!
 //! ```text
-//!   Unheard --listed, none--> Absent --created--> Registered
+//!   Unknown --listed, none--> Absent --created--> Registered
 //!      |                       |  ^                   ^
 //!      |        already exists |  | not found         | in order
 //!      |                       v  |                   |
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kubelet::node::patch::{Occasion, StatusPatch};
+use crate::kubelet::node::patch::{PatchReason, StatusPatch};
 use crate::kubelet::node::report_times::ReportTimes;
 use crate::kubelet::node::status::READY;
 use crate::kubelet::node::{NodeObservation, NodeProfile};
-use crate::state::pods::{NodeEvent, NodeTerms};
+use crate::state::pods::{NodeEvent, NodeFields};
 use crate::types::api::{EventKind, Map, Node, NodeAddress, NodeStatus, Reason, encode, is_extended_resource};
 use crate::types::time::{Backoff, TokenBucket};
 
@@ -31,8 +31,8 @@ pub(crate) struct NodeObjectState {
     profile: NodeProfile,
     /// `registerNode`: create the object and reconcile it.
     registers: bool,
-    place: Place,
-    /// The object at the server, as far as it is known.
+    place: ObjectState,
+    /// The object at the server, as last seen or written.
     server: Node,
     times: ReportTimes,
     /// Rate limit of changes between heartbeats, for conditions that flap.
@@ -40,17 +40,17 @@ pub(crate) struct NodeObjectState {
     backoff: Backoff,
     refusals: Backoff,
     not_before: Option<Instant>,
-    under_way: Option<UnderWay>,
+    under_way: Option<PendingUpdate>,
     /// The last change that was sent. A server that drops an unknown field must not get that field again with every
     /// change of the object.
     told: Option<Value>,
     begun: Instant,
-    news: News,
+    news: NodeEventState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Unheard,
+enum ObjectState {
+    Unknown,
     Absent,
     /// Creation was refused because it may exist; it has to be read.
     Unseen,
@@ -60,7 +60,7 @@ enum Place {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum NodeStep {
     Create(Value),
     Look,
     /// A strategic merge patch of the status.
@@ -84,14 +84,14 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct PendingUpdate {
     wanted: NodeStatus,
     patch: Option<StatusPatch>,
 }
 
 /// State for the node's events, so that each is sent once.
 #[derive(Debug, Default)]
-struct News {
+struct NodeEventState {
     rebooted: bool,
     unschedulable: bool,
     /// The readiness that was reported as an event and has not reached the server yet.
@@ -114,7 +114,7 @@ impl NodeObjectState {
         Self {
             profile,
             registers,
-            place: Place::Unheard,
+            place: ObjectState::Unknown,
             server: Node::default(),
             times: ReportTimes::new(report_period),
             changes: TokenBucket::each(SPACING, BURST, now),
@@ -124,42 +124,42 @@ impl NodeObjectState {
             under_way: None,
             told: None,
             begun: now,
-            news: News::default(),
+            news: NodeEventState::default(),
         }
     }
 
     /// Takes the initial list, which has at most one node.
     pub(crate) fn heard_all(&mut self, node: Option<Node>) {
         match node {
-            Some(node) => self.heard(node),
-            None if self.place != Place::Deleted => self.place = Place::Absent,
+            Some(node) => self.on_server_object(node),
+            None if self.place != ObjectState::Deleted => self.place = ObjectState::Absent,
             None => {}
         }
     }
 
     /// Takes a new version of the object.
-    pub(crate) fn heard(&mut self, node: Node) {
-        if self.place != Place::Registered || node.metadata.uid != self.server.metadata.uid {
-            self.place = Place::Unreconciled;
+    pub(crate) fn on_server_object(&mut self, node: Node) {
+        if self.place != ObjectState::Registered || node.metadata.uid != self.server.metadata.uid {
+            self.place = ObjectState::Unreconciled;
         }
         self.take_in(node);
     }
 
     /// Takes the deletion of the object.
     pub(crate) fn heard_deletion(&mut self) {
-        self.place = Place::Deleted;
+        self.place = ObjectState::Deleted;
     }
 
     /// The object at the server; `None` while it does not exist or is not known.
     pub(crate) fn server(&self) -> Option<&Node> {
-        matches!(self.place, Place::Unreconciled | Place::Registered).then_some(&self.server)
+        matches!(self.place, ObjectState::Unreconciled | ObjectState::Registered).then_some(&self.server)
     }
 
     /// The fields of the object that admission needs, with the node's own labels added until they are reconciled.
-    pub(crate) fn terms(&self) -> Option<NodeTerms> {
+    pub(crate) fn terms(&self) -> Option<NodeFields> {
         let Node { metadata, spec, status, .. } = self.server()?;
         let mut labels = metadata.labels.clone();
-        if self.place == Place::Unreconciled {
+        if self.place == ObjectState::Unreconciled {
             for (name, value) in self.profile.metadata.labels.iter() {
                 if labels.get(name).is_none() {
                     labels.insert(name, value.clone());
@@ -172,12 +172,12 @@ impl NodeObjectState {
         let names = status.volumes_attached.iter().filter_map(|one| one.get("name")?.as_str());
         let attached = names.filter(|name| status.volumes_in_use.iter().any(|used| used == name));
         let attached = attached.map(str::to_owned).collect();
-        Some(NodeTerms { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended, attached })
+        Some(NodeFields { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended, attached })
     }
 
-    /// The object does not exist, and this node does not create it.
+    /// Whether the object does not exist and this node does not create it.
     pub(crate) fn is_left_to_others(&self) -> bool {
-        self.place == Place::Deleted || self.place == Place::Absent && !self.registers
+        self.place == ObjectState::Deleted || self.place == ObjectState::Absent && !self.registers
     }
 
     /// The addresses at the server.
@@ -185,9 +185,9 @@ impl NodeObjectState {
         self.server().map_or(&[], |node| &node.status.addresses)
     }
 
-    /// A full report is due, so expensive observations are worthwhile.
+    /// Whether a full report is due, so that expensive observations are worthwhile.
     pub(crate) fn report_is_due(&self, now: Instant) -> bool {
-        !matches!(self.place, Place::Unheard | Place::Deleted) && self.times.is_due(now)
+        !matches!(self.place, ObjectState::Unknown | ObjectState::Deleted) && self.times.is_due(now)
     }
 
     fn take_in(&mut self, node: Node) {
@@ -211,77 +211,77 @@ impl NodeObjectState {
     }
 
     /// The next request. Must not be called again before `done`.
-    pub(crate) fn next(&mut self, sight: &NodeObservation<'_>) -> Step {
+    pub(crate) fn next(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
         let now = sight.moment;
         if self.not_before.is_some_and(|moment| now < moment) {
-            return Step::Wait(self.not_before);
+            return NodeStep::Wait(self.not_before);
         }
         match self.place {
-            Place::Unheard | Place::Deleted => Step::Wait(None),
-            Place::Unseen => {
+            ObjectState::Unknown | ObjectState::Deleted => NodeStep::Wait(None),
+            ObjectState::Unseen => {
                 self.under_way = None;
-                Step::Look
+                NodeStep::Look
             }
-            Place::Absent if !self.registers => Step::Wait(None),
-            Place::Absent => self.create(sight),
-            Place::Unreconciled => self.reconcile(sight),
-            Place::Registered => self.report(sight),
+            ObjectState::Absent if !self.registers => NodeStep::Wait(None),
+            ObjectState::Absent => self.create(sight),
+            ObjectState::Unreconciled => self.reconcile(sight),
+            ObjectState::Registered => self.report(sight),
         }
     }
 
-    fn create(&mut self, sight: &NodeObservation<'_>) -> Step {
+    fn create(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
         let runtime_first = self.begun + RUNTIME_FIRST;
-        if sight.runtime.told().is_none() && sight.moment < runtime_first {
-            return Step::Wait(Some(runtime_first));
+        if sight.runtime.last_reported().is_none() && sight.moment < runtime_first {
+            return NodeStep::Wait(Some(runtime_first));
         }
         let wanted = self.profile.status(sight, &NodeStatus::default());
         let node = encode(&self.profile.node(wanted.clone()));
-        self.under_way = Some(UnderWay { wanted, patch: None });
-        Step::Create(node)
+        self.under_way = Some(PendingUpdate { wanted, patch: None });
+        NodeStep::Create(node)
     }
 
-    fn reconcile(&mut self, sight: &NodeObservation<'_>) -> Step {
+    fn reconcile(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
         if self.registers {
             let wanted = self.profile.status_at_registration(sight, &self.server.status);
-            if let Some(patch) = self.profile.patch(&self.server, &wanted, Occasion::Registration) {
+            if let Some(patch) = self.profile.patch(&self.server, &wanted, PatchReason::Registration) {
                 return self.send(wanted, patch);
             }
         }
-        self.place = Place::Registered;
+        self.place = ObjectState::Registered;
         self.report(sight)
     }
 
-    fn report(&mut self, sight: &NodeObservation<'_>) -> Step {
+    fn report(&mut self, sight: &NodeObservation<'_>) -> NodeStep {
         let now = sight.moment;
         let is_due = self.times.is_due(now);
         let wanted = self.profile.status(sight, &self.server.status);
-        let occasion = if is_due { Occasion::Heartbeat } else { Occasion::Change };
+        let occasion = if is_due { PatchReason::Heartbeat } else { PatchReason::Change };
         let patch = self.profile.patch(&self.server, &wanted, occasion);
         let rest = [self.times.due(), sight.runtime.due(now)].into_iter().flatten().min();
         let Some(patch) = patch else {
             if is_due {
                 // The server's object already has this second's heartbeat.
-                self.times.told(false, now, 0);
-                return Step::Wait(self.times.due());
+                self.times.on_reported(false, now, 0);
+                return NodeStep::Wait(self.times.due());
             }
-            return Step::Wait(rest);
+            return NodeStep::Wait(rest);
         };
         if !is_due {
-            if self.told.as_ref() == Some(&patch.news()) {
-                return Step::Wait(rest);
+            if self.told.as_ref() == Some(&patch.changes()) {
+                return NodeStep::Wait(rest);
             }
             if !self.changes.take(now) {
-                return Step::Wait(Some(self.changes.next_token()));
+                return NodeStep::Wait(Some(self.changes.next_token()));
             }
         }
         self.send(wanted, patch)
     }
 
-    fn send(&mut self, wanted: NodeStatus, patch: StatusPatch) -> Step {
+    fn send(&mut self, wanted: NodeStatus, patch: StatusPatch) -> NodeStep {
         self.tell_readiness(&wanted);
         let body = patch.body.clone();
-        self.under_way = Some(UnderWay { wanted, patch: Some(patch) });
-        Step::Patch(body)
+        self.under_way = Some(PendingUpdate { wanted, patch: Some(patch) });
+        NodeStep::Patch(body)
     }
 
     fn tell_readiness(&mut self, wanted: &NodeStatus) {
@@ -304,10 +304,10 @@ impl NodeObjectState {
             Outcome::Seen(node) => {
                 // A created object is in order; an object that was read must be reconciled first.
                 let is_own = under_way.is_some();
-                self.place = if is_own { Place::Registered } else { Place::Unreconciled };
+                self.place = if is_own { ObjectState::Registered } else { ObjectState::Unreconciled };
                 self.take_in(*node);
                 if is_own {
-                    self.times.told(true, now, random);
+                    self.times.on_reported(true, now, random);
                 }
                 None
             }
@@ -316,13 +316,13 @@ impl NodeObjectState {
                 None
             }
             Outcome::Exists => {
-                self.place = Place::Unseen;
+                self.place = ObjectState::Unseen;
                 Some(self.backoff.next_wait())
             }
             Outcome::NotFound => {
                 // If the object existed a moment ago, the watch reports what happened.
-                if self.place == Place::Unseen {
-                    self.place = Place::Absent;
+                if self.place == ObjectState::Unseen {
+                    self.place = ObjectState::Absent;
                 }
                 Some(self.backoff.next_wait())
             }
@@ -341,17 +341,17 @@ impl NodeObjectState {
     }
 
     /// Assumes that the patch was applied as sent, until the watch reports otherwise.
-    fn patched(&mut self, under_way: Option<UnderWay>, now: Instant, random: u32) {
-        let Some(UnderWay { wanted, patch: Some(patch) }) = under_way else { return };
+    fn patched(&mut self, under_way: Option<PendingUpdate>, now: Instant, random: u32) {
+        let Some(PendingUpdate { wanted, patch: Some(patch) }) = under_way else { return };
         self.server.status = wanted;
         let metadata = &mut self.server.metadata;
         apply(&mut metadata.labels, patch.body.pointer("/metadata/labels"));
         apply(&mut metadata.annotations, patch.body.pointer("/metadata/annotations"));
-        self.place = Place::Registered;
+        self.place = ObjectState::Registered;
         self.news.ready = None;
-        self.times.told(patch.has_news, now, random);
+        self.times.on_reported(patch.has_news, now, random);
         if patch.has_news {
-            self.told = Some(patch.news());
+            self.told = Some(patch.changes());
         }
     }
 }

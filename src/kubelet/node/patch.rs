@@ -19,7 +19,7 @@ pub(crate) struct StatusPatch {
 
 impl StatusPatch {
     /// The body without the heartbeats.
-    pub(crate) fn news(&self) -> Value {
+    pub(crate) fn changes(&self) -> Value {
         let mut news = self.body.clone();
         if let Some(Value::Array(conditions)) = news.pointer_mut("/status/conditions") {
             for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
@@ -33,7 +33,7 @@ impl StatusPatch {
 
 /// The occasion of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Occasion {
+pub(crate) enum PatchReason {
     /// The object already existed when the node started.
     Registration,
     /// Send only changes.
@@ -44,7 +44,7 @@ pub(crate) enum Occasion {
 
 impl NodeProfile {
     /// `None`: nothing to send.
-    pub(crate) fn patch(&self, server: &Node, wanted: &NodeStatus, occasion: Occasion) -> Option<StatusPatch> {
+    pub(crate) fn patch(&self, server: &Node, wanted: &NodeStatus, occasion: PatchReason) -> Option<StatusPatch> {
         let mut patch = Map::new();
         if let Some(metadata) = self.metadata_patch(server, occasion) {
             patch.insert("metadata".to_owned(), metadata);
@@ -52,7 +52,7 @@ impl NodeProfile {
         let mut status = status_changes(&server.status, wanted);
         let conditions = condition_changes(&server.status, wanted);
         let has_news = !patch.is_empty() || !status.is_empty() || conditions.iter().any(|change| change.is_news);
-        if !has_news && occasion != Occasion::Heartbeat {
+        if !has_news && occasion != PatchReason::Heartbeat {
             return None;
         }
         if !conditions.is_empty() {
@@ -65,8 +65,8 @@ impl NodeProfile {
         (!patch.is_empty()).then_some(StatusPatch { body: Value::Object(patch), has_news })
     }
 
-    fn metadata_patch(&self, server: &Node, occasion: Occasion) -> Option<Value> {
-        let own: &[&str] = if occasion == Occasion::Registration { &DEFAULT_LABELS } else { &STANDING_LABELS };
+    fn metadata_patch(&self, server: &Node, occasion: PatchReason) -> Option<Value> {
+        let own: &[&str] = if occasion == PatchReason::Registration { &DEFAULT_LABELS } else { &STANDING_LABELS };
         let mut labels = Map::new();
         for name in own {
             let Some(value) = self.metadata.labels.get(name) else { continue };
@@ -74,7 +74,7 @@ impl NodeProfile {
                 labels.insert((*name).to_owned(), value.as_str().into());
             }
         }
-        let registers = occasion == Occasion::Registration;
+        let registers = occasion == PatchReason::Registration;
         let own = [ATTACHED_BY_CONTROLLER].into_iter().filter(|_| registers).chain([PROVIDED_IP]);
         let annotations = changes_of(own, &server.metadata.annotations, &self.metadata.annotations);
         let parts = [("labels", labels), ("annotations", annotations)];

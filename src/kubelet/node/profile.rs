@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::kubelet::node::{Facts, Machine, NodeSettings};
+use crate::kubelet::node::{Machine, NodeInfo, NodeSettings};
 use crate::platform::config::{Config, Gate, Reporting};
 use crate::types::api::{
     DaemonEndpoint, EPHEMERAL_STORAGE, Format, KUBERNETES_VERSION, Map, Node, NodeDaemonEndpoints, NodeSpec,
@@ -58,7 +58,7 @@ pub(super) const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const LINUX: &str = "linux";
 
 impl NodeProfile {
-    pub(crate) fn new(config: &Config, facts: &Facts, machine: &Machine, settings: &NodeSettings) -> Self {
+    pub(crate) fn new(config: &Config, facts: &NodeInfo, machine: &Machine, settings: &NodeSettings) -> Self {
         let reporting = &config.cluster.reporting;
         let mut annotations = Map::new();
         annotations.insert(ATTACHED_BY_CONTROLLER, "true".to_owned());
@@ -153,7 +153,7 @@ fn spec(reporting: &Reporting) -> NodeSpec {
     }
 }
 
-fn info(machine: &Machine, facts: &Facts) -> NodeSystemInfo {
+fn info(machine: &Machine, facts: &NodeInfo) -> NodeSystemInfo {
     let swap = i64::try_from(facts.swap_bytes).ok().filter(|bytes| *bytes > 0);
     NodeSystemInfo {
         machine_id: machine.machine_id.clone(),
@@ -175,10 +175,10 @@ pub(super) mod tests {
     use super::*;
 
     /// The profile of a single-CPU node, modified by `change`.
-    pub(in crate::kubelet::node) fn profile(change: impl FnOnce(&mut Config, &mut Facts)) -> NodeProfile {
+    pub(in crate::kubelet::node) fn profile(change: impl FnOnce(&mut Config, &mut NodeInfo)) -> NodeProfile {
         let mut config = Config::default();
         "n".clone_into(&mut config.node.name);
-        let mut facts = Facts { cpus: 1, memory_bytes: 1 << 30, storage_bytes: 1 << 30, ..Facts::default() };
+        let mut facts = NodeInfo { cpus: 1, memory_bytes: 1 << 30, storage_bytes: 1 << 30, ..NodeInfo::default() };
         change(&mut config, &mut facts);
         let machine = Machine { architecture: "arm", boot_id: "boot".to_owned(), ..Machine::default() };
         NodeProfile::new(&config, &facts, &machine, &NodeSettings::new(&config, &facts))

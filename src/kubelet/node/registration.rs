@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::lease_task;
 use super::node_images::shown_images;
-use super::node_object::{NodeObjectState, Outcome, Step};
-use super::{Facts, NodeObservation, NodeProfile, StatusInputs};
+use super::node_object::{NodeObjectState, NodeStep, Outcome};
+use super::{NodeInfo, NodeObservation, NodeProfile, StatusInputs};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, reflect};
 use crate::platform::config::Reporting;
 use crate::platform::cri::ImageService;
 use crate::platform::host::clock;
 use crate::platform::rt;
-use crate::state::pods::{NodeTerms, SyncEvent};
+use crate::state::pods::{NodeFields, SyncEvent};
 use crate::types::api::{ContainerImage, Node, decode};
 use crate::types::error::ErrorChain;
 
@@ -23,7 +23,7 @@ pub(crate) struct NodeRegistration {
     pub(crate) client: Client,
     pub(crate) profile: NodeProfile,
     pub(crate) reporting: Reporting,
-    pub(crate) news: Rc<StatusInputs>,
+    pub(crate) status_inputs: Rc<StatusInputs>,
     /// Lists the images for the status.
     pub(crate) images: ImageService,
     /// The sync loop's inbox, for events.
@@ -39,11 +39,12 @@ impl NodeRegistration {
     /// Starts the tasks; dropping them stops them.
     pub(crate) fn start(self) -> [rt::Task<()>; 2] {
         let name = self.profile.metadata.name.clone();
-        let lease = lease_task::run(self.client.clone(), name, self.reporting.lease_duration, Rc::clone(&self.news));
-        [rt::spawn(lease), rt::spawn(self.keep())]
+        let lease =
+            lease_task::run(self.client.clone(), name, self.reporting.lease_duration, Rc::clone(&self.status_inputs));
+        [rt::spawn(lease), rt::spawn(self.run())]
     }
 
-    async fn keep(self) {
+    async fn run(self) {
         let (sender, changes) = bounded(CHANGES);
         let collection = Collection {
             path: "/api/v1/nodes".to_owned(),
@@ -61,43 +62,43 @@ impl NodeRegistration {
         loop {
             if self.client.gate().is_shut() {
                 // Lets tasks that wait for the first contact with the cluster continue.
-                self.news.set_away();
+                self.status_inputs.set_away();
             }
             self.client.gate().admitted(Rank::Node).await;
-            let seen = self.news.changed.changes();
+            let seen = self.status_inputs.changed.changes();
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut own, change);
             }
             if own.report_is_due(rt::now()) {
                 images = self.list_images().await.unwrap_or(images);
             }
-            let addresses = Facts::read_addresses();
-            self.news.set_addresses(self.profile.addresses(&addresses, own.addresses()));
+            let addresses = NodeInfo::read_addresses();
+            self.status_inputs.set_addresses(self.profile.addresses(&addresses, own.addresses()));
             let step = own.next(&NodeObservation {
-                pressures: &self.news.pressures.borrow(),
-                runtime: &self.news.runtime.borrow(),
+                pressures: &self.status_inputs.pressures.borrow(),
+                runtime: &self.status_inputs.runtime.borrow(),
                 addresses: &addresses,
                 images: &images,
-                shuts_down: self.news.shuts_down.get(),
-                volumes_in_use: &self.news.volumes_in_use.borrow(),
-                devices: &self.news.devices.borrow(),
+                shuts_down: self.status_inputs.shuts_down.get(),
+                volumes_in_use: &self.status_inputs.volumes_in_use.borrow(),
+                devices: &self.status_inputs.devices.borrow(),
                 now: clock::now(),
                 moment: rt::now(),
             });
             for event in own.take_events() {
                 // Events may be dropped when the inbox is full.
-                let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
+                let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
             }
             self.tell_terms(&own, &mut terms).await;
-            self.news.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
+            self.status_inputs.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
             match step {
-                Step::Wait(until) => {
+                NodeStep::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {
                         self.take_in(&mut own, change);
                     }
                 }
                 step => {
-                    let outcome = ask(&self.client, &self.profile.metadata.name, &step, &mut talk).await;
+                    let outcome = send(&self.client, &self.profile.metadata.name, &step, &mut talk).await;
                     own.done(outcome, rt::now(), rt::random());
                 }
             }
@@ -106,21 +107,21 @@ impl NodeRegistration {
 
     fn take_in(&self, own: &mut NodeObjectState, change: Change) {
         if matches!(change, Change::Away(_)) {
-            self.news.set_away();
+            self.status_inputs.set_away();
         }
         take_in(own, change);
     }
 
-    /// Sent before any pod of the cluster: admission depends on it.
-    async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeTerms>) {
+    /// Must be sent before any pod of the cluster: admission depends on it.
+    async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeFields>) {
         let terms = own.terms();
         if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {
             *told = Some(terms.clone());
             // The receiver is gone only at shutdown.
-            let _ = self.inbox.send(SyncEvent::NodeHeard(terms)).await;
+            let _ = self.inbox.send(SyncEvent::NodeChanged(terms)).await;
         }
         if told.is_some() || own.is_left_to_others() {
-            self.news.set_heard();
+            self.status_inputs.set_heard();
         }
     }
 
@@ -135,8 +136,8 @@ impl NodeRegistration {
     }
 
     async fn wait(&self, changes: &Receiver<Change>, seen: u64, until: Option<Instant>) -> Option<Change> {
-        let news = async {
-            self.news.changed.beyond(seen).await;
+        let status_inputs = async {
+            self.status_inputs.changed.beyond(seen).await;
             None
         };
         let due = async {
@@ -148,7 +149,7 @@ impl NodeRegistration {
         };
         // The reflector lives as long as this task.
         let change = async { changes.recv().await.ok() };
-        rt::either(change, rt::either(news, due)).await
+        rt::either(change, rt::either(status_inputs, due)).await
     }
 }
 
@@ -162,7 +163,7 @@ fn take_in(own: &mut NodeObjectState, change: Change) {
                 Some(None) => {}
             }
         }
-        Change::Applied(object) => read(object).into_iter().for_each(|node| own.heard(node)),
+        Change::Applied(object) => read(object).into_iter().for_each(|node| own.on_server_object(node)),
         Change::Deleted(_) => {
             log!(warn, "node object was deleted, registering again only after a restart");
             own.heard_deletion();
@@ -187,21 +188,21 @@ struct NodeExchange {
     fails: bool,
 }
 
-async fn ask(client: &Client, name: &str, step: &Step, talk: &mut NodeExchange) -> Outcome {
+async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExchange) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
     let answer = match step {
-        Step::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
-        Step::Look => seen(client, &Request::get(path).ranked(Rank::Node)).await,
-        Step::Patch(patch) => {
+        NodeStep::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
+        NodeStep::Look => seen(client, &Request::get(path).ranked(Rank::Node)).await,
+        NodeStep::Patch(patch) => {
             // The watch delivers the updated object.
             let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).unread();
             client.send(&request.ranked(Rank::Node)).await.map(|_| Outcome::Patched)
         }
-        Step::Wait(_) => return Outcome::Failed { is_retryable: true },
+        NodeStep::Wait(_) => return Outcome::Failed { is_retryable: true },
     };
     match answer {
         Ok(outcome) => {
-            if matches!(step, Step::Create(_)) {
+            if matches!(step, NodeStep::Create(_)) {
                 log!(info, "node registered", node = name);
             }
             if std::mem::take(&mut talk.fails) {
@@ -217,7 +218,7 @@ async fn ask(client: &Client, name: &str, step: &Step, talk: &mut NodeExchange) 
             }
             match step {
                 // The object may exist even if this node may not create it.
-                Step::Create(_) if error.is_forbidden() => Outcome::Exists,
+                NodeStep::Create(_) if error.is_forbidden() => Outcome::Exists,
                 _ => Outcome::Failed { is_retryable: error.is_retryable() },
             }
         }

@@ -1,4 +1,4 @@
-//! When the node status is reported without a change. Pure: time is an argument.
+//! Times of the periodic node status reports. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,8 @@ impl ReportTimes {
         self.due
     }
 
-    /// The server has accepted a report; `random` is uniformly distributed.
-    pub(crate) fn told(&mut self, had_news: bool, now: Instant, random: u32) {
+    /// Records an accepted report; `random` is uniformly distributed.
+    pub(crate) fn on_reported(&mut self, had_news: bool, now: Instant, random: u32) {
         let is_first = self.due.is_none();
         let wait = match had_news || is_first {
             true => jitter(self.period / 2, 2.0, random),
@@ -48,11 +48,11 @@ mod tests {
         let mut times = ReportTimes::new(period);
         let now = Instant::now();
         assert!(times.is_due(now));
-        times.told(false, now, 0);
+        times.on_reported(false, now, 0);
         assert_eq!(times.due(), Some(now + period / 2));
-        times.told(false, now + period / 2, u32::MAX);
+        times.on_reported(false, now + period / 2, u32::MAX);
         assert_eq!(times.due(), Some(now + period / 2 + period));
-        times.told(true, now, u32::MAX);
+        times.on_reported(true, now, u32::MAX);
         assert_eq!(times.due(), Some(now + period * 3 / 2));
         assert!(!times.is_due(now + period) && times.is_due(now + period * 2));
     }

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct RuntimeHealth {
     /// The runtime's last reported state; `None` before the first.
     told: Option<RuntimeState>,
-    /// Since when it has not been reachable and ready.
+    /// Start of the outage, in which it was not reachable or not ready.
     missing: Option<Instant>,
     /// It was reachable and ready at least once.
     was_ready: bool,
@@ -35,7 +35,7 @@ impl RuntimeHealth {
     }
 
     /// The runtime's last reported state.
-    pub(crate) fn told(&self) -> Option<&RuntimeState> {
+    pub(crate) fn last_reported(&self) -> Option<&RuntimeState> {
         self.told.as_ref()
     }
 
@@ -120,6 +120,6 @@ mod tests {
         health.note(RuntimeState { ready: false, ready_fault, ..ready() }, now);
         assert_eq!(health.faults(now), ["container runtime not ready: <nil>"]);
         assert_eq!(health.faults(now + PATIENCE).len(), 2);
-        assert_eq!(health.told().map(|told| told.name.as_str()), Some("containerd"));
+        assert_eq!(health.last_reported().map(|told| told.name.as_str()), Some("containerd"));
     }
 }

@@ -41,7 +41,7 @@ impl NodeProfile {
         add_all(&mut capacity, devices);
         let mut allocatable = self.allocatable_of(&capacity, &server.allocatable);
         add_all(&mut allocatable, allocatable_devices);
-        let told = sight.runtime.told();
+        let told = sight.runtime.last_reported();
         let mut info = self.info.clone();
         info.container_runtime_version = match told {
             Some(told) => format!("{}://{}", told.name, told.version),
@@ -93,7 +93,7 @@ impl NodeProfile {
     }
 
     fn allocatable_of(&self, capacity: &ResourceList, server: &ResourceList) -> ResourceList {
-        // A resource that is not in the capacity and not extended was put here by others and stays.
+        // Resources of other clients are kept: those that are neither in the capacity nor extended.
         let stays = |name: &str| !is_extended(name) && !name.starts_with(HUGE_PAGES_PREFIX);
         let others = server.iter().filter(|(name, _)| stays(name)).chain(capacity.iter());
         others.chain(self.allocatable.iter()).map(|(name, quantity)| (name, *quantity)).collect()

@@ -28,6 +28,7 @@ pub(crate) struct StatusInputs {
     /// The addresses in the Node object, or those about to be written; empty before they are known.
     addresses: RefCell<Vec<NodeAddress>>,
     pub(crate) addresses_changed: Signal,
+    pub(crate) uid_changed: Signal,
     /// Notified on every change of the node status.
     pub(super) changed: Signal,
 }
@@ -66,7 +67,7 @@ impl StatusInputs {
     }
 
     /// Waits until admission of the cluster's pods is possible.
-    pub(crate) async fn heard(&self) {
+    pub(crate) async fn admission_is_possible(&self) {
         loop {
             let seen = self.changed.changes();
             if self.heard.get() {
@@ -106,6 +107,7 @@ impl StatusInputs {
     pub(super) fn set_uid(&self, uid: &str) {
         if *self.uid.borrow() != uid {
             uid.clone_into(&mut self.uid.borrow_mut());
+            self.uid_changed.notify();
             self.changed.notify();
         }
     }

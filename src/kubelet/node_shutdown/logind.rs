@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use super::Inhibitor;
-use crate::platform::dbus::{Answer, CallError, Connection};
+use crate::platform::dbus::{CallError, Connection, MethodReturn};
 use crate::platform::rt;
 use crate::protocol::dbus::{Body, Call, Value};
 use crate::state::pods::SyncEvent;
@@ -35,7 +35,7 @@ const RELOAD: Duration = Duration::from_millis(100);
 /// Takes an inhibitor lock and reports each shutdown to the sync loop; `wanted` is the time that a shutdown may take.
 /// Returns only if there is no D-Bus.
 pub(crate) async fn follow(wanted: Duration, inhibitor: Inhibitor, inbox: Sender<SyncEvent>) {
-    let mut follower = Follower { wanted, inhibitor, inbox, told: false, met: false, failure: String::new() };
+    let mut follower = LogindWatch { wanted, inhibitor, inbox, told: false, met: false, failure: String::new() };
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
     loop {
         let was_met = std::mem::take(&mut follower.met);
@@ -52,7 +52,7 @@ pub(crate) async fn follow(wanted: Duration, inhibitor: Inhibitor, inbox: Sender
     }
 }
 
-struct Follower {
+struct LogindWatch {
     wanted: Duration,
     inhibitor: Inhibitor,
     inbox: Sender<SyncEvent>,
@@ -64,7 +64,7 @@ struct Follower {
     failure: String,
 }
 
-impl Follower {
+impl LogindWatch {
     /// Runs until the connection fails, or returns Ok when the sync loop is gone.
     async fn converse(&mut self) -> io::Result<()> {
         let mut logind = rt::slow(Logind::connect).await?;
@@ -74,7 +74,7 @@ impl Follower {
         loop {
             let is_heard = match news {
                 None => true,
-                Some(LogindEvent::ShutsDown(true)) => self.tell(true).await,
+                Some(LogindEvent::ShutsDown(true)) => self.send_event(true).await,
                 // The previous lock has been released.
                 Some(LogindEvent::Came | LogindEvent::ShutsDown(false)) => {
                     let wanted = self.wanted;
@@ -103,9 +103,9 @@ impl Follower {
         }
     }
 
-    async fn take(&mut self, engaged: Result<Engaged, CallError>) -> io::Result<bool> {
+    async fn take(&mut self, engaged: Result<InhibitorState, CallError>) -> io::Result<bool> {
         match engaged {
-            Ok(Engaged { lock, shuts_down, waits }) => {
+            Ok(InhibitorState { lock, shuts_down, waits }) => {
                 if let Some(lock) = lock {
                     self.inhibitor.replace(Some(lock));
                     self.failure.clear();
@@ -120,9 +120,9 @@ impl Follower {
                         wanted = wanted
                     );
                 }
-                Ok(self.tell(shuts_down).await)
+                Ok(self.send_event(shuts_down).await)
             }
-            // When it comes, the bus says so.
+            // The bus sends a signal when logind starts.
             Err(error @ CallError::Refused { .. }) => {
                 self.fail("failed to take shutdown inhibitor lock", &error);
                 Ok(true)
@@ -132,7 +132,7 @@ impl Follower {
     }
 
     /// False if the sync loop is gone.
-    async fn tell(&mut self, shuts_down: bool) -> bool {
+    async fn send_event(&mut self, shuts_down: bool) -> bool {
         let is_news = std::mem::replace(&mut self.told, shuts_down) != shuts_down;
         !is_news || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
     }
@@ -159,7 +159,7 @@ enum LogindEvent {
     ShutsDown(bool),
 }
 
-struct Engaged {
+struct InhibitorState {
     /// `None` if a shutdown is already in progress.
     lock: Option<OwnedFd>,
     shuts_down: bool,
@@ -196,7 +196,7 @@ impl Logind {
     }
 
     /// Takes the lock and raises logind's delay to `wanted` if it is shorter.
-    fn engage(&mut self, wanted: Duration) -> Result<Engaged, CallError> {
+    fn engage(&mut self, wanted: Duration) -> Result<InhibitorState, CallError> {
         let mut waits = self.delay()?;
         if waits < wanted {
             waits = match self.lengthen(wanted) {
@@ -214,7 +214,7 @@ impl Logind {
             Err(error) => return Err(error),
         };
         let (_, shuts_down) = self.property("PreparingForShutdown")?;
-        Ok(Engaged { lock, shuts_down: shuts_down == Some(Value::Bool(true)), waits })
+        Ok(InhibitorState { lock, shuts_down: shuts_down == Some(Value::Bool(true)), waits })
     }
 
     /// logind's current `InhibitDelayMaxUSec`.
@@ -245,7 +245,7 @@ impl Logind {
         Ok(waits)
     }
 
-    fn inhibit(&mut self) -> Result<Answer, CallError> {
+    fn inhibit(&mut self) -> Result<MethodReturn, CallError> {
         let mut body = Body::default();
         for text in ["shutdown", "coracle", "Graceful termination of pods", "delay"] {
             body.text(text);
@@ -280,7 +280,7 @@ impl Logind {
         let (interface, member) = ("org.freedesktop.DBus.Properties", "Get");
         let path = "/org/freedesktop/login1";
         let call = Call { destination: LOGIND, path, interface, member, signature: "ss" };
-        let Answer { sender, arguments, .. } = self.connection.call(&call, &body)?;
+        let MethodReturn { sender, arguments, .. } = self.connection.call(&call, &body)?;
         Ok((sender, arguments.into_iter().next()))
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 pub(crate) use logind::follow;
-pub(crate) use progress::{End, Progress};
+pub(crate) use progress::{DuePhase, Progress};
 
 /// The inhibitor lock; logind delays the shutdown while it is held.
 pub(crate) type Inhibitor = Rc<RefCell<Option<OwnedFd>>>;

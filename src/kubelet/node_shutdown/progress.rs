@@ -36,7 +36,7 @@ enum Stage {
 
 /// A phase whose pods must terminate now, and the time they have.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct DuePhase {
     pub(crate) phase: usize,
     pub(crate) grace: Duration,
 }
@@ -85,7 +85,7 @@ impl Progress {
 
     /// The phase to start now, if any. `left`: priorities of the pods that have not terminated. Empty phases are
     /// skipped.
-    pub(crate) fn next(&mut self, left: &[i32], now: Instant) -> Option<End> {
+    pub(crate) fn next(&mut self, left: &[i32], now: Instant) -> Option<DuePhase> {
         let Stage::Ending { begun, until } = self.stage else { return None };
         let phases: Vec<usize> = left.iter().map(|priority| self.phase_of(*priority)).collect();
         if now < until && phases.iter().any(|phase| phase + 1 == begun) {
@@ -98,10 +98,10 @@ impl Progress {
         let grace = self.phases.get(phase).map_or(Duration::ZERO, |phase| phase.grace);
         let until = now.checked_add(grace).unwrap_or(now);
         self.stage = Stage::Ending { begun: phase + 1, until };
-        Some(End { phase, grace })
+        Some(DuePhase { phase, grace })
     }
 
-    /// True once, when the machine may go down. `tells`: statuses are still being reported.
+    /// True once, when the machine may shut down. `tells`: some statuses are not yet reported.
     pub(crate) fn is_over(&mut self, tells: bool, now: Instant) -> bool {
         let Stage::Telling { until } = self.stage else { return false };
         let is_over = !tells || now >= until;
@@ -131,8 +131,8 @@ mod tests {
         Progress::new(&phases.iter().map(phase).collect::<Vec<_>>())
     }
 
-    fn end(phase: usize, seconds: u64) -> Option<End> {
-        Some(End { phase, grace: Duration::from_secs(seconds) })
+    fn end(phase: usize, seconds: u64) -> Option<DuePhase> {
+        Some(DuePhase { phase, grace: Duration::from_secs(seconds) })
     }
 
     #[test]

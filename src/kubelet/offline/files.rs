@@ -1,4 +1,4 @@
-//! File operations of the store; the power may fail after each of them.
+//! File operations of the store. Tests cut the power after each of them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

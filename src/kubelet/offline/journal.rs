@@ -1,12 +1,12 @@
 //! The journal: a file of records, rewritten when more than half of it is obsolete.
 //!
-//! At every moment, also after a power failure, the file has either the old or the new state of each record: appended
+//! At any time, also after a power failure, the file has either the old or the new state of each record: appended
 //! lines are valid one by one, and a rewritten file replaces the old one only when it is complete.
 
 use std::io;
 
 use super::files::Files;
-use super::record::{BadRecord, Record, Said, lines};
+use super::record::{BadRecord, Record, RecordValue, lines};
 use super::seal::Seal;
 use crate::types::sorted::SortedMap;
 
@@ -51,7 +51,7 @@ pub(super) struct Faults {
 
 /// The result of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Committed {
+pub(super) struct CommitResult {
     /// Bytes written.
     pub(super) bytes: u64,
     /// Records left out because of the size limit.
@@ -95,9 +95,9 @@ impl Journal {
                 continue;
             }
             let content = match line.said {
-                Said::Content(content) => Some(content.to_vec()),
-                Said::Sealed(sealed) => self.seal.open(name, sealed),
-                Said::Gone => continue,
+                RecordValue::Content(content) => Some(content.to_vec()),
+                RecordValue::Sealed(sealed) => self.seal.open(name, sealed),
+                RecordValue::Gone => continue,
             };
             let digest = content.as_deref().map(digest);
             self.known.insert((*name).into(), LiveRecord { digest, length: length_of(line.bytes) + 1 });
@@ -117,17 +117,17 @@ impl Journal {
         Ok(found)
     }
 
-    /// A plain Secret or token although they must be encrypted: anyone with write access to the disk could have added
-    /// it, so it is dropped. It is read again from the cluster.
+    /// Whether the line is a plain-text Secret or token although they must be encrypted. It is dropped, because it may
+    /// have been added by anyone with write access to the disk; the cluster sends it again.
     fn refuses(&self, name: &str, line: &Line<'_>) -> bool {
-        is_secret(name) && matches!(line.said, Said::Content(_)) && !matches!(self.seal, Seal::Plain)
+        is_secret(name) && matches!(line.said, RecordValue::Content(_)) && !matches!(self.seal, Seal::Plain)
     }
 
     /// Writes a batch durably; unchanged records are not written. Blocks.
     ///
     /// After an error each record may or may not have been written; the batch can be committed again.
-    pub(super) fn commit(&mut self, batch: &Batch) -> io::Result<Committed> {
-        let mut done = Committed { secrets: self.read_key(batch)?, ..Committed::default() };
+    pub(super) fn commit(&mut self, batch: &Batch) -> io::Result<CommitResult> {
+        let mut done = CommitResult { secrets: self.read_key(batch)?, ..CommitResult::default() };
         let mut news = Vec::new();
         let mut live = self.live;
         for (name, content) in batch {
@@ -148,7 +148,7 @@ impl Journal {
         let spare = (self.length + more).saturating_sub(live);
         if self.is_in_doubt || self.length == 0 || spare > live.max(SPARE) {
             let (bytes, damaged) = self.rewrite(&news)?;
-            return Ok(Committed { bytes, damaged, ..done });
+            return Ok(CommitResult { bytes, damaged, ..done });
         }
         let bytes = news.iter().flat_map(|one| &one.line).copied().collect::<Vec<u8>>();
         self.is_in_doubt = true;
@@ -157,7 +157,7 @@ impl Journal {
         self.is_in_doubt = false;
         self.length += more;
         self.note(&news);
-        Ok(Committed { bytes: more, ..done })
+        Ok(CommitResult { bytes: more, ..done })
     }
 
     /// Before a Secret is written, retries to read a key that was unreadable before. Returns how Secrets are stored
@@ -182,18 +182,18 @@ impl Journal {
         match content {
             None => {
                 known?;
-                Record { name, said: Said::Gone }.write(&mut line);
+                Record { name, said: RecordValue::Gone }.write(&mut line);
             }
             Some(_) if known.is_some_and(|known| known.digest == digest) => return None,
             Some(content) if is_secret(name) => match &self.seal {
                 Seal::Memory | Seal::Unread(_) => return None,
-                Seal::Plain => Record { name, said: Said::Content(content) }.write(&mut line),
+                Seal::Plain => Record { name, said: RecordValue::Content(content) }.write(&mut line),
                 Seal::Key(key) => {
                     let sealed = key.seal(name, content)?;
-                    Record { name, said: Said::Sealed(sealed.as_bytes()) }.write(&mut line);
+                    Record { name, said: RecordValue::Sealed(sealed.as_bytes()) }.write(&mut line);
                 }
             },
-            Some(content) => Record { name, said: Said::Content(content) }.write(&mut line),
+            Some(content) => Record { name, said: RecordValue::Content(content) }.write(&mut line),
         }
         Some(PendingRecords { name: name.into(), digest, is_there: content.is_some(), line })
     }
@@ -221,7 +221,7 @@ impl Journal {
         let mut kept = SortedMap::new();
         let is_news = |name: &str| news.iter().any(|one| &*one.name == name);
         for (name, line) in &whole.live {
-            if line.said == Said::Gone || is_news(name) || self.refuses(name, line) {
+            if line.said == RecordValue::Gone || is_news(name) || self.refuses(name, line) {
                 continue;
             }
             bytes.extend_from_slice(line.bytes);
@@ -307,7 +307,7 @@ struct Lines<'a> {
 }
 
 struct Line<'a> {
-    said: Said<'a>,
+    said: RecordValue<'a>,
     bytes: &'a [u8],
 }
 

@@ -22,14 +22,14 @@ use crate::platform::host::clock;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::objects::Topic;
-use crate::state::pods::NodeTerms;
+use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, Time};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
 use files::Folder;
-use journal::{Batch, Committed, Faults, Journal};
+use journal::{Batch, CommitResult, Faults, Journal};
 use names::Cluster;
 pub(crate) use names::{used_part, without_managed_fields};
 pub(crate) use seal::KeyPlaces;
@@ -44,7 +44,7 @@ pub(crate) struct OfflineStore {
 }
 
 struct Inner {
-    /// Contents read at the start that nothing has taken yet.
+    /// Contents read at the start and not taken yet.
     found: RefCell<SortedMap<String, Vec<u8>>>,
     pending: RefCell<Batch>,
     /// When pending changes must be written.
@@ -61,7 +61,7 @@ struct Inner {
     has_same_node: Cell<bool>,
     /// The Node object from a server where its uid is not the stored one.
     other_node: RefCell<Option<Vec<u8>>>,
-    book: RefCell<StoredObjects>,
+    stored: RefCell<StoredObjects>,
 }
 
 /// State of the store, for status and metrics.
@@ -87,7 +87,7 @@ pub(crate) struct StoredObjects {
 
 /// How soon a change is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum WriteUrgency {
     /// Received from the cluster.
     Soon,
     /// Reported by the node, which can determine it again.
@@ -130,7 +130,7 @@ impl OfflineStore {
             }
         };
         log!(info, "offline store opened", folder = shown, records = journal.records(), secrets = secrets);
-        let mut book = StoredObjects {
+        let mut stored = StoredObjects {
             records: journal.records(),
             bytes: journal.length(),
             secrets,
@@ -150,12 +150,12 @@ impl OfflineStore {
                         unopened = unopened
                     );
                 }
-                book = StoredObjects { damaged, other_format, unopened, ..book };
+                stored = StoredObjects { damaged, other_format, unopened, ..stored };
                 found.contents
             }
             Err(error) => {
                 log!(error, "failed to read offline store", folder = shown, error = ErrorChain(&error));
-                book.fault = Some(format!("read {shown}: {error}"));
+                stored.fault = Some(format!("read {shown}: {error}"));
                 SortedMap::new()
             }
         };
@@ -172,7 +172,7 @@ impl OfflineStore {
             cluster: RefCell::new(cluster),
             has_same_node: Cell::new(false),
             other_node: RefCell::default(),
-            book: RefCell::new(book),
+            stored: RefCell::new(stored),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -182,12 +182,12 @@ impl OfflineStore {
         self.inner.found.borrow().keys().any(|name| name.starts_with(names::PODS))
     }
 
-    /// From now on the stored pods are in use.
+    /// Marks the stored pods as in use.
     pub(crate) fn begin_to_count(&self) {
         self.inner.counts.set(true);
     }
 
-    /// The cluster has sent its pods, which replace the stored ones.
+    /// Ends the use of the stored pods: the cluster has sent its own.
     pub(crate) fn end_to_count(&self) {
         self.inner.counts.set(false);
     }
@@ -203,22 +203,22 @@ impl OfflineStore {
         self.inner.has_same_node.get() || cluster.as_ref().is_none_or(|known| known.is_vouched_for_by(authorities))
     }
 
-    /// Takes the uid of this node at a server. The stored uid means that it is the same cluster, whatever its CA.
+    /// Takes the uid of this node at a server. The stored uid proves the same cluster, even with another CA.
     pub(crate) fn node_is(&self, uid: &str) {
         let cluster = self.inner.cluster.borrow();
         let is_same = cluster.as_ref().is_some_and(|known| !uid.is_empty() && known.node == uid);
         self.inner.has_same_node.set(is_same);
     }
 
-    /// The store belongs to this cluster from now on.
+    /// Records the cluster that the store belongs to.
     pub(crate) fn remember_cluster(&self, authorities: Vec<String>, node: String) {
         let cluster = Cluster { authorities, node };
         if self.inner.cluster.borrow().as_ref() != Some(&cluster) {
-            self.change(names::CLUSTER.to_owned(), Some(cluster.write().to_string().into_bytes()), Pace::Soon);
+            self.change(names::CLUSTER.to_owned(), Some(cluster.write().to_string().into_bytes()), WriteUrgency::Soon);
             self.inner.cluster.replace(Some(cluster));
         }
         if let Some(content) = self.inner.other_node.take() {
-            self.change(names::NODE.to_owned(), Some(content), Pace::Soon);
+            self.change(names::NODE.to_owned(), Some(content), WriteUrgency::Soon);
         }
     }
 
@@ -236,7 +236,7 @@ impl OfflineStore {
     }
 
     /// The stored fields of the Node object.
-    pub(crate) fn take_node(&self) -> Option<NodeTerms> {
+    pub(crate) fn take_node(&self) -> Option<NodeFields> {
         self.take_named(names::NODE).and_then(names::read_terms)
     }
 
@@ -245,45 +245,45 @@ impl OfflineStore {
         serde_json::from_slice(&content).ok()
     }
 
-    /// Removes the records that nothing has taken: their pods no longer exist.
+    /// Removes the records that were not taken: their pods no longer exist.
     pub(crate) fn forget_what_is_left(&self) {
         for (name, _) in self.inner.found.take() {
-            self.change(name, None, Pace::Later);
+            self.change(name, None, WriteUrgency::Later);
         }
     }
 
-    pub(crate) fn remember_pod(&self, pod: &Pod, content: Vec<u8>, pace: Pace) {
+    pub(crate) fn remember_pod(&self, pod: &Pod, content: Vec<u8>, pace: WriteUrgency) {
         self.change(names::of_pod(pod), Some(content), pace);
     }
 
     pub(crate) fn forget_pod(&self, pod: &Pod) {
-        self.change(names::of_pod(pod), None, Pace::Soon);
+        self.change(names::of_pod(pod), None, WriteUrgency::Soon);
     }
 
     pub(crate) fn remember(&self, topic: &Topic, content: &Value) {
-        self.change(names::of_topic(topic), Some(content.to_string().into_bytes()), Pace::Soon);
+        self.change(names::of_topic(topic), Some(content.to_string().into_bytes()), WriteUrgency::Soon);
     }
 
     pub(crate) fn forget(&self, topic: &Topic) {
-        self.change(names::of_topic(topic), None, Pace::Soon);
+        self.change(names::of_topic(topic), None, WriteUrgency::Soon);
     }
 
     /// A Node with another uid than the stored one is kept back until `remember_cluster` confirms its cluster.
-    pub(crate) fn remember_node(&self, terms: &NodeTerms) {
+    pub(crate) fn remember_node(&self, terms: &NodeFields) {
         let content = names::write_terms(terms).to_string().into_bytes();
         if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != terms.uid) {
             self.inner.other_node.replace(Some(content));
         } else {
-            self.change(names::NODE.to_owned(), Some(content), Pace::Soon);
+            self.change(names::NODE.to_owned(), Some(content), WriteUrgency::Soon);
         }
     }
 
-    fn change(&self, name: String, content: Option<Vec<u8>>, pace: Pace) {
+    fn change(&self, name: String, content: Option<Vec<u8>>, pace: WriteUrgency) {
         self.inner.found.borrow_mut().remove(&name);
         self.inner.pending.borrow_mut().insert(name, content);
         let wait = match pace {
-            Pace::Soon => SOON,
-            Pace::Later => LATER,
+            WriteUrgency::Soon => SOON,
+            WriteUrgency::Later => LATER,
         };
         let due = rt::now() + wait;
         self.inner.due.set(Some(self.inner.due.get().map_or(due, |before| before.min(due))));
@@ -295,8 +295,8 @@ impl OfflineStore {
         self.inner.counts.get()
     }
 
-    pub(crate) fn book(&self) -> StoredObjects {
-        self.inner.book.borrow().clone()
+    pub(crate) fn stored(&self) -> StoredObjects {
+        self.inner.stored.borrow().clone()
     }
 
     /// Writes pending changes when they are due; never returns.
@@ -354,30 +354,30 @@ impl OfflineStore {
         is_done
     }
 
-    fn note(&self, journal: &Journal, batch: Batch, done: std::io::Result<Committed>) -> bool {
-        let mut book = self.inner.book.borrow_mut();
-        (book.records, book.bytes) = (journal.records(), journal.length());
+    fn note(&self, journal: &Journal, batch: Batch, done: std::io::Result<CommitResult>) -> bool {
+        let mut stored = self.inner.stored.borrow_mut();
+        (stored.records, stored.bytes) = (journal.records(), journal.length());
         match done {
-            Ok(Committed { bytes, left_out, damaged, secrets }) => {
+            Ok(CommitResult { bytes, left_out, damaged, secrets }) => {
                 if let Some(secrets) = secrets {
                     log!(info, "offline store key read", secrets = secrets);
-                    book.secrets = secrets;
+                    stored.secrets = secrets;
                 }
-                book.fault = None;
-                book.written += bytes;
+                stored.fault = None;
+                stored.written += bytes;
                 if bytes > 0 {
-                    book.changed = Some(clock::now());
+                    stored.changed = Some(clock::now());
                 }
-                book.left_out += left_out;
-                book.damaged += damaged;
+                stored.left_out += left_out;
+                stored.damaged += damaged;
                 true
             }
             Err(error) => {
                 let fault = format!("write: {error}");
-                if book.fault.as_ref() != Some(&fault) {
+                if stored.fault.as_ref() != Some(&fault) {
                     log!(error, "failed to write offline store", error = ErrorChain(&error));
                 }
-                book.fault = Some(fault);
+                stored.fault = Some(fault);
                 // Changes made in the meantime are newer.
                 let mut pending = self.inner.pending.borrow_mut();
                 for (name, content) in batch {

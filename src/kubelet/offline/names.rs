@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::record::name;
 use crate::state::objects::{BundleKey, TokenKey, Topic};
-use crate::state::pods::NodeTerms;
+use crate::state::pods::NodeFields;
 use crate::types::api::{Pod, decode, encode};
 
 /// Prefix of pod records.
@@ -15,7 +15,7 @@ pub(super) const NODE: &str = "node";
 /// The cluster that the store belongs to.
 pub(super) const CLUSTER: &str = "cluster";
 
-/// Includes the uid: two pods of one name may exist while the first is terminating.
+/// Includes the uid: two pods with the same name may exist while the first is terminating.
 pub(super) fn of_pod(pod: &Pod) -> String {
     let metadata = &pod.metadata;
     name(&["pod", &metadata.namespace, &metadata.name, metadata.uid.as_str()])
@@ -74,7 +74,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Whether a server with these CAs belongs to the same cluster. Without CAs, servers cannot be told apart.
+    /// Whether a server with these CAs belongs to the same cluster. Without CAs, servers cannot be distinguished.
     pub(super) fn is_vouched_for_by(&self, authorities: &[String]) -> bool {
         let is_unsure = self.authorities.is_empty() || authorities.is_empty();
         is_unsure || self.authorities.iter().any(|known| authorities.contains(known))
@@ -94,13 +94,13 @@ impl Cluster {
     }
 }
 
-pub(super) fn write_terms(terms: &NodeTerms) -> Value {
+pub(super) fn write_terms(terms: &NodeFields) -> Value {
     let taints: Vec<Value> = terms.taints.iter().map(|taint| encode(taint)).collect();
     json!({"uid": terms.uid, "labels": encode(&terms.labels), "taints": taints, "attached": terms.attached})
 }
 
 /// `None` if it is malformed.
-pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
+pub(super) fn read_terms(content: Value) -> Option<NodeFields> {
     let mut content = content;
     let mut field = |name: &str| content.get_mut(name).map(Value::take);
     let Some(Value::String(uid)) = field("uid") else { return None };
@@ -108,7 +108,7 @@ pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
     let taints = decode(field("taints")?).ok()?.value;
     let attached = content.get("attached").and_then(Value::as_array).into_iter().flatten();
     let attached = attached.filter_map(Value::as_str).map(str::to_owned).collect();
-    Some(NodeTerms { uid, labels, taints, attached, ..NodeTerms::default() })
+    Some(NodeFields { uid, labels, taints, attached, ..NodeFields::default() })
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_is_the_same_while_one_ca_is() {
+    fn cluster_with_one_common_ca_is_the_same() {
         let cluster = |authorities: &[&str]| Cluster {
             authorities: authorities.iter().map(|one| (*one).to_owned()).collect(),
             node: "n".to_owned(),

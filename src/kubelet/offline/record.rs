@@ -15,7 +15,7 @@ use flate2::Crc;
 
 /// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said<'a> {
+pub enum RecordValue<'a> {
     /// The content, JSON.
     Content(&'a [u8]),
     /// The encrypted content, base64.
@@ -27,7 +27,7 @@ pub enum Said<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     pub name: &'a str,
-    pub said: Said<'a>,
+    pub said: RecordValue<'a>,
 }
 
 /// Why a line is invalid.
@@ -64,9 +64,9 @@ impl<'a> Record<'a> {
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut body = [FORMAT, self.name.as_bytes()].concat();
         match self.said {
-            Said::Content(content) => body.extend_from_slice(&[CONTENT, content, b"}"].concat()),
-            Said::Sealed(sealed) => body.extend_from_slice(&[SEALED, sealed, b"\"}"].concat()),
-            Said::Gone => body.extend_from_slice(GONE),
+            RecordValue::Content(content) => body.extend_from_slice(&[CONTENT, content, b"}"].concat()),
+            RecordValue::Sealed(sealed) => body.extend_from_slice(&[SEALED, sealed, b"\"}"].concat()),
+            RecordValue::Gone => body.extend_from_slice(GONE),
         }
         out.extend_from_slice(HEAD);
         out.extend_from_slice(sum(&body).as_bytes());
@@ -84,14 +84,14 @@ fn checked(line: &[u8]) -> Option<&[u8]> {
     (sum(body).as_bytes() == found).then_some(body)
 }
 
-fn said_in(rest: &[u8]) -> Option<Said<'_>> {
+fn said_in(rest: &[u8]) -> Option<RecordValue<'_>> {
     if let Some(content) = rest.strip_prefix(CONTENT) {
-        return content.strip_suffix(b"}").map(Said::Content);
+        return content.strip_suffix(b"}").map(RecordValue::Content);
     }
     if let Some(sealed) = rest.strip_prefix(SEALED) {
-        return sealed.strip_suffix(b"\"}").map(Said::Sealed);
+        return sealed.strip_suffix(b"\"}").map(RecordValue::Sealed);
     }
-    (rest == GONE).then_some(Said::Gone)
+    (rest == GONE).then_some(RecordValue::Gone)
 }
 
 fn sum(bytes: &[u8]) -> String {
@@ -141,7 +141,7 @@ impl fmt::Display for BadRecord {
 mod tests {
     use super::*;
 
-    fn written(name: &str, said: Said<'_>) -> Vec<u8> {
+    fn written(name: &str, said: RecordValue<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         Record { name, said }.write(&mut out);
         out
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn record_is_json_and_is_read_back() {
-        for said in [Said::Content(b"[{\"a\":\"}\"}]"), Said::Sealed(b"AAAA"), Said::Gone] {
+        for said in [RecordValue::Content(b"[{\"a\":\"}\"}]"), RecordValue::Sealed(b"AAAA"), RecordValue::Gone] {
             let line = written("secret/ns/a", said);
             let line = line.strip_suffix(b"\n").unwrap();
             assert_eq!(Record::read(line), Ok(Record { name: "secret/ns/a", said }));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn flipped_bit_or_cut_is_detected() {
-        let line = written("pod/ns/a/u", Said::Content(br#"{"kind":"Pod"}"#));
+        let line = written("pod/ns/a/u", RecordValue::Content(br#"{"kind":"Pod"}"#));
         let line = line.strip_suffix(b"\n").unwrap();
         for bit in 0..line.len() * 8 {
             let mut bad = line.to_vec();

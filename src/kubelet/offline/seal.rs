@@ -1,5 +1,5 @@
-//! How the offline store keeps secrets and tokens, and where their key comes from: a credential of the service manager, a
-//! file, or a new file.
+//! The protection of secrets and tokens in the offline store, and the source of their key: a credential of the service
+//! manager, a file, or a new file.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;

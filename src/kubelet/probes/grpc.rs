@@ -114,7 +114,7 @@ mod tests {
     use crate::protocol::http2::{Connection, Event};
 
     /// Answers one call; returns the request's path, authority and message.
-    fn answer_once(listener: &TcpListener, status: ServingStatus) -> (String, String, Vec<u8>) {
+    fn answer_once(listener: &TcpListener, message: &[u8]) -> (String, String, Vec<u8>) {
         let (mut stream, _) = listener.accept().unwrap();
         let mut connection = Connection::server();
         let mut asked = (String::new(), String::new(), Vec::new());
@@ -141,7 +141,7 @@ mod tests {
                         if end {
                             let content = Field::fixed("content-type", CONTENT_TYPE);
                             connection.respond(stream, vec![Field::fixed(":status", "200"), content], false);
-                            let answer = frame_message(encode(&HealthCheckResponse { status })).unwrap();
+                            let answer = frame_message(message.to_vec()).unwrap();
                             connection.send_data(stream, answer, false);
                             connection.send_trailers(stream, Status::ok().trailers());
                         }
@@ -166,7 +166,8 @@ mod tests {
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
-            let server = std::thread::spawn(move || answer_once(&listener, status));
+            let answer = encode(&HealthCheckResponse { status });
+            let server = std::thread::spawn(move || answer_once(&listener, &answer));
             let made = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "db", Duration::from_secs(20)));
             assert_eq!(made, outcome);
             let (path, authority, message) = server.join().unwrap();
@@ -174,6 +175,20 @@ mod tests {
             assert_eq!(authority, format!("127.0.0.1:{port}"));
             assert_eq!(message, frame_message(encode(&HealthCheckRequest { service: "db".to_owned() })).unwrap());
         }
+    }
+
+    #[test]
+    fn answer_beyond_its_bound_is_a_failure() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut answer = encode(&HealthCheckResponse { status: ServingStatus::Serving });
+        // A field of a later version, with 6000 bytes.
+        answer.extend([0x7a, 0xf0, 0x2e]);
+        answer.resize(answer.len() + 6000, b'x');
+        let server = std::thread::spawn(move || answer_once(&listener, &answer));
+        let made = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "", Duration::from_secs(20)));
+        assert!(matches!(&made, Outcome::Failed(text) if text.ends_with("response is too long")), "{made:?}");
+        server.join().unwrap();
     }
 
     #[test]

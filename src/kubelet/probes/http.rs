@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::kubelet::probes::outcome::{Outcome, Undecided};
-use crate::platform::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
+use crate::kubelet::probes::outcome::{ErrorResult, Outcome};
+use crate::platform::net::{Dialer, GetError, GetResponse, Headers, Purpose, Url};
 use crate::types::api::{Container, HttpGetAction};
 
 pub(super) async fn probe(
@@ -24,16 +24,16 @@ pub(super) async fn probe(
     outcome(&url, dialer.get(&url, &headers, limit).await)
 }
 
-fn outcome(url: &Url, answer: Result<Answer, GetError>) -> Outcome {
+fn outcome(url: &Url, answer: Result<GetResponse, GetError>) -> Outcome {
     match answer {
-        Ok(Answer { status: 200..=299, .. }) => Outcome::Passed,
-        Ok(Answer { status: 300..=399, body, .. }) => {
+        Ok(GetResponse { status: 200..=299, .. }) => Outcome::Passed,
+        Ok(GetResponse { status: 300..=399, body, .. }) => {
             let body = String::from_utf8_lossy(&body);
             Outcome::Warned(format!("Probe terminated redirects, Response body: {body}"))
         }
-        Ok(Answer { status, .. }) => Outcome::Failed(format!("HTTP probe failed with statuscode: {status}")),
+        Ok(GetResponse { status, .. }) => Outcome::Failed(format!("HTTP probe failed with statuscode: {status}")),
         // The response was not complete.
-        Err(GetError::Body(error)) => Outcome::Errored { state: Undecided::Failure, message: error.to_string() },
+        Err(GetError::Body(error)) => Outcome::Errored { state: ErrorResult::Failure, message: error.to_string() },
         Err(error) => Outcome::Failed(format!("Get {:?}: {error}", url.to_string())),
     }
 }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn status_below_400_passes_and_unfollowed_redirect_warns() {
         let url = Url::new(UriScheme::Http, "10.88.1.94", 81, "/live");
-        let of = |status, body: &str| outcome(&url, Ok(Answer { status, body: body.into() }));
+        let of = |status, body: &str| outcome(&url, Ok(GetResponse { status, body: body.into() }));
         for status in [200, 204, 299] {
             assert_eq!(of(status, "fine"), Outcome::Passed);
         }

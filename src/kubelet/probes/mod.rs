@@ -22,7 +22,7 @@ use async_channel::Sender;
 
 use crate::kubelet::probes::prober::Prober;
 use crate::kubelet::probes::results::{ProbeOutcome, ProbeResults, container_at, probe_of, with_probes};
-use crate::kubelet::probes::worker::{Assignment, ProbedAddress};
+use crate::kubelet::probes::worker::{ProbeTarget, ProbedAddress};
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::{clock, process};
 use crate::platform::net::Dialer;
@@ -32,7 +32,7 @@ use crate::types::api::{Container, Pod, PodUid};
 use crate::types::metrics;
 use crate::types::sorted::SortedMap;
 
-pub(crate) use results::Probed;
+pub(crate) use results::ContainerProbeState;
 
 /// Dropping it stops every probe.
 pub(crate) struct Probes {
@@ -48,7 +48,7 @@ struct PodProbes {
     since: Instant,
     /// Spreads the probes after a start of the agent.
     random: u32,
-    book: ProbeResults,
+    probe_results: ProbeResults,
     tasks: Vec<ProbeWorker>,
 }
 
@@ -63,7 +63,7 @@ struct ProbeWorker {
 /// A container that had run for this long when the agent started was adopted (as in the upstream kubelet).
 const SLACK: Duration = Duration::from_secs(10);
 
-static NONE: SortedMap<String, Probed> = SortedMap::new();
+static NONE: SortedMap<String, ContainerProbeState> = SortedMap::new();
 
 impl Probes {
     pub(crate) fn new(cri: RuntimeService, dialer: Dialer, host_ips: HostIps, inbox: Sender<SyncEvent>) -> Self {
@@ -72,13 +72,13 @@ impl Probes {
     }
 
     /// The results of the pod's running containers with probes.
-    pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, Probed> {
-        self.pods.get(uid).map_or(&NONE, |pod| pod.book.probed())
+    pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, ContainerProbeState> {
+        self.pods.get(uid).map_or(&NONE, |pod| pod.probe_results.probed())
     }
 
     /// Stores a result; true if it changes something.
     pub(crate) fn take_in(&mut self, result: &ProbeResult) -> bool {
-        self.pods.get_mut(&result.pod).is_some_and(|pod| pod.book.take_in(result))
+        self.pods.get_mut(&result.pod).is_some_and(|pod| pod.probe_results.take_in(result))
     }
 
     /// Starts the tasks of the probes that are due now and stops all others. `ending`: the pod is terminating.
@@ -90,15 +90,17 @@ impl Probes {
         let (prober, began, host_ips) = (&self.prober, self.began, &self.host_ips);
         let entry = self.pods.entry(pod.metadata.uid.clone()).or_insert_with(|| PodProbes::new(pod, now));
         entry.take_pod(pod);
-        entry.book.see(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
+        entry
+            .probe_results
+            .on_observation(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
         entry.drop_tasks(ending);
         for (place, container) in with_probes(&pod.spec) {
             for kind in ProbeKind::ALL {
-                if !entry.book.is_due(container, kind, ending) || entry.is_running(place, kind) {
+                if !entry.probe_results.is_due(container, kind, ending) || entry.is_running(place, kind) {
                     continue;
                 }
                 let Some(running) = observed.container(&container.name) else { continue };
-                let work = Assignment {
+                let work = ProbeTarget {
                     pod: Arc::clone(pod),
                     place,
                     kind,
@@ -126,7 +128,7 @@ impl Probes {
 impl PodProbes {
     fn new(pod: &Arc<Pod>, now: Instant) -> Self {
         let (pod, random) = (Arc::clone(pod), rt::random());
-        Self { pod, since: now, random, book: ProbeResults::default(), tasks: Vec::new() }
+        Self { pod, since: now, random, probe_results: ProbeResults::default(), tasks: Vec::new() }
     }
 
     /// Takes a new version of the pod, whose probes may differ.
@@ -143,11 +145,11 @@ impl PodProbes {
     }
 
     fn drop_tasks(&mut self, ending: bool) {
-        let Self { pod, book, tasks, .. } = self;
+        let Self { pod, probe_results, tasks, .. } = self;
         tasks.retain(|running| {
             let Some(container) = container_at(&pod.spec, running.place) else { return false };
-            let same = book.instance(container) == Some(&*running.container_id);
-            same && book.is_due(container, running.kind, ending)
+            let same = probe_results.instance(container) == Some(&*running.container_id);
+            same && probe_results.is_due(container, running.kind, ending)
         });
     }
 
@@ -155,8 +157,8 @@ impl PodProbes {
         self.tasks.iter().any(|running| (running.place, running.kind) == (place, kind))
     }
 
-    /// The first readiness probe runs as soon as possible, so that a container becomes ready soon; others wait for a
-    /// tick.
+    /// The first attempt. Readiness probes run as soon as possible, so that a container becomes ready soon; others wait
+    /// for a tick.
     fn first_question(
         &self,
         container: &Container,
@@ -211,7 +213,7 @@ fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> ProbeOutcom
     }
 }
 
-/// How long the container has run: by its process if that is visible, else by the runtime's start time and the clock.
+/// The age of the container: by its process if that is visible, else by the runtime's start time and the clock.
 fn age(running: &ObservedContainer) -> Duration {
     let ContainerState::Running { started_at } = running.state else { return Duration::ZERO };
     running.pid.and_then(process::age).unwrap_or_else(|| clock::since(started_at))

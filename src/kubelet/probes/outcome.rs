@@ -11,21 +11,21 @@ pub(super) enum Outcome {
     Failed(String),
     /// The probe could not run or finish: this says nothing about the container.
     Errored {
-        state: Undecided,
+        state: ErrorResult,
         message: String,
     },
 }
 
 /// Upstream's name for the state of a container whose probe errored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Undecided {
+pub(super) enum ErrorResult {
     Failure,
     Unknown,
 }
 
 impl Outcome {
     pub(super) fn unknown(message: impl ToString) -> Self {
-        Self::Errored { state: Undecided::Unknown, message: message.to_string() }
+        Self::Errored { state: ErrorResult::Unknown, message: message.to_string() }
     }
 
     /// `None`: it does not count towards a threshold.
@@ -45,8 +45,8 @@ impl Outcome {
             Self::Failed(message) => Some((Reason::UNHEALTHY, format!("{kind} probe failed: {message}"))),
             Self::Errored { state, message } => {
                 let state = match state {
-                    Undecided::Failure => "failure",
-                    Undecided::Unknown => "unknown",
+                    ErrorResult::Failure => "failure",
+                    ErrorResult::Unknown => "unknown",
                 };
                 let message = format!("{kind} probe errored and resulted in {state} state: {message}");
                 Some((Reason::UNHEALTHY, message))

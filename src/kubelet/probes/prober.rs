@@ -31,7 +31,7 @@ impl Prober {
     }
 
     /// Probes the instance `id`, whose pod has the address `ip`.
-    pub(super) async fn ask(&self, container: &Container, probe: &Probe, id: &str, ip: Option<IpAddr>) -> Outcome {
+    pub(super) async fn probe(&self, container: &Container, probe: &Probe, id: &str, ip: Option<IpAddr>) -> Outcome {
         let limit = seconds(probe.timeout_seconds).max(Duration::from_secs(1));
         match &probe.handler {
             ProbeHandler::Exec(action) => self.exec(container, action, id, limit).await,

@@ -1,4 +1,4 @@
-//! Probe results of one pod's containers, and which probes are due. Pure.
+//! Probe results of one pod's containers, and the probes to run. Pure.
 //!
 //! ```text
 //!                     passed                          failed (threshold)
@@ -18,7 +18,7 @@ use crate::types::sorted::SortedMap;
 
 /// Probe state of a running container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Probed {
+pub(crate) struct ContainerProbeState {
     /// The instance that the results belong to.
     pub(crate) container_id: String,
     pub(crate) started: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Probed {
     pub(crate) failed: Option<ProbeKind>,
 }
 
-impl Default for Probed {
+impl Default for ContainerProbeState {
     /// The state of a container without probes.
     fn default() -> Self {
         Self { container_id: String::new(), started: true, ready: true, failed: None }
@@ -48,16 +48,16 @@ pub(super) struct ProbeOutcome {
 #[derive(Debug, Default)]
 pub(super) struct ProbeResults {
     /// By container name.
-    probed: SortedMap<String, Probed>,
+    probed: SortedMap<String, ContainerProbeState>,
 }
 
 impl ProbeResults {
-    pub(super) fn probed(&self) -> &SortedMap<String, Probed> {
+    pub(super) fn probed(&self) -> &SortedMap<String, ContainerProbeState> {
         &self.probed
     }
 
     /// Updates the running instances. `find` is called for each new one.
-    pub(super) fn see(
+    pub(super) fn on_observation(
         &mut self,
         spec: &PodSpec,
         observed: &ObservedPod,
@@ -136,9 +136,9 @@ pub(super) fn probe_of(container: &Container, kind: ProbeKind) -> Option<&Probe>
 ///
 /// A container that was found running keeps the state in the pod's status. Without a status, a container that has run
 /// longer than its startup probe allows has passed that probe: a startup probe must not kill it now.
-fn first_sight(container: &Container, running: &ObservedContainer, found: ProbeOutcome) -> Probed {
+fn first_sight(container: &Container, running: &ObservedContainer, found: ProbeOutcome) -> ContainerProbeState {
     let outlived = |probe: &Probe| found.adopted && (found.was_started || found.age > longest_start(probe));
-    Probed {
+    ContainerProbeState {
         container_id: running.id.clone(),
         started: container.startup_probe.as_deref().is_none_or(outlived),
         ready: container.readiness_probe.is_none() || (found.adopted && found.was_ready),

@@ -1,4 +1,4 @@
-//! When a probe runs, and the thresholds of its results. Pure: time is an argument.
+//! The times of a probe, and the thresholds of its results. Pure: time is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use crate::types::api::Probe;
 
 /// Counts consecutive results against the thresholds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ResultRun {
     passed: bool,
     row: u32,
 }
 
-impl Tally {
+impl ResultRun {
     /// Adds a result; returns a verdict once its threshold is reached.
     pub(super) fn count(&mut self, passed: bool, probe: &Probe) -> Option<bool> {
         if passed != self.passed {
@@ -40,7 +40,7 @@ pub(super) fn first_tick(base: Instant, period: Duration, earliest: Instant) -> 
     }
 }
 
-/// The tick after `last`. Of the ticks missed while a probe was running, only the newest is made up for.
+/// The tick after `last`. If ticks were missed while a probe was running, only the newest one runs late.
 pub(super) fn next_tick(last: Instant, period: Duration, now: Instant) -> Instant {
     let behind = now.saturating_duration_since(last).as_nanos() / period.as_nanos().max(1);
     let steps = u32::try_from(behind.max(1)).unwrap_or(u32::MAX);
@@ -67,7 +67,7 @@ mod tests {
     #[track_caller]
     fn check(thresholds: (i32, i32), answers: &str, verdicts: &str) {
         let probe = probe(thresholds.0, thresholds.1);
-        let mut tally = Tally::default();
+        let mut tally = ResultRun::default();
         let made = answers.chars().map(|answer| match tally.count(answer == '+', &probe) {
             None => '.',
             Some(true) => '+',

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::kubelet::probes::outcome::Outcome;
 use crate::kubelet::probes::prober::Prober;
 use crate::kubelet::probes::results::{container_at, probe_of};
-use crate::kubelet::probes::timing::{self, Tally};
+use crate::kubelet::probes::timing::{self, ResultRun};
 use crate::platform::rt;
 use crate::state::pods::{HostIps, PodEvent, ProbeKind, ProbeResult, SyncEvent};
 use crate::types::api::{EventKind, Pod};
@@ -16,7 +16,7 @@ use crate::types::metrics::{self, Count, Timed};
 
 /// The probe and instance that a worker is for.
 #[derive(Debug)]
-pub(super) struct Assignment {
+pub(super) struct ProbeTarget {
     pub(super) pod: Arc<Pod>,
     /// Index of the container in the pod.
     pub(super) place: usize,
@@ -48,14 +48,14 @@ impl ProbedAddress {
 const TRIES: u32 = 3;
 
 /// Runs until a verdict makes further probes of this instance pointless.
-pub(super) async fn run(prober: Rc<Prober>, work: Assignment) {
-    let mut tally = Tally::default();
+pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
+    let mut tally = ResultRun::default();
     let mut told = None;
     let mut tick = work.first;
     loop {
         rt::sleep_until(tick).await;
         // Boxed, so that the memory of an attempt is freed between two of them.
-        let passed = Box::pin(ask(&prober, &work)).await;
+        let passed = Box::pin(run_probe(&prober, &work)).await;
         let Some(probe) = container_at(&work.pod.spec, work.place).and_then(|one| probe_of(one, work.kind)) else {
             return;
         };
@@ -78,13 +78,13 @@ pub(super) async fn run(prober: Rc<Prober>, work: Assignment) {
     }
 }
 
-async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
+async fn run_probe(prober: &Prober, work: &ProbeTarget) -> Option<bool> {
     let container = container_at(&work.pod.spec, work.place)?;
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
     for _ in 0..TRIES {
         let begun = rt::now();
-        outcome = prober.ask(container, probe, &work.container_id, work.address.current()).await;
+        outcome = prober.probe(container, probe, &work.container_id, work.address.current()).await;
         note(work, &container.name, &outcome, begun);
         if outcome.passed().is_some() {
             break;
@@ -94,13 +94,13 @@ async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
         let uid = &work.pod.metadata.uid;
         let event = PodEvent::of_container(uid, &container.name, EventKind::Warning, reason, message);
         // Events may be dropped when the inbox is full.
-        let _ = prober.inbox.try_send(SyncEvent::Happened(event));
+        let _ = prober.inbox.try_send(SyncEvent::PodEvent(event));
     }
     outcome.passed()
 }
 
 /// Upstream's metrics: each attempt, and the duration of successful ones.
-fn note(work: &Assignment, container: &str, outcome: &Outcome, begun: Instant) {
+fn note(work: &ProbeTarget, container: &str, outcome: &Outcome, begun: Instant) {
     let metadata = &work.pod.metadata;
     let (namespace, pod, uid) = (metadata.namespace.as_str(), metadata.name.as_str(), metadata.uid.as_str());
     let kind = work.kind.to_string();
@@ -115,7 +115,7 @@ fn note(work: &Assignment, container: &str, outcome: &Outcome, begun: Instant) {
     }
 }
 
-fn result(work: &Assignment, passed: bool) -> ProbeResult {
+fn result(work: &ProbeTarget, passed: bool) -> ProbeResult {
     ProbeResult {
         pod: work.pod.metadata.uid.clone(),
         container: container_at(&work.pod.spec, work.place).map_or_else(String::new, |one| one.name.clone()),

@@ -8,11 +8,23 @@ use crate::types::cpu_set::CpuSet;
 
 /// `None` if there are not enough free CPUs.
 pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> Option<CpuSet> {
-    let mut taking = Taking { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
+    take(topology, free, wanted, false)
+}
+
+/// As [`take_packed`], from as few uncore caches as possible (`prefer-align-cpus-by-uncorecache`).
+pub(super) fn take_by_cache(topology: &Topology, free: &CpuSet, wanted: usize) -> Option<CpuSet> {
+    take(topology, free, wanted, true)
+}
+
+fn take(topology: &Topology, free: &CpuSet, wanted: usize, by_cache: bool) -> Option<CpuSet> {
+    let mut taking = CpuAccumulator { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
     if free.len() < wanted {
         return None;
     }
     for (depth, level) in topology.levels().into_iter().enumerate() {
+        if level == Level::Core && by_cache {
+            taking.take_caches();
+        }
         for group in taking.sorted(depth) {
             let whole = topology.within(level, &one(group));
             if whole.is_within(&taking.free) && whole.len() <= taking.missing() {
@@ -29,7 +41,7 @@ pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> 
     Some(taking.taken)
 }
 
-struct Taking<'a> {
+struct CpuAccumulator<'a> {
     topology: &'a Topology,
     free: CpuSet,
     taken: CpuSet,
@@ -53,7 +65,7 @@ impl Topology {
     }
 }
 
-impl Taking<'_> {
+impl CpuAccumulator<'_> {
     fn missing(&self) -> usize {
         self.wanted - self.taken.len()
     }
@@ -61,6 +73,62 @@ impl Taking<'_> {
     fn take(&mut self, cpus: &CpuSet) {
         self.free.remove(cpus);
         self.taken.add(cpus);
+    }
+
+    /// Whole caches while at least one is missing, then the part that is missing if one cache has all of it
+    /// (`takeUncoreCache`).
+    fn take_caches(&mut self) {
+        let size = self.topology.cpus.len() / self.topology.groups(Level::Cache).len().max(1);
+        for cache in self.sorted_caches() {
+            if self.missing() >= size {
+                for cache in self.sorted_caches() {
+                    let whole = self.topology.within(Level::Cache, &one(cache));
+                    if whole.is_within(&self.free) && whole.len() <= self.missing() {
+                        self.take(&whole);
+                    }
+                }
+            }
+            if self.missing() == 0 {
+                return;
+            }
+            let part = self.part_of(cache);
+            if part.len() == self.missing() {
+                self.take(&part);
+                return;
+            }
+        }
+    }
+
+    /// The free CPUs of as many cores of the cache as the missing CPUs need (`takePartialUncore`).
+    fn part_of(&self, cache: u32) -> CpuSet {
+        let per_core = self.topology.cpus_per_core();
+        let free = self.free_in(Level::Cache, cache);
+        let cores: CpuSet = {
+            let cores = self.topology.cpus.iter().filter(|cpu| free.contains(cpu.number)).map(|cpu| cpu.core);
+            cores.collect()
+        };
+        let cores = cores.iter().take(self.missing().div_ceil(per_core)).collect();
+        let part = self.topology.within(Level::Core, &cores).common(&self.free);
+        // Of the last core, an odd number of CPUs needs one thread.
+        let has_spare = self.missing() % 2 != 0 && per_core > 1 && part.len() > self.missing();
+        part.iter().take(part.len() - usize::from(has_spare)).collect()
+    }
+
+    /// The caches with free CPUs, by NUMA node and then by the number of free CPUs.
+    fn sorted_caches(&self) -> Vec<u32> {
+        let nodes = self.sorted(usize::from(!self.topology.has_packages_in_nodes()));
+        let mut sorted = Vec::new();
+        for node in nodes {
+            let free = self.free_in(Level::Node, node);
+            let caches: CpuSet = {
+                let caches = self.topology.cpus.iter().filter(|cpu| free.contains(cpu.number)).map(|cpu| cpu.cache);
+                caches.collect()
+            };
+            let mut caches: Vec<u32> = caches.iter().collect();
+            caches.sort_by_key(|cache| self.free_in(Level::Cache, *cache).len());
+            sorted.extend(caches);
+        }
+        sorted
     }
 
     fn free_in(&self, level: Level, group: u32) -> CpuSet {
@@ -100,7 +168,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
     if wanted == 0 || wanted % group != 0 || free.len() < wanted || too_many {
         return take_packed(topology, free, wanted);
     }
-    let taking = Taking { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
+    let taking = CpuAccumulator { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
     let by_node = |node: u32| taking.free_in(Level::Node, node);
     let nodes: Vec<u32> = taking.sorted(usize::from(!topology.has_packages_in_nodes()));
     let counts: Vec<usize> = nodes.iter().map(|node| by_node(*node).len()).collect();
@@ -108,7 +176,7 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
     let groups_per_node = topology.cpus.len().div_ceil(group).div_ceil(topology.nodes().len().max(1));
     let fewest = groups_wanted.div_ceil(groups_per_node.max(1));
     for size in fewest..=groups_wanted.min(nodes.len()) {
-        let mut best: Option<Spread> = None;
+        let mut best: Option<Distribution> = None;
         for combination in combinations(nodes.len(), size) {
             if best.as_ref().is_some_and(|best| best.imbalance == 0.0) {
                 break;
@@ -138,8 +206,8 @@ pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize
 /// Above this there are too many combinations of nodes to try.
 const MOST_NODES: usize = 10;
 
-/// How many CPUs to take from each node, by index in the list of nodes.
-struct Spread {
+/// The number of CPUs to take from each node, by index in the list of nodes.
+struct Distribution {
     even: Parts,
     rest: Parts,
     /// Standard deviation of the CPUs left on the nodes.
@@ -149,7 +217,7 @@ struct Spread {
 /// By index of the node.
 type Parts = Vec<(usize, Part)>;
 
-/// `total` CPUs, taken `step` at a time.
+/// `total` CPUs, taken in groups of `step`.
 #[derive(Clone, Copy)]
 struct Part {
     total: usize,
@@ -161,7 +229,7 @@ fn split(total: usize, step: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The most even distribution over these nodes; `None` if they have too few CPUs.
-fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Option<Spread> {
+fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Option<Distribution> {
     let of = |node: &usize| counts.get(*node).copied().unwrap_or(0);
     let in_groups: usize = nodes.iter().map(|node| of(node) / group * group).sum();
     let each = wanted / nodes.len() / group * group;
@@ -175,18 +243,18 @@ fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Opt
     let even: Parts = nodes.iter().map(|node| (*node, Part { total: each, step: each })).collect();
     let remainder = wanted - each * nodes.len();
     if remainder == 0 {
-        return Some(Spread { even, rest: Vec::new(), imbalance: deviation(&left) });
+        return Some(Distribution { even, rest: Vec::new(), imbalance: deviation(&left) });
     }
     let able: Vec<usize> =
         nodes.iter().copied().filter(|node| left.get(*node).is_some_and(|left| *left >= group)).collect();
-    let mut best: Option<Spread> = None;
+    let mut best: Option<Distribution> = None;
     for size in (1..=able.len()).rev() {
         for subset in combinations(able.len(), size) {
             let subset: Vec<usize> = subset.iter().filter_map(|place| able.get(*place).copied()).collect();
             let Some((rest, after)) = give(&subset, &left, remainder, group) else { continue };
             let imbalance = deviation(&after);
             if best.as_ref().is_none_or(|best| imbalance < best.imbalance) {
-                best = Some(Spread { even: even.clone(), rest, imbalance });
+                best = Some(Distribution { even: even.clone(), rest, imbalance });
             }
         }
     }
@@ -239,7 +307,9 @@ fn combinations(all: usize, size: usize) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::resource_managers::cpu_topology::tests::{board, dual_socket, four_nodes, single_socket};
+    use crate::kubelet::resource_managers::cpu_topology::tests::{
+        board, dual_socket, four_nodes, machine, single_socket, with_caches,
+    };
 
     fn set(text: &str) -> CpuSet {
         CpuSet::parse(text).unwrap()
@@ -276,6 +346,32 @@ mod tests {
             check(&nodes, "1-39,41-79", 60, group, "10-39,50-79");
         }
         check(&board(4), "1-3", 2, None, "1-2");
+    }
+
+    /// Numbers are from the upstream kubelet's tests.
+    #[test]
+    fn cpus_come_from_as_few_caches_as_possible() {
+        #[track_caller]
+        fn check(topology: &Topology, free: &str, wanted: usize, expected: &str) {
+            let taken = take_by_cache(topology, &set(free), wanted);
+            assert_eq!(taken.map(|taken| taken.to_string()), Some(expected.to_owned()));
+        }
+        let four = |cpu: u32| cpu % 16 / 4;
+        let single = with_caches(machine(16, |cpu| (0, 0, cpu)), four);
+        check(&single, "1-15", 10, "1-2,4-11");
+        check(&with_caches(dual_socket(), |_| 0), "1-5,7-11", 1, "1");
+        let dual = with_caches(machine(16, |cpu| (cpu / 8, cpu / 8, cpu)), four);
+        check(&dual, "0-15", 4, "0-3");
+        check(&dual, "2-15", 6, "2-7");
+        check(&dual, "8-15", 4, "8-11");
+        let nodes = with_caches(machine(16, |cpu| (cpu / 8, 0, cpu)), four);
+        check(&nodes, "3-8,12", 2, "4-5");
+        let threads = with_caches(machine(16, |cpu| (0, 0, cpu % 8)), |cpu| cpu % 8 / 4);
+        check(&threads, "2-7,10-15", 6, "4-6,12-14");
+        check(&threads, "1-7,9-15", 10, "1,4-7,9,12-15");
+        check(&threads, "0-15", 3, "0-1,8");
+        // No cache has three free CPUs.
+        check(&single, "0-1,4-5,8-9", 3, "0-1,4");
     }
 
     #[test]

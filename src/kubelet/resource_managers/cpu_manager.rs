@@ -2,7 +2,7 @@
 //!
 //! `staticPolicy` in pkg/kubelet/cm/cpumanager.
 
-use super::cpu_assignment::{take_distributed, take_packed};
+use super::cpu_assignment::{take_by_cache, take_distributed, take_packed};
 use super::cpu_topology::{Level, Topology};
 use super::topology_manager::{self, Hints, Nodes};
 use crate::platform::config::CpuOptions;
@@ -12,7 +12,7 @@ use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
 /// The reason and message of a rejected pod, as upstream.
-pub(crate) type Refused = (Reason, String);
+pub(crate) type AllocationRejection = (Reason, String);
 
 #[derive(Clone, Debug)]
 pub(crate) struct CpuManager {
@@ -43,6 +43,11 @@ impl CpuManager {
         Ok(policy)
     }
 
+    /// `full-pcpus-only`.
+    pub(super) fn has_whole_cores(&self) -> bool {
+        self.options.full_cores
+    }
+
     /// CPUs that can be exclusive.
     pub(super) fn allocatable(&self) -> CpuSet {
         self.topology.all().without(&self.reserved)
@@ -69,14 +74,14 @@ impl CpuManager {
         assigned
     }
 
-    /// The exclusive CPUs of the pod's containers: those they have, or else free ones. `near` is called for each
+    /// The exclusive CPUs of the pod's containers: their present ones, or else free ones. `near` is called for each
     /// container and returns the NUMA nodes to prefer.
     pub(super) fn allocate(
         &self,
         assigned: &Assigned,
         pod: &Pod,
-        near: &mut Near<'_>,
-    ) -> Result<SortedMap<String, CpuSet>, Refused> {
+        near: &mut PreferredNodes<'_>,
+    ) -> Result<SortedMap<String, CpuSet>, AllocationRejection> {
         let had = assigned.get(&pod.metadata.uid);
         let had_by = |container: &Container| {
             let cpus = had?.get(&container.name)?;
@@ -159,7 +164,7 @@ impl CpuManager {
         reusable: &CpuSet,
         wanted: usize,
         nodes: Option<&CpuSet>,
-    ) -> Result<CpuSet, Refused> {
+    ) -> Result<CpuSet, AllocationRejection> {
         let available = free.clone().with(reusable);
         let mut chosen = CpuSet::EMPTY;
         let near = nodes.map(|nodes| self.topology.within(Level::Node, nodes));
@@ -179,6 +184,9 @@ impl CpuManager {
     }
 
     fn take(&self, from: &CpuSet, count: usize) -> Option<CpuSet> {
+        if self.options.by_cache {
+            return take_by_cache(&self.topology, from, count);
+        }
         if !self.options.across_nodes {
             return take_packed(&self.topology, from, count);
         }
@@ -187,7 +195,7 @@ impl CpuManager {
     }
 
     /// With `full-pcpus-only`: checks the number of free whole cores. A core with a reserved thread is not whole.
-    fn check_cores(&self, wanted: usize, free: &CpuSet) -> Result<(), Refused> {
+    fn check_cores(&self, wanted: usize, free: &CpuSet) -> Result<(), AllocationRejection> {
         let per_core = self.topology.cpus_per_core();
         if !self.options.full_cores {
             return Ok(());
@@ -207,7 +215,8 @@ impl CpuManager {
 }
 
 /// Returns the NUMA nodes to prefer for a container, given the hints for its CPUs.
-pub(super) type Near<'a> = dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, Refused> + 'a;
+pub(super) type PreferredNodes<'a> =
+    dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, AllocationRejection> + 'a;
 
 fn all_of(assigned: &Assigned) -> CpuSet {
     let sets = assigned.values().flat_map(SortedMap::values);
@@ -215,7 +224,7 @@ fn all_of(assigned: &Assigned) -> CpuSet {
 }
 
 /// The rejection for a failed allocation.
-pub(crate) fn unexpected(why: &str) -> Refused {
+pub(crate) fn unexpected(why: &str) -> AllocationRejection {
     (Reason::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {why}, which is unexpected"))
 }
 

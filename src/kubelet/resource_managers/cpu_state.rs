@@ -12,7 +12,7 @@ use crate::types::sorted::SortedMap;
 
 /// The content of a state file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Saved {
+pub(crate) struct SavedState {
     pub(super) policy: String,
     pub(super) assigned: Assigned,
 }
@@ -32,7 +32,7 @@ pub(super) fn text(policy: &str, shared: &CpuSet, assigned: &Assigned) -> String
 }
 
 /// `None` if the text is corrupt or in another format.
-pub(super) fn parse(text: &[u8]) -> Option<Saved> {
+pub(super) fn parse(text: &[u8]) -> Option<SavedState> {
     let file: Value = serde_json::from_slice(text).ok()?;
     let of = |name| file.get(name).and_then(Value::as_str).unwrap_or_default();
     let none = Map::new();
@@ -55,7 +55,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Saved> {
         }
         assigned.insert(PodUid::from(pod.as_str()), sets);
     }
-    Some(Saved { policy: policy.to_owned(), assigned })
+    Some(SavedState { policy: policy.to_owned(), assigned })
 }
 
 /// Maps are already sorted by key.
@@ -93,11 +93,11 @@ mod tests {
     fn upstream_file_is_read_and_written_byte_by_byte() {
         let empty = r#"{"policyName":"none","defaultCpuSet":"4-6","checksum":354655845}"#;
         assert_eq!(text("none", &set("4-6"), &Assigned::new()), empty);
-        assert_eq!(parse(empty.as_bytes()), Some(Saved { policy: "none".to_owned(), assigned: Assigned::new() }));
+        assert_eq!(parse(empty.as_bytes()), Some(SavedState { policy: "none".to_owned(), assigned: Assigned::new() }));
         let full = r#"{"policyName":"none","defaultCpuSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"1-3"}},"checksum":3610638499}"#;
         let entries = assigned(&[("pod", "container2", "1-3"), ("pod", "container1", "4-6")]);
         assert_eq!(text("none", &set("1-3"), &entries), full);
-        assert_eq!(parse(full.as_bytes()), Some(Saved { policy: "none".to_owned(), assigned: entries }));
+        assert_eq!(parse(full.as_bytes()), Some(SavedState { policy: "none".to_owned(), assigned: entries }));
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(crate) struct Topology {
     pub(super) cpus: Vec<Cpu>,
     /// CPUs isolated from the scheduler (`isolcpus`).
     pub(crate) isolated: CpuSet,
+    /// The distance of each NUMA node to each, by number; empty where the kernel does not tell them.
+    pub(crate) distances: Vec<(u32, Vec<u32>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +21,16 @@ pub(crate) struct Cpu {
     pub(crate) node: u32,
     pub(crate) package: u32,
     pub(crate) core: u32,
+    /// The lowest CPU that shares the last cache with this one, or that is in the same package if the cache is that of
+    /// the whole NUMA node, or unknown.
+    pub(crate) cache: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     Node,
     Package,
+    Cache,
     Core,
 }
 
@@ -33,6 +39,7 @@ impl Cpu {
         match level {
             Level::Node => self.node,
             Level::Package => self.package,
+            Level::Cache => self.cache,
             Level::Core => self.core,
         }
     }
@@ -54,6 +61,12 @@ impl Topology {
     /// The CPUs in these groups.
     pub(super) fn within(&self, level: Level, groups: &CpuSet) -> CpuSet {
         self.cpus.iter().filter(|cpu| groups.contains(cpu.at(level))).map(|cpu| cpu.number).collect()
+    }
+
+    /// All of these CPUs share a cache.
+    pub(super) fn is_of_one_cache(&self, cpus: &CpuSet) -> bool {
+        let caches: CpuSet = self.cpus.iter().filter(|cpu| cpus.contains(cpu.number)).map(|cpu| cpu.cache).collect();
+        caches.len() == 1
     }
 
     /// Number of threads per core.
@@ -79,9 +92,17 @@ pub(super) mod tests {
     ) -> Topology {
         let cpu = |number| {
             let (node, package, core) = place(number);
-            Cpu { number, node, package, core }
+            Cpu { number, node, package, core, cache: package }
         };
-        Topology { cpus: (0..cpus).map(cpu).collect(), isolated: CpuSet::EMPTY }
+        Topology { cpus: (0..cpus).map(cpu).collect(), isolated: CpuSet::EMPTY, distances: Vec::new() }
+    }
+
+    pub(in crate::kubelet::resource_managers) fn with_caches(
+        topology: Topology,
+        cache: impl Fn(u32) -> u32,
+    ) -> Topology {
+        let cpus = topology.cpus.iter().map(|cpu| Cpu { cache: cache(cpu.number), ..*cpu });
+        Topology { cpus: cpus.collect(), ..topology }
     }
 
     pub(in crate::kubelet::resource_managers) fn board(cpus: u32) -> Topology {

@@ -26,9 +26,29 @@ impl Topology {
             // Some boards have -1.
             let package = package.ok().and_then(|text| text.trim().parse().ok());
             let node = nodes.iter().find(|(_, cpus)| cpus.contains(number)).map(|(node, _)| *node);
-            Cpu { number, node: node.unwrap_or(0), package: package.unwrap_or(0), core: core.unwrap_or(number) }
+            let shared = last_cache(&devices.join(format!("cpu/cpu{number}/cache")));
+            let shared = shared.map(|shared| shared.common(&online));
+            let is_of_node = |shared: &CpuSet| {
+                let of_node = nodes.iter().find(|(_, cpus)| cpus.contains(number)).map_or(&online, |(_, cpus)| cpus);
+                of_node.common(&online).is_within(shared)
+            };
+            let cache = shared.filter(|shared| !is_of_node(shared)).and_then(|shared| shared.iter().next());
+            let (node, package) = (node.unwrap_or(0), package.unwrap_or(0));
+            (Cpu { number, node, package, core: core.unwrap_or(number), cache: 0 }, cache)
         };
-        Self { cpus: online.iter().map(cpu).collect(), isolated: list("cpu/isolated").unwrap_or_default() }
+        let found: Vec<(Cpu, Option<u32>)> = online.iter().map(cpu).collect();
+        let first_of = |package| found.iter().find(|(cpu, _)| cpu.package == package).map_or(0, |(cpu, _)| cpu.number);
+        let cpus =
+            found.iter().map(|(cpu, cache)| Cpu { cache: cache.unwrap_or_else(|| first_of(cpu.package)), ..*cpu });
+        let distances = nodes.iter().map(|(node, _)| {
+            let text = fs::read_to_string(devices.join(format!("node/node{node}/distance"))).unwrap_or_default();
+            (*node, text.split_whitespace().filter_map(|distance| distance.parse().ok()).collect())
+        });
+        Self {
+            cpus: cpus.collect(),
+            isolated: list("cpu/isolated").unwrap_or_default(),
+            distances: distances.collect(),
+        }
     }
 }
 
@@ -67,6 +87,23 @@ fn memory_of(total: u64, huge_pages: &Path) -> Vec<(String, u64)> {
     }
     kinds
 }
+
+/// The CPUs that share the highest cache above level 2.
+fn last_cache(caches: &Path) -> Option<CpuSet> {
+    let mut last: Option<(u32, CpuSet)> = None;
+    // The kernel numbers the caches of a CPU from 0.
+    for index in 0..MOST_CACHES {
+        let cache = caches.join(format!("index{index}"));
+        let Ok(level) = fs::read_to_string(cache.join("level")) else { break };
+        let level = level.trim().parse().unwrap_or(0);
+        if level > 2 && last.as_ref().is_none_or(|(last, _)| level > *last) {
+            last = list(&cache.join("shared_cpu_list")).map(|shared| (level, shared)).or(last);
+        }
+    }
+    last.map(|(_, shared)| shared)
+}
+
+const MOST_CACHES: u32 = 16;
 
 fn list(path: &Path) -> Option<CpuSet> {
     CpuSet::parse(fs::read_to_string(path).ok()?.trim())
@@ -178,6 +215,32 @@ pub(super) mod tests {
         let of = |kind: &str, size| (kind.to_owned(), size);
         let second = vec![of("memory", 8 << 20), of("hugepages-2Mi", 6 << 20)];
         assert_eq!(found, [(0, vec![of("memory", 1 << 20)]), (2, second)]);
+    }
+
+    #[test]
+    fn cpus_are_grouped_by_the_cache_that_a_part_of_their_node_shares() {
+        let caches = |shared: [&str; 4]| {
+            let mut files = vec![
+                ("cpu/online".to_owned(), "0-3".to_owned()),
+                ("node/online".to_owned(), "0".to_owned()),
+                ("node/node0/cpulist".to_owned(), "0-3".to_owned()),
+                ("node/node0/distance".to_owned(), "10 21".to_owned()),
+            ];
+            for (cpu, shared) in shared.iter().enumerate() {
+                for (index, level, shared) in [(0, "2", "0-3"), (1, "3", *shared)] {
+                    let cache = format!("cpu/cpu{cpu}/cache/index{index}");
+                    files.push((format!("{cache}/level"), level.to_owned()));
+                    files.push((format!("{cache}/shared_cpu_list"), shared.to_owned()));
+                }
+            }
+            let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+            let topology = read("caches", &files);
+            assert_eq!(topology.distances, [(0, vec![10, 21])]);
+            topology.cpus.iter().map(|cpu| cpu.cache).collect::<Vec<_>>()
+        };
+        assert_eq!(caches(["0-1", "0-1", "2-3", "2-3"]), [0, 0, 2, 2]);
+        assert_eq!(caches(["0-3", "0-3", "0-3", "0-3"]), [0; 4]);
+        assert_eq!(caches(["0,2", "1,3", "0,2", "1,3"]), [0, 1, 0, 1]);
     }
 
     #[test]

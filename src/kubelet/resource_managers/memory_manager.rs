@@ -1,11 +1,11 @@
 //! Memory assignments of containers by NUMA node, and their state file. Pure.
 
-use super::memory_policy::{Block, Blocks, OwnMemory, Planning, StaticMemory};
+use super::memory_policy::{Block, Blocks, MemoryPlanning, OwnMemory, StaticMemory};
 use super::state_files::State;
 use super::topology_manager::Nodes;
 use super::{InUse, MemoryNodes, memory_state};
 use crate::platform::config::Config;
-use crate::state::pods::{MemoryBlock, PlacedMemory};
+use crate::state::pods::{AssignedMemory, MemoryBlock};
 use crate::types::api::{MEMORY, Pod, PodUid};
 use crate::types::sorted::SortedMap;
 
@@ -88,14 +88,14 @@ impl MemoryManager {
     }
 
     /// `None` without the static policy.
-    pub(super) fn plan<'a>(&self, pod: &'a Pod) -> Option<Planning<'a>> {
+    pub(super) fn plan<'a>(&self, pod: &'a Pod) -> Option<MemoryPlanning<'a>> {
         let none = SortedMap::new();
         let seen = self.seen.get(&pod.metadata.uid).unwrap_or(&none);
         Some(self.policy.as_ref()?.plan(&self.blocks, pod, seen))
     }
 
     /// Assigns memory to the pod. Returns whether the placements may have changed.
-    pub(super) fn give(&mut self, pod: &PodUid, memory: OwnMemory) -> bool {
+    pub(super) fn allocate(&mut self, pod: &PodUid, memory: OwnMemory) -> bool {
         if self.policy.is_none() {
             return false;
         }
@@ -109,7 +109,7 @@ impl MemoryManager {
     }
 
     /// Releases the memory of pods that are not kept. Returns whether anything was released.
-    pub(super) fn keep(&mut self, is_kept: &dyn Fn(&PodUid) -> bool) -> bool {
+    pub(super) fn release_others(&mut self, is_kept: &dyn Fn(&PodUid) -> bool) -> bool {
         let before = self.blocks.len();
         self.blocks.retain(|pod, _| is_kept(pod));
         let is_less = self.blocks.len() < before;
@@ -134,11 +134,12 @@ impl MemoryManager {
     }
 
     /// Assignments by container, for the pod resources API.
-    pub(super) fn placed(&self) -> Vec<PlacedMemory> {
+    pub(super) fn placed(&self) -> Vec<AssignedMemory> {
         let mut placed = Vec::new();
         for (pod, own) in self.blocks.iter() {
             for (container, blocks) in own.iter() {
-                let one = |block| PlacedMemory { pod: pod.clone(), container: container.clone(), block: shown(block) };
+                let one =
+                    |block| AssignedMemory { pod: pod.clone(), container: container.clone(), block: shown(block) };
                 placed.extend(blocks.iter().map(one));
             }
         }

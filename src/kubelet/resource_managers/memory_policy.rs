@@ -3,7 +3,7 @@
 //! `staticPolicy` in pkg/kubelet/cm/memorymanager. A node used by single-node assignments cannot be used by
 //! multi-node ones, and the reverse.
 
-use super::cpu_manager::{Refused, unexpected};
+use super::cpu_manager::{AllocationRejection, unexpected};
 use super::topology_manager::{self, Hint, Hints, Nodes};
 use super::{MemoryNodes, Provider};
 use crate::types::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
@@ -37,7 +37,7 @@ pub(super) struct NodeState {
     pub(super) number: u32,
     pub(super) tables: SortedMap<String, Table>,
     pub(super) assignments: u32,
-    /// The nodes that it is used together with.
+    /// The nodes with which it forms a group.
     pub(super) cells: Nodes,
 }
 
@@ -119,7 +119,12 @@ impl StaticMemory {
         blocks
     }
 
-    pub(super) fn plan<'a>(&self, blocks: &Blocks, pod: &'a Pod, seen: &SortedMap<String, Nodes>) -> Planning<'a> {
+    pub(super) fn plan<'a>(
+        &self,
+        blocks: &Blocks,
+        pod: &'a Pod,
+        seen: &SortedMap<String, Nodes>,
+    ) -> MemoryPlanning<'a> {
         let uid = &pod.metadata.uid;
         let had = blocks.get(uid).cloned().unwrap_or_default();
         let others = blocks.iter().filter(|(other, _)| *other != uid);
@@ -128,7 +133,7 @@ impl StaticMemory {
         for block in had.values().flatten() {
             take(&mut state, block, block.size);
         }
-        Planning {
+        MemoryPlanning {
             pod,
             state,
             had,
@@ -182,7 +187,7 @@ fn asked(pod: &Pod, container: &Container) -> Vec<(String, u64)> {
 }
 
 /// The allocation of one pod's memory, container by container.
-pub(super) struct Planning<'a> {
+pub(super) struct MemoryPlanning<'a> {
     pod: &'a Pod,
     state: Vec<NodeState>,
     had: OwnMemory,
@@ -196,7 +201,7 @@ pub(super) struct Planning<'a> {
     has_failed: bool,
 }
 
-impl Planning<'_> {
+impl MemoryPlanning<'_> {
     pub(super) fn into_own(self) -> OwnMemory {
         self.own
     }
@@ -250,7 +255,7 @@ impl Planning<'_> {
     }
 
     /// The nodes to allocate from, within the topology manager's `near` if it is set.
-    fn choose(&self, name: &str, asked: &[(String, u64)], near: Option<Nodes>) -> Result<Nodes, Refused> {
+    fn choose(&self, name: &str, asked: &[(String, u64)], near: Option<Nodes>) -> Result<Nodes, AllocationRejection> {
         let sets = self.sets(asked);
         if let Some(nodes) = self.seen.get(name).filter(|seen| sets.iter().any(|hint| hint.nodes == Some(**seen))) {
             return Ok(*nodes);
@@ -293,7 +298,7 @@ impl Planning<'_> {
     }
 }
 
-impl Provider for Planning<'_> {
+impl Provider for MemoryPlanning<'_> {
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
         let asked = container.map_or_else(|| self.of_pod(), |container| asked(self.pod, container));
         let had = match container {
@@ -308,7 +313,7 @@ impl Provider for Planning<'_> {
         if sets.is_empty() { Vec::new() } else { vec![sets; asked.len()] }
     }
 
-    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused> {
+    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
         let asked = asked(self.pod, container);
         if asked.is_empty() {
             return Ok(());
@@ -322,8 +327,13 @@ impl Provider for Planning<'_> {
     }
 }
 
-impl Planning<'_> {
-    fn place(&mut self, container: &Container, asked: Vec<(String, u64)>, nodes: Option<Nodes>) -> Result<(), Refused> {
+impl MemoryPlanning<'_> {
+    fn place(
+        &mut self,
+        container: &Container,
+        asked: Vec<(String, u64)>,
+        nodes: Option<Nodes>,
+    ) -> Result<(), AllocationRejection> {
         if let Some(had) = self.had.get(&container.name) {
             self.own.insert(container.name.clone(), had.clone());
             return Ok(());

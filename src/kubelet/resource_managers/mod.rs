@@ -26,14 +26,14 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use crate::platform::config::{Config, TopologyManager};
+use crate::platform::config::{Config, TopologyManager, TopologyPolicy};
 use crate::state::pods::{MemoryBlock, Placements};
 use crate::types::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
 use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedMap;
 
-pub(crate) use cpu_manager::{Refused, unexpected};
+pub(crate) use cpu_manager::{AllocationRejection, unexpected};
 pub(crate) use cpu_topology::Topology;
 pub(crate) use host_topology::{MemoryNodes, read_memory};
 pub(crate) use memory_policy::{Blocks, OwnMemory};
@@ -41,9 +41,10 @@ pub(crate) use state_files::{State, read_states, write_state};
 pub(crate) use topology_manager::{Hints, Nodes, hints};
 
 use cpu_manager::{CpuManager, own_cpus};
-use cpu_state::Saved;
+use cpu_state::SavedState;
+use cpu_topology::Level;
 use memory_manager::MemoryManager;
-use memory_policy::Planning;
+use memory_policy::MemoryPlanning;
 use state_files::{CPU_STATE, MEMORY_STATE};
 
 /// Exclusive CPUs by container name.
@@ -64,6 +65,8 @@ pub(crate) struct ResourceManagers {
     topology: Option<TopologyManager>,
     /// NUMA nodes of the machine.
     nodes: Nodes,
+    /// With `prefer-closest-numa-nodes`.
+    distances: Vec<(u32, Vec<u32>)>,
     placements: Rc<RefCell<Placements>>,
     state_file: PathBuf,
     /// No valid state file was found, so running containers must be observed.
@@ -95,7 +98,7 @@ pub(crate) trait Provider {
     /// The hints for each resource requested by the container, or by the pod as a whole.
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints>;
     /// Allocates the container's resources, from these nodes if given. Called in the order of container starts.
-    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused>;
+    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection>;
 }
 
 /// Upstream's message.
@@ -103,7 +106,7 @@ const NO_LOCALITY: &str = "Resources cannot be allocated with Topology locality"
 
 impl ResourceManagers {
     /// Starts from the state file. An error is one line about the configuration.
-    pub(crate) fn new(config: &Config, topology: Topology, state: State<Saved>) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, topology: Topology, state: State<SavedState>) -> Result<Self, String> {
         let nodes = topology.nodes();
         if let Some(TopologyManager { most_nodes, .. }) =
             config.managers.topology.filter(|manager| manager.most_nodes < nodes.len())
@@ -113,10 +116,15 @@ impl ResourceManagers {
                 nodes.len()
             ));
         }
+        let distances = match config.managers.topology {
+            Some(manager) if manager.closest_nodes => distances(&topology)?,
+            _ => Vec::new(),
+        };
         let mut managers = Self {
             cpus: None,
             topology: config.managers.topology,
             nodes: Nodes::of(&nodes),
+            distances,
             placements: Rc::default(),
             state_file: config.root_dir.join(CPU_STATE),
             is_forgetful: false,
@@ -153,7 +161,7 @@ impl ResourceManagers {
         managers.cpus = Some(cpus);
         managers.unwritten = true;
         match state {
-            State::Whole(Saved { policy, assigned }) if policy == STATIC => {
+            State::Whole(SavedState { policy, assigned }) if policy == STATIC => {
                 let mut found = Vec::new();
                 for (pod, sets) in assigned {
                     found.extend(sets.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
@@ -181,12 +189,12 @@ impl ResourceManagers {
         Ok(self)
     }
 
-    /// Memory is pinned while a container runs.
+    /// Whether the memory manager assigns memory to containers.
     pub(crate) fn has_static_memory(&self) -> bool {
         self.memory.is_static()
     }
 
-    /// Pods may be rejected because of their NUMA alignment.
+    /// Whether pods may be rejected because of their NUMA alignment.
     pub(crate) fn has_topology(&self) -> bool {
         self.topology.is_some()
     }
@@ -209,7 +217,7 @@ impl ResourceManagers {
         self.cpus.is_some()
     }
 
-    /// Running containers must be observed with `learn`.
+    /// Whether running containers must be observed with `learn`.
     pub(crate) fn is_forgetful(&self) -> bool {
         self.is_forgetful || self.memory.is_forgetful()
     }
@@ -233,7 +241,11 @@ impl ResourceManagers {
     }
 
     /// Computes the pod's allocation, aligned with the other providers' resources.
-    pub(crate) fn plan(&self, pod: &Pod, providers: Vec<&mut dyn Provider>) -> Result<PodAllocation, Refused> {
+    pub(crate) fn plan(
+        &self,
+        pod: &Pod,
+        providers: Vec<&mut dyn Provider>,
+    ) -> Result<PodAllocation, AllocationRejection> {
         let mut memory = self.memory.plan(pod);
         let mut all: Vec<&mut dyn Provider> = Vec::new();
         for provider in providers {
@@ -243,26 +255,29 @@ impl ResourceManagers {
             all.push(memory);
         }
         let cpus = self.plan_cpus(pod, &mut all);
-        if let Some(planned) = memory.as_ref().map(Planning::asked) {
+        if let Some(planned) = memory.as_ref().map(MemoryPlanning::asked) {
             (0..planned).for_each(|_| metrics::count(Count::MemoryPinnings, &[]));
         }
-        if memory.as_ref().is_some_and(Planning::has_failed) {
+        if memory.as_ref().is_some_and(MemoryPlanning::has_failed) {
             metrics::count(Count::MemoryPinningErrors, &[]);
         }
-        Ok(PodAllocation { cpus: cpus?, memory: memory.map(Planning::into_own).unwrap_or_default() })
+        Ok(PodAllocation { cpus: cpus?, memory: memory.map(MemoryPlanning::into_own).unwrap_or_default() })
     }
 
-    fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
+    fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, AllocationRejection> {
         let assigned = &self.placements.borrow().exclusive;
-        let merged = |policy, resources: Vec<Hints>| {
-            let nodes = topology_manager::merge(policy, self.nodes, &resources);
+        let merged = |policy, scope, resources: Vec<Hints>| {
+            let nodes = topology_manager::merge(policy, self.nodes, &self.distances, &resources);
+            if policy == TopologyPolicy::SingleNumaNode && nodes.is_none() {
+                metrics::count(Count::AlignedResourcesFailures, &[scope, NUMA_NODE]);
+            }
             nodes.ok_or_else(|| (Reason::TOPOLOGY_AFFINITY_ERROR, NO_LOCALITY.to_owned()))
         };
         let mut of_pod = None;
         if let Some(TopologyManager { policy, pod_scope: true, .. }) = self.topology {
             let cpus = self.cpus.as_ref().and_then(|cpus| cpus.pod_hints(assigned, pod));
             let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
-            of_pod = merged(policy, cpus.into_iter().chain(others).collect())?;
+            of_pod = merged(policy, "pod", cpus.into_iter().chain(others).collect())?;
         }
         // A container's CPUs are allocated after all its other resources.
         let pinning = Cell::new(false);
@@ -271,7 +286,7 @@ impl ResourceManagers {
             let mut nodes = of_pod;
             if let Some(TopologyManager { policy, pod_scope: false, .. }) = self.topology {
                 let others = providers.iter_mut().flat_map(|provider| provider.hints(Some(container)));
-                nodes = merged(policy, cpus().into_iter().chain(others).collect())?;
+                nodes = merged(policy, CONTAINER, cpus().into_iter().chain(others).collect())?;
             }
             for provider in providers.iter_mut() {
                 provider.allocate(container, nodes)?;
@@ -282,9 +297,10 @@ impl ResourceManagers {
             }
             Ok(nodes)
         };
-        match &self.cpus {
+        let own = match &self.cpus {
             Some(cpus) => {
                 let own = cpus.allocate(assigned, pod, &mut near);
+                cpus.count_alignment(assigned.get(&pod.metadata.uid), own.as_ref());
                 if own.is_err() && pinning.get() {
                     metrics::count(Count::CpuPinningErrors, &[]);
                 }
@@ -295,13 +311,21 @@ impl ResourceManagers {
                 all.try_for_each(|container| near(container, &|| None).map(drop))?;
                 Ok(OwnCpus::new())
             }
+        };
+        if let (Some(TopologyManager { policy: TopologyPolicy::SingleNumaNode, pod_scope, .. }), true) =
+            (self.topology, own.is_ok())
+        {
+            let containers = pod.spec.init_containers.len() + pod.spec.containers.len();
+            let (scope, count) = if pod_scope { ("pod", 1) } else { (CONTAINER, containers) };
+            (0..count).for_each(|_| metrics::count(Count::AlignedResources, &[scope, NUMA_NODE]));
         }
+        own
     }
 
     /// Records the pod's allocation. True if its CPUs changed.
-    pub(crate) fn give(&mut self, pod: &PodUid, own: PodAllocation) -> bool {
+    pub(crate) fn allocate(&mut self, pod: &PodUid, own: PodAllocation) -> bool {
         let PodAllocation { cpus: own, memory } = own;
-        if self.memory.give(pod, memory) {
+        if self.memory.allocate(pod, memory) {
             self.place_memory();
         }
         let mut placements = self.placements.borrow_mut();
@@ -320,8 +344,8 @@ impl ResourceManagers {
     }
 
     /// Releases the resources of pods that are not kept. True if CPUs were released.
-    pub(crate) fn keep(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
-        if self.memory.keep(&is_kept) {
+    pub(crate) fn release_others(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
+        if self.memory.release_others(&is_kept) {
             self.place_memory();
         }
         let mut placements = self.placements.borrow_mut();
@@ -374,10 +398,49 @@ impl ResourceManagers {
     }
 }
 
+/// As upstream, which does not start without them.
+fn distances(topology: &Topology) -> Result<Vec<(u32, Vec<u32>)>, String> {
+    let distances = topology.distances.clone();
+    let is_known = topology.nodes().len() <= 1 || distances.iter().all(|(_, row)| row.len() >= distances.len());
+    let fault = "topologyManagerPolicyOptions.prefer-closest-numa-nodes: the kernel shows no distances of NUMA nodes";
+    is_known.then_some(distances).ok_or_else(|| fault.to_owned())
+}
+
+const CONTAINER: &str = "container";
+const NUMA_NODE: &str = "numa_node";
+
 impl CpuManager {
+    /// Counts the new allocations of a pod's containers. `had`: those of before.
+    fn count_alignment(&self, had: Option<&OwnCpus>, own: Result<&OwnCpus, &AllocationRejection>) {
+        let whole_cores = self.has_whole_cores();
+        let own = match own {
+            Ok(own) => own,
+            Err((reason, _)) => {
+                if *reason == Reason::SMT_ALIGNMENT_ERROR {
+                    metrics::count(Count::AlignedResourcesFailures, &[CONTAINER, "physical_cpu"]);
+                }
+                return;
+            }
+        };
+        for (_, cpus) in own.iter().filter(|(name, cpus)| had.and_then(|had| had.get(*name)) != Some(*cpus)) {
+            if whole_cores {
+                metrics::count(Count::AlignedResources, &[CONTAINER, "physical_cpu"]);
+            }
+            if self.topology.is_of_one_cache(cpus) {
+                metrics::count(Count::AlignedResources, &[CONTAINER, "uncore_cache"]);
+            }
+        }
+    }
+
     fn count(&self, placements: &Placements) {
         let shared = placements.shared.clone().without(&self.reserved).len();
-        let exclusive = placements.exclusive.values().flat_map(SortedMap::values).map(CpuSet::len).sum();
+        let taken = placements.exclusive.values().flat_map(SortedMap::values);
+        let taken = taken.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus));
+        let on_node = |node: u32| {
+            let node = [node].into_iter().collect();
+            self.topology.within(Level::Node, &node).common(&taken).len()
+        };
+        let exclusive = self.topology.nodes().iter().map(|node| (node, on_node(node))).collect();
         metrics::processors(shared, exclusive);
     }
 }
@@ -389,7 +452,7 @@ const STATIC: &str = "static";
 mod tests {
     use super::cpu_topology::tests::board;
     use super::*;
-    use crate::platform::config::{CpuOptions, TopologyPolicy};
+    use crate::platform::config::CpuOptions;
     use crate::state::pods::Assigned;
 
     fn set(text: &str) -> CpuSet {
@@ -411,7 +474,7 @@ mod tests {
         PodAllocation { cpus: own(cpus), ..PodAllocation::default() }
     }
 
-    fn managers(is_static: bool, state: State<Saved>) -> ResourceManagers {
+    fn managers(is_static: bool, state: State<SavedState>) -> ResourceManagers {
         ResourceManagers::new(&config(is_static), board(4), state).unwrap()
     }
 
@@ -421,7 +484,7 @@ mod tests {
         (shared, managers.take_unwritten().pop().map(|(_, text)| text))
     }
 
-    fn whole(text: &str) -> State<Saved> {
+    fn whole(text: &str) -> State<SavedState> {
         State::Whole(cpu_state::parse(text.as_bytes()).unwrap())
     }
 
@@ -430,16 +493,16 @@ mod tests {
         let mut managers = managers(true, State::Nothing);
         let empty = cpu_state::text(STATIC, &set("0-3"), &Assigned::new());
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty.clone())));
-        assert!(managers.give(&"p".into(), all("1-2")));
-        assert!(!managers.give(&"p".into(), all("1-2")), "it has that");
-        assert!(!managers.give(&"q".into(), PodAllocation::default()), "it has nothing");
+        assert!(managers.allocate(&"p".into(), all("1-2")));
+        assert!(!managers.allocate(&"p".into(), all("1-2")), "it has that");
+        assert!(!managers.allocate(&"q".into(), PodAllocation::default()), "it has nothing");
         let (shared, text) = shown(&mut managers);
         assert_eq!((shared.as_str(), text.is_some()), ("0,3", true));
-        assert!(!managers.keep(|_| true));
+        assert!(!managers.release_others(|_| true));
         assert_eq!(shown(&mut managers).1, None, "nothing has changed");
         managers.not_written();
         assert_eq!(shown(&mut managers).1, text);
-        assert!(managers.keep(|uid| uid.as_str() != "p"));
+        assert!(managers.release_others(|uid| uid.as_str() != "p"));
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty)));
     }
 
@@ -502,7 +565,7 @@ mod tests {
             vec![able.map(hint).collect()]
         }
 
-        fn allocate(&mut self, _: &Container, nodes: Option<Nodes>) -> Result<(), Refused> {
+        fn allocate(&mut self, _: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
             self.1.push(nodes.map(|nodes| nodes.numbers().to_string()));
             Ok(())
         }
@@ -516,8 +579,12 @@ mod tests {
         };
         let plan = |topology: Option<(TopologyPolicy, bool)>, devices: &'static str, cpus: &[&str]| {
             let mut config = config(true);
-            config.managers.topology =
-                topology.map(|(policy, pod_scope)| TopologyManager { policy, pod_scope, most_nodes: 8 });
+            config.managers.topology = topology.map(|(policy, pod_scope)| TopologyManager {
+                policy,
+                pod_scope,
+                most_nodes: 8,
+                closest_nodes: false,
+            });
             let managers = ResourceManagers::new(&config, cpu_topology::tests::two_nodes(), State::Nothing).unwrap();
             let mut devices = Devices(devices, Vec::new());
             let own = managers.plan(&guaranteed(cpus), vec![&mut devices]);
@@ -546,7 +613,7 @@ mod tests {
             guaranteed::pod(uid, vec![], vec![guaranteed::container("main", cpu, memory)])
         };
         let own = managers.plan(&pod("p", "2", "1Mi"), Vec::new()).unwrap();
-        managers.give(&"p".into(), own);
+        managers.allocate(&"p".into(), own);
         managers.plan(&pod("shared", "500m", "1Mi"), Vec::new()).unwrap();
         managers.plan(&pod("many", "2", "1Mi"), Vec::new()).unwrap_err();
         managers.plan(&pod("much", "1", "2Gi"), Vec::new()).unwrap_err();
@@ -560,5 +627,9 @@ mod tests {
         assert_eq!(value("memory_manager_pinning_errors_total"), 1.0);
         assert_eq!(value("cpu_manager_shared_pool_size_millicores"), 1000.0);
         assert_eq!(value("cpu_manager_exclusive_cpu_allocation_count"), 2.0);
+        let per_node = &page["kubelet_cpu_manager_allocation_per_numa"];
+        assert_eq!(per_node.value(&[("numa_node", "0")]), 2.0);
+        let aligned = &page["kubelet_container_aligned_compute_resources_count"];
+        assert_eq!(aligned.value(&[("scope", "container"), ("boundary", "uncore_cache")]), 1.0);
     }
 }

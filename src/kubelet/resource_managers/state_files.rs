@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::cpu_state::{self, Saved};
+use super::cpu_state::{self, SavedState};
 use super::memory_policy::Blocks;
 use super::memory_state;
 use crate::platform::host::directories::set_aside;
@@ -24,7 +24,7 @@ pub(crate) enum State<T> {
 
 #[derive(Debug)]
 pub(crate) struct States {
-    pub(crate) cpus: State<Saved>,
+    pub(crate) cpus: State<SavedState>,
     pub(crate) memory: State<(String, Blocks)>,
 }
 

@@ -1,6 +1,6 @@
 //! Selects the NUMA nodes for the resources of a container or pod. Pure.
 //!
-//! pkg/kubelet/cm/topologymanager. Providers give hints: the node sets that each resource could come from. The
+//! As pkg/kubelet/cm/topologymanager. Providers give hints: the node sets that each resource could come from. The
 //! combination whose sets have the most in common is chosen.
 
 use crate::platform::config::TopologyPolicy;
@@ -11,7 +11,7 @@ use crate::types::cpu_set::CpuSet;
 pub(crate) struct Hint {
     /// `None`: any nodes.
     pub(crate) nodes: Option<Nodes>,
-    /// No smaller set on this machine would do.
+    /// No smaller set on this machine would be enough.
     pub(crate) preferred: bool,
 }
 
@@ -73,7 +73,7 @@ impl Nodes {
     }
 }
 
-/// The hints of a resource: the sets for which `can` holds. Preferred are the narrowest, with the width of the
+/// The hints of a resource: the sets for which `can` holds. Those are preferred that have the width of the
 /// narrowest set for which `could` holds on an unused machine.
 pub(crate) fn hints(all: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Nodes) -> bool) -> Hints {
     let mut least = all.count();
@@ -92,8 +92,16 @@ pub(crate) fn hints(all: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Node
     hints
 }
 
+/// The distances of each NUMA node to the others, by their numbers. Empty: nodes are not compared by distance.
+pub(crate) type Distances = [(u32, Vec<u32>)];
+
 /// The merged affinity; `None` if the policy rejects it. `all`: the nodes of the machine.
-pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> Option<Option<Nodes>> {
+pub(crate) fn merge(
+    policy: TopologyPolicy,
+    all: Nodes,
+    distances: &Distances,
+    resources: &[Hints],
+) -> Option<Option<Nodes>> {
     let impossible = Hint { nodes: None, preferred: false };
     let given = |hints: &Hints| if hints.is_empty() { vec![impossible] } else { hints.clone() };
     let mut resources: Vec<Hints> = resources.iter().map(given).collect();
@@ -103,7 +111,8 @@ pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> 
         }
     }
     let least = |hints: &Hints| hints.iter().filter_map(|hint| hint.nodes).map(Nodes::count).min();
-    let merging = Merging { all, enough: resources.iter().filter_map(least).max().unwrap_or(0) };
+    let distances: &Distances = if policy == TopologyPolicy::SingleNumaNode { &[] } else { distances };
+    let merging = HintMerger { all, distances, enough: resources.iter().filter_map(least).max().unwrap_or(0) };
     let mut best = None;
     merging.combine(&resources, Hint { nodes: None, preferred: true }, None, &mut best);
     let best = best.unwrap_or(Hint { nodes: Some(all), preferred: false });
@@ -113,13 +122,29 @@ pub(crate) fn merge(policy: TopologyPolicy, all: Nodes, resources: &[Hints]) -> 
     Some(best.nodes.filter(|nodes| policy != TopologyPolicy::SingleNumaNode || *nodes != all))
 }
 
-struct Merging {
+struct HintMerger<'a> {
     all: Nodes,
-    /// The number of nodes needed by the resource that needs most.
+    /// With `prefer-closest-numa-nodes`.
+    distances: &'a Distances,
+    /// The largest number of nodes that any resource needs.
     enough: u32,
 }
 
-impl Merging {
+/// The sum of the distances of all pairs of these nodes, each with itself included. Of sets of one size, it compares as
+/// upstream's average does.
+fn distance(distances: &Distances, nodes: Nodes) -> u64 {
+    let numbers = nodes.numbers();
+    let rows = distances.iter().filter(|(node, _)| numbers.contains(*node));
+    // A row has the distances to the nodes in their order; the numbers may have gaps.
+    let others = || distances.iter().map(|(node, _)| *node);
+    let of_row = |row: &Vec<u32>| -> u64 {
+        let near = row.iter().zip(others()).filter(|(_, other)| numbers.contains(*other));
+        near.map(|(distance, _)| u64::from(*distance)).sum()
+    };
+    rows.map(|(_, row)| of_row(row)).sum()
+}
+
+impl HintMerger<'_> {
     /// Tries all combinations of one hint per resource. `merged` is their intersection so far, `first` the nodes of
     /// the first hint with nodes.
     fn combine(&self, resources: &[Hints], merged: Hint, first: Option<Nodes>, best: &mut Option<Hint>) {
@@ -142,10 +167,11 @@ impl Merging {
         }
     }
 
-    /// Preferred hints win, then narrower ones. Among hints that are not preferred, the one closest to `enough` wins.
+    /// Preferred hints win, then narrower ones, or closer ones of the same width. Among hints that are not preferred, the one closest to `enough` wins.
     fn better(&self, best: Hint, other: Hint) -> Hint {
         let (Some(has), Some(offers)) = (best.nodes, other.nodes) else { return best };
-        let narrower = if offers.rank() < has.rank() { other } else { best };
+        let rank = |nodes: Nodes| (nodes.count(), distance(self.distances, nodes), nodes.bits());
+        let narrower = if rank(offers) < rank(has) { other } else { best };
         match (best.preferred, other.preferred) {
             (false, true) => return other,
             (true, false) => return best,
@@ -186,7 +212,7 @@ mod tests {
     fn check(resources: &[&[&str]], expected: [&str; 3]) {
         let resources: Vec<Hints> = resources.iter().map(|written| hints(written)).collect();
         let found =
-            [BestEffort, Restricted, SingleNumaNode].map(|policy| match merge(policy, nodes("0-1"), &resources) {
+            [BestEffort, Restricted, SingleNumaNode].map(|policy| match merge(policy, nodes("0-1"), &[], &resources) {
                 None => "refused".to_owned(),
                 Some(None) => "any".to_owned(),
                 Some(Some(nodes)) => nodes.numbers().to_string(),
@@ -232,5 +258,30 @@ mod tests {
     fn subsets_are_sorted_by_size() {
         let all: Vec<String> = nodes("0,2-3").subsets().iter().map(|nodes| nodes.numbers().to_string()).collect();
         assert_eq!(all, ["0", "2", "3", "0,2", "0,3", "2-3", "0,2-3"]);
+    }
+
+    /// Distances are from the upstream kubelet's tests.
+    #[test]
+    fn closest_nodes_of_the_same_width_are_chosen_where_configured() {
+        let far = [
+            (0, vec![10, 11, 12, 12]),
+            (1, vec![11, 10, 12, 12]),
+            (2, vec![12, 12, 10, 11]),
+            (3, vec![12, 12, 11, 10]),
+        ];
+        let same = [0, 1, 2, 3].map(|node| (node, vec![10; 4]));
+        let chosen = |policy, distances: &Distances, written: &[&str]| {
+            let merged = merge(policy, nodes("0-3"), distances, &[hints(written)]).unwrap();
+            merged.unwrap().numbers().to_string()
+        };
+        for policy in [BestEffort, Restricted] {
+            assert_eq!(chosen(policy, &far, &["0,2+", "2-3+"]), "2-3");
+            assert_eq!(chosen(policy, &far, &["0,3+", "0-1+"]), "0-1");
+            assert_eq!(chosen(policy, &far, &["0,2+", "3+"]), "3", "narrower is better than closer");
+            assert_eq!(chosen(policy, &same, &["0,3+", "0,2+"]), "0,2");
+            assert_eq!(chosen(policy, &[], &["0,2+", "2-3+"]), "0,2");
+        }
+        assert_eq!(chosen(BestEffort, &far, &["0,2", "2-3"]), "2-3");
+        assert_eq!((distance(&far, nodes("0,2")), distance(&far, nodes("0,2-3"))), (4 * 11, 100));
     }
 }

@@ -6,7 +6,7 @@ use super::snapshot::{NodeSnapshot, Snapshot};
 use crate::kubelet::node::Machine;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
-/// The page for a full look.
+/// The page for a snapshot with all statistics.
 pub(super) fn cadvisor(look: &Snapshot, machine: &Machine) -> Vec<u8> {
     let owners = owners(look);
     let mut out = Exposition::default();

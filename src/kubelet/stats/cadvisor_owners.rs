@@ -1,6 +1,6 @@
 //! The sources of samples on `/metrics/cadvisor`: the machine, its cgroups, pods and containers. Pure.
 
-use super::snapshot::{DiskUsage, Figures, PodSnapshot, Processes, Snapshot};
+use super::snapshot::{DiskUsage, PodSnapshot, Processes, Snapshot, UsageStats};
 use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
 use crate::platform::host::procfs::{Interface, MemInfo};
 use crate::types::metrics::Labels;
@@ -8,7 +8,7 @@ use crate::types::metrics::Labels;
 /// The machine, a cgroup, a pod or a container, with its labels and figures.
 pub(super) struct Owner<'a> {
     pub(super) labels: Labels,
-    pub(super) figures: &'a Figures,
+    pub(super) figures: &'a UsageStats,
     pub(super) started_at: Option<i64>,
     pub(super) processes: Option<Processes>,
     pub(super) layer: Option<DiskUsage>,
@@ -94,7 +94,7 @@ fn of_pod<'a>(pod: &'a PodSnapshot, owners: &mut Vec<Owner<'a>>) {
     }));
 }
 
-fn labels(figures: &Figures, [container, image, name, namespace, pod]: [&str; 5]) -> Labels {
+fn labels(figures: &UsageStats, [container, image, name, namespace, pod]: [&str; 5]) -> Labels {
     Labels::of(&[
         ("container", container),
         ("id", &figures.group),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::snapshot::{ContainerSnapshot, Figures, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot};
+use super::snapshot::{ContainerSnapshot, Memory, NodeSnapshot, PodSnapshot, Processes, Snapshot, UsageStats};
 use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::platform::host::clock;
 use crate::platform::host::disk_usage::{DiskUsage, disk_usage};
@@ -13,10 +13,10 @@ use crate::platform::host::process;
 use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
 use crate::platform::rt;
 
-/// Time limit for the log directories and the open files of all pods, which are few.
+/// Time limit for walking the log directories and counting the open files of all pods.
 const WALKING: Duration = Duration::from_secs(2);
 
-/// What to collect.
+/// The statistics to collect, and their sources.
 #[derive(Clone, Debug)]
 pub(super) struct CollectInputs {
     pub(super) depth: Depth,
@@ -34,7 +34,7 @@ pub(super) struct CollectInputs {
 
 /// Fills in the statistics of `look`.
 pub(super) fn pass(look: &mut Snapshot, asked: &CollectInputs) {
-    let mut pass = Pass {
+    let mut pass = CollectPass {
         procfs: Procfs::host(),
         reader: UsageReader::new(Path::new(HIERARCHY)),
         at: look.at,
@@ -48,17 +48,17 @@ pub(super) fn pass(look: &mut Snapshot, asked: &CollectInputs) {
     }
 }
 
-struct Pass<'a> {
+struct CollectPass<'a> {
     procfs: Procfs,
     reader: UsageReader,
     at: i64,
-    /// When directories are no longer walked.
+    /// The time at which walks stop.
     end: Instant,
     asked: &'a CollectInputs,
     swap_free: Option<u64>,
 }
 
-impl Pass<'_> {
+impl CollectPass<'_> {
     fn node(&mut self, node: &mut NodeSnapshot) {
         let memory = self.procfs.memory().unwrap_or_default();
         self.swap_free = (memory.swap_total > 0).then_some(memory.swap_free);
@@ -68,7 +68,7 @@ impl Pass<'_> {
         node.figures = self.machine(&memory);
         node.pods = match &self.asked.groups {
             Some((group, _)) => self.group(group).unwrap_or_default(),
-            None => Figures::default(),
+            None => UsageStats::default(),
         };
         if self.asked.depth == Depth::Whole {
             let classes = self.asked.groups.as_ref().map_or(&[][..], |(_, classes)| classes);
@@ -96,11 +96,11 @@ impl Pass<'_> {
     }
 
     /// The whole machine, from the root cgroup or, without cgroup v2, from procfs.
-    fn machine(&mut self, memory: &MemInfo) -> Figures {
+    fn machine(&mut self, memory: &MemInfo) -> UsageStats {
         let usage = self.asked.cgroup_v2.then(|| self.reader.read("", Depth::CpuAndMemory).ok()).flatten();
         let mut figures = usage
-            .map(|usage| Figures::of_group("/", usage, self.at, self.swap_free))
-            .unwrap_or_else(|| Figures { at: self.at, group: "/".to_owned(), ..Figures::default() });
+            .map(|usage| UsageStats::of_group("/", usage, self.at, self.swap_free))
+            .unwrap_or_else(|| UsageStats { at: self.at, group: "/".to_owned(), ..UsageStats::default() });
         if figures.cpu_nanos.is_none() {
             let times = self.procfs.cpu_times();
             figures.cpu_nanos = times.map(|times| times.user.saturating_add(times.system));
@@ -133,9 +133,9 @@ impl Pass<'_> {
         figures
     }
 
-    fn group(&mut self, group: &str) -> Option<Figures> {
+    fn group(&mut self, group: &str) -> Option<UsageStats> {
         let usage = self.reader.read(group, self.asked.depth).ok()?;
-        let mut figures = Figures::of_group(group, usage, self.at, self.swap_free);
+        let mut figures = UsageStats::of_group(group, usage, self.at, self.swap_free);
         if self.asked.depth < Depth::Whole {
             figures.group_usage = None;
         }
@@ -191,7 +191,7 @@ impl Pass<'_> {
         } else {
             self.reader.processes(&figures.group)
         };
-        // A container may have thousands of processes with as many files each.
+        // A container may have thousands of processes with thousands of files each.
         let open_files = |pid: &u32| match rt::now() < self.end {
             true => self.procfs.process(*pid).open_files().unwrap_or(0),
             false => 0,
@@ -201,12 +201,12 @@ impl Pass<'_> {
             processes.files = pids.iter().map(open_files).fold(0, u64::saturating_add);
             let first = container.pid.or(pids.first().copied());
             let limit = first.and_then(|pid| self.procfs.process(pid).open_files_limit());
-            // -1 without a limit, as cadvisor has it.
+            // -1 without a limit, as in cadvisor.
             processes.most_files = limit.map(|files| i64::try_from(files).unwrap_or(-1));
         }
         container.processes = Some(processes);
     }
-    /// The device that `path` is on: as it is mounted, and its numbers.
+    /// The name and numbers of the device that `path` is on.
     fn device_of(&self, path: &Path) -> Option<(String, (u32, u32))> {
         use std::os::unix::fs::MetadataExt as _;
 
@@ -217,19 +217,20 @@ impl Pass<'_> {
     }
 }
 
-/// The interfaces that cadvisor counts: not loopback, and not the node's ends of pod networks, which count in the pods.
+/// The interfaces that cadvisor reports: neither loopback nor the node's ends of pod networks, which are reported for
+/// the pods.
 fn counted(mut interfaces: Vec<Interface>) -> Vec<Interface> {
     let is_left_out = |name: &str| ["lo", "veth", "docker", "nerdctl"].iter().any(|prefix| name.starts_with(prefix));
     interfaces.retain(|interface| !is_left_out(&interface.name));
     interfaces
 }
 
-/// The cgroup in v2, or in the v1 hierarchy that counts memory.
+/// The cgroup in the v1 memory hierarchy, or in v2.
 fn counting_group(cgroups: &ProcessCgroups) -> Option<&str> {
     cgroups.v1("memory").or_else(|| cgroups.v2()).filter(|group| *group != "/")
 }
 
-/// Where cgroup v1 counts memory.
+/// The v1 memory hierarchy.
 const MEMORY_HIERARCHY: &str = "/sys/fs/cgroup/memory";
 
 /// The processes of a v1 cgroup; `None` for the root, which has those of the whole machine, and if it cannot be read.
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interfaces_that_lead_somewhere_are_counted() {
+    fn loopback_and_pod_ends_are_not_reported() {
         let names = ["lo", "eth0", "veth12", "docker0", "nerdctl0", "wlan0"];
         let all = names.map(|name| Interface { name: name.to_owned(), ..Interface::default() });
         let counted = counted(all.to_vec()).into_iter().map(|interface| interface.name).collect::<Vec<_>>();
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_counts_in_a_group_of_either_version() {
+    fn cgroup_of_a_process_is_found_in_either_version() {
         let group = |text: &str| counting_group(&ProcessCgroups::parse(text.as_bytes())).map(str::to_owned);
         assert_eq!(group("0::/kubepods/pod1/abc\n").as_deref(), Some("/kubepods/pod1/abc"));
         let hybrid = "12:cpu,cpuacct:/k8s.io/a\n9:memory:/k8s.io/abc\n1:name=systemd:/x\n0::/\n";

@@ -1,6 +1,6 @@
 //! Converts CRI statistics of pods and containers. Pure.
 
-use super::snapshot::{DiskUsage, Figures, Memory, PodSnapshot};
+use super::snapshot::{DiskUsage, Memory, PodSnapshot, UsageStats};
 use crate::platform::cri::v1::{
     ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, NetworkInterfaceUsage, PodSandboxStats, SwapUsage,
 };
@@ -16,7 +16,7 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
             if container.figures.at == 0 {
                 let group = std::mem::take(&mut container.figures.group);
                 let told = figures(stats.cpu.as_ref(), stats.memory.as_ref(), stats.swap.as_ref(), at);
-                container.figures = Figures { group, ..told };
+                container.figures = UsageStats { group, ..told };
             }
         }
         if pod.group.is_some() {
@@ -24,12 +24,12 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
         }
         let is_it = |stats: &&PodSandboxStats| stats.attributes.as_ref().is_some_and(|one| one.id == pod.sandbox_id);
         let told = sandboxes.iter().find(is_it).and_then(|stats| stats.linux.as_ref());
-        pod.figures = Figures::sum(pod.containers.iter().map(|container| &container.figures), at);
+        pod.figures = UsageStats::sum(pod.containers.iter().map(|container| &container.figures), at);
         let Some(told) = told else { continue };
         let whole = figures(told.cpu.as_ref(), told.memory.as_ref(), None, at);
         if whole.cpu_nanos.is_some() && whole.memory.working_set.is_some() {
             let swap = (pod.figures.swap_used, pod.figures.swap_available);
-            pod.figures = Figures { swap_used: swap.0, swap_available: swap.1, ..whole };
+            pod.figures = UsageStats { swap_used: swap.0, swap_available: swap.1, ..whole };
         }
         pod.processes = pod.processes.or(told.process.as_ref().and_then(|process| process.process_count));
         if let (true, true, Some(network)) = (pod.interfaces.is_empty(), pod.network_pid.is_some(), &told.network) {
@@ -48,10 +48,10 @@ pub(super) fn found(usage: &FilesystemUsage) -> DiskUsage {
     DiskUsage { bytes: usage.used_bytes.unwrap_or(0), inodes: usage.inodes_used.unwrap_or(0) }
 }
 
-fn figures(cpu: Option<&CpuUsage>, memory: Option<&MemoryUsage>, swap: Option<&SwapUsage>, at: i64) -> Figures {
+fn figures(cpu: Option<&CpuUsage>, memory: Option<&MemoryUsage>, swap: Option<&SwapUsage>, at: i64) -> UsageStats {
     let times = [cpu.map(|cpu| cpu.timestamp), memory.map(|memory| memory.timestamp)];
-    Figures {
-        // A runtime without timestamps means the current time.
+    UsageStats {
+        // Without a timestamp from the runtime, the current time is used.
         at: times.into_iter().flatten().find(|at| *at > 0).unwrap_or(at),
         cpu_nanos: cpu.and_then(|cpu| cpu.usage_core_nano_seconds),
         nano_cores: cpu.and_then(|cpu| cpu.usage_nano_cores),
@@ -66,7 +66,7 @@ fn figures(cpu: Option<&CpuUsage>, memory: Option<&MemoryUsage>, swap: Option<&S
         }),
         swap_used: Some(swap.and_then(|swap| swap.swap_usage_bytes).unwrap_or(0)),
         swap_available: Some(swap.and_then(|swap| swap.swap_available_bytes).unwrap_or(0)),
-        ..Figures::default()
+        ..UsageStats::default()
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use crate::platform::cri::v1::{ContainerAttributes, LinuxPodSandboxStats, NetworkUsage, PodSandboxAttributes};
 
     fn pod(group: Option<&str>, figures_at: i64) -> PodSnapshot {
-        let figures = Figures { at: figures_at, cpu_nanos: Some(1), ..Figures::default() };
+        let figures = UsageStats { at: figures_at, cpu_nanos: Some(1), ..UsageStats::default() };
         let container = ContainerSnapshot { id: "c".to_owned(), figures, ..ContainerSnapshot::default() };
         PodSnapshot {
             group: group.map(str::to_owned),
@@ -121,7 +121,7 @@ mod tests {
         take(&mut pods, &[told()], &[], 9);
         let container = &pods[0].containers[0];
         assert_eq!((container.figures.cpu_nanos, container.layer.map(|layer| layer.bytes)), (Some(1), Some(90)));
-        assert_eq!(pods[0].figures, Figures::default());
+        assert_eq!(pods[0].figures, UsageStats::default());
     }
 
     #[test]

@@ -11,20 +11,20 @@ use crate::platform::host::clock;
 use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::host::file_system::file_system;
 use crate::platform::rt;
-use crate::state::pods::VolumePlace;
+use crate::state::pods::VolumeDir;
 use crate::types::sorted::SortedMap;
 
-pub(super) type Volumes = (String, Vec<VolumePlace>);
+pub(super) type Volumes = (String, Vec<VolumeDir>);
 
-/// A request starts a walk, at most once a minute.
+/// The results of walks. A request starts a walk, at most once a minute.
 #[derive(Default)]
 pub(super) struct DiskUsageCache {
     found: Rc<RefCell<SortedMap<String, Vec<VolumeSnapshot>>>>,
     began: Cell<Option<Instant>>,
-    under_way: RefCell<Option<UnderWay>>,
+    under_way: RefCell<Option<RunningWalk>>,
 }
 
-struct UnderWay {
+struct RunningWalk {
     /// Closed when the walk has ended.
     ended: Receiver<()>,
     #[expect(dead_code, reason = "dropping the task cancels it")]
@@ -40,7 +40,7 @@ const WAIT: Duration = Duration::from_millis(500);
 
 impl DiskUsageCache {
     /// Starts a walk if one is due, and waits briefly for the current one.
-    pub(super) async fn ask(&self, places: impl FnOnce() -> Vec<Volumes>) {
+    pub(super) async fn update(&self, places: impl FnOnce() -> Vec<Volumes>) {
         let now = rt::now();
         if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
             self.began.set(Some(now));
@@ -51,7 +51,7 @@ impl DiskUsageCache {
                 found.replace(walked);
                 drop(held);
             });
-            self.under_way.replace(Some(UnderWay { ended, task }));
+            self.under_way.replace(Some(RunningWalk { ended, task }));
         }
         let ended = self.under_way.borrow().as_ref().map(|walk| walk.ended.clone());
         if let Some(ended) = ended {
@@ -68,10 +68,10 @@ impl DiskUsageCache {
 
 fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSnapshot>> {
     let end = rt::now() + LONGEST;
-    let volume = |place: VolumePlace| {
+    let volume = |place: VolumeDir| {
         let disk = file_system(&place.path).ok()?;
         let used = disk_usage(&place.path, end).ok()?;
-        let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+        let at = clock::timestamp().as_nanosecond();
         Some(VolumeSnapshot { at, name: place.name, claim: None, is_elsewhere: place.in_memory, disk, used })
     };
     pods.into_iter().map(|(uid, places)| (uid, places.into_iter().filter_map(volume).collect())).collect()
@@ -89,7 +89,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("coracle-walks-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
         std::fs::write(root.join("file"), vec![1; 10_000]).unwrap();
-        let place = |name: &str, path: &Path| VolumePlace {
+        let place = |name: &str, path: &Path| VolumeDir {
             name: name.to_owned(),
             path: path.to_owned(),
             kind: "",
@@ -97,10 +97,10 @@ mod tests {
         };
         let places = vec![place("here", &root), place("gone", Path::new("/nowhere/at/all"))];
         rt::block_on(async {
-            walks.ask(|| vec![("u".to_owned(), places)]).await;
+            walks.update(|| vec![("u".to_owned(), places)]).await;
             // On a busy machine the walk takes longer than a request waits.
             while walks.found.borrow().is_empty() {
-                walks.ask(|| unreachable!("it is not a minute yet")).await;
+                walks.update(|| unreachable!("it is not a minute yet")).await;
             }
         });
         std::fs::remove_dir_all(&root).unwrap();

@@ -1,4 +1,4 @@
-//! Volumes of a pod that are not directories of the pod, and where their statistics come from. Pure.
+//! Volumes of a pod that are not directories of the pod, and the sources of their statistics. Pure.
 
 use std::path::PathBuf;
 
@@ -82,11 +82,11 @@ mod tests {
         let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
         let content = Content::Volume(Box::new(volume.unwrap()));
         let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
-        assert!(objects.hear(ObjectEvent::Heard(topic, Some(content))));
+        assert!(objects.on_event(ObjectEvent::Received(topic, Some(content))));
     }
 
     #[test]
-    fn csi_and_mounted_volumes_are_listed_but_host_paths_and_unused_ones_not() {
+    fn only_used_csi_and_mounted_volumes_are_listed() {
         let claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("c-{name}")}});
         let names = ["disk", "local", "server", "host", "block", "unbound", "inline", "nfs", "dir"];
         let mounts: Vec<Value> = names.iter().map(|name| json!({"name": name, "mountPath": name})).collect();

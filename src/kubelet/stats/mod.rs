@@ -57,7 +57,7 @@ use snapshot::{ContainerSnapshot, NodeSnapshot, PodSnapshot, Snapshot};
 use volume_stats::VolumeStatsCache;
 
 pub(crate) use external_volumes::{ForeignVolume, foreign_volumes};
-pub(crate) use volume_metrics::{ClaimSeen, write_claims};
+pub(crate) use volume_metrics::{ClaimUsage, write_claims};
 
 pub(crate) struct Stats {
     settings: Settings,
@@ -83,7 +83,7 @@ struct Settings {
 
 /// A pod whose statistics may be reported.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct PodInputs {
     pub(crate) pod: Arc<Pod>,
     pub(crate) observed: Rc<ObservedPod>,
     pub(crate) started_at: Option<Time>,
@@ -91,13 +91,13 @@ pub(crate) struct Subject {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum StatsEndpoint {
     Cadvisor,
     Resource,
     Summary { only_cpu_and_memory: bool },
 }
 
-/// Deadline of each call to the runtime. A page without layers is better than none, and the whole page must be ready
+/// Deadline of each call to the runtime. A page without layers is better than no page, and the whole page must be ready
 /// before the server's timeout.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -135,31 +135,33 @@ impl Stats {
     /// The response body. `driver`: the cgroup driver reported by the runtime, which overrides the configuration.
     pub(crate) async fn answer(
         &self,
-        question: Question,
-        subjects: Vec<Subject>,
+        question: StatsEndpoint,
+        subjects: Vec<PodInputs>,
         driver: Option<CgroupDriver>,
     ) -> Vec<u8> {
-        let look = self.look(question, &subjects, driver).await;
+        let look = self.collect(question, &subjects, driver).await;
         match question {
-            Question::Cadvisor => cadvisor::cadvisor(&look, &self.machine),
-            Question::Resource => resource::resource(&look),
-            Question::Summary { only_cpu_and_memory } => summary::summary(&look, only_cpu_and_memory),
+            StatsEndpoint::Cadvisor => cadvisor::cadvisor(&look, &self.machine),
+            StatsEndpoint::Resource => resource::resource(&look),
+            StatsEndpoint::Summary { only_cpu_and_memory } => summary::summary(&look, only_cpu_and_memory),
         }
     }
 
     /// Usage of the claims' volumes, each once.
-    pub(crate) async fn claims(&self, subjects: &[Subject]) -> Vec<ClaimSeen> {
+    pub(crate) async fn claims(&self, subjects: &[PodInputs]) -> Vec<ClaimUsage> {
         self.inquiries.begin(foreign(subjects));
         self.inquiries.wait().await;
-        let seen = foreign(subjects).filter_map(|volume| ClaimSeen::of(volume, self.inquiries.answer(volume)?));
+        let seen = foreign(subjects).filter_map(|volume| ClaimUsage::of(volume, self.inquiries.answer(volume)?));
         volume_metrics::each_once(seen)
     }
 
-    async fn look(&self, question: Question, subjects: &[Subject], driver: Option<CgroupDriver>) -> Snapshot {
+    async fn collect(&self, question: StatsEndpoint, subjects: &[PodInputs], driver: Option<CgroupDriver>) -> Snapshot {
         let (depth, with_rest) = match question {
-            Question::Cadvisor => (Depth::Whole, true),
-            Question::Resource | Question::Summary { only_cpu_and_memory: true } => (Depth::CpuAndMemory, false),
-            Question::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
+            StatsEndpoint::Cadvisor => (Depth::Whole, true),
+            StatsEndpoint::Resource | StatsEndpoint::Summary { only_cpu_and_memory: true } => {
+                (Depth::CpuAndMemory, false)
+            }
+            StatsEndpoint::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
         };
         let groups = self.settings.groups.as_ref().map(|(root, configured)| (root, driver.unwrap_or(*configured)));
         let mut asked = CollectInputs {
@@ -178,7 +180,7 @@ impl Stats {
         let node = NodeSnapshot { name: self.settings.node_name.clone(), ..NodeSnapshot::default() };
         let pods = subjects.iter().filter_map(|subject| self.pod(subject, groups)).collect();
         let mut look = Snapshot { at: 0, node, pods, is_partial: false };
-        let with_volumes = matches!(question, Question::Summary { only_cpu_and_memory: false });
+        let with_volumes = matches!(question, StatsEndpoint::Summary { only_cpu_and_memory: false });
         if with_volumes {
             self.inquiries.begin(foreign(subjects));
         }
@@ -186,16 +188,16 @@ impl Stats {
             let disks = within("ImageFsInfo", self.images.image_fs_info()).await.unwrap_or_default();
             asked.images = disks.image_filesystems.first().and_then(place);
             asked.layers = disks.container_filesystems.first().and_then(place);
-            let places = |subject: &Subject| {
+            let places = |subject: &PodInputs| {
                 let uid = &subject.observed.uid;
                 (uid.as_str().to_owned(), volume_places(&subject.pod, uid, &self.dirs))
             };
-            self.walks.ask(|| subjects.iter().map(places).collect()).await;
+            self.walks.update(|| subjects.iter().map(places).collect()).await;
         }
         let (containers, sandboxes) = self.by_runtime(with_rest, groups.is_none(), &mut look).await;
-        // A container may make this slow, and many clients may ask for it.
+        // A container can make this slow, and many clients may request it at the same time.
         let mut look = rt::slow_for("statistics", move || {
-            look.at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+            look.at = clock::timestamp().as_nanosecond();
             collect::pass(&mut look, &asked);
             look
         })
@@ -243,9 +245,9 @@ impl Stats {
         told
     }
 
-    /// The known fields of a pod; `None` if nothing of it runs.
-    fn pod(&self, subject: &Subject, groups: Option<(&String, CgroupDriver)>) -> Option<PodSnapshot> {
-        let Subject { pod, observed, started_at, .. } = subject;
+    /// The known fields of a pod; `None` if it has no running sandbox.
+    fn pod(&self, subject: &PodInputs, groups: Option<(&String, CgroupDriver)>) -> Option<PodSnapshot> {
+        let PodInputs { pod, observed, started_at, .. } = subject;
         let sandbox = observed.ready_sandbox()?;
         let uid = &observed.uid;
         let is_newest = |container: &&ObservedContainer| {
@@ -288,7 +290,7 @@ impl Stats {
     fn rate(&self, look: &mut Snapshot) {
         let mut rates = self.rates.borrow_mut();
         let now = clock::since_boot();
-        let mut rate = |who: &str, figures: &mut snapshot::Figures| {
+        let mut rate = |who: &str, figures: &mut snapshot::UsageStats| {
             let Some(cpu) = figures.cpu_nanos else { return };
             figures.nano_cores = rates.nano_cores(who, cpu, now).or(figures.nano_cores);
         };
@@ -304,8 +306,8 @@ impl Stats {
     }
 }
 
-/// Volumes exist before the sandbox and after it.
-fn foreign(subjects: &[Subject]) -> impl Iterator<Item = &ForeignVolume> {
+/// The external volumes of all pods, also without a sandbox: volumes exist before it and after it.
+fn foreign(subjects: &[PodInputs]) -> impl Iterator<Item = &ForeignVolume> {
     subjects.iter().filter(|subject| subject.observed.ready_sandbox().is_some()).flat_map(|subject| &subject.foreign)
 }
 

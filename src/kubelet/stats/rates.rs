@@ -1,10 +1,10 @@
-//! CPU rates from two consecutive looks. Pure: time is an argument.
+//! CPU rates from two consecutive snapshots. Pure: time is an argument.
 
 use crate::types::sorted::SortedMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Keeps a small entry for each owner seen by the last look, and nothing for others.
+/// Keeps a small entry for each owner in the last snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     kept: SortedMap<u64, PreviousSample>,
@@ -25,7 +25,7 @@ struct PreviousSample {
 const LEAST: Duration = Duration::from_secs(1);
 
 impl Rates {
-    /// The rate in nanocores; `None` at the first look. `at` is monotonic time.
+    /// The rate in nanocores; `None` for a new owner. `at` is monotonic time.
     pub(super) fn nano_cores(&mut self, who: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
         let look = self.look;
         let fresh = PreviousSample { at, cpu_nanos, nano_cores: None, look };
@@ -44,7 +44,7 @@ impl Rates {
         kept.nano_cores
     }
 
-    /// Ends a look and drops the owners that it did not see.
+    /// Ends a snapshot and drops the owners that it does not have.
     pub(super) fn end_look(&mut self) {
         let look = self.look;
         self.kept.retain(|_, kept| kept.look == look);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_needs_two_looks_and_stays_until_the_next() {
+    fn rate_needs_two_snapshots_and_holds_until_the_next() {
         let mut rates = Rates::default();
         let mut look = |cpu, at| {
             let rate = rates.nano_cores("a", cpu, at);

@@ -1,6 +1,6 @@
 //! The response of `/metrics/resource`, which metrics-server reads. Pure.
 
-use super::snapshot::{ContainerSnapshot, Figures, PodSnapshot, Snapshot};
+use super::snapshot::{ContainerSnapshot, PodSnapshot, Snapshot, UsageStats};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// Upstream's metric families.
@@ -14,12 +14,12 @@ pub(super) fn resource(look: &Snapshot) -> Vec<u8> {
     let of_node = || std::iter::once((&nothing, &look.node.figures));
 
     let (cpu, working_set) = (
-        |figures: &Figures| figures.cpu_nanos.map(Number::Nanos),
-        |figures: &Figures| figures.memory.working_set.map(Number::Whole),
+        |figures: &UsageStats| figures.cpu_nanos.map(Number::Nanos),
+        |figures: &UsageStats| figures.memory.working_set.map(Number::Whole),
     );
-    let swap_used = |figures: &Figures| figures.swap_used.map(Number::Whole);
+    let swap_used = |figures: &UsageStats| figures.swap_used.map(Number::Whole);
     // Total swap available to the container, used and free.
-    let swap_limit = |figures: &Figures| {
+    let swap_limit = |figures: &UsageStats| {
         let (used, available) = figures.swap_used.zip(figures.swap_available)?;
         Some(Number::Whole(used.saturating_add(available)))
     };
@@ -121,8 +121,8 @@ impl Page {
         name: &'static str,
         kind: Kind,
         help: &'static str,
-        of: impl Iterator<Item = (&'a Labels, &'a Figures)>,
-        value: impl Fn(&Figures) -> Option<Number>,
+        of: impl Iterator<Item = (&'a Labels, &'a UsageStats)>,
+        value: impl Fn(&UsageStats) -> Option<Number>,
     ) {
         self.out.family(name, kind, help);
         for (labels, figures) in of {

@@ -1,4 +1,4 @@
-//! The statistics of one look at the node: plain data.
+//! The statistics of the node and its pods at one time: plain data.
 //!
 //! Times are nanoseconds since 1970 by the wall clock; unknown values are `None`.
 
@@ -24,16 +24,16 @@ pub(crate) struct Snapshot {
 pub(crate) struct NodeSnapshot {
     pub(crate) name: String,
     pub(crate) booted_at: i64,
-    pub(crate) figures: Figures,
+    pub(crate) figures: UsageStats,
     /// The `kubepods` cgroup, or the node's figures if pods have no cgroups.
-    pub(crate) pods: Figures,
-    /// The cgroups of the QoS classes; only in a full look.
-    pub(crate) classes: Vec<Figures>,
+    pub(crate) pods: UsageStats,
+    /// The cgroups of the QoS classes; only with all statistics.
+    pub(crate) classes: Vec<UsageStats>,
     pub(crate) memory: MemInfo,
     pub(crate) interfaces: Vec<Interface>,
     /// The interface of the default route.
     pub(crate) main_interface: String,
-    /// The file system with the pods' files; its device only in a full look.
+    /// The file system with the pods' files; its device only with all statistics.
     pub(crate) disk: Option<FileSystem>,
     pub(crate) device: Option<(String, DiskIo)>,
     /// The file system of the runtime's images and its usage by them.
@@ -57,7 +57,7 @@ pub(crate) struct PodSnapshot {
     /// A process in the pod's network namespace; `None` for host-network pods.
     pub(crate) network_pid: Option<u32>,
     pub(crate) etc_hosts: PathBuf,
-    pub(crate) figures: Figures,
+    pub(crate) figures: UsageStats,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) processes: Option<u64>,
     /// The pod's files outside of volumes.
@@ -74,11 +74,11 @@ pub(crate) struct ContainerSnapshot {
     pub(crate) started_at: i64,
     pub(crate) pid: Option<u32>,
     pub(crate) logs_directory: PathBuf,
-    pub(crate) figures: Figures,
+    pub(crate) figures: UsageStats,
     /// The writable layer.
     pub(crate) layer: Option<DiskUsage>,
     pub(crate) logs: Option<DiskUsage>,
-    /// Only in a full look.
+    /// Only with all statistics.
     pub(crate) processes: Option<Processes>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct VolumeSnapshot {
 
 /// Usage of the node, a cgroup, a pod or a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
+pub(crate) struct UsageStats {
     pub(crate) at: i64,
     /// The cgroup; empty if unknown.
     pub(crate) group: String,
@@ -119,14 +119,14 @@ pub(crate) struct Figures {
     pub(crate) cpu_pressure: Option<Pressure>,
     pub(crate) memory_pressure: Option<Pressure>,
     pub(crate) io_pressure: Option<Pressure>,
-    /// All of the cgroup's statistics; only in a full look.
+    /// All of the cgroup's statistics; only with all statistics.
     pub(crate) group_usage: Option<Box<Usage>>,
 }
 
 /// In bytes, except for the page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// What is left below the limit, if there is one.
+    /// Memory available below the limit, if there is one.
     pub(crate) available: Option<u64>,
     pub(crate) usage: Option<u64>,
     pub(crate) working_set: Option<u64>,
@@ -135,7 +135,7 @@ pub(crate) struct Memory {
     pub(crate) major_page_faults: Option<u64>,
 }
 
-impl Figures {
+impl UsageStats {
     /// From a cgroup's files. `swap_free`: the machine's free swap; `None` without swap.
     pub(crate) fn of_group(group: &str, usage: Usage, at: i64, swap_free: Option<u64>) -> Self {
         let nanos = |micros: u64| micros.saturating_mul(1000);
@@ -219,7 +219,7 @@ mod tests {
     fn machine_without_swap_has_zero_swap_usage() {
         let usage = |max| Usage { swap_current: Some(30), swap_max: max, ..Usage::default() };
         let swap = |usage, free| {
-            let figures = Figures::of_group("/a", usage, 1, free);
+            let figures = UsageStats::of_group("/a", usage, 1, free);
             (figures.swap_used, figures.swap_available)
         };
         assert_eq!(swap(usage(Some(Bound::None)), None), (Some(0), Some(0)));
@@ -231,12 +231,12 @@ mod tests {
 
     #[test]
     fn pod_without_a_cgroup_has_the_sum_of_its_containers() {
-        let one = |cpu, available| Figures {
+        let one = |cpu, available| UsageStats {
             cpu_nanos: Some(cpu),
             memory: Memory { available, usage: Some(1), ..Memory::default() },
-            ..Figures::default()
+            ..UsageStats::default()
         };
-        let sum = Figures::sum([one(1, Some(5)), one(2, None)].iter(), 9);
+        let sum = UsageStats::sum([one(1, Some(5)), one(2, None)].iter(), 9);
         assert_eq!((sum.at, sum.cpu_nanos, sum.memory.usage, sum.memory.available), (9, Some(3), Some(2), None));
     }
 }

@@ -1,7 +1,7 @@
 //! The response of `/stats/summary`: the kubelet's Summary v1alpha1. Pure.
 
 use super::json_text::JsonText;
-use super::snapshot::{ContainerSnapshot, DiskUsage, Figures, FileSystem, NodeSnapshot, PodSnapshot, Snapshot};
+use super::snapshot::{ContainerSnapshot, DiskUsage, FileSystem, NodeSnapshot, PodSnapshot, Snapshot, UsageStats};
 use crate::platform::host::procfs::{Interface, Pressure, Stall};
 use crate::types::api::Time;
 
@@ -143,7 +143,7 @@ impl Writer {
         self.swap(&container.figures);
     }
 
-    fn figures(&mut self, figures: &Figures) {
+    fn figures(&mut self, figures: &UsageStats) {
         self.usage(figures);
         if !self.brief {
             self.io(figures);
@@ -151,7 +151,7 @@ impl Writer {
         }
     }
 
-    fn usage(&mut self, figures: &Figures) {
+    fn usage(&mut self, figures: &UsageStats) {
         if figures.cpu_nanos.is_some() {
             self.object("cpu", |this| {
                 this.time("time", figures.at);
@@ -175,7 +175,7 @@ impl Writer {
         }
     }
 
-    fn io(&mut self, figures: &Figures) {
+    fn io(&mut self, figures: &UsageStats) {
         if figures.at != 0 {
             self.object("io", |this| {
                 this.time("time", figures.at);
@@ -184,7 +184,7 @@ impl Writer {
         }
     }
 
-    fn swap(&mut self, figures: &Figures) {
+    fn swap(&mut self, figures: &UsageStats) {
         if figures.swap_used.is_some() {
             self.object("swap", |this| {
                 this.time("time", figures.at);
@@ -212,7 +212,7 @@ impl Writer {
         });
     }
 
-    /// The default route's interface is the main one; without it, none is.
+    /// The top-level fields are those of the interface `main`, if it exists.
     fn network(&mut self, interfaces: &[Interface], main: &str, at: i64) {
         if interfaces.is_empty() {
             return;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::snapshot::{Figures, Processes, VolumeSnapshot};
+use super::snapshot::{Processes, UsageStats, VolumeSnapshot};
 use super::*;
 use crate::platform::cgroups::{Bound, CpuStat, MemoryStat, Usage};
 use crate::platform::host::file_system::FileSystem;
@@ -18,7 +18,7 @@ const RESOURCE: &str = include_str!("../../../tests/data/upstream-1.36/figures/m
 
 const AT: i64 = 1_795_205_203_460_000_000;
 
-fn figures(group: &str) -> Figures {
+fn figures(group: &str) -> UsageStats {
     let stall = |total_usec| Stall { avg10_percent_hundredths: 25, total_usec, ..Stall::default() };
     let pressure = || Some(Pressure { some: stall(7), full: Some(stall(3)) });
     let usage = Usage {
@@ -40,7 +40,7 @@ fn figures(group: &str) -> Figures {
         memory_pressure: pressure(),
         io_pressure: pressure(),
     };
-    Figures { nano_cores: Some(1000), ..Figures::of_group(group, usage, AT, Some(1 << 20)) }
+    UsageStats { nano_cores: Some(1000), ..UsageStats::of_group(group, usage, AT, Some(1 << 20)) }
 }
 
 fn pod(name: &str) -> PodSnapshot {
@@ -85,7 +85,7 @@ fn interfaces() -> Vec<Interface> {
     vec![Interface { name: "eth0".to_owned(), received: counts, sent: counts }]
 }
 
-/// A look with every field set.
+/// A snapshot with every field set.
 fn look() -> Snapshot {
     let disk = FileSystem { capacity: 1000, available: 500, used: 400, inodes: 100, inodes_free: 60 };
     let found = DiskUsage { bytes: 300, inodes: 30 };
@@ -94,7 +94,7 @@ fn look() -> Snapshot {
         node: NodeSnapshot {
             name: "node1".to_owned(),
             booted_at: AT - 7_591_000_000_000,
-            figures: Figures { group: "/".to_owned(), ..figures("/") },
+            figures: UsageStats { group: "/".to_owned(), ..figures("/") },
             pods: figures("/kubepods"),
             classes: vec![figures("/kubepods/burstable"), figures("/kubepods/besteffort")],
             memory: MemInfo { total: 1 << 30, swap_total: 1 << 20, ..MemInfo::default() },
@@ -159,7 +159,7 @@ fn brief_summary_has_only_cpu_and_memory() {
 #[test]
 fn unknown_values_are_left_out_of_the_summary() {
     let mut look = look();
-    look.pods[0].figures = Figures::default();
+    look.pods[0].figures = UsageStats::default();
     look.pods[0].containers[0].figures.memory.available = None;
     look.pods[0].volumes.clear();
     let answer: Value = serde_json::from_slice(&summary::summary(&look, false)).unwrap();
@@ -203,15 +203,15 @@ fn resource_page_has_every_upstream_family() {
 
 /// cadvisor families that are not on this node's page, and why.
 const NOT_ON_THE_PAGE: [(&str, &str); 9] = [
-    ("container_cpu_load_average_10s", "0 in a kubelet, which reads no load of groups"),
-    ("container_cpu_load_d_average_10s", "0 in a kubelet, as above"),
+    ("container_cpu_load_average_10s", "always 0 in a kubelet, which does not enable the load reader"),
+    ("container_cpu_load_d_average_10s", "always 0 in a kubelet, as above"),
     ("container_health_state", "-1 for every container that is not Docker's"),
     ("container_sockets", "needs a system call per open file of each process"),
-    ("container_tasks_state", "0 in a kubelet, which reads no load of groups"),
+    ("container_tasks_state", "always 0 in a kubelet, which does not enable the load reader"),
     ("machine_cpu_books", "of mainframes"),
     ("machine_cpu_drawers", "of mainframes"),
-    ("machine_nvm_avg_power_budget_watts", "of memory that no board has"),
-    ("machine_nvm_capacity", "of memory that no board has"),
+    ("machine_nvm_avg_power_budget_watts", "for non-volatile memory, which no board has"),
+    ("machine_nvm_capacity", "for non-volatile memory, which no board has"),
 ];
 
 #[test]

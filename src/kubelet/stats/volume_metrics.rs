@@ -6,13 +6,13 @@ use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// A claim and the usage of its volume.
 #[derive(Debug)]
-pub(crate) struct ClaimSeen {
+pub(crate) struct ClaimUsage {
     namespace: String,
     claim: String,
     seen: VolumeSnapshot,
 }
 
-impl ClaimSeen {
+impl ClaimUsage {
     /// `None` for a volume without a claim.
     pub(super) fn of(volume: &ForeignVolume, seen: VolumeSnapshot) -> Option<Self> {
         Some(Self { namespace: volume.namespace.clone(), claim: volume.claim.clone()?, seen })
@@ -20,8 +20,8 @@ impl ClaimSeen {
 }
 
 /// For a claim used by several pods, keeps the first.
-pub(super) fn each_once(claims: impl Iterator<Item = ClaimSeen>) -> Vec<ClaimSeen> {
-    let mut once: Vec<ClaimSeen> = Vec::new();
+pub(super) fn each_once(claims: impl Iterator<Item = ClaimUsage>) -> Vec<ClaimUsage> {
+    let mut once: Vec<ClaimUsage> = Vec::new();
     for claim in claims {
         if !once.iter().any(|known| (&known.namespace, &known.claim) == (&claim.namespace, &claim.claim)) {
             once.push(claim);
@@ -31,10 +31,10 @@ pub(super) fn each_once(claims: impl Iterator<Item = ClaimSeen>) -> Vec<ClaimSee
 }
 
 /// Upstream's metric families.
-pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimSeen]) {
+pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimUsage]) {
     for (name, help, value) in FAMILIES {
         page.family(name, Kind::Gauge, help);
-        for ClaimSeen { namespace, claim, seen } in claims {
+        for ClaimUsage { namespace, claim, seen } in claims {
             let labels = Labels::of(&[("namespace", namespace), ("persistentvolumeclaim", claim)]);
             page.sample(&labels, Number::Whole(value(seen)));
         }
@@ -61,13 +61,13 @@ mod tests {
 
     #[test]
     fn claim_of_several_pods_is_listed_once() {
-        let claim = |claim: &str, bytes| ClaimSeen {
+        let claim = |claim: &str, bytes| ClaimUsage {
             namespace: "ns".to_owned(),
             claim: claim.to_owned(),
             seen: VolumeSnapshot { used: DiskUsage { bytes, inodes: 1 }, ..VolumeSnapshot::default() },
         };
         let claims = each_once([claim("a", 1), claim("b", 2), claim("a", 3)].into_iter());
-        let text = |claims: &[ClaimSeen]| {
+        let text = |claims: &[ClaimUsage]| {
             let mut page = Exposition::default();
             write_claims(&mut page, claims);
             String::from_utf8(page.into_bytes()).unwrap()

@@ -19,15 +19,15 @@ use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// One inquiry per volume. A request starts it, at most once a minute.
+/// The last statistics of each volume. A request starts an inquiry for each, at most once a minute.
 pub(super) struct VolumeStatsCache {
     csi: Rc<Csi>,
-    known: RefCell<Vec<Inquiry>>,
+    known: RefCell<Vec<RunningQuery>>,
     /// Its reference count is the number of statfs threads, plus one.
     threads: Arc<()>,
 }
 
-struct Inquiry {
+struct RunningQuery {
     of: ForeignVolume,
     began: Instant,
     told: Rc<CachedUsage>,
@@ -72,7 +72,7 @@ impl VolumeStatsCache {
 
     /// Waits briefly for the inquiries, except for volumes that were slow before.
     pub(super) async fn wait(&self) {
-        let waits_for = |inquiry: &&Inquiry| !inquiry.told.is_slow.get();
+        let waits_for = |inquiry: &&RunningQuery| !inquiry.told.is_slow.get();
         let awaited: Vec<_> = {
             let known = self.known.borrow();
             known.iter().filter(waits_for).map(|inquiry| (Rc::clone(&inquiry.told), inquiry.ended.clone())).collect()
@@ -95,7 +95,7 @@ impl VolumeStatsCache {
         known.iter().find(|inquiry| inquiry.of == *volume)?.told.seen.borrow().clone()
     }
 
-    fn inquire(&self, volume: &ForeignVolume, told: Rc<CachedUsage>, now: Instant) -> Inquiry {
+    fn inquire(&self, volume: &ForeignVolume, told: Rc<CachedUsage>, now: Instant) -> RunningQuery {
         let (held, ended) = async_channel::bounded(1);
         let (of, csi) = (volume.clone(), Rc::clone(&self.csi));
         let disk = match &of.teller {
@@ -109,7 +109,7 @@ impl VolumeStatsCache {
                 (UsageSource::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
                 (UsageSource::Mount, None) => None,
             };
-            let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+            let at = clock::timestamp().as_nanosecond();
             tells.seen.replace(found.map(|(disk, used)| VolumeSnapshot {
                 at,
                 name: of.name,
@@ -121,11 +121,11 @@ impl VolumeStatsCache {
             tells.is_slow.set(rt::elapsed(now) > WAIT);
             drop(held);
         });
-        Inquiry { of: volume.clone(), began: now, told, ended, task }
+        RunningQuery { of: volume.clone(), began: now, told, ended, task }
     }
 
-    /// Uses a thread of its own, not one of the pool: it blocks until the file server answers. The number of threads
-    /// is limited.
+    /// Calls statfs on a separate thread, not in the pool: it blocks until the file server answers. The number of
+    /// threads is limited.
     fn ask_file_system(&self, path: &Path) -> Option<Receiver<Option<FileSystem>>> {
         if Arc::strong_count(&self.threads) > MOST_THREADS {
             return None;
@@ -136,7 +136,7 @@ impl VolumeStatsCache {
             let is_there = mounted_at(&path).unwrap_or(false);
             let disk = if is_there { file_system(&path).ok() } else { None };
             drop(held);
-            // The receiver is gone if the volume is.
+            // The receiver is dropped with the volume.
             let _ = sender.try_send(disk);
         };
         rt::thread("statfs", work).ok()?;
@@ -144,7 +144,7 @@ impl VolumeStatsCache {
     }
 }
 
-impl Inquiry {
+impl RunningQuery {
     fn is_due(&self, now: Instant) -> bool {
         self.task.is_finished() && now.saturating_duration_since(self.began) >= PERIOD
     }

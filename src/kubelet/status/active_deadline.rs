@@ -1,13 +1,13 @@
 //! `activeDeadlineSeconds` of pods. Pure: time is an argument.
 //!
 //! Upstream compares the wall clock with the start time in the status, so a clock step ends pods early or late. Here
-//! the time counts by the monotonic clock from when this process first saw the pod. Only an earlier start in the
-//! status is taken by the wall clock, once.
+//! the time is measured on the monotonic clock from when this process first saw the pod. Only an earlier start in the
+//! status is compared with the wall clock, once.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use super::Failed;
+use super::PodFailure;
 use crate::types::api::{Pod, PodUid, Reason, Time};
 use crate::types::sorted::SortedMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct ActiveDeadlines {
 #[derive(Debug)]
 struct Active {
     met: Instant,
-    /// How long it had been active when it was first seen.
+    /// Time for which it had been active when this process first saw it.
     before: Duration,
     /// When the deadline is reached; `None` without a deadline.
     due: Option<Instant>,
@@ -60,8 +60,8 @@ impl ActiveDeadlines {
 }
 
 /// The failure of a pod past its deadline.
-pub(crate) fn deadline_exceeded() -> Failed {
-    Failed {
+pub(crate) fn deadline_exceeded() -> PodFailure {
+    PodFailure {
         reason: Reason::DEADLINE_EXCEEDED,
         message: Cow::Borrowed("Pod was active on the node longer than the specified deadline"),
         disruption: None,

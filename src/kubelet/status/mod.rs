@@ -14,7 +14,7 @@ use crate::types::api::{PodStatus, PodUid};
 use crate::types::sorted::SortedMap;
 
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
-pub(crate) use generate::{Failed, Resize, ResizeProgress, StatusInput, pod_status};
+pub(crate) use generate::{PodFailure, Resize, ResizeProgress, StatusInput, pod_status};
 pub(crate) use log_source::run_to_read;
 pub(crate) use patch::status_patch;
 pub(crate) use reported::{reported, terminated};
@@ -63,34 +63,34 @@ mod tests {
 
     #[test]
     fn equal_status_is_not_a_change() {
-        let mut book = PodStatuses::default();
+        let mut statuses = PodStatuses::default();
         let uid = PodUid::from("u");
-        assert!(book.set(&uid, status(PodPhase::Pending, Reason::default())));
-        assert!(!book.set(&uid, status(PodPhase::Pending, Reason::default())));
-        assert!(book.set(&uid, status(PodPhase::Running, Reason::default())));
+        assert!(statuses.set(&uid, status(PodPhase::Pending, Reason::default())));
+        assert!(!statuses.set(&uid, status(PodPhase::Pending, Reason::default())));
+        assert!(statuses.set(&uid, status(PodPhase::Running, Reason::default())));
     }
 
     #[test]
     fn terminal_phase_and_its_reason_are_kept() {
-        let mut book = PodStatuses::default();
+        let mut statuses = PodStatuses::default();
         let uid = PodUid::from("u");
-        book.set(&uid, status(PodPhase::Failed, Reason::EVICTED));
+        statuses.set(&uid, status(PodPhase::Failed, Reason::EVICTED));
         for phase in [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded] {
-            assert!(!book.set(&uid, status(phase, Reason::default())), "{phase}");
+            assert!(!statuses.set(&uid, status(phase, Reason::default())), "{phase}");
         }
-        assert_eq!(book.status(&uid).unwrap().reason, Reason::EVICTED);
+        assert_eq!(statuses.status(&uid).unwrap().reason, Reason::EVICTED);
     }
 
     #[test]
     fn start_time_is_kept() {
-        let mut book = PodStatuses::default();
+        let mut statuses = PodStatuses::default();
         let uid = PodUid::from("u");
         let started = |second: i64| PodStatus {
             start_time: Some(Time::from_unix_nanos(second * 1_000_000_000)),
             ..PodStatus::default()
         };
-        book.set(&uid, started(1));
-        assert!(!book.set(&uid, started(2)));
-        assert_eq!(book.status(&uid).unwrap().start_time, started(1).start_time);
+        statuses.set(&uid, started(1));
+        assert!(!statuses.set(&uid, started(2)));
+        assert_eq!(statuses.status(&uid).unwrap().start_time, started(1).start_time);
     }
 }

@@ -1,6 +1,6 @@
 //! The status to report, given the one at the API server. Pure.
 //!
-//! As upstream's status manager (pkg/kubelet/status/status_manager.go: `mergePodStatus`, `TerminatePod`).
+//! Follows upstream's status manager (pkg/kubelet/status/status_manager.go: `mergePodStatus`, `TerminatePod`).
 
 use super::generate::is_own;
 use crate::types::api::{

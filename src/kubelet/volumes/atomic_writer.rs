@@ -34,7 +34,7 @@ pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Res
         let written = write_files(&new, payload, group)
             .and_then(|()| switch(volume, &name).map_err(Problem::io("link", &volume.join(DATA))));
         if let Err(problem) = written {
-            // An incomplete directory is useless, and its size may be why the disk is full.
+            // An incomplete directory is useless, and may be what filled the disk.
             let _ = fs::remove_file(volume.join(NEW_DATA));
             let _ = remove_tree(&new);
             return Err(problem);
@@ -60,7 +60,7 @@ fn current(volume: &Path) -> Option<OsString> {
     (is_kept_back(name) && volume.join(name).is_dir()).then(|| name.to_owned())
 }
 
-/// Names with this prefix are not files of the pod.
+/// Whether the name has a prefix that is reserved for the layout.
 fn is_kept_back(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b"..")
 }

@@ -2,18 +2,19 @@
 
 use serde_json::{Map, Value, json};
 
-use super::SetUp;
+use super::SetUpInputs;
 use super::fs_group::{changes_on_root_mismatch, fs_group};
+use super::selinux_mount::mount_option;
 use crate::kubelet::csi::{CsiVolume, MissingObject, handle_of_inline};
 use crate::state::objects::{
-    CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
+    CsiDriver, CsiSource, FsGroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
 };
 use crate::state::pods::PodDirs;
 use crate::state::pods::volume_paths::CSI;
 use crate::types::api::{CsiVolumeSource, Pod, Time};
 use crate::types::sorted::SortedMap;
 
-/// A CSI volume, and what the kubelet itself does for it.
+/// A CSI volume, and the parts of its set-up that the kubelet does itself.
 #[derive(Debug)]
 pub(super) struct Csi {
     pub(super) volume: CsiVolume,
@@ -31,7 +32,7 @@ const EPHEMERAL: &str = "Ephemeral";
 const ONE_NODE_WRITES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
 
 /// An ephemeral inline volume in the pod's spec.
-pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetUp<'_>) -> Csi {
+pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetUpInputs<'_>) -> Csi {
     let secret = source.node_publish_secret_ref.as_ref().map(|secret| ObjectKey {
         kind: ObjectKind::Secret,
         namespace: pod.metadata.namespace.clone(),
@@ -48,7 +49,7 @@ pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetU
         attributes: source.volume_attributes.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect(),
         ..CsiVolume::default()
     };
-    finished(pod, volume, Named { publish_secret: secret.as_ref(), ..Named::default() }, true, with)
+    finished(pod, volume, CsiReferences { publish_secret: secret.as_ref(), ..CsiReferences::default() }, true, with)
 }
 
 /// A persistent volume.
@@ -57,7 +58,8 @@ pub(super) fn claimed(
     volume: &PersistentVolume,
     source: &CsiSource,
     read_only: bool,
-    with: SetUp<'_>,
+    mount_label: Option<String>,
+    with: SetUpInputs<'_>,
 ) -> Csi {
     let writes = volume.access_modes.iter().any(|mode| ONE_NODE_WRITES.contains(&&**mode));
     let made = CsiVolume {
@@ -65,7 +67,8 @@ pub(super) fn claimed(
         driver: source.driver.clone(),
         handle: source.handle.clone(),
         fs_type: source.fs_type.clone(),
-        mount_options: volume.mount_options.clone(),
+        mount_options: volume.mount_options.iter().cloned().chain(mount_label.as_deref().map(mount_option)).collect(),
+        mount_label,
         access_mode: volume.access_modes.first().cloned().unwrap_or_else(|| "ReadWriteOnce".to_owned()),
         is_block: volume.is_block,
         claim: volume.claim.clone(),
@@ -75,30 +78,36 @@ pub(super) fn claimed(
         ..CsiVolume::default()
     };
     let (stage_secret, publish_secret) = (source.stage_secret.as_ref(), source.publish_secret.as_ref());
-    finished(pod, made, Named { source: Some(source), stage_secret, publish_secret }, writes, with)
+    finished(pod, made, CsiReferences { source: Some(source), stage_secret, publish_secret }, writes, with)
 }
 
 /// Objects in the cluster that a volume refers to.
 #[derive(Clone, Copy, Default)]
-struct Named<'a> {
+struct CsiReferences<'a> {
     /// The source of a persistent volume.
     source: Option<&'a CsiSource>,
     stage_secret: Option<&'a ObjectKey>,
     publish_secret: Option<&'a ObjectKey>,
 }
 
-fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes: bool, with: SetUp<'_>) -> Csi {
+fn finished(
+    pod: &Pod,
+    mut volume: CsiVolume,
+    named: CsiReferences<'_>,
+    one_node_writes: bool,
+    with: SetUpInputs<'_>,
+) -> Csi {
     let driver = with.objects.csi_driver(&volume.driver);
     volume.missing = fill(pod, &mut volume, named, &driver, with).err();
     let driver = if let Lookup::Found(driver) = driver { Some(driver) } else { None };
     volume.group = fs_group(&pod.spec);
     let place = if volume.is_block { PodDirs::volume_device } else { PodDirs::volume };
     volume.place = place(with.dirs, &pod.metadata.uid, CSI, &volume.name);
-    let policy = driver.map_or(GroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
+    let policy = driver.map_or(FsGroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
     let gives_to_group = match policy {
-        GroupPolicy::File => true,
-        GroupPolicy::Nobody => false,
-        GroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
+        FsGroupPolicy::File => true,
+        FsGroupPolicy::None => false,
+        FsGroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
     };
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only && !volume.is_block;
     let on_mismatch = changes_on_root_mismatch(&pod.spec);
@@ -112,9 +121,9 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
 fn fill(
     pod: &Pod,
     volume: &mut CsiVolume,
-    named: Named<'_>,
+    named: CsiReferences<'_>,
     driver: &Lookup<&CsiDriver>,
-    with: SetUp<'_>,
+    with: SetUpInputs<'_>,
 ) -> Result<(), MissingObject> {
     let driver = match driver {
         Lookup::Found(driver) => Some(*driver),
@@ -140,8 +149,8 @@ fn fill(
     Ok(())
 }
 
-/// The publish context of the attachment. A volume that may be being detached is not set up.
-fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, MissingObject> {
+/// The publish context of the attachment. Fails for a volume that a controller may be detaching.
+fn attached(pod: &Pod, source: &CsiSource, with: SetUpInputs<'_>) -> Result<SortedMap<String, String>, MissingObject> {
     if !with.objects.is_attached(source) {
         return Err(MissingObject::NotAttached);
     }
@@ -167,7 +176,7 @@ fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Miss
 fn secrets(
     field: &'static str,
     key: Option<&ObjectKey>,
-    with: SetUp<'_>,
+    with: SetUpInputs<'_>,
 ) -> Result<SortedMap<String, String>, MissingObject> {
     let Some(key) = key else { return Ok(SortedMap::new()) };
     let failed = |unknown| {
@@ -193,7 +202,7 @@ fn pod_info(pod: &Pod, is_ephemeral: bool) -> SortedMap<String, String> {
 }
 
 /// By audience, as `TokenRequestStatus`.
-fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<String>, MissingObject> {
+fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUpInputs<'_>) -> Result<Option<String>, MissingObject> {
     let mut tokens = Map::new();
     for request in &driver.token_requests {
         let key = TokenKey::for_driver(pod, request);

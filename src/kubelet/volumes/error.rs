@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::kubelet::csi::{CsiError, Phase, Unmounted};
+use crate::kubelet::csi::{CsiError, Phase, UnmountFailure};
 use crate::state::objects::ObjectKind;
 use crate::types::api::{FieldProblem, Reason};
 use crate::types::sorted::SortedSet;
@@ -46,7 +46,7 @@ pub(crate) enum Error {
         source: CsiError,
     },
     /// A CSI volume could not be unpublished or unstaged.
-    Unmount(Unmounted),
+    Unmount(UnmountFailure),
 }
 
 /// An invalid volume mount. The messages are upstream's.
@@ -183,10 +183,10 @@ impl fmt::Display for Error {
             Self::NoSuchDevice { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to pass into container {container:?}")
             }
-            Self::Unmount(Unmounted { volume, .. }) => {
+            Self::Unmount(UnmountFailure { volume, .. }) => {
                 write!(f, "UnmountVolume.TearDown failed for volume {}", volume.display())
             }
-            // As for Csi.
+            // Upstream's message ends with a space here, as for `Csi`.
             Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
             Self::SubPath { volume, container, .. } => {
                 write!(f, "failed to prepare subPath for volumeMount {volume:?} of container {container:?}")
@@ -200,7 +200,7 @@ impl std::error::Error for Error {
         match self {
             Self::Io { source, .. } | Self::SubPath { source, .. } => Some(source),
             Self::SetUp { problem, .. } => Some(problem),
-            Self::Csi { source, .. } | Self::Unmount(Unmounted { error: source, .. }) => Some(source),
+            Self::Csi { source, .. } | Self::Unmount(UnmountFailure { error: source, .. }) => Some(source),
             Self::Mount(_) | Self::NoSuchDevice { .. } | Self::NoSuchVolume { .. } => None,
         }
     }
@@ -233,7 +233,7 @@ impl fmt::Display for Problem {
             Self::Claim { name, why } => write!(f, "error processing PVC {name}: {why}"),
             Self::Files(problem) => problem.fmt(f),
             Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
-            Self::HugePageSize => f.write_str("medium HugePages takes a pod that asks for huge pages of one size"),
+            Self::HugePageSize => f.write_str("medium HugePages requires a pod that requests huge pages of one size"),
             Self::HostPathType { path, expected } => {
                 write!(f, "hostPath type check failed: {} is not a {expected}", path.display())
             }

@@ -1,4 +1,4 @@
-//! `fsGroup` and `fsGroupChangePolicy` of a pod: which group owns its volumes. Pure.
+//! `fsGroup` and `fsGroupChangePolicy` of a pod. Pure.
 
 use crate::types::api::{FsGroupChangePolicy, PodSpec};
 

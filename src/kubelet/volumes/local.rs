@@ -18,7 +18,7 @@ use super::empty_dir::mark;
 use super::error::Problem;
 use super::ownership;
 use super::plan::Local;
-use crate::kubelet::csi::Ends;
+use crate::kubelet::csi::PodTerminating;
 use crate::platform::host::directories;
 use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt::{self, Semaphore};
@@ -30,7 +30,7 @@ use crate::types::sorted::SortedMap;
 /// When the pod terminates, only a mount in progress is waited for, because it must be unmounted with the pod.
 /// Formatting in progress continues in the background, since a partly formatted disk is worse; it mounts nothing
 /// afterwards.
-pub(super) async fn set_up(local: &Local, ends: &mut Ends) -> Result<(), Problem> {
+pub(super) async fn set_up(local: &Local, ends: &mut PodTerminating) -> Result<(), Problem> {
     let from = local.from.clone();
     let local = local.clone();
     in_thread(&from, ends, move |progress| mount_and_give(&local, progress)).await
@@ -38,11 +38,11 @@ pub(super) async fn set_up(local: &Local, ends: &mut Ends) -> Result<(), Problem
 
 async fn in_thread(
     disk: &Path,
-    ends: &mut Ends,
+    ends: &mut PodTerminating,
     work: impl FnOnce(&Progress) -> Result<(), Problem> + Send + 'static,
 ) -> Result<(), Problem> {
     let progress = Arc::new(Progress::default());
-    let given_up = GivesUp(Arc::clone(&progress));
+    let given_up = AbandonOnDrop(Arc::clone(&progress));
     let worked = async {
         // Held by the thread, so that no other pod formats or repairs the disk, even if this pod is gone.
         let turn = turn(disk).acquire_arc().await;
@@ -139,9 +139,9 @@ impl Drop for Mount<'_> {
 }
 
 /// Gives the volume up on drop, if mounting has not begun.
-struct GivesUp(Arc<Progress>);
+struct AbandonOnDrop(Arc<Progress>);
 
-impl Drop for GivesUp {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
         if *stage == Stage::Preparing {
@@ -173,7 +173,8 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
         mount_disk(local)?;
     }
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
-        ownership::give(&local.path, group, local.on_mismatch).map_err(Problem::io("set group of", &local.path))?;
+        ownership::set_ownership(&local.path, group, local.on_mismatch)
+            .map_err(Problem::io("set group of", &local.path))?;
     }
     mark(&local.marker, &ready).map_err(Problem::io("create", &ready))
 }
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
     use crate::platform::rt::block_on;
 
-    fn ends_now() -> Ends {
+    fn ends_now() -> PodTerminating {
         Box::pin(std::future::ready(()))
     }
 
@@ -305,7 +306,7 @@ mod tests {
         block_on(async {
             let error = in_thread(disk, &mut ends_now(), work).await.unwrap_err();
             assert!(error.to_string().contains("the pod is terminating"), "{error}");
-            let mut never: Ends = Box::pin(std::future::pending());
+            let mut never: PodTerminating = Box::pin(std::future::pending());
             let mut second = Box::pin(in_thread(disk, &mut never, |_| Ok(())));
             let early = rt::deadline(Duration::ZERO, &mut second).await;
             assert!(early.is_err(), "the disk was formatted twice concurrently");
@@ -326,7 +327,7 @@ mod tests {
             Ok(())
         };
         block_on(async {
-            let mut ends: Ends = Box::pin(async move {
+            let mut ends: PodTerminating = Box::pin(async move {
                 let _ = begun.recv().await;
             });
             let mut set_up = Box::pin(in_thread(Path::new("/dev/of-a-test-that-mounts"), &mut ends, work));

@@ -16,6 +16,7 @@ mod nfs;
 mod ownership;
 mod payload;
 mod plan;
+mod selinux_mount;
 mod sub_path;
 mod teardown;
 #[cfg(test)]
@@ -24,7 +25,9 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::kubelet::csi::{Csi, CsiError, CsiVolume, Ends, OwnershipIsDue, Phase, SetUpError, Unattached};
+use crate::kubelet::csi::{
+    Csi, CsiError, CsiVolume, FsGroupPending, Phase, PodTerminating, SetUpError, UnattachedVolume,
+};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{Device, Mount};
 use crate::platform::host::directories;
@@ -35,15 +38,15 @@ use crate::state::pods::PodDirs;
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
 use crate::types::sorted::SortedSet;
 use error::{EnvFileError, Problem};
-use mounts::{MountInputs, Place};
-use plan::{Files, Plan, Planned, Source};
+use mounts::{MountInputs, PreparedVolume};
+use plan::{Files, Plan, PlannedVolume, Source};
 
 pub(crate) use error::Error;
 pub(crate) use teardown::{find_pods, remove, tear_down};
 
 /// Inputs of the set-up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SetUp<'a> {
+pub(crate) struct SetUpInputs<'a> {
     pub(crate) dirs: &'a PodDirs,
     pub(crate) node: &'a NodeSettings,
     pub(crate) objects: &'a Objects,
@@ -53,7 +56,7 @@ pub(crate) struct SetUp<'a> {
 #[derive(Debug)]
 pub(crate) struct PodVolumes {
     uid: PodUid,
-    places: Vec<Place>,
+    places: Vec<PreparedVolume>,
     /// Parent directory of subpath bind mounts.
     subpaths: PathBuf,
     /// Errors of volumes that keep their previous content.
@@ -63,9 +66,9 @@ pub(crate) struct PodVolumes {
 /// Creates the directories of `pod` and sets up the volumes that its containers mount. Stops when the pod `ends`.
 pub(crate) fn set_up(
     pod: &Pod,
-    with: SetUp<'_>,
+    with: SetUpInputs<'_>,
     csi: &Rc<Csi>,
-    mut ends: Ends,
+    mut ends: PodTerminating,
 ) -> impl Future<Output = Result<PodVolumes, Error>> + use<> {
     let plan = Plan::new(pod, with);
     let csi = Rc::clone(csi);
@@ -74,8 +77,9 @@ pub(crate) fn set_up(
     let selinux = with.node.selinux;
     async move {
         let plan = plan?;
-        let mut places: Vec<Place> = plan.volumes.iter().map(|planned| planned.set_up_place(selinux)).collect();
-        let may_hang = plan.volumes.iter().any(Planned::looks_at_host);
+        let mut places: Vec<PreparedVolume> =
+            plan.volumes.iter().map(|planned| planned.set_up_place(selinux)).collect();
+        let may_hang = plan.volumes.iter().any(PlannedVolume::looks_at_host);
         let work = move || carry_out(&plan).map(|kept| (plan, kept));
         let (plan, kept) = match may_hang {
             true => rt::slow_for(uid.as_str(), work).await?,
@@ -103,16 +107,16 @@ pub(crate) fn set_up(
 }
 
 /// The persistent CSI volumes of a running pod whose drivers are `meant`.
-pub(crate) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
+pub(crate) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
     plan::of_drivers(pod, with, meant).map(|csi| csi.volume).collect()
 }
 
 /// CSI volumes that must be attached before they can be set up.
-fn unattached(plan: &Plan) -> Vec<Unattached> {
-    let unattached = |planned: &Planned| {
+fn unattached(plan: &Plan) -> Vec<UnattachedVolume> {
+    let unattached = |planned: &PlannedVolume| {
         let Source::Csi(csi) = &planned.source else { return None };
         let missing = csi.volume.missing.as_ref()?;
-        (missing.phase() == Phase::WaitForAttach).then(|| Unattached {
+        (missing.phase() == Phase::WaitForAttach).then(|| UnattachedVolume {
             name: planned.name.clone(),
             driver: csi.volume.driver.clone(),
             handle: csi.volume.handle.clone(),
@@ -122,13 +126,13 @@ fn unattached(plan: &Plan) -> Vec<Unattached> {
     plan.volumes.iter().filter_map(unattached).collect()
 }
 
-async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {
+async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut PodTerminating) -> Result<(), Error> {
     let volume = &planned.volume;
     let is_due = csi.set_up(volume, ends).await.map_err(|failure| failed(volume, failure))?;
-    if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == OwnershipIsDue(true)) {
+    if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == FsGroupPending(true)) {
         let target = volume.target();
         let on_mismatch = planned.on_mismatch;
-        let given = rt::slow_for(pod.as_str(), move || ownership::give(&target, group, on_mismatch)).await;
+        let given = rt::slow_for(pod.as_str(), move || ownership::set_ownership(&target, group, on_mismatch)).await;
         let failure = |source| SetUpError {
             phase: Phase::SetUp,
             error: CsiError::FsGroup { handle: volume.handle.clone(), source },
@@ -148,9 +152,9 @@ fn failed(volume: &CsiVolume, failure: SetUpError) -> Error {
 /// errors of volumes that keep their previous content.
 pub(crate) fn refresh(
     pod: &Pod,
-    with: SetUp<'_>,
+    with: SetUpInputs<'_>,
     csi: &Rc<Csi>,
-    mut ends: Ends,
+    mut ends: PodTerminating,
 ) -> impl Future<Output = Result<Vec<Error>, Error>> + use<> {
     let plan = Plan::new(pod, with);
     let csi = Rc::clone(csi);
@@ -247,8 +251,8 @@ impl PodVolumes {
     }
 }
 
-impl Planned {
-    /// Its set-up accesses a host path, whose file system may hang.
+impl PlannedVolume {
+    /// Whether its set-up accesses a host path, whose file system may hang.
     fn looks_at_host(&self) -> bool {
         match &self.source {
             Source::Device { .. } => true,
@@ -262,8 +266,8 @@ impl Planned {
         }
     }
 
-    /// Whether the runtime relabels its files, as upstream's attributes `Managed` and `SELinuxRelabel`. A CSI volume
-    /// is decided after its set-up, by its file system.
+    /// Whether the runtime relabels its files, as upstream's attributes `Managed` and `SELinuxRelabel`. For a CSI
+    /// volume this depends on its file system, after the set-up.
     fn relabels(&self) -> bool {
         match &self.source {
             Source::EmptyDir(_) | Source::Files(_) => true,
@@ -272,15 +276,15 @@ impl Planned {
         }
     }
 
-    fn set_up_place(&self, selinux: bool) -> Place {
+    fn set_up_place(&self, selinux: bool) -> PreparedVolume {
         let (volume, path) = (self.name.clone(), self.place());
         let relabel = selinux && self.relabels();
-        Place { volume, path, read_only: self.read_only(), is_device: self.is_device(), relabel }
+        PreparedVolume { volume, path, read_only: self.read_only(), is_device: self.is_device(), relabel }
     }
 }
 
 /// A writable CSI volume is relabelled if its file system has labels.
-async fn label_mounts(plan: &Plan, places: &mut [Place]) {
+async fn label_mounts(plan: &Plan, places: &mut [PreparedVolume]) {
     for (planned, place) in plan.volumes.iter().zip(places) {
         let (Source::Csi(csi), Some(path)) = (&planned.source, place.path.clone()) else { continue };
         if csi.volume.read_only || csi.volume.is_block {

@@ -9,7 +9,7 @@ use crate::types::sorted::SortedSet;
 
 /// A volume after its set-up.
 #[derive(Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct PreparedVolume {
     pub(super) volume: String,
     /// Path on the host; `None` for an image volume, which the runtime mounts.
     pub(super) path: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub(super) struct Part {
 }
 
 pub(super) struct MountInputs<'a> {
-    pub(super) places: &'a [Place],
+    pub(super) places: &'a [PreparedVolume],
     /// Parent directory of subpath bind mounts.
     pub(super) subpaths: &'a Path,
     /// The runtime supports recursive read-only mounts.
@@ -84,10 +84,10 @@ pub(super) fn container_mounts(
 }
 
 /// The container's block devices in the order of its spec.
-pub(super) fn container_devices(container: &Container, places: &[Place]) -> Result<Vec<v1::Device>, Error> {
+pub(super) fn container_devices(container: &Container, places: &[PreparedVolume]) -> Result<Vec<v1::Device>, Error> {
     let devices = container.volume_devices.iter().map(|device| {
         let found = places.iter().find(|place| place.volume == device.name && place.is_device);
-        let Some(Place { path: Some(path), read_only, .. }) = found else {
+        let Some(PreparedVolume { path: Some(path), read_only, .. }) = found else {
             let (volume, container) = (device.name.clone(), container.name.clone());
             return Err(Error::NoSuchDevice { volume, container });
         };
@@ -144,7 +144,7 @@ mod tests {
     /// The mounts with a runtime that supports all mount options, or none.
     fn mounts_on(able: bool, mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {
         let container = decode(json!({"name": "main", "volumeMounts": [mount]})).unwrap().value;
-        let place = |volume: &str, path: Option<&str>, read_only| Place {
+        let place = |volume: &str, path: Option<&str>, read_only| PreparedVolume {
             volume: volume.to_owned(),
             path: path.map(PathBuf::from),
             read_only,
@@ -225,7 +225,7 @@ mod tests {
         ]}))
         .unwrap()
         .value;
-        let place = |volume: &str, read_only| Place {
+        let place = |volume: &str, read_only| PreparedVolume {
             volume: volume.to_owned(),
             path: Some(Path::new("/dev").join(volume)),
             read_only,

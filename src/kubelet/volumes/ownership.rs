@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat,
 /// `on_mismatch` it shows that everything else is done.
 ///
 /// Files that cannot be changed, as on a file system without owners, are left alone and logged once.
-pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
+pub(super) fn set_ownership(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
     let top = openat(CWD, volume, OPEN, Mode::empty())?;
     let found = fstat(&top)?;
     if on_mismatch && found.st_gid == group && found.st_mode & DIRECTORY == DIRECTORY {
@@ -120,7 +120,7 @@ mod tests {
         }
         fs::set_permissions(volume.join("a/b/file"), Permissions::from_mode(0o644)).unwrap();
         let outside = of(&top.join("outside"));
-        give(&volume, 1234, false).unwrap();
+        set_ownership(&volume, 1234, false).unwrap();
         for path in ["volume", "volume/a", "volume/a/b"] {
             assert_eq!(of(&top.join(path)), (1234, 0o2770), "{path}");
         }
@@ -128,9 +128,9 @@ mod tests {
         assert_eq!((of(&volume.join("link")).0, of(&top.join("outside"))), (1234, outside));
         fs::write(volume.join("new"), "").unwrap();
         fs::set_permissions(volume.join("new"), Permissions::from_mode(0o600)).unwrap();
-        give(&volume, 1234, true).unwrap();
+        set_ownership(&volume, 1234, true).unwrap();
         assert_eq!(of(&volume.join("new")).1, 0o600, "the volume's root already had the group");
-        give(&volume, 1234, false).unwrap();
+        set_ownership(&volume, 1234, false).unwrap();
         assert_eq!(of(&volume.join("new")).1, 0o660);
         remove_tree(&top).unwrap();
     }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn unchangeable_files_do_not_fail_the_volume() {
         // The modes of these cannot be changed.
-        give(Path::new("/proc/self/fdinfo"), 1234, false).unwrap();
-        assert!(give(Path::new("/proc/self/none"), 1234, false).is_err());
+        set_ownership(Path::new("/proc/self/fdinfo"), 1234, false).unwrap();
+        assert!(set_ownership(Path::new("/proc/self/none"), 1234, false).is_err());
     }
 }

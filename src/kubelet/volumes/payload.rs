@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::SetUp;
+use super::SetUpInputs;
 use super::error::FilesProblem;
 use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, TokenKey};
 use crate::types::api::{
@@ -24,7 +24,7 @@ pub(super) struct PayloadFile {
 }
 
 /// The files of a ConfigMap, Secret, projected or downward API volume.
-pub(super) fn payload(pod: &Pod, source: &VolumeSource, with: SetUp<'_>) -> Result<Payload, FilesProblem> {
+pub(super) fn payload(pod: &Pod, source: &VolumeSource, with: SetUpInputs<'_>) -> Result<Payload, FilesProblem> {
     let mut files = Files { pod, with, payload: Payload::new() };
     if let VolumeSource::ConfigMap(source) = source {
         let reference = Reference {
@@ -48,7 +48,7 @@ pub(super) fn payload(pod: &Pod, source: &VolumeSource, with: SetUp<'_>) -> Resu
 
 struct Files<'a> {
     pod: &'a Pod,
-    with: SetUp<'a>,
+    with: SetUpInputs<'a>,
     payload: Payload,
 }
 

@@ -1,13 +1,14 @@
-//! What must exist before the containers of a pod can start. Pure.
+//! The directories and volumes that a pod's containers need before they start. Pure.
 
 use std::path::{Component, PathBuf};
 
-use super::SetUp;
+use super::SetUpInputs;
 use super::csi::{self, Csi};
 use super::error::{Error, FilesProblem, Problem};
 use super::fs_group::{changes_on_root_mismatch, fs_group};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
+use super::selinux_mount::mount_label;
 use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
 use crate::state::pods::volume_paths::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
 use crate::types::api::{
@@ -22,11 +23,11 @@ pub(super) struct Plan {
     /// Directories that only the node's services may access.
     pub(super) private: Vec<PathBuf>,
     pub(super) logs: Vec<PathBuf>,
-    pub(super) volumes: Vec<Planned>,
+    pub(super) volumes: Vec<PlannedVolume>,
 }
 
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedVolume {
     pub(super) name: String,
     pub(super) source: Source,
 }
@@ -110,7 +111,7 @@ pub(super) enum Medium {
     },
 }
 
-impl Planned {
+impl PlannedVolume {
     /// Path on the host, if the volume has one.
     pub(super) fn place(&self) -> Option<PathBuf> {
         match &self.source {
@@ -138,7 +139,7 @@ impl Planned {
         }
     }
 
-    /// Read-only whatever the mounts say.
+    /// Whether it is read-only regardless of the mounts.
     pub(super) fn read_only(&self) -> bool {
         match &self.source {
             Source::Csi(csi) => csi.volume.read_only,
@@ -152,13 +153,13 @@ impl Planned {
 }
 
 impl Plan {
-    pub(super) fn new(pod: &Pod, with: SetUp<'_>) -> Result<Self, Error> {
+    pub(super) fn new(pod: &Pod, with: SetUpInputs<'_>) -> Result<Self, Error> {
         let (meta, dirs) = (&pod.metadata, with.dirs);
         let logs = dirs.logs(&meta.namespace, &meta.name, &meta.uid);
         let used = pod.spec.volumes.iter().filter(|volume| is_used(&pod.spec, &volume.name));
         let mut room = MOST_FILES;
         let volumes = used.map(|volume| match source(pod, volume, with) {
-            Ok(source) => Ok(Planned { name: volume.name.clone(), source: within(source, &mut room) }),
+            Ok(source) => Ok(PlannedVolume { name: volume.name.clone(), source: within(source, &mut room) }),
             Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
         });
         Ok(Self {
@@ -174,7 +175,8 @@ impl Plan {
     }
 }
 
-/// Takes the size of its files from `room`, and fails without room: one key may be in many files, which take memory.
+/// Subtracts the size of its files from `room`; fails if they exceed it. One key may be in many files, which take
+/// memory.
 fn within(mut source: Source, room: &mut usize) -> Source {
     if let Source::Files(Files { payload, .. }) = &mut source {
         let size = payload.iter().flat_map(SortedMap::values).map(|file| file.content.len());
@@ -186,12 +188,16 @@ fn within(mut source: Source, room: &mut usize) -> Source {
     source
 }
 
-/// Bytes of all files that a pod's volumes have from ConfigMaps, Secrets and the pod itself.
+/// Limit of the total size of a pod's files from ConfigMaps, Secrets and the pod itself.
 const MOST_FILES: usize = 64 << 20;
 
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
 /// may be large.
-pub(super) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> bool) -> impl Iterator<Item = Box<Csi>> {
+pub(super) fn of_drivers(
+    pod: &Pod,
+    with: SetUpInputs<'_>,
+    meant: &dyn Fn(&str) -> bool,
+) -> impl Iterator<Item = Box<Csi>> {
     let is_meant = move |volume: &&Volume| {
         let source = with.objects.claimed_of_driver(pod, volume);
         source.is_some_and(|source| meant(&source.driver)) && is_used(&pod.spec, &volume.name)
@@ -217,7 +223,7 @@ fn is_passed(spec: &PodSpec, volume: &str) -> bool {
     spec.all_containers().any(|container| container.volume_devices.iter().any(|device| device.name == volume))
 }
 
-fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
+fn source(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, Problem> {
     let unsupported = |kind| Err(Problem::Unsupported { kind });
     let memory = with.node.allocatable_memory();
     // Files with possibly secret content are kept in memory; ConfigMaps are not.
@@ -264,7 +270,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
 }
 
 /// The volume bound to the claim.
-fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
+fn claimed(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, Problem> {
     let Some(claim @ Topic::Claim { name, .. }) = &Topic::claim(pod, volume) else {
         return Err(Problem::Unsupported { kind: "unknown" });
     };
@@ -289,7 +295,15 @@ fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Proble
     }
     let no_device = |kind: &str| failed(format!("volumes of the kind {kind} are no devices"));
     match &bound.source {
-        PersistentSource::Csi(source) => Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, with)))),
+        PersistentSource::Csi(source) => {
+            let driver = match with.objects.csi_driver(&source.driver) {
+                Lookup::Found(driver) => Some(driver),
+                // An unknown driver keeps the volume from being set up.
+                Lookup::Missing | Lookup::Unknown(_) => None,
+            };
+            let label = mount_label(pod, &volume.name, bound, driver, with.node.container_file_label.as_deref())?;
+            Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, with))))
+        }
         PersistentSource::Local { path, .. } if bound.is_block => {
             Ok(Source::Device { path: without_backsteps(path)?, read_only })
         }
@@ -317,7 +331,14 @@ fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
     Ok(place)
 }
 
-fn local(pod: &Pod, bound: &PersistentVolume, from: PathBuf, fs_type: &str, read_only: bool, with: SetUp<'_>) -> Local {
+fn local(
+    pod: &Pod,
+    bound: &PersistentVolume,
+    from: PathBuf,
+    fs_type: &str,
+    read_only: bool,
+    with: SetUpInputs<'_>,
+) -> Local {
     let (dirs, uid) = (with.dirs, &pod.metadata.uid);
     Local {
         from,
@@ -332,13 +353,13 @@ fn local(pod: &Pod, bound: &PersistentVolume, from: PathBuf, fs_type: &str, read
     }
 }
 
-fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUp<'_>) -> Source {
+fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUpInputs<'_>) -> Source {
     let path = with.dirs.volume(&pod.metadata.uid, NFS, name);
     Source::Nfs(Nfs { device: nfs_device(source), path, read_only })
 }
 
 /// A directory of the pod for a volume; `marker` names the directory with its ready file.
-fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, with: SetUp<'_>) -> EmptyDir {
+fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, with: SetUpInputs<'_>) -> EmptyDir {
     let uid = &pod.metadata.uid;
     EmptyDir {
         path: with.dirs.volume(uid, plugin, volume),

@@ -1,4 +1,4 @@
-//! Removes what a pod leaves on the node.
+//! Removes the mounts, directories and logs of ended pods.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) async fn remove(dirs: &PodDirs, observed: &ObservedPod, csi: &Csi) ->
     .await
 }
 
-/// Unmounts subpaths first, then lets the CSI drivers unpublish their volumes, and unmounts the rest. Unmounting may
+/// Unmounts subpaths, has the CSI drivers unpublish their volumes, and unmounts the rest. Unmounting may
 /// hang, so it does not take a thread of the removals.
 async fn give_back(pod: &Path, uid: &str, csi: &Csi) -> Result<(), Error> {
     let unmount = |path: PathBuf| {

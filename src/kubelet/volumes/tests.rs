@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::kuberuntime::golden;
+use crate::platform::host::file::bytes_read_by_thread;
 use crate::platform::host::mounts::{is_mount_point, unmount_below};
 use crate::platform::host::remove_tree::remove_tree;
 use crate::platform::rt::block_on;
@@ -51,7 +52,7 @@ fn with_volume(uid: &str, source: Value) -> Pod {
 
 fn set_up_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<PodVolumes, String> {
     let node = golden::node_with_memory(64 << 20);
-    block_on(set_up(pod, SetUp { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
+    block_on(set_up(pod, SetUpInputs { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
         .map_err(|error| ErrorChain(&error).to_string())
 }
 
@@ -206,6 +207,36 @@ fn host_path_must_have_its_type() {
 }
 
 #[test]
+fn host_path_without_a_type_is_not_accessed() {
+    let (scratch, dirs) = Scratch::new("untyped");
+    // Every access to this path fails.
+    let path = scratch.0.join("n".repeat(300));
+    assert!(fs::metadata(&path).is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound));
+    check_host_path(&dirs, &path, "", Ok(()));
+}
+
+#[test]
+fn environment_files_are_read_up_to_their_bound() {
+    let (scratch, _dirs) = Scratch::new("env-bound");
+    let key = |path: &str, key: &str| {
+        let (path, key) = (path.to_owned(), key.to_owned());
+        (Some(scratch.0.clone()), FileKeySelector { path, key, ..FileKeySelector::default() })
+    };
+    fs::write(scratch.0.join("long"), "A='x'\n").unwrap();
+    fs::File::options().write(true).open(scratch.0.join("long")).unwrap().set_len(64 << 20).unwrap();
+    let before = bytes_read_by_thread();
+    let found = file_values(vec![key("long", "A"), key("long", "B")]);
+    let read = bytes_read_by_thread() - before;
+    assert!(matches!(found[0].value, Ok(Some(_))) && found[1].value.is_err(), "{found:?}");
+    assert!(read < 3 << 20, "{read} bytes were read");
+
+    fs::write(scratch.0.join("large"), format!("A='{}'\n", "x".repeat(900_000))).unwrap();
+    let found = file_values(vec![key("large", "A"), key("large", "A"), key("large", "A")]);
+    let is_good: Vec<bool> = found.iter().map(|found| found.value.is_ok()).collect();
+    assert_eq!(is_good, [true, true, false], "the third one is beyond the bound of all values");
+}
+
+#[test]
 fn subpath_is_bound_and_stays_bound() {
     let (_scratch, dirs) = Scratch::new("parts");
     let mounts = json!([{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/sub", "subPath": "a/b"}]);
@@ -317,9 +348,9 @@ fn mounts_match_the_recorded_ones() {
     let mut recording: Value = serde_json::from_str(recording).unwrap();
     let pod: Pod = decode(recording["pod"].take()).unwrap().value;
     let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
-    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
+    let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
-    let places: Vec<Place> = plan.volumes.iter().map(|planned| planned.set_up_place(false)).collect();
+    let places: Vec<PreparedVolume> = plan.volumes.iter().map(|planned| planned.set_up_place(false)).collect();
     let given = MountInputs {
         places: &places,
         subpaths: &dirs.subpaths(&pod.metadata.uid),
@@ -350,7 +381,7 @@ fn volumes_written_by_the_node_are_relabelled_on_a_host_with_selinux() {
     let mounts = names.map(|name| json!({"name": name, "mountPath": format!("/{}", name.as_str().unwrap())}));
     let pod = pod("labels", mounts.collect(), volumes);
     let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
-    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
+    let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
     let plan = Plan::new(&pod, with).unwrap();
     let relabelled = |selinux: bool| {
         let places = plan.volumes.iter().map(|planned| planned.set_up_place(selinux));
@@ -376,7 +407,7 @@ fn objects(text: &str) -> Objects {
         .map(|object| SourceObject {
             object: Arc::new(object),
             origin: "/m/c.yaml".into(),
-            since: crate::types::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+            since: crate::types::api::Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH),
         })
         .collect();
     let mut objects = Objects::default();
@@ -392,9 +423,13 @@ fn config_map(data: &str) -> Objects {
 fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<Vec<String>, String> {
     let node = golden::node_with_memory(64 << 20);
     let text = |error: &Error| ErrorChain(error).to_string();
-    let kept =
-        block_on(refresh(pod, SetUp { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
-            .map_err(|error| text(&error))?;
+    let kept = block_on(refresh(
+        pod,
+        SetUpInputs { dirs, node: &node, objects },
+        &no_drivers(),
+        Box::pin(std::future::pending()),
+    ))
+    .map_err(|error| text(&error))?;
     Ok(kept.iter().map(text).collect())
 }
 

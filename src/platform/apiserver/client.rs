@@ -12,10 +12,10 @@ use super::ApiError;
 use super::access::Access;
 use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, Ongoing, ended};
-use super::gate::{Gate, Pass};
+use super::gate::{Gate, GatePass};
 use super::gzip;
 use super::history;
-use super::reconnect::{Comeback, Overload, spread};
+use super::reconnect::{Overload, ReconnectGuard, spread};
 use super::request::{Caller, Request};
 use super::retry;
 use super::traffic::Traffic;
@@ -60,7 +60,7 @@ struct Transport {
 
 /// A successful response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     content: Vec<u8>,
 }
 
@@ -68,14 +68,14 @@ pub(crate) struct Answer {
 pub(crate) struct Stream {
     ongoing: Ongoing,
     _client: Client,
-    _pass: Option<Pass>,
+    _pass: Option<GatePass>,
 }
 
 /// Upper bound on a response: some thousand pods.
 pub(super) const LARGEST: usize = 32 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(20);
-/// The longest delay in about the first two minutes: the return of a server is noticed soon after a short absence.
+/// The longest delay in about the first two minutes, so that the client soon notices a server that is back.
 const BACKOFF_EARLY: Duration = Duration::from_secs(1);
 const EARLY_ATTEMPTS: u32 = 90;
 /// Jitter, so that a fleet does not reconnect all at once.
@@ -122,14 +122,14 @@ impl Client {
     /// Sends a request and returns its response within the request's limit. Dropping the future cancels it.
     ///
     /// Time spent waiting at the gate does not count against the limit.
-    pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
+    pub(crate) async fn send(&self, request: &Request) -> Result<ApiResponse, ApiError> {
         let pass = self.pass(request).await?;
         let answer = in_time(request, async |left| self.send_once(request, left).await).await;
         pass.ended(is_answered(&answer));
         answer
     }
 
-    async fn pass(&self, request: &Request) -> Result<Pass, ApiError> {
+    async fn pass(&self, request: &Request) -> Result<GatePass, ApiError> {
         if request.waits {
             self.gate().admitted(request.rank).await;
         } else if !self.gate().admits_now(request.rank) {
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    async fn send_once(&self, request: &Request, left: Duration) -> Result<Answer, ApiError> {
+    async fn send_once(&self, request: &Request, left: Duration) -> Result<ApiResponse, ApiError> {
         let end = rt::now() + left;
         let (mut ongoing, begun) = self.begin(request, left).await?;
         let answer = async {
@@ -178,7 +178,7 @@ impl Client {
         self.note(request, head.status, begun);
         let content = if head.is_gzip { gzip::inflate(&content, LARGEST)? } else { content };
         match head.is_success() {
-            true => Ok(Answer { content }),
+            true => Ok(ApiResponse { content }),
             false => Err(self.refused(head.error(&content), &ongoing.link)),
         }
     }
@@ -246,7 +246,7 @@ impl Client {
     }
 
     /// Resets the back-off.
-    pub(crate) fn begin_anew(&self) {
+    pub(crate) fn reset_backoff(&self) {
         self.inner.connector.renewed();
     }
 
@@ -295,11 +295,11 @@ impl Client {
     }
 }
 
-/// Sends a request, again if that may help, within its limit. `send` gets what is left of it.
+/// Sends a request within its limit, and repeats it after a failure that may pass. `send` gets the rest of the limit.
 pub(super) async fn in_time(
     request: &Request,
-    send: impl AsyncFn(Duration) -> Result<Answer, ApiError>,
-) -> Result<Answer, ApiError> {
+    send: impl AsyncFn(Duration) -> Result<ApiResponse, ApiError>,
+) -> Result<ApiResponse, ApiError> {
     let begun = rt::now();
     let left = || request.limit.saturating_sub(rt::elapsed(begun));
     let mut tries = 1;
@@ -336,7 +336,7 @@ async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
     Ok(content)
 }
 
-impl Answer {
+impl ApiResponse {
     pub(super) fn of(content: Vec<u8>) -> Self {
         Self { content }
     }
@@ -379,12 +379,12 @@ impl Transport {
     }
 
     /// The pacing of requests on a new connection after a long absence; `None` without one.
-    fn comes_back(&self) -> Option<Comeback> {
+    fn comes_back(&self) -> Option<ReconnectGuard> {
         let (moment, hurried) = self.lost.get()?;
         let most = spread(rt::elapsed(moment))?;
         let part =
             if self.gate.hurried.changes() == hurried { f64::from(rt::random()) / f64::from(u32::MAX) } else { 0.0 };
-        self.gate.is_open().then(|| Comeback::begin(&self.gate, most, part))
+        self.gate.is_open().then(|| ReconnectGuard::begin(&self.gate, most, part))
     }
 
     async fn connect(&self) -> Result<(Access, Socket), ApiError> {

@@ -17,8 +17,8 @@ use crate::platform::rt::{AsyncRead, AsyncWrite};
 /// A plain or TLS socket. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) enum Socket {
-    Plain(Counted),
-    Tls(TlsSocket<Counted>),
+    Plain(CountedStream),
+    Tls(TlsSocket<CountedStream>),
 }
 
 /// How long sent data may stay unacknowledged before the kernel closes the connection.
@@ -34,7 +34,7 @@ pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traff
     let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(tcp, sockopt::TcpUserTimeout, &limit);
     traffic.connected();
-    let counted = Counted { stream, traffic: Rc::clone(traffic) };
+    let counted = CountedStream { stream, traffic: Rc::clone(traffic) };
     let Some((config, name)) = &access.tls else { return Ok(Socket::Plain(counted)) };
     let tls = TlsSocket::connect(counted, config.clone(), name.clone()).await?;
     match tls.speaks(PROTOCOL) {
@@ -77,12 +77,12 @@ impl AsyncWrite for Socket {
 
 /// A connection whose traffic is counted.
 #[derive(Clone, Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedStream {
     stream: ServerStream,
     traffic: Rc<Traffic>,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
         let read = Pin::new(&mut self.stream).poll_read(context, out);
         if let Poll::Ready(Ok(len)) = read {
@@ -92,7 +92,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(len)) = written {

@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::platform::rpc::Signal;
 
@@ -45,6 +46,8 @@ pub(crate) struct Gate {
     /// The budget in bytes, if there is one, and how much is left of it.
     budget: Option<u64>,
     left: Cell<u64>,
+    /// When the budget's day ends, by the boot clock.
+    day_ends: Cell<Duration>,
     counts: [Counts; RANKS],
     /// Notified when the set of admitted ranks changes.
     pub(crate) changed: Signal,
@@ -107,6 +110,7 @@ impl Gate {
             narrowed: Cell::new(None),
             budget,
             left: Cell::new(budget.unwrap_or(u64::MAX)),
+            day_ends: Cell::default(),
             counts: Default::default(),
             changed: Signal::default(),
             moved: Signal::default(),
@@ -146,6 +150,25 @@ impl Gate {
             self.changed.notify();
         }
         is_news
+    }
+
+    /// Deducts bytes of images before the day's use is counted again.
+    pub(crate) fn charge(&self, bytes: u64) {
+        self.left.set(self.left.get().saturating_sub(bytes));
+    }
+
+    /// Bytes that images may still use today: as much as events.
+    pub(crate) fn left_for_images(&self) -> u64 {
+        self.budget.map_or(u64::MAX, |budget| self.left.get().saturating_sub(Rank::Event.kept(budget)))
+    }
+
+    /// When the budget's day ends, by the boot clock.
+    pub(crate) fn day_ends(&self) -> Duration {
+        self.day_ends.get()
+    }
+
+    pub(crate) fn set_day_end(&self, end: Duration) {
+        self.day_ends.set(end);
     }
 
     pub(crate) fn budget(&self) -> Option<u64> {
@@ -226,10 +249,10 @@ impl Gate {
     }
 
     /// Counts a request in flight until the result is dropped.
-    pub(super) fn passes(self: &Rc<Self>, rank: Rank) -> Pass {
+    pub(super) fn passes(self: &Rc<Self>, rank: Rank) -> GatePass {
         add(&self.counts(rank).under_way);
         self.moved.notify();
-        Pass { gate: Rc::clone(self), rank }
+        GatePass { gate: Rc::clone(self), rank }
     }
 }
 
@@ -252,12 +275,12 @@ impl Drop for Waits {
 }
 
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct GatePass {
     gate: Rc<Gate>,
     rank: Rank,
 }
 
-impl Pass {
+impl GatePass {
     /// Records the outcome of the request.
     pub(super) fn ended(&self, answered: bool) {
         let counts = self.gate.counts(self.rank);
@@ -265,7 +288,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for GatePass {
     fn drop(&mut self) {
         let under_way = &self.gate.counts(self.rank).under_way;
         under_way.set(under_way.get().saturating_sub(1));
@@ -310,6 +333,17 @@ mod tests {
         drop(pass);
         assert!(gate.is_quiet());
         assert_eq!(gate.tally()[4], (1, 0));
+    }
+
+    #[test]
+    fn images_may_use_as_much_of_the_budget_as_events() {
+        let gate = Gate::new(Opening::Open(Rank::Event), Some(1_000_000));
+        assert_eq!(gate.left_for_images(), 600_000);
+        gate.charge(500_000);
+        assert_eq!((gate.left_for_images(), gate.admits(Rank::Event)), (100_000, true));
+        gate.charge(200_000);
+        assert_eq!((gate.left_for_images(), gate.admits(Rank::Event), gate.admits(Rank::Intent)), (0, false, true));
+        assert_eq!(Gate::new(Opening::Shut, None).left_for_images(), u64::MAX);
     }
 
     /// The budget runs out for events first, then for pods, then for statuses, and for leases last.

@@ -9,13 +9,13 @@ use crate::platform::rt;
 
 /// A round, in which every reflector lists once, or an open gate, at which they watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct GateTurn {
     pub(super) is_round: bool,
     pub(super) number: u64,
 }
 
 impl Gate {
-    /// Waits until requests of this rank are admitted: what is asked then is true then.
+    /// Waits until requests of this rank are admitted. The caller then builds its request, which is up to date.
     pub(crate) async fn admitted(self: &Rc<Self>, rank: Rank) {
         if !self.admits(rank) {
             let _waits = self.waits(rank);
@@ -39,10 +39,10 @@ impl Gate {
     }
 
     /// Waits until a reflector may list or watch, and for the next round if it has taken part in round `done`.
-    pub(super) async fn turn(&self, done: u64, rank: Rank) -> Turn {
-        let turn = |gate: &Self| Turn { is_round: !gate.is_open(), number: gate.openings() };
+    pub(super) async fn turn(&self, done: u64, rank: Rank) -> GateTurn {
+        let turn = |gate: &Self| GateTurn { is_round: !gate.is_open(), number: gate.openings() };
         self.until(|gate| {
-            let Turn { is_round, number } = turn(gate);
+            let GateTurn { is_round, number } = turn(gate);
             gate.admits(rank) && !(is_round && number == done)
         })
         .await;

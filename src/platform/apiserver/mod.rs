@@ -24,7 +24,7 @@ mod traffic;
 mod watch_event;
 
 pub(crate) use access::Access;
-pub(crate) use client::{Answer, Client};
+pub(crate) use client::{ApiResponse, Client};
 pub(crate) use error::{ApiError, Status};
 pub(crate) use gate::{Gate, Opening, Rank};
 pub(crate) use gate_waiters::settle;

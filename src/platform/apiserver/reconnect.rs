@@ -3,8 +3,8 @@
 //! Leases are renewed at once. Node status follows soon: until then the controllers consider the node not ready, and
 //! evict its pods after five minutes. The other ranks follow in order. Each waits for a random part of its delay.
 //!
-//! After a short absence the delays are a few seconds: most are of one node alone. They grow with the absence, and when
-//! the server shows that it is overloaded.
+//! After a short absence, which mostly concerns one node, the delays are a few seconds. They grow with the absence, and
+//! if the server is overloaded.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,11 +22,11 @@ const SHORT: Duration = Duration::from_secs(120);
 /// The longest delays after a short absence. Connecting and the requests take the rest of the ten seconds.
 const SHORT_NODE: Duration = Duration::from_secs(1);
 const SHORT_REST: Duration = Duration::from_secs(2);
-/// An answer that takes longer is one of an overloaded server.
+/// A server that takes longer to answer counts as overloaded.
 const SLOW: Duration = Duration::from_secs(5);
-/// A node renews its lease every ten seconds. On return it sends three requests for its node object and about seven
-/// more, and early nodes send these while late ones send those: with these delays a fleet's request rate at most
-/// doubles.
+/// A node renews its lease every ten seconds. After the server's return it sends three requests for its Node object and
+/// about seven others. With these delays, late nodes send the first while early nodes send the others, so that a
+/// fleet's request rate at most doubles.
 const NODE: Duration = Duration::from_secs(60);
 const MOST: Duration = Duration::from_secs(150);
 
@@ -43,12 +43,12 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// The server asked to be left alone for a while, or a request timed out.
+    /// The server asked for a delay (Retry-After), or a request timed out.
     pub(super) fn shows(&self) {
         self.signs.set(self.signs.get().wrapping_add(1));
     }
 
-    /// The server answered after this time.
+    /// Records how long the server took to answer.
     pub(super) fn answered(&self, after: Duration) {
         if after > SLOW {
             self.shows();
@@ -57,14 +57,14 @@ impl Overload {
 }
 
 /// Narrows the gate for as long as it lives.
-pub(super) struct Comeback {
+pub(super) struct ReconnectGuard {
     gate: Rc<Gate>,
     waits: [Duration; 2],
     /// The delay if the server is overloaded.
     overloaded: Duration,
 }
 
-impl Comeback {
+impl ReconnectGuard {
     /// Admits only leases from now on. `part` of the longest delays applies.
     pub(super) fn begin(gate: &Rc<Gate>, most: [Duration; 2], part: f64) -> Self {
         gate.narrow(Some(Rank::Lease));
@@ -100,7 +100,7 @@ impl Comeback {
     }
 }
 
-impl Drop for Comeback {
+impl Drop for ReconnectGuard {
     fn drop(&mut self) {
         self.gate.narrow(None);
     }
@@ -126,7 +126,7 @@ mod tests {
                 let (gate, traffic) = (Gate::new(Opening::Open(Rank::Event), None), Traffic::default());
                 let overload = Overload::default();
                 let most = spread(Duration::from_secs(away)).unwrap_or_default();
-                let comeback = Comeback::begin(&gate, most, 0.99);
+                let comeback = ReconnectGuard::begin(&gate, most, 0.99);
                 let begun = rt::now();
                 let lease = async {
                     rt::sleep(Duration::from_millis(100)).await;

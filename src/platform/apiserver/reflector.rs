@@ -8,7 +8,7 @@ use async_channel::Sender;
 
 use super::ApiError;
 use super::client::Client;
-use super::reflector_state::{Ask, Change, Collection, Reflection};
+use super::reflector_state::{Change, Collection, Reflection, ReflectorRequest};
 use super::request::Request;
 use super::watch_event::Lines;
 use crate::platform::rt;
@@ -24,16 +24,16 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
     let mut done_in = 0;
     while !listener.is_closed() {
         if std::mem::replace(&mut history, client.histories().changes()) != history {
-            reflection.begin_anew();
+            reflection.start_over();
         }
         let turn = client.gate().turn(done_in, rank).await;
         let openings = client.gate().openings();
         let begun = rt::now();
-        let ask = reflection.ask(turn.is_round, rt::random());
-        let is_list = matches!(ask, Ask::List(_));
+        let ask = reflection.next_request(turn.is_round, rt::random());
+        let is_list = matches!(ask, ReflectorRequest::List(_));
         let done = match ask {
-            Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
-            Ask::Watch { request, limit } => {
+            ReflectorRequest::List(request) => list(&client, &request, &mut reflection, &listener).await,
+            ReflectorRequest::Watch { request, limit } => {
                 let mut ended = pin!(rt::either(client.histories().beyond(history), client.gate().shut_out(rank)));
                 let end = begun + limit;
                 watch(&client, &request, end, ended.as_mut(), &mut reflection, &listener, turn.is_round).await
@@ -63,9 +63,9 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
             }
         };
         if !wait.is_zero() {
-            // What failed before the gate was opened says nothing of what is asked then.
+            // A failure from before the gate was opened delays no request after that.
             let opened = client.gate().opened_since(openings, rank);
-            // Nor does it of a server that has begun another history, of which everything is to be heard.
+            // Nor does it delay the new list of a server whose history has changed.
             let woken = rt::either(opened, client.histories().beyond(history));
             rt::either(rt::sleep(crate::types::time::jitter(wait, 1.0, rt::random())), woken).await;
         }

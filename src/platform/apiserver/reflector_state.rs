@@ -26,7 +26,7 @@ pub(crate) struct Collection {
     pub(crate) path: String,
     /// Empty for everything.
     pub(crate) field_selector: String,
-    /// Bookmarks cost a line per minute, and spare a new list after a long time without changes.
+    /// Bookmarks cost a line per minute, and avoid a new list after a long time without changes.
     pub(crate) bookmarks: bool,
     pub(crate) rank: Rank,
 }
@@ -68,7 +68,7 @@ enum Next {
 
 /// The next request.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ask {
+pub(super) enum ReflectorRequest {
     List(Request),
     /// The client ends the watch after `limit` if the server does not.
     Watch {
@@ -94,7 +94,7 @@ const GRACE: Duration = Duration::from_secs(60);
 const MOST_OBJECTS: usize = 100_000;
 /// Most pages of one list; a selector may leave pages empty.
 const MOST_PAGES: u32 = 10_000;
-/// Earlier events arrive at once. The bookmark that ends them, and tells the next resource version, is sent two seconds
+/// Earlier events arrive at once. The bookmark that ends them and has the next resource version is sent two seconds
 /// before the requested end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
 const ONCE_WITH_BOOKMARK: u64 = 3;
 const ONCE: u64 = 1;
@@ -115,7 +115,7 @@ impl Reflection {
     }
 
     /// With `once`, asks only for what exists and has changed so far.
-    pub(super) fn ask(&self, once: bool, random: u32) -> Ask {
+    pub(super) fn next_request(&self, once: bool, random: u32) -> ReflectorRequest {
         let seconds = match (once, self.collection.bookmarks) {
             (false, _) => WATCH + u64::from(random) % WATCH,
             (true, true) => ONCE_WITH_BOOKMARK,
@@ -126,17 +126,19 @@ impl Reflection {
             Next::Begin if self.streams && !once => {
                 let watch = self.watch(seconds).with_query("sendInitialEvents", "true");
                 let watch = watch.with_query("resourceVersionMatch", "NotOlderThan");
-                Ask::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
+                ReflectorRequest::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
             }
-            Next::Begin => Ask::List(self.list().with_query("limit", PAGE)),
-            Next::Continue(mark) => Ask::List(self.list().with_query("limit", PAGE).with_query("continue", mark)),
+            Next::Begin => ReflectorRequest::List(self.list().with_query("limit", PAGE)),
+            Next::Continue(mark) => {
+                ReflectorRequest::List(self.list().with_query("limit", PAGE).with_query("continue", mark))
+            }
             Next::Watch(version) => {
                 let watch = self.watch(seconds).with_query("resourceVersion", version);
                 let request = match self.collection.bookmarks {
                     true => watch.with_query("allowWatchBookmarks", "true"),
                     false => watch,
                 };
-                Ask::Watch { request, limit }
+                ReflectorRequest::Watch { request, limit }
             }
         }
     }
@@ -217,7 +219,7 @@ impl Reflection {
     }
 
     /// Starts over, because the server's history has changed and the known versions mean nothing.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn start_over(&mut self) {
         self.next = Next::Begin;
         self.initial = None;
     }

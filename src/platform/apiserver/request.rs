@@ -151,7 +151,7 @@ impl Request {
     }
 }
 
-/// What every request of a connection says about client and server.
+/// The fields about client and server in every request of a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) scheme: &'static str,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::access::Access;
 use super::client::{LARGEST, caller, in_time, unreachable};
-use super::{Answer, ApiError, Request, Status};
+use super::{ApiError, ApiResponse, Request, Status};
 use crate::platform::net::{Dialer, FetchRequest, FetchTls, GetError, Headers, Purpose, Url};
 use crate::types::api::HttpHeader;
 use crate::types::error::ErrorChain;
@@ -22,7 +22,7 @@ impl SingleRequests {
     }
 
     /// Sends a request and returns its response within the request's limit.
-    pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
+    pub(crate) async fn send(&self, request: &Request) -> Result<ApiResponse, ApiError> {
         in_time(request, async |left| self.send_once(request, left).await).await
     }
 
@@ -32,14 +32,14 @@ impl SingleRequests {
         own.or_else(|| self.dialer.proxy_for(&self.access.url)).map(ToString::to_string)
     }
 
-    async fn send_once(&self, request: &Request, left: Duration) -> Result<Answer, ApiError> {
+    async fn send_once(&self, request: &Request, left: Duration) -> Result<ApiResponse, ApiError> {
         let fetched =
             self.dialer.fetch(self.fetch_request(request, left)).await.map_err(|error| self.failed(&error))?;
         if fetched.body.len() > LARGEST {
             return Err(ApiError::Malformed(format!("longer than {LARGEST} bytes").into()));
         }
         if (200..300).contains(&fetched.status) {
-            return Ok(Answer::of(fetched.body));
+            return Ok(ApiResponse::of(fetched.body));
         }
         let retry_after = fetched.retry_after.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
         Err(ApiError::Refused(Box::new(Status::of_body(fetched.status, retry_after, &fetched.body))))

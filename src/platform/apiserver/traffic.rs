@@ -9,6 +9,8 @@ use crate::platform::rpc::Signal;
 pub(crate) struct Traffic {
     sent: Cell<u64>,
     received: Cell<u64>,
+    /// Bytes of images that count against the same budget.
+    images: Cell<u64>,
     connections: Cell<u64>,
     /// The total at which to notify `marked`.
     mark: Cell<Option<u64>>,
@@ -38,8 +40,15 @@ impl Traffic {
         self.received.get()
     }
 
+    /// All bytes, with those of images that count.
     pub(crate) fn bytes(&self) -> u64 {
-        self.sent.get().saturating_add(self.received.get())
+        self.sent.get().saturating_add(self.received.get()).saturating_add(self.images.get())
+    }
+
+    /// Counts bytes of images.
+    pub(crate) fn images(&self, bytes: u64) {
+        self.images.set(self.images.get().saturating_add(bytes));
+        self.look_at_mark();
     }
 
     /// Notifies [`Self::marked`] once the total reaches `bytes`.

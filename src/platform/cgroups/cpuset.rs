@@ -24,7 +24,7 @@ fn read(pid: u32, file: &str) -> Option<CpuSet> {
     CpuSet::parse(fs::read_to_string(file).ok()?.trim())
 }
 
-/// The controller's own hierarchy, where there is one of v1, and the group in it.
+/// The mount point of the controller's v1 hierarchy, or else of v2, and the process's group in it.
 fn place(cgroups: &ProcessCgroups) -> Option<(&'static str, &str)> {
     let v1 = cgroups.v1("cpuset").map(|group| ("cpuset", group));
     let (hierarchy, group) = v1.or_else(|| Some(("", cgroups.v2()?)))?;

@@ -50,7 +50,7 @@ impl Groups {
         let differs = !self.tree.differing(&path, values)?.is_empty();
         if differs && driver == CgroupDriver::Systemd {
             let unit = name.unit();
-            self.ask(&unit, |systemd| systemd.set(&unit, values))?;
+            self.call_systemd(&unit, |systemd| systemd.set(&unit, values))?;
         }
         self.tree.set(&path, values)
     }
@@ -70,23 +70,23 @@ impl Groups {
         let killed = self.tree.remove(path)?;
         if driver == CgroupDriver::Systemd {
             let unit = directory(path);
-            self.ask(unit, |systemd| systemd.stop(unit))?;
+            self.call_systemd(unit, |systemd| systemd.stop(unit))?;
             // systemd may have recreated the group meanwhile.
             self.tree.remove(path)?;
         }
         Ok(killed)
     }
 
-    /// Makes systemd know the slices up to the group, and sets the values that the files do not have yet.
+    /// Starts the systemd slices of the group and its parents, and sets the values that the files do not have yet.
     fn ensure_units(&self, name: &CgroupName, path: &str, values: &Values) -> Result<(), CgroupError> {
         if self.tree.exists(path) {
             if self.tree.differing(path, values)?.is_empty() {
                 return Ok(());
             }
             let unit = name.unit();
-            return self.ask(&unit, |systemd| systemd.start_slice(&unit, None, values));
+            return self.call_systemd(&unit, |systemd| systemd.start_slice(&unit, None, values));
         }
-        self.ask(&name.unit(), |systemd| {
+        self.call_systemd(&name.unit(), |systemd| {
             let mut above: Option<String> = None;
             for (unit, unit_path) in name.units() {
                 let is_last = unit_path == path;
@@ -100,7 +100,7 @@ impl Groups {
         })
     }
 
-    fn ask(&self, unit: &str, what: impl FnOnce(&mut Systemd) -> io::Result<()>) -> Result<(), CgroupError> {
+    fn call_systemd(&self, unit: &str, what: impl FnOnce(&mut Systemd) -> io::Result<()>) -> Result<(), CgroupError> {
         let asked = Systemd::connect(&self.systemd).and_then(|mut systemd| what(&mut systemd));
         asked.map_err(CgroupError::io("configure systemd unit", Path::new(unit)))
     }

@@ -75,8 +75,7 @@ impl MemoryStat {
     }
 }
 
-/// How many processes of the group, and of those below it, the kernel has killed for want of memory; from
-/// `memory.events`.
+/// Number of processes that the OOM killer has killed in the group and below it, from `memory.events`.
 pub(crate) fn oom_kills(text: &str) -> Option<u64> {
     flat_keyed(text).find_map(|(key, value)| (key == "oom_kill").then_some(value))
 }

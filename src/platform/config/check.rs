@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::did_you_mean::nearest;
 use super::duration;
 use super::schema::{Field, FieldSupport, KUBELET_CONFIGURATION, Kind};
-use crate::types::api::{Quantity, SysctlNamespace, dotted_sysctl};
+use crate::types::api::{DeviceAttribute, Quantity, SysctlNamespace, dotted_sysctl};
 use crate::types::cpu_set::CpuSet;
 
 /// An invalid value and its path.
@@ -30,7 +30,7 @@ pub(super) fn conflict(path: &str, fault: String) -> Problem {
     Problem { path: path.to_owned(), fault }
 }
 
-/// Whether `document` is a configuration; the first thing that is wrong if not.
+/// Checks that `document` is a configuration. Fails with the first problem.
 pub(super) fn check_document(document: &Value) -> Result<(), Problem> {
     check_document_of(document, "KubeletConfiguration", &["kubelet.config.k8s.io/v1beta1"], KUBELET_CONFIGURATION)
 }
@@ -185,6 +185,7 @@ impl Walk {
 fn fits(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Path, Value::String(_)) => true,
+        (Kind::Attribute, value) => DeviceAttribute::read(value).is_ok(),
         (Kind::BoolText, Value::String(text)) => go_bool(text).is_some(),
         (Kind::Cpus, Value::String(text)) => CpuSet::parse(text).is_some(),
         (Kind::Int(least, most), Value::Number(number)) => {
@@ -231,6 +232,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
         Kind::Int(least, most) => format!("a whole number from {least} to {most}"),
         Kind::Number(least, most) => format!("a number from {least} to {most}"),
         Kind::Text => "a string".to_owned(),
+        Kind::Attribute => DeviceAttribute::FORM.to_owned(),
         Kind::Path => "a path".to_owned(),
         Kind::Word(words) => {
             let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
@@ -250,8 +252,8 @@ pub(super) fn wanted(kind: &Kind) -> String {
     }
 }
 
-fn go(size: std::time::Duration) -> duration::Signed {
-    duration::Signed { negative: false, size }
+fn go(size: std::time::Duration) -> duration::SignedDuration {
+    duration::SignedDuration { negative: false, size }
 }
 
 /// A value as errors show it: short, and on one line.
@@ -295,7 +297,7 @@ pub(super) fn socket_path(endpoint: &str) -> Option<&str> {
     path.starts_with('/').then_some(path)
 }
 
-/// Sysctls that are not namespaced are not for pods to set.
+/// Pods may set only namespaced sysctls.
 fn is_sysctl(text: &str) -> bool {
     let name = dotted_sysctl(text.strip_suffix('*').unwrap_or(text));
     !name.contains(['*', ' ']) && SysctlNamespace::of(&name).is_some()

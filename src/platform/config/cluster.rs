@@ -1,4 +1,4 @@
-//! The API server of the node, and when it is asked and told. Pure.
+//! The API server of the node, and when the node synchronizes with it. Pure.
 
 use std::path::PathBuf;
 

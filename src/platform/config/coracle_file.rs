@@ -9,10 +9,12 @@ use serde_json::Value;
 use super::Error;
 use super::check::{Problem, check_fields};
 use super::device_rules::{DeviceRule, device_rules};
-use super::fields::Fields;
+use super::fields::{Fields, LEAST_BYTES};
 use super::file::{one, read_bytes};
+use super::image_fetch::{self, FetchSettings, time_windows};
 use super::schema::CORACLE_FILE;
 use crate::types::api::yaml;
+use crate::types::time_windows::TimeWindow;
 
 /// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,21 +22,6 @@ pub(crate) struct CoracleFile {
     pub(crate) sync: SyncSettings,
     pub(crate) images: FetchSettings,
     pub(crate) devices: Vec<DeviceRule>,
-}
-
-/// Who fetches images from registries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FetchSettings {
-    /// Coracle fetches them itself, so that a transfer that was cut is continued.
-    pub(crate) is_resumable: bool,
-    /// containerd's directory of `hosts.toml` files.
-    pub(crate) hosts_directory: PathBuf,
-}
-
-impl Default for FetchSettings {
-    fn default() -> Self {
-        Self { is_resumable: false, hosts_directory: PathBuf::from("/etc/containerd/certs.d") }
-    }
 }
 
 /// When to communicate with the API server, and how much data that may use.
@@ -45,6 +32,8 @@ pub(crate) struct SyncSettings {
     pub(crate) lease_duration: Option<Duration>,
     /// `None`: no limit.
     pub(crate) bytes_per_day: Option<u64>,
+    /// Images count against `bytes_per_day`.
+    pub(crate) includes_images: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,13 +58,6 @@ pub(crate) struct SyncWindows {
     pub(crate) interface: Option<String>,
 }
 
-/// Minutes of the day in UTC; spans midnight if the end precedes the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TimeWindow {
-    pub(crate) from: u16,
-    pub(crate) to: u16,
-}
-
 /// Optional, unless given by a flag.
 pub(super) const PLACE: &str = "/etc/coracle/coracle.yaml";
 /// `leaseDurationSeconds` is an int32.
@@ -98,7 +80,7 @@ pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let refused = |problem| Error::Field { path: place.clone(), problem };
     let document = one(documents, "configuration of Coracle").map_err(refused)?.strict().map_err(unparsed)?;
     let sync = settings(&document).map_err(refused)?;
-    let images = fetch_settings(&document);
+    let images = image_fetch::read(&document).map_err(refused)?;
     let devices = device_rules(&document).map_err(refused)?;
     Ok(CoracleFile { sync, images, devices })
 }
@@ -130,41 +112,19 @@ fn settings(document: &Value) -> Result<SyncSettings, Problem> {
         "manual" => SyncMode::Manual,
         _ => SyncMode::Watch,
     };
-    let bytes = fields.at("sync.bytesPerDay").and_then(|value| match value {
-        Value::String(text) => text.parse().ok(),
-        value => value.to_string().parse().ok(),
-    });
-    let bytes_per_day =
-        bytes.map(|bytes: crate::types::api::Quantity| u64::try_from(bytes.value()).unwrap_or_default());
+    let bytes_per_day = fields.bytes("sync.bytesPerDay");
     if bytes_per_day.is_some_and(|bytes| bytes < LEAST_BYTES) {
         return Err(problem("sync.bytesPerDay", "expected at least 64Ki: a connection alone takes some kilobytes"));
     }
-    Ok(SyncSettings { mode, lease_duration, bytes_per_day })
-}
-
-/// The fields have been checked.
-fn fetch_settings(document: &Value) -> FetchSettings {
-    let mut settings = FetchSettings::default();
-    let Some(fields) = document.as_object().map(Fields) else { return settings };
-    settings.is_resumable = fields.text("images.fetch") == Some("resumable");
-    if let Some(directory) = fields.text("images.hostsDirectory") {
-        settings.hosts_directory = PathBuf::from(directory);
+    let includes_images = fields.bool("sync.includesImages").unwrap_or_default();
+    if includes_images && bytes_per_day.is_none() {
+        return Err(problem("sync.includesImages", "only with sync.bytesPerDay"));
     }
-    settings
+    Ok(SyncSettings { mode, lease_duration, bytes_per_day, includes_images })
 }
-
-const LEAST_BYTES: u64 = 64 << 10;
 
 fn windows(fields: &Fields<'_>) -> Result<SyncWindows, Problem> {
-    let mut times = Vec::new();
-    let texts = fields.at("sync.windows").and_then(Value::as_array).into_iter().flatten();
-    for (index, text) in texts.enumerate() {
-        let window = text.as_str().and_then(time_window).ok_or_else(|| Problem {
-            path: format!("sync.windows[{index}]"),
-            fault: format!("expected two times of the day such as \"01:00-03:00\", found {text}"),
-        });
-        times.push(window?);
-    }
+    let times = time_windows(fields, "sync.windows")?;
     let interface = fields.text("sync.whileInterface").map(str::to_owned);
     if interface.as_ref().is_some_and(|name| name.len() > 15 || name.contains(['/', ' ']) || name.starts_with('.')) {
         let fault = "expected the name of a network interface such as wwan0".to_owned();
@@ -175,24 +135,6 @@ fn windows(fields: &Fields<'_>) -> Result<SyncWindows, Problem> {
         return Err(Problem { path: "sync.windows".to_owned(), fault });
     }
     Ok(SyncWindows { times, interface })
-}
-
-fn time_window(text: &str) -> Option<TimeWindow> {
-    let (from, to) = text.split_once('-')?;
-    let window = TimeWindow { from: minute(from)?, to: minute(to)? };
-    (window.from != window.to).then_some(window)
-}
-
-/// `24:00` is the end of the day.
-fn minute(text: &str) -> Option<u16> {
-    let (hour, minute) = text.trim().split_once(':')?;
-    let digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(hour) || !digits(minute) {
-        return None;
-    }
-    let (hour, minute): (u16, u16) = (hour.parse().ok()?, minute.parse().ok()?);
-    let minutes = hour * 60 + minute;
-    (minute < 60 && minutes <= 24 * 60).then_some(minutes % (24 * 60))
 }
 
 #[cfg(test)]
@@ -223,7 +165,10 @@ mod tests {
         let sync = json!({"mode": "poll", "every": "1h", "lease": {"duration": "2h"}, "bytesPerDay": "1M"});
         let lease_duration = Some(2 * HOUR);
         let mode = SyncMode::Poll { every: HOUR };
-        check(json!({"sync": sync}), Ok(SyncSettings { mode, lease_duration, bytes_per_day: Some(1_000_000) }));
+        check(
+            json!({"sync": sync}),
+            Ok(SyncSettings { mode, lease_duration, bytes_per_day: Some(1_000_000), includes_images: false }),
+        );
     }
 
     #[test]
@@ -252,7 +197,10 @@ mod tests {
         assert_eq!((windows.times.len(), windows.interface.as_deref()), (1, Some("wwan0")));
         let images = "images: {fetch: resumable, hostsDirectory: /x}";
         let hosts_directory = PathBuf::from("/x");
-        assert_eq!(read_text(images).images, FetchSettings { is_resumable: true, hosts_directory });
+        assert_eq!(
+            read_text(images).images,
+            FetchSettings { is_resumable: true, hosts_directory, ..FetchSettings::default() }
+        );
         let devices = text.lines().skip_while(|line| *line != "#devices:").map(|line| line.trim_start_matches('#'));
         let devices: Vec<&str> = devices.collect();
         assert_eq!(read_text(&devices.join("\n")).devices[0].paths, ["/dev/video*"]);
@@ -295,6 +243,7 @@ mod tests {
                 json!({"sync": {"lease": {"duration": "4.5s"}}}),
                 "sync.lease.duration: expected whole seconds such as 40s or 2h",
             ),
+            (json!({"sync": {"includesImages": true}}), "sync.includesImages: only with sync.bytesPerDay"),
             (
                 json!({"sync": {"bytesPerDay": "1k"}}),
                 "sync.bytesPerDay: expected at least 64Ki: a connection alone takes some kilobytes",

@@ -25,8 +25,26 @@ pub(crate) struct CredentialProvider {
     pub(crate) api_version: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
+    /// `tokenAttributes`: it gets a token of the pod's service account.
+    pub(crate) token: Option<TokenAttributes>,
+}
+
+/// The service account tokens of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenAttributes {
+    pub(crate) audience: String,
+    pub(crate) cache: TokenCacheType,
     /// Whether to run it only for pods with a service account.
-    pub(crate) requires_service_account: bool,
+    pub(crate) is_required: bool,
+    pub(crate) required_annotations: Vec<String>,
+    pub(crate) optional_annotations: Vec<String>,
+}
+
+/// What answers are cached by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenCacheType {
+    ServiceAccount,
+    Token,
 }
 
 /// Reads a file, or every `*.json`, `*.yaml` and `*.yml` in a directory, ordered by name.
@@ -107,26 +125,28 @@ fn provider(fields: &Map<String, Value>, names: &mut Vec<String>) -> Result<Cred
         name,
         match_images,
         default_cache_duration: duration.size,
-        requires_service_account: token.map(|token| token_attributes(token, &api_version)).transpose()? == Some(true),
+        token: token.map(|token| token_attributes(token, &api_version)).transpose()?,
         api_version,
         args: texts(fields.get("args")),
         env: environment(fields.get("env")),
     })
 }
 
-/// Returns whether a service account is required.
-fn token_attributes(token: &Map<String, Value>, api_version: &str) -> Result<bool, Fault> {
+fn token_attributes(token: &Map<String, Value>, api_version: &str) -> Result<TokenAttributes, Fault> {
     let fault = |fault: &str| Err(("tokenAttributes", fault.to_owned()));
     if api_version != NEWEST_PROVIDER_VERSION {
         return fault("only for providers of credentialprovider.kubelet.k8s.io/v1");
     }
-    let is_set = |name: &str| token.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-    if !is_set("serviceAccountTokenAudience") {
+    let text = |name: &str| token.get(name).and_then(Value::as_str).unwrap_or_default();
+    let audience = text("serviceAccountTokenAudience").to_owned();
+    if audience.is_empty() {
         return fault("serviceAccountTokenAudience is required");
     }
-    if !is_set("cacheType") {
-        return fault("cacheType is required: ServiceAccount or Token");
-    }
+    let cache = match text("cacheType") {
+        "ServiceAccount" => TokenCacheType::ServiceAccount,
+        "Token" => TokenCacheType::Token,
+        _ => return fault("cacheType is required: ServiceAccount or Token"),
+    };
     let Some(required) = token.get("requireServiceAccount").and_then(Value::as_bool) else {
         return fault("requireServiceAccount is required");
     };
@@ -138,7 +158,13 @@ fn token_attributes(token: &Map<String, Value>, api_version: &str) -> Result<boo
     if must.iter().any(|key| may.contains(key)) {
         return fault("an annotation key cannot be both required and optional");
     }
-    Ok(required)
+    Ok(TokenAttributes {
+        audience,
+        cache,
+        is_required: required,
+        required_annotations: must,
+        optional_annotations: may,
+    })
 }
 
 fn texts(list: Option<&Value>) -> Vec<String> {
@@ -193,7 +219,13 @@ mod tests {
             api_version: NEWEST_PROVIDER_VERSION.to_owned(),
             args: vec!["get".to_owned(), "--all".to_owned()],
             env: vec![("REGION".to_owned(), "eu".to_owned())],
-            requires_service_account: true,
+            token: Some(TokenAttributes {
+                audience: "x".to_owned(),
+                cache: TokenCacheType::Token,
+                is_required: true,
+                required_annotations: vec!["a".to_owned()],
+                optional_annotations: Vec::new(),
+            }),
         };
         assert_eq!(read(&[all]), Ok(vec![expected]));
     }

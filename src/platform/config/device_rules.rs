@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::Problem;
-use crate::types::api::is_extended_resource;
+use crate::types::api::{DeviceAttribute, DeviceAttributes, MOST_ATTRIBUTES, is_attribute_name, is_extended_resource};
 
 /// Device files that form a resource. Each is allocated to one container at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,12 @@ pub(crate) struct DeviceRule {
     pub(crate) paths: Vec<String>,
     /// A subset of `rwm`.
     pub(crate) permissions: String,
+    /// Attributes of all its devices. They replace those that sysfs gives.
+    pub(crate) attributes: DeviceAttributes,
 }
+
+/// Attributes of a rule: sysfs gives others.
+const MOST_OF_RULE: usize = MOST_ATTRIBUTES / 2;
 
 /// The device rules of a checked document.
 pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem> {
@@ -51,7 +56,20 @@ pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem>
             let fault = format!("expected some of r, w and m, found {permissions:?}");
             return Err(problem(".permissions", fault));
         }
-        rules.push(DeviceRule { resource, paths, permissions });
+        let mut attributes = DeviceAttributes::new();
+        for (name, value) in value["attributes"].as_object().into_iter().flatten() {
+            if !is_attribute_name(name) {
+                let fault = format!("expected the name of an attribute such as model, found {name:?}");
+                return Err(problem(".attributes", fault));
+            }
+            let read = DeviceAttribute::read(value);
+            let read = read.map_err(|form| problem(&format!(".attributes[{name}]"), format!("expected {form}")))?;
+            attributes.insert(name.clone(), read);
+        }
+        if attributes.len() > MOST_OF_RULE {
+            return Err(problem(".attributes", format!("more than {MOST_OF_RULE} attributes")));
+        }
+        rules.push(DeviceRule { resource, paths, permissions, attributes });
     }
     Ok(rules)
 }
@@ -67,11 +85,21 @@ mod tests {
         let rule = json!({"resource": "example.com/camera", "paths": ["/dev/video*", "/dev/v4l/by-id/x"]});
         let rules = device_rules(&json!({"devices": [rule]})).unwrap();
         let paths = ["/dev/video*", "/dev/v4l/by-id/x"].map(str::to_owned).to_vec();
-        let expected = DeviceRule { resource: "example.com/camera".to_owned(), paths, permissions: "rw".to_owned() };
+        let resource = "example.com/camera".to_owned();
+        let expected = DeviceRule { resource, paths, permissions: "rw".to_owned(), ..DeviceRule::default() };
         assert_eq!(rules, [expected]);
         let rule = json!({"resource": "a.b/c", "paths": ["/dev/x"], "permissions": "mrw"});
         assert_eq!(device_rules(&json!({"devices": [rule]})).unwrap()[0].permissions, "mrw");
         assert_eq!(device_rules(&json!({})).unwrap(), []);
+        let attributes = json!({"model": "imx219", "lanes": 2, "driverVersion": {"version": "1.2.3"}});
+        let rule = json!({"resource": "a.b/c", "paths": ["/dev/x"], "attributes": attributes});
+        let read = device_rules(&json!({"devices": [rule]})).unwrap().remove(0).attributes;
+        let expected = [
+            ("driverVersion", DeviceAttribute::Version("1.2.3".to_owned())),
+            ("lanes", DeviceAttribute::Int(2)),
+            ("model", DeviceAttribute::String("imx219".to_owned())),
+        ];
+        assert_eq!(read, expected.map(|(name, attribute)| (name.to_owned(), attribute)).into_iter().collect());
     }
 
     #[test]
@@ -96,6 +124,17 @@ mod tests {
                 "devices[1].paths[0]: expected a path with * and ? such as \"/dev/video*\", found \"/dev/../etc\"",
             ),
             ("permissions", json!("rx"), "devices[1].permissions: expected some of r, w and m, found \"rx\""),
+            (
+                "attributes",
+                json!({"my-model": "x"}),
+                "devices[1].attributes: expected the name of an attribute such as model, found \"my-model\"",
+            ),
+            (
+                "attributes",
+                json!({"firmware": 2.1}),
+                "devices[1].attributes[firmware]: expected a string of at most 64 bytes, a whole number, true, false, or \
+                 {version: \"1.2.3\"}",
+            ),
             ("permissions", json!("rr"), "devices[1].permissions: expected some of r, w and m, found \"rr\""),
         ] {
             let mut rule = json!({"resource": "d.e/f", "paths": ["/dev/x"]});

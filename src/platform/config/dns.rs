@@ -1,4 +1,4 @@
-//! What the resolver settings of pods are made of. Pure.
+//! The sources of the pods' resolver settings. Pure.
 
 use core::net::IpAddr;
 use std::path::PathBuf;

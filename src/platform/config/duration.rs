@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Formats as Go does, truncated to milliseconds.
 pub(crate) fn go_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    Signed { negative: false, size: Duration::from_millis(millis) }.to_string()
+    SignedDuration { negative: false, size: Duration::from_millis(millis) }.to_string()
 }
 
 /// Parses a duration that is not negative.
@@ -15,24 +15,24 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// Parses what Go's `time.ParseDuration` accepts; `None` for anything else, and for more than 64 bits of nanoseconds.
-pub(super) fn parse(text: &str) -> Option<Signed> {
+pub(super) fn parse(text: &str) -> Option<SignedDuration> {
     let (negative, rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
     let nanos = if rest == "0" { 0 } else { nanos(rest)? };
     i64::try_from(nanos).ok()?;
-    Some(Signed { negative: negative && nanos > 0, size: Duration::from_nanos(nanos) })
+    Some(SignedDuration { negative: negative && nanos > 0, size: Duration::from_nanos(nanos) })
 }
 
 /// A signed duration: a few settings are disabled by a negative one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Signed {
+pub(super) struct SignedDuration {
     pub(super) negative: bool,
     pub(super) size: Duration,
 }
 
-impl fmt::Display for Signed {
+impl fmt::Display for SignedDuration {
     /// As in Go: hours and minutes if there are any, and the rest in the largest unit that gives at least 1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.negative {
@@ -124,7 +124,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, nanos: u64) {
-        assert_eq!(parse(text), Some(Signed { negative: false, size: Duration::from_nanos(nanos) }), "{text}");
+        assert_eq!(parse(text), Some(SignedDuration { negative: false, size: Duration::from_nanos(nanos) }), "{text}");
     }
 
     #[test]
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_minus_sign_makes_durations_negative_except_zero() {
-        assert_eq!(parse("-1m"), Some(Signed { negative: true, size: Duration::from_secs(60) }));
-        assert_eq!(parse("-0s"), Some(Signed { negative: false, size: Duration::ZERO }));
+        assert_eq!(parse("-1m"), Some(SignedDuration { negative: true, size: Duration::from_secs(60) }));
+        assert_eq!(parse("-0s"), Some(SignedDuration { negative: false, size: Duration::ZERO }));
     }
 
     #[test]

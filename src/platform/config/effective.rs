@@ -27,6 +27,7 @@ use super::reserved::{self, Reservations};
 use super::runtime::{self, RuntimeSettings};
 use super::shutdown::{self, ShutdownPhase};
 use super::static_pods::{self, StaticPods};
+use super::tracing::{self, TracingSettings};
 use crate::types::api::Map as Labels;
 
 /// Flags and configuration files merged, by subject. Where a value came from is not kept.
@@ -55,6 +56,8 @@ pub(crate) struct Config {
     /// `devices` of Coracle's own file: what containers may have without a plugin.
     pub(crate) devices: Vec<DeviceRule>,
     pub(crate) gates: FeatureGates,
+    /// `None`: off.
+    pub(crate) tracing: Option<TracingSettings>,
     /// The fields as they were configured, for `/configz`.
     pub(crate) given: ConfiguredFields,
 }
@@ -94,6 +97,7 @@ impl Default for Config {
             shutdown_phases: Vec::new(),
             devices: Vec::new(),
             gates: FeatureGates::default(),
+            tracing: None,
             given: ConfiguredFields::default(),
         }
     }
@@ -136,6 +140,7 @@ impl Config {
             shutdown_phases: shutdown::read(fields)?,
             devices: Vec::new(),
             gates: FeatureGates::default(),
+            tracing: tracing::read(fields)?,
             given: ConfiguredFields::default(),
             root_dir,
         })

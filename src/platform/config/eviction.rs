@@ -128,21 +128,21 @@ const HARD_DEFAULTS: &[(&str, &str)] = &[
 
 /// Reads the settings; `enforced` states whether the pods' cgroup has a limit.
 pub(super) fn read(fields: &Fields<'_>, enforced: bool, static_pods: bool) -> Result<Eviction, Problem> {
-    let mut hard = amounts(fields, "evictionHard", Least::AboveZero)?;
+    let mut hard = amounts(fields, "evictionHard", SmallestAmount::AboveZero)?;
     // An empty map disables eviction.
     let is_given = fields.at("evictionHard").is_some_and(Value::is_object);
     if !is_given || fields.bool("mergeDefaultEvictionSettings") == Some(true) {
         let missing = hard_defaults().filter(|(signal, _)| hard.iter().all(|(given, _)| given != signal));
         hard.extend(missing.collect::<Vec<_>>());
     }
-    let reclaims = amounts(fields, "evictionMinimumReclaim", Least::Zero)?;
+    let reclaims = amounts(fields, "evictionMinimumReclaim", SmallestAmount::Zero)?;
     let threshold = |signal: Signal, value, grace| {
         let reclaim = reclaims.iter().find(|(of, _)| *of == signal).map(|(_, amount)| *amount);
         Threshold { signal, value, grace, min_reclaim: reclaim }
     };
     let mut thresholds: Vec<_> =
         hard.into_iter().map(|(signal, value)| threshold(signal, value, Duration::ZERO)).collect();
-    for (signal, value) in amounts(fields, "evictionSoft", Least::AboveZero)? {
+    for (signal, value) in amounts(fields, "evictionSoft", SmallestAmount::AboveZero)? {
         let periods = fields.at("evictionSoftGracePeriod");
         let grace = periods.and_then(|periods| duration::parse(periods.get(signal.as_str())?.as_str()?));
         let Some(grace) = grace else {
@@ -170,18 +170,18 @@ fn hard_defaults() -> impl Iterator<Item = (Signal, Amount)> {
 
 /// The lower bound of an amount.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Least {
+enum SmallestAmount {
     Zero,
     AboveZero,
 }
 
 /// Quantities and percentages by signal.
-fn amounts(fields: &Fields<'_>, path: &str, least: Least) -> Result<Vec<(Signal, Amount)>, Problem> {
+fn amounts(fields: &Fields<'_>, path: &str, least: SmallestAmount) -> Result<Vec<(Signal, Amount)>, Problem> {
     let mut amounts = Vec::new();
     for (name, value) in fields.at(path).and_then(Value::as_object).into_iter().flatten() {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let (Some(signal), Some(amount)) = (Signal::named(name), Amount::parse(&text)) else { continue };
-        if least == Least::AboveZero && amount == Amount::Quantity(Quantity::ZERO) {
+        if least == SmallestAmount::AboveZero && amount == Amount::Quantity(Quantity::ZERO) {
             return Err(conflict(&format!("{path}[{name}]"), "expected more than 0, found 0".to_owned()));
         }
         amounts.push((signal, amount));

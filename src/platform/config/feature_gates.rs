@@ -1,4 +1,4 @@
-//! The feature gates of Kubernetes 1.36, and which of them Coracle can turn. Pure.
+//! The feature gates of Kubernetes 1.36, and which of them Coracle can switch. Pure.
 
 use serde_json::Value;
 
@@ -19,6 +19,7 @@ pub(crate) enum Gate {
     GracefulNodeShutdownBasedOnPodPriority,
     KubeletCrashLoopBackOffMax,
     KubeletEnsureSecretPulledImages,
+    KubeletServiceAccountTokenForCredentialProviders,
     NodeDeclaredFeatures,
     ResourceHealthStatus,
     RotateKubeletServerCertificate,
@@ -35,7 +36,7 @@ pub(crate) struct FeatureGates {
 ///
 /// - `L`: locked to its default, as upstream.
 /// - `h`: has a [`Gate`].
-/// - `=`: the kubelet looks at it, and Coracle has only the default.
+/// - `=`: the kubelet reads it, and Coracle supports only the default.
 /// - `.`: nothing here depends on it.
 const GATES: &str = include_str!("feature_gates.txt");
 
@@ -119,7 +120,7 @@ fn is_default(path: &str, fields: &Fields<'_>) -> bool {
     path == "cpuCFSQuotaPeriod" && fields.text(path) == Some("100ms")
 }
 
-/// Stage, default and standing of a gate.
+/// Stage, default and support of a gate.
 fn known(name: &str) -> Option<(char, bool, char)> {
     GATES.lines().find_map(|line| {
         let (marks, found) = line.split_once(' ')?;
@@ -130,7 +131,7 @@ fn known(name: &str) -> Option<(char, bool, char)> {
 }
 
 impl Gate {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::ComponentFlagz,
         Self::ComponentStatusz,
         Self::ContainerCheckpoint,
@@ -140,6 +141,7 @@ impl Gate {
         Self::GracefulNodeShutdownBasedOnPodPriority,
         Self::KubeletCrashLoopBackOffMax,
         Self::KubeletEnsureSecretPulledImages,
+        Self::KubeletServiceAccountTokenForCredentialProviders,
         Self::NodeDeclaredFeatures,
         Self::ResourceHealthStatus,
         Self::RotateKubeletServerCertificate,
@@ -156,6 +158,9 @@ impl Gate {
             Self::GracefulNodeShutdownBasedOnPodPriority => "GracefulNodeShutdownBasedOnPodPriority",
             Self::KubeletCrashLoopBackOffMax => "KubeletCrashLoopBackOffMax",
             Self::KubeletEnsureSecretPulledImages => "KubeletEnsureSecretPulledImages",
+            Self::KubeletServiceAccountTokenForCredentialProviders => {
+                "KubeletServiceAccountTokenForCredentialProviders"
+            }
             Self::NodeDeclaredFeatures => "NodeDeclaredFeatures",
             Self::ResourceHealthStatus => "ResourceHealthStatus",
             Self::RotateKubeletServerCertificate => "RotateKubeletServerCertificate",

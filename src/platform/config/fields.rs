@@ -5,12 +5,24 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::duration;
-use crate::types::api::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
+use crate::types::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, ResourceList};
+
+/// The least budget of a day.
+pub(super) const LEAST_BYTES: u64 = 64 << 10;
 
 /// A checked document.
 pub(super) struct Fields<'a>(pub(super) &'a Map<String, Value>);
 
 impl<'a> Fields<'a> {
+    /// The bytes of a quantity.
+    pub(super) fn bytes(&self, path: &str) -> Option<u64> {
+        let quantity: Quantity = match self.at(path)? {
+            Value::String(text) => text.parse().ok()?,
+            value => value.to_string().parse().ok()?,
+        };
+        Some(u64::try_from(quantity.value()).unwrap_or_default())
+    }
+
     pub(super) fn at(&self, path: &str) -> Option<&'a Value> {
         let mut names = path.split('.');
         let first = self.0.get(names.next()?)?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::check::{asks_nothing, check_value, field, go_bool, wanted};
 use super::did_you_mean::nearest;
-use super::flag_table::{FLAGS, Meaning, Own};
+use super::flag_table::{FLAGS, FlagEffect, FlagOnly};
 use super::flag_values::FlagValues;
 use super::managers;
 use super::node_labels;
@@ -53,7 +53,7 @@ fn nothing(flag: &str, kind: &Kind) -> BadFlag {
 /// Splits an argument into the flag's name as in the table, and its value if it has one.
 fn split(argument: &str) -> Result<(String, Option<&str>), BadFlag> {
     let Some(body) = argument.strip_prefix('-').filter(|body| !body.is_empty() && *body != "-") else {
-        return Err(BadFlag(format!("unexpected argument {argument:?} (coracle --help shows what there is)")));
+        return Err(BadFlag(format!("unexpected argument {argument:?} (coracle --help lists all flags)")));
     };
     let (long, body) = body.strip_prefix('-').map_or((false, body), |body| (true, body));
     let (name, value) = body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
@@ -78,15 +78,15 @@ pub(crate) fn is_flag(name: &str) -> bool {
     meaning(name).is_some()
 }
 
-fn meaning(name: &str) -> Option<&'static Meaning> {
+fn meaning(name: &str) -> Option<&'static FlagEffect> {
     FLAGS.binary_search_by_key(&name, |(flag, _)| flag).ok().and_then(|at| FLAGS.get(at)).map(|(_, meaning)| meaning)
 }
 
 fn kind_of(name: &str) -> Result<&'static Kind, BadFlag> {
     match meaning(name) {
-        Some(Meaning::Field(path)) => Ok(field(path).map_or(&Kind::Text, |field| &field.kind)),
-        Some(Meaning::Own(own)) => Ok(own.kind()),
-        Some(Meaning::NotYet(kind) | Meaning::Gone(kind, _) | Meaning::Refused(kind)) => Ok(kind),
+        Some(FlagEffect::Field(path)) => Ok(field(path).map_or(&Kind::Text, |field| &field.kind)),
+        Some(FlagEffect::Own(own)) => Ok(own.kind()),
+        Some(FlagEffect::NotYet(kind) | FlagEffect::Gone(kind, _) | FlagEffect::Refused(kind)) => Ok(kind),
         None => {
             let near = nearest(name, FLAGS.iter().map(|(flag, _)| *flag));
             let hint = near.map(|near| format!(" (did you mean --{near}?)")).unwrap_or_default();
@@ -106,7 +106,7 @@ impl FlagValues {
         self.flags.push((flag.to_owned(), shown.to_owned()));
         let silent = asks_nothing(kind, &value);
         match meaning(flag) {
-            Some(Meaning::Field(path)) => {
+            Some(FlagEffect::Field(path)) => {
                 match field(path).map(|field| field.standing) {
                     Some(FieldSupport::NotYet) if !silent => self.not_yet.push(format!("--{flag}")),
                     Some(FieldSupport::Refused) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
@@ -114,64 +114,64 @@ impl FlagValues {
                 }
                 set(&mut self.fields, path, value);
             }
-            Some(Meaning::Own(own)) => self.take_own(*own, flag, text, &value)?,
-            Some(Meaning::NotYet(_)) if !silent => self.not_yet.push(format!("--{flag}")),
-            Some(Meaning::Gone(_, why)) => self.warnings.push(format!("--{flag} has no effect: {why}")),
-            Some(Meaning::Refused(_)) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
-            Some(Meaning::NotYet(_) | Meaning::Refused(_)) | None => {}
+            Some(FlagEffect::Own(own)) => self.take_own(*own, flag, text, &value)?,
+            Some(FlagEffect::NotYet(_)) if !silent => self.not_yet.push(format!("--{flag}")),
+            Some(FlagEffect::Gone(_, why)) => self.warnings.push(format!("--{flag} has no effect: {why}")),
+            Some(FlagEffect::Refused(_)) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
+            Some(FlagEffect::NotYet(_) | FlagEffect::Refused(_)) | None => {}
         }
         Ok(())
     }
 
-    fn take_own(&mut self, own: Own, flag: &str, text: &str, value: &Value) -> Result<(), BadFlag> {
+    fn take_own(&mut self, own: FlagOnly, flag: &str, text: &str, value: &Value) -> Result<(), BadFlag> {
         let path = || (!text.is_empty()).then(|| PathBuf::from(text));
         match own {
-            Own::BootstrapKubeconfig => self.bootstrap_kubeconfig = path(),
-            Own::Kubeconfig => self.kubeconfig = path(),
-            Own::CertDir => self.cert_dir = path(),
-            Own::CloudProvider => self.external_cloud = !text.is_empty(),
-            Own::Config => self.config = path(),
-            Own::ConfigDir => self.config_dir = path(),
-            Own::CoracleConfig => self.coracle_config = path(),
-            Own::Help => self.help = *value == Value::Bool(true),
-            Own::HostnameOverride => self.hostname_override = Some(text.to_owned()),
-            Own::ImageArchives => self.image_archives = path(),
-            Own::ImageCredentialProviderBinDir => self.credential_provider_bin_dir = path(),
-            Own::ImageCredentialProviderConfig => self.credential_provider_config = path(),
-            Own::LeaveKernelParameters => self.leave_kernel_parameters = *value == Value::Bool(true),
-            Own::LocalSocket => self.local_socket = path(),
-            Own::LockFile => self.lock_file = path(),
-            Own::ManifestPlainSignatures => self.manifest_plain_signatures = *value == Value::Bool(true),
-            Own::ManifestPublicKey => self.manifest_public_key = path(),
-            Own::ManifestUrlCaFile => self.manifest_url_ca_file = path(),
-            Own::ManifestUrlHeader => static_pod_url::add_headers(&mut self.fields, text)
+            FlagOnly::BootstrapKubeconfig => self.bootstrap_kubeconfig = path(),
+            FlagOnly::Kubeconfig => self.kubeconfig = path(),
+            FlagOnly::CertDir => self.cert_dir = path(),
+            FlagOnly::CloudProvider => self.external_cloud = !text.is_empty(),
+            FlagOnly::Config => self.config = path(),
+            FlagOnly::ConfigDir => self.config_dir = path(),
+            FlagOnly::CoracleConfig => self.coracle_config = path(),
+            FlagOnly::Help => self.help = *value == Value::Bool(true),
+            FlagOnly::HostnameOverride => self.hostname_override = Some(text.to_owned()),
+            FlagOnly::ImageArchives => self.image_archives = path(),
+            FlagOnly::ImageCredentialProviderBinDir => self.credential_provider_bin_dir = path(),
+            FlagOnly::ImageCredentialProviderConfig => self.credential_provider_config = path(),
+            FlagOnly::LeaveKernelParameters => self.leave_kernel_parameters = *value == Value::Bool(true),
+            FlagOnly::LocalSocket => self.local_socket = path(),
+            FlagOnly::LockFile => self.lock_file = path(),
+            FlagOnly::ManifestPlainSignatures => self.manifest_plain_signatures = *value == Value::Bool(true),
+            FlagOnly::ManifestPublicKey => self.manifest_public_key = path(),
+            FlagOnly::ManifestUrlCaFile => self.manifest_url_ca_file = path(),
+            FlagOnly::ManifestUrlHeader => static_pod_url::add_headers(&mut self.fields, text)
                 .map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?,
-            Own::NodeIp => self.node_ips = node_ips(text)?,
-            Own::NodeLabels => {
+            FlagOnly::NodeIp => self.node_ips = node_ips(text)?,
+            FlagOnly::NodeLabels => {
                 let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
                 more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
             }
             // The schema has checked that these are an address and a port.
-            Own::PageAddress => self.page_address = text.parse().ok(),
-            Own::PagePort => self.page_port = text.parse().unwrap_or_default(),
+            FlagOnly::PageAddress => self.page_address = text.parse().ok(),
+            FlagOnly::PagePort => self.page_port = text.parse().unwrap_or_default(),
             // An empty value disables the key.
-            Own::OfflineKeyFile => self.offline_key_file = Some(PathBuf::from(text)),
-            Own::OfflinePlainSecrets => self.offline_plain_secrets = *value == Value::Bool(true),
-            Own::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
-            Own::RegisterWithTaints => {
+            FlagOnly::OfflineKeyFile => self.offline_key_file = Some(PathBuf::from(text)),
+            FlagOnly::OfflinePlainSecrets => self.offline_plain_secrets = *value == Value::Bool(true),
+            FlagOnly::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
+            FlagOnly::RegisterWithTaints => {
                 let taints = taints::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
                 set(&mut self.fields, taints::PATH, taints);
             }
-            Own::ReservedMemory => {
+            FlagOnly::ReservedMemory => {
                 let more =
                     managers::parse_reserved_memory(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
                 set(&mut self.fields, managers::RESERVED_MEMORY, more);
             }
-            Own::RootDir => self.root_dir = path(),
-            Own::EvictStaticPods => self.evict_static_pods = *value == Value::Bool(true),
-            Own::StrictImagePullPolicy => self.strict_image_pull_policy = *value == Value::Bool(true),
-            Own::Version => self.version = *value == Value::Bool(true),
-            Own::WatchdogDevice => self.watchdog_device = path(),
+            FlagOnly::RootDir => self.root_dir = path(),
+            FlagOnly::EvictStaticPods => self.evict_static_pods = *value == Value::Bool(true),
+            FlagOnly::StrictImagePullPolicy => self.strict_image_pull_policy = *value == Value::Bool(true),
+            FlagOnly::Version => self.version = *value == Value::Bool(true),
+            FlagOnly::WatchdogDevice => self.watchdog_device = path(),
         }
         Ok(())
     }
@@ -208,7 +208,8 @@ fn value(kind: &Kind, text: &str) -> Value {
         }
         // Its fields as in --cpu-manager-policy-options.
         Kind::Object(_) => value(&Kind::Map(&Kind::Text), text),
-        Kind::AnyDuration
+        Kind::Attribute
+        | Kind::AnyDuration
         | Kind::BoolText
         | Kind::Cpus
         | Kind::Duration(..)

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::check::{Problem, conflict};
-use super::coracle_file::FetchSettings;
 use super::credential_providers::CredentialProvider;
 use super::fields::Fields;
 use super::flag_values::FlagValues;
+use super::image_fetch::FetchSettings;
 
 /// Images: `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`,
 /// `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist` and the fields of [`ImageGc`];

@@ -32,6 +32,8 @@ pub(crate) struct CpuOptions {
     pub(crate) strict_reservation: bool,
     /// Distribute allocations larger than one NUMA node evenly.
     pub(crate) across_nodes: bool,
+    /// Allocate from as few uncore caches as possible.
+    pub(crate) by_cache: bool,
 }
 
 /// The topology manager's settings.
@@ -42,6 +44,8 @@ pub(crate) struct TopologyManager {
     pub(crate) pod_scope: bool,
     /// The policy fails with more NUMA nodes, which have too many combinations.
     pub(crate) most_nodes: usize,
+    /// Of as many NUMA nodes, prefer those with the shortest distances.
+    pub(crate) closest_nodes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,8 @@ pub(crate) enum TopologyPolicy {
 /// The lowest value allowed.
 const MOST_NODES: usize = 8;
 const OPTIONS: &str = "cpuManagerPolicyOptions";
+const ACROSS_NODES: &str = "distribute-cpus-across-numa";
+const BY_CACHE: &str = "prefer-align-cpus-by-uncorecache";
 const RESERVED: &str = "reservedSystemCPUs";
 pub(super) const RESERVED_MEMORY: &str = "reservedMemory";
 
@@ -68,10 +74,14 @@ pub(super) fn read(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<M
     if !is_static && options.is_some_and(|options| !options.is_empty()) {
         return Err(conflict(OPTIONS, "requires cpuManagerPolicy static".to_owned()));
     }
+    if is_set(BY_CACHE) && is_set(ACROSS_NODES) {
+        return Err(conflict(OPTIONS, format!("{BY_CACHE} and {ACROSS_NODES} exclude each other")));
+    }
     let static_cpus = is_static.then(|| CpuOptions {
         full_cores: is_set("full-pcpus-only"),
         strict_reservation: is_set("strict-cpu-reservation"),
-        across_nodes: is_set("distribute-cpus-across-numa"),
+        across_nodes: is_set(ACROSS_NODES),
+        by_cache: is_set(BY_CACHE),
     });
     Ok(Managers {
         static_cpus,
@@ -139,6 +149,7 @@ pub(super) fn parse_reserved_memory(text: &str) -> Result<Value, String> {
 }
 
 fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {
+    const CLOSEST: &str = "topologyManagerPolicyOptions.prefer-closest-numa-nodes";
     const MOST: &str = "topologyManagerPolicyOptions.max-allowable-numa-nodes";
     let policy = match fields.text("topologyManagerPolicy") {
         Some("best-effort") => TopologyPolicy::BestEffort,
@@ -150,5 +161,7 @@ fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {
     let most_nodes = most.unwrap_or(Ok(MOST_NODES));
     let most_nodes =
         most_nodes.map_err(|found| conflict(MOST, format!("expected a number from {MOST_NODES}, found {found:?}")))?;
-    Ok(Some(TopologyManager { policy, pod_scope: fields.text("topologyManagerScope") == Some("pod"), most_nodes }))
+    let pod_scope = fields.text("topologyManagerScope") == Some("pod");
+    let closest_nodes = fields.text(CLOSEST).and_then(go_bool) == Some(true);
+    Ok(Some(TopologyManager { policy, pod_scope, most_nodes, closest_nodes }))
 }

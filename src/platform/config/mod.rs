@@ -23,6 +23,7 @@ mod flag_values;
 mod flags;
 mod health;
 mod identity;
+mod image_fetch;
 mod images;
 mod logs;
 mod managers;
@@ -40,6 +41,7 @@ mod shutdown;
 mod static_pod_url;
 mod static_pods;
 mod taints;
+mod tracing;
 
 use std::fmt;
 use std::io;
@@ -50,8 +52,8 @@ use coracle_file::CoracleFile;
 
 pub(crate) use cgroups::{CgroupDriver, SwapBehavior};
 pub(crate) use configz::ConfiguredFields;
-pub(crate) use coracle_file::{SyncMode, SyncWindows, TimeWindow};
-pub(crate) use credential_providers::CredentialProvider;
+pub(crate) use coracle_file::{SyncMode, SyncWindows};
+pub(crate) use credential_providers::{CredentialProvider, TokenAttributes, TokenCacheType};
 pub(crate) use device_rules::DeviceRule;
 pub(crate) use did_you_mean::nearest;
 pub(crate) use duration::{go_duration, parse_duration};
@@ -69,9 +71,10 @@ pub(crate) use images::{CredentialsVerification, ImageGc};
 pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
 pub(crate) use process::{KernelParameters, LOCAL_SOCKET};
 pub(crate) use reporting::Reporting;
-pub(crate) use reserved::Enforced;
+pub(crate) use reserved::EnforcedLimits;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
 pub(crate) use shutdown::ShutdownPhase;
+pub(crate) use tracing::{TraceEndpoint, TracingSettings};
 
 use crate::types::api::yaml::ParseError;
 
@@ -114,6 +117,13 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     let gates = FeatureGates::read(&fields::Fields(&fields), &mut warnings.0).map_err(Error::Conflict)?;
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(&given, &fields, node_name).map_err(Error::Conflict)?;
+    let has_tokens = |provider: &CredentialProvider| provider.token.is_some();
+    if providers.iter().any(has_tokens) && !gates.is_on(Gate::KubeletServiceAccountTokenForCredentialProviders) {
+        let gate = Gate::KubeletServiceAccountTokenForCredentialProviders.name();
+        let path = given.credential_provider_config.clone().unwrap_or_default();
+        let fault = format!("requires the feature gate {gate}");
+        return Err(Error::Field { path, problem: Problem { path: "tokenAttributes".to_owned(), fault } });
+    }
     config.images.credential_providers = providers;
     if !gates.is_on(Gate::KubeletEnsureSecretPulledImages) {
         config.images.credentials_verification = CredentialsVerification::Never;

@@ -1,12 +1,12 @@
-//! What the agent's own process needs of the host. Pure.
+//! Settings of the agent's own process. Pure.
 
 use std::path::PathBuf;
 
 use super::fields::Fields;
 use super::flag_values::FlagValues;
 
-/// The agent's process and its host: `oomScoreAdj`, `logging.verbosity`, `failSwapOn` and `protectKernelDefaults`;
-/// `--lock-file`, `--local-socket` and `--leave-kernel-parameters`.
+/// The agent's process and its host: `oomScoreAdj`, `logging.verbosity`, `failSwapOn`,
+/// `makeIPTablesUtilChains` and `protectKernelDefaults`; `--lock-file`, `--local-socket` and `--leave-kernel-parameters`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessSettings {
     /// Where `coracle status` and `coracle pods` reach this process.
@@ -17,6 +17,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) verbosity: u8,
     pub(crate) fail_swap_on: bool,
     pub(crate) kernel_parameters: KernelParameters,
+    /// Create the chains that show the node's variant of iptables.
+    pub(crate) iptables_chains: bool,
 }
 
 /// What the agent does with the kernel parameters that pods rely on.
@@ -40,6 +42,7 @@ impl Default for ProcessSettings {
             verbosity: 0,
             fail_swap_on: true,
             kernel_parameters: KernelParameters::Set,
+            iptables_chains: true,
         }
     }
 }
@@ -57,6 +60,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> ProcessSettings {
         process.oom_score_adj = score;
     }
     fields.replace("failSwapOn", Fields::bool, &mut process.fail_swap_on);
+    fields.replace("makeIPTablesUtilChains", Fields::bool, &mut process.iptables_chains);
     if given.leave_kernel_parameters {
         process.kernel_parameters = KernelParameters::Leave;
     } else if fields.bool("protectKernelDefaults") == Some(true) {

@@ -16,18 +16,18 @@ pub(crate) struct Reservations {
     /// The control groups that these are enforced on; empty: none.
     pub(crate) system_cgroup: String,
     pub(crate) kube_cgroup: String,
-    pub(crate) enforced: Enforced,
+    pub(crate) enforced: EnforcedLimits,
 }
 
-/// Which limits of what is reserved the kernel enforces.
+/// Which reservations are enforced by limits of cgroups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Enforced {
-    /// Pods together have no more than what is not reserved.
+pub(crate) struct EnforcedLimits {
+    /// The pods together are limited to what is not reserved.
     pub(crate) pods: bool,
-    /// The system, or Kubernetes' services, have no more than what is reserved for them.
+    /// The services of the system, or those of Kubernetes, are limited to their reservation.
     pub(crate) system: bool,
     pub(crate) kube: bool,
-    /// The same for the processor alone.
+    /// The same for CPU only.
     pub(crate) system_compressible: bool,
     pub(crate) kube_compressible: bool,
 }
@@ -39,7 +39,7 @@ impl Default for Reservations {
             kube: ResourceList::default(),
             system_cgroup: String::new(),
             kube_cgroup: String::new(),
-            enforced: Enforced { pods: true, ..Enforced::default() },
+            enforced: EnforcedLimits { pods: true, ..EnforcedLimits::default() },
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn read(fields: &Fields<'_>, cgroups_per_qos: bool) -> Result<Reserva
         kube: fields.reserved("kubeReserved"),
         system_cgroup: group(SYSTEM_CGROUP),
         kube_cgroup: group(KUBE_CGROUP),
-        enforced: Enforced::default(),
+        enforced: EnforcedLimits::default(),
     };
     for (path, group) in reserved.groups() {
         check_path(path, group)?;
@@ -71,7 +71,7 @@ pub(super) fn read(fields: &Fields<'_>, cgroups_per_qos: bool) -> Result<Reserva
     Ok(reserved)
 }
 
-fn enforced(fields: &Fields<'_>, reserved: &Reservations, cgroups_per_qos: bool) -> Result<Enforced, Problem> {
+fn enforced(fields: &Fields<'_>, reserved: &Reservations, cgroups_per_qos: bool) -> Result<EnforcedLimits, Problem> {
     const PATH: &str = "enforceNodeAllocatable";
     let levels: Vec<&str> = match fields.at(PATH).and_then(Value::as_array) {
         Some(levels) => levels.iter().filter_map(Value::as_str).filter(|level| !level.is_empty()).collect(),
@@ -97,7 +97,7 @@ fn enforced(fields: &Fields<'_>, reserved: &Reservations, cgroups_per_qos: bool)
             return Err(conflict(group, format!("required where {PATH} has {whole} or {compressible}")));
         }
     }
-    Ok(Enforced {
+    Ok(EnforcedLimits {
         pods: has("pods"),
         system: has("system-reserved"),
         kube: has("kube-reserved"),

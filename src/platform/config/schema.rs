@@ -6,6 +6,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) enum Kind {
     Bool,
+    /// The attribute of a device: a string, a whole number, a boolean, or a version.
+    Attribute,
     /// A boolean as a string: `"true"`.
     BoolText,
     /// An integer with its minimum and maximum.
@@ -94,9 +96,20 @@ pub(super) const CORACLE_FILE: &[Field] = &[
     used("devices", Kind::List(&Kind::Object(DEVICE))),
 ];
 
-const DEVICE: &[Field] = &[used("resource", Kind::Text), used("paths", TEXTS), used("permissions", Kind::Text)];
+const DEVICE: &[Field] = &[
+    used("resource", Kind::Text),
+    used("paths", TEXTS),
+    used("permissions", Kind::Text),
+    used("attributes", Kind::Map(&Kind::Attribute)),
+];
 
-const IMAGES: &[Field] = &[used("fetch", Kind::Word(&["runtime", "resumable"])), used("hostsDirectory", Kind::Path)];
+const IMAGES: &[Field] = &[
+    used("fetch", Kind::Word(&["runtime", "resumable"])),
+    used("hostsDirectory", Kind::Path),
+    used("windows", TEXTS),
+    used("bytesPerDay", Kind::Quantity),
+    used("bytesPerSecond", Kind::Quantity),
+];
 
 const SYNC: &[Field] = &[
     used("mode", Kind::Word(&["watch", "poll", "windows", "manual"])),
@@ -105,6 +118,7 @@ const SYNC: &[Field] = &[
     used("whileInterface", Kind::Text),
     used("lease", Kind::Object(&[used("duration", LEASE)])),
     used("bytesPerDay", Kind::Quantity),
+    used("includesImages", Kind::Bool),
 ];
 /// Renewed four times per duration; an int32 in the API.
 const LEASE: Kind = Kind::Duration(Duration::from_secs(4), Duration::from_secs(i32::MAX.unsigned_abs() as u64));
@@ -195,7 +209,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("podsPerCore", COUNT),
     later("enableControllerAttachDetach", Kind::Bool),
     used("protectKernelDefaults", Kind::Bool),
-    later("makeIPTablesUtilChains", Kind::Bool),
+    used("makeIPTablesUtilChains", Kind::Bool),
     moot("iptablesMasqueradeBit", INT32),
     moot("iptablesDropBit", INT32),
     used("featureGates", Kind::Map(&Kind::Bool)),
@@ -220,7 +234,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     moot("kernelMemcgNotification", Kind::Bool),
     used("logging", Kind::Object(LOGGING)),
     used("enableSystemLogHandler", Kind::Bool),
-    later("enableSystemLogQuery", Kind::Bool),
+    used("enableSystemLogQuery", Kind::Bool),
     used("shutdownGracePeriod", DURATION),
     used("shutdownGracePeriodCriticalPods", DURATION),
     used("shutdownGracePeriodByPodPriority", Kind::List(&Kind::Object(SHUTDOWN_BY_PRIORITY))),
@@ -233,7 +247,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("memoryReservationPolicy", Kind::Word(&["None", "TieredReservation"])),
     used("registerWithTaints", Kind::List(&Kind::Object(TAINT))),
     used("registerNode", Kind::Bool),
-    later("tracing", Kind::Object(TRACING)),
+    used("tracing", Kind::Object(TRACING)),
     used("localStorageCapacityIsolation", Kind::Bool),
     used("containerRuntimeEndpoint", Kind::Endpoint),
     used("imageServiceEndpoint", Kind::Endpoint),
@@ -259,11 +273,11 @@ const CREDENTIAL_PROVIDER: &[Field] = &[
 ];
 
 const TOKEN_ATTRIBUTES: &[Field] = &[
-    later("serviceAccountTokenAudience", Kind::Text),
-    later("cacheType", Kind::Word(&["ServiceAccount", "Token"])),
+    used("serviceAccountTokenAudience", Kind::Text),
+    used("cacheType", Kind::Word(&["ServiceAccount", "Token"])),
     used("requireServiceAccount", Kind::Bool),
-    later("requiredServiceAccountAnnotationKeys", TEXTS),
-    later("optionalServiceAccountAnnotationKeys", TEXTS),
+    used("requiredServiceAccountAnnotationKeys", TEXTS),
+    used("optionalServiceAccountAnnotationKeys", TEXTS),
 ];
 
 /// The versions of plugin requests and responses.
@@ -288,14 +302,14 @@ const CPU_MANAGER_OPTIONS: &[Field] = &[
     used("full-pcpus-only", Kind::BoolText),
     used("strict-cpu-reservation", Kind::BoolText),
     used("distribute-cpus-across-numa", Kind::BoolText),
-    later("prefer-align-cpus-by-uncorecache", Kind::BoolText),
+    used("prefer-align-cpus-by-uncorecache", Kind::BoolText),
     // Behind feature gates that are off upstream.
     refused("align-by-socket", Kind::BoolText),
     refused("distribute-cpus-across-cores", Kind::BoolText),
 ];
 
 const TOPOLOGY_MANAGER_OPTIONS: &[Field] =
-    &[later("prefer-closest-numa-nodes", Kind::BoolText), used("max-allowable-numa-nodes", Kind::Text)];
+    &[used("prefer-closest-numa-nodes", Kind::BoolText), used("max-allowable-numa-nodes", Kind::Text)];
 
 const MEMORY_SWAP: &[Field] = &[used("swapBehavior", Kind::Word(&["NoSwap", "LimitedSwap"]))];
 
@@ -324,7 +338,7 @@ const TAINT: &[Field] = &[
     used("timeAdded", Kind::Text),
 ];
 
-const TRACING: &[Field] = &[later("endpoint", Kind::Text), later("samplingRatePerMillion", Kind::Int(0, 1_000_000))];
+const TRACING: &[Field] = &[used("endpoint", Kind::Text), used("samplingRatePerMillion", Kind::Int(0, 1_000_000))];
 
 const USER_NAMESPACES: &[Field] = &[used("idsPerPod", Kind::Int(65536, u32::MAX as i64))];
 

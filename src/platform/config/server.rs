@@ -13,7 +13,7 @@ pub(crate) struct ServerSettings {
     pub(crate) enabled: bool,
     pub(crate) address: SocketAddr,
     pub(crate) tls: TlsSettings,
-    /// Whether requests without credentials are those of `system:anonymous` instead of being refused.
+    /// Whether a request without credentials has the user `system:anonymous`. Otherwise it is refused.
     pub(crate) anonymous: bool,
     /// How long to cache the result of a TokenReview; `None` disables token authentication.
     pub(crate) token_ttl: Option<Duration>,
@@ -22,6 +22,8 @@ pub(crate) struct ServerSettings {
     pub(crate) read_only: Option<SocketAddr>,
     /// Whether to serve the files below /var/log.
     pub(crate) system_logs: bool,
+    /// Whether to serve the logs of services by their names (`enableSystemLogQuery`).
+    pub(crate) system_log_queries: bool,
     /// `enableProfilingHandler`.
     pub(crate) profiling: bool,
     /// Whether to serve container logs, exec, attach and port forwarding.
@@ -61,6 +63,7 @@ impl Default for ServerSettings {
             },
             read_only: None,
             system_logs: true,
+            system_log_queries: false,
             profiling: true,
             debugging: true,
         }
@@ -80,6 +83,7 @@ pub(super) fn read(fields: &Fields<'_>) -> ServerSettings {
     let read_only = fields.int("readOnlyPort").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
     settings.read_only = read_only.map(|port| SocketAddr::new(settings.address.ip(), port));
     fields.replace("enableSystemLogHandler", Fields::bool, &mut settings.system_logs);
+    fields.replace("enableSystemLogQuery", Fields::bool, &mut settings.system_log_queries);
     fields.replace("enableProfilingHandler", Fields::bool, &mut settings.profiling);
     settings.tls = TlsSettings {
         only_1_3: fields.text("tlsMinVersion") == Some("VersionTLS13"),

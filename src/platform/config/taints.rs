@@ -11,7 +11,7 @@ use crate::types::api::validation::names::{is_label_value, is_qualified_name};
 /// The field in configuration files.
 pub(super) const PATH: &str = "registerWithTaints";
 
-/// `key=value:effect,key:effect` in the form of a file; what a fault is, the check of the fields finds.
+/// Converts `key=value:effect,key:effect` to the form of a file. The check of the fields finds invalid values.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let one = |part: &str| {
         let (key, effect) = part.rsplit_once(':')?;
@@ -51,7 +51,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
     Ok(taints)
 }
 
-/// The form of a flag.
+/// The taint as the flag spells it.
 fn written(taint: &Map<String, Value>) -> String {
     let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
     format!("{:?}", format!("{}={}:{}", text("key"), text("value"), text("effect")))

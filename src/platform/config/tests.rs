@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::shutdown::ShutdownPhase;
 use super::{
-    Amount, Authorization, CgroupDriver, Config, ConfiguredFields, Enforced, Eviction, Identity, KernelParameters,
-    Reporting, Request, ServerSettings, ServingIdentity, Signal, SwapBehavior, Threshold, TlsSettings, load,
+    Amount, Authorization, CgroupDriver, Config, ConfiguredFields, EnforcedLimits, Eviction, Identity,
+    KernelParameters, Reporting, Request, ServerSettings, ServingIdentity, Signal, SwapBehavior, Threshold,
+    TlsSettings, load,
 };
 use crate::types::api::Taint;
 use crate::types::error::ErrorChain;
@@ -150,7 +151,7 @@ fn every_supported_setting_reaches_the_configuration() {
         config.dns.cluster_dns = vec!["1.1.1.1".parse().unwrap(), "::2".parse().unwrap()];
         config.cgroups.root = "/r".to_owned();
         config.cgroups.per_qos = false;
-        config.reserved.enforced = Enforced::default();
+        config.reserved.enforced = EnforcedLimits::default();
         config.cgroups.driver = CgroupDriver::Systemd;
         config.cgroups.single_process_oom_kill = Some(true);
         config.runtime.request_timeout = Duration::from_secs(3);

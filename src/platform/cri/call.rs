@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use super::Error;
 use crate::platform::rpc;
 use crate::platform::rt;
+use crate::platform::tracing::{self, OpenSpan, SpanKind};
 use crate::protocol::protobuf::{DecodeError, Message, decode_into};
+use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
 
 /// As [`call`], but keeps only the first `most` bytes of each string in the response.
@@ -18,7 +20,9 @@ pub(super) async fn call_cut<M: Message + Default>(
     most: usize,
 ) -> Result<M, Error> {
     let begun = rt::now();
+    let span = span(path);
     let answer = client.unary_cut(path, request, timeout, most).await;
+    end(span, &answer);
     note(path, begun, answer.is_ok());
     decoded(answer, path, subject)
 }
@@ -32,9 +36,27 @@ pub(super) async fn call<M: Message + Default>(
     timeout: Duration,
 ) -> Result<M, Error> {
     let begun = rt::now();
+    let span = span(path);
     let answer = client.unary(path, request, timeout).await;
+    end(span, &answer);
     note(path, begun, answer.is_ok());
     decoded(answer, path, subject)
+}
+
+/// Named as upstream's, after the method.
+fn span(path: &'static str) -> OpenSpan {
+    let name = path.strip_prefix('/').unwrap_or(path);
+    tracing::begin(name, SpanKind::Client, || {
+        let (service, method) = name.split_once('/').unwrap_or(("", name));
+        let attributes = [("rpc.system", "grpc"), ("rpc.service", service), ("rpc.method", method)];
+        attributes.map(|(key, value)| (key, value.to_owned())).to_vec()
+    })
+}
+
+fn end(mut span: OpenSpan, answer: &Result<Vec<u8>, rpc::Error>) {
+    if let Err(error) = answer {
+        span.fail(|| ErrorChain(error).to_string());
+    }
 }
 
 fn decoded<M: Message + Default>(

@@ -7,13 +7,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::file::read_head;
 #[cfg(test)]
 use crate::platform::rt;
 use crate::types::api::Time;
+use crate::types::timestamp::Timestamp;
 
 /// The current time in whole seconds.
 pub(crate) fn now() -> Time {
@@ -27,11 +27,18 @@ pub(crate) fn timestamp() -> Timestamp {
     #[cfg(test)]
     if let Some(world) = rt::world() {
         let now = world.wall_clock();
-        return Timestamp::new(now.as_secs().cast_signed(), now.subsec_nanos().cast_signed()).unwrap_or_default();
+        return Timestamp::new(now.as_secs().cast_signed(), now.subsec_nanos()).unwrap_or_default();
     }
     let now = clock_gettime(ClockId::Realtime);
-    let nanos = i32::try_from(now.tv_nsec).unwrap_or_default();
+    let nanos = u32::try_from(now.tv_nsec).unwrap_or_default();
     Timestamp::new(now.tv_sec, nanos).unwrap_or_default()
+}
+
+/// Unix time in nanoseconds.
+pub(crate) fn unix_nanos() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// The build time in Unix seconds, if the builder set it: a lower bound for the current time.
@@ -43,9 +50,8 @@ pub(crate) fn built() -> Option<i64> {
 /// The time since `nanos`, a Unix time in nanoseconds. At least zero and at most the machine's uptime, whatever the
 /// wall clock says.
 pub(crate) fn since(nanos: i64) -> Duration {
-    let passed = timestamp().as_nanosecond().saturating_sub(i128::from(nanos)).max(0);
-    let passed = u64::try_from(passed).map_or(Duration::MAX, Duration::from_nanos);
-    passed.min(uptime())
+    let passed = timestamp().as_nanosecond().saturating_sub(nanos);
+    Duration::from_nanos(u64::try_from(passed).unwrap_or_default()).min(uptime())
 }
 
 /// The monotonic clock, comparable between processes of the same boot.
@@ -78,15 +84,19 @@ pub(crate) fn boot_id() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     use super::*;
 
     #[test]
     fn it_agrees_with_the_standard_library() {
-        let before = Timestamp::try_from(SystemTime::now()).unwrap();
+        let read = || {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            Timestamp::UNIX_EPOCH.checked_add(since).unwrap()
+        };
+        let before = read();
         let now = timestamp();
-        let after = Timestamp::try_from(SystemTime::now()).unwrap();
+        let after = read();
         assert!(before <= now && now <= after, "{before} {now} {after}");
     }
 

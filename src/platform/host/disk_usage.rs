@@ -29,9 +29,10 @@ const BLOCK: u64 = 512;
 const OPEN_LEVELS: usize = 32;
 /// Bytes of names of directories that were read and not yet entered, on all levels.
 const MOST_NAMES: usize = 1 << 20;
-/// Inodes with several names that are told apart. Of further ones, each name counts for its share of the file.
+/// Number of inodes with several names that are counted once. For further ones, each name counts as its share of the
+/// file.
 const MOST_LINKED: usize = 1 << 16;
-/// Entries between two looks at the clock.
+/// Entries between two reads of the clock.
 const LOOK: u64 = 256;
 
 /// Sums up everything below `path` on the same file system until `end`, and returns the sum so far then. Links are not
@@ -57,12 +58,12 @@ pub(crate) fn disk_usage(path: &Path, end: Instant) -> io::Result<DiskUsage> {
 struct Walk {
     device: u64,
     end: Instant,
-    /// Entries seen, those that count once included.
+    /// Entries seen, including all names of a file with several.
     seen: u64,
     found: DiskUsage,
     /// Inode and bytes of each name of a file that has several.
     linked: Vec<(u64, u64)>,
-    /// `linked` has no room: it is sorted, and takes no more.
+    /// `linked` is full, and sorted.
     is_full: bool,
     /// Length of the names on all levels.
     names: usize,
@@ -80,7 +81,7 @@ struct Level {
     names: Vec<u8>,
 }
 
-/// A bound was reached.
+/// A bound was reached, or the way back is lost.
 struct Full;
 
 impl Walk {
@@ -93,30 +94,34 @@ impl Walk {
         let mut path = vec![Level::new(root)?];
         // One buffer for all levels: a level is read up to the end of the buffer before its subdirectories are entered.
         let mut buffer = Vec::with_capacity(8 * 1024);
-        while let Some(level) = path.last_mut() {
-            let name = level.next_name();
-            let Some(opened) = &level.opened else { return Ok(()) };
-            if let Some(name) = name {
-                self.names = self.names.saturating_sub(name.len());
-                if let Some(child) = CStr::from_bytes_with_nul(&name).ok().and_then(|name| self.enter(opened, name)) {
-                    path.push(child);
-                    close_one(&mut path);
-                }
-                continue;
+        while !path.is_empty() && self.step(&mut path, &mut buffer).is_ok() {}
+        Ok(())
+    }
+
+    /// Enters the next directory, reads further names, or goes back.
+    fn step(&mut self, path: &mut Vec<Level>, buffer: &mut Vec<u8>) -> Result<(), Full> {
+        let level = path.last_mut().ok_or(Full)?;
+        let name = level.next_name();
+        let opened = level.opened.as_ref().ok_or(Full)?;
+        if let Some(name) = name {
+            self.names = self.names.saturating_sub(name.len());
+            if let Some(child) = CStr::from_bytes_with_nul(&name).ok().and_then(|name| self.enter(opened, name)) {
+                path.push(child);
+                close_one(path);
             }
-            match self.read(opened.as_fd(), &mut buffer) {
-                Ok(Some(names)) => {
-                    self.names = self.names.saturating_add(names.len());
-                    level.names = names;
-                    if self.names > MOST_NAMES {
-                        return Ok(());
-                    }
-                }
-                Ok(None) => leave(&mut path),
-                Err(Full) => return Ok(()),
+            return Ok(());
+        }
+        match self.read(opened.as_fd(), buffer)? {
+            Some(names) => {
+                self.names = self.names.saturating_add(names.len());
+                level.names = names;
+                if self.names > MOST_NAMES { Err(Full) } else { Ok(()) }
+            }
+            None => {
+                leave(path);
+                Ok(())
             }
         }
-        Ok(())
     }
 
     fn enter(&self, parent: &OwnedFd, name: &CStr) -> Option<Level> {
@@ -271,8 +276,10 @@ mod tests {
         }
     }
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
     fn usage(path: &Path) -> DiskUsage {
-        disk_usage(path, rt::now() + Duration::from_secs(600)).unwrap()
+        disk_usage(path, rt::now() + HOUR).unwrap()
     }
 
     #[test]
@@ -324,9 +331,38 @@ mod tests {
         for number in 0..SIBLINGS {
             rustix::fs::mkdirat(&here, format!("{number}"), Mode::RWXU).unwrap();
         }
-        // A walk ends when it holds more than a megabyte of names.
-        const { assert!(MOST_NAMES <= 1 << 20) };
         assert_eq!(usage(&root.0).inodes, 1 + 14 + SIBLINGS);
+    }
+
+    #[test]
+    fn walk_holds_few_descriptors_of_a_deep_tree() {
+        let root = Scratch::new("descriptors");
+        deep(&root.0, 100);
+        let found = statat(CWD, &root.0, AtFlags::empty()).unwrap();
+        let mut walk = Walk::new(id(&found).0, &found, rt::now() + HOUR);
+        let mut path = vec![Level::new(openat(CWD, &root.0, OPEN, Mode::empty()).unwrap()).unwrap()];
+        let (mut buffer, mut most, mut deepest) = (Vec::with_capacity(8 * 1024), 0, 0);
+        while !path.is_empty() {
+            assert!(walk.step(&mut path, &mut buffer).is_ok());
+            most = most.max(path.iter().filter(|level| level.opened.is_some()).count());
+            deepest = deepest.max(path.len());
+        }
+        assert_eq!((most, deepest), (OPEN_LEVELS, 101));
+    }
+
+    #[test]
+    fn walk_ends_when_it_has_seen_or_holds_too_much() {
+        let root = Scratch::new("full");
+        deep(&root.0, 50);
+        let found = statat(CWD, &root.0, AtFlags::empty()).unwrap();
+        let sum = |seen: u64, names: usize| {
+            let mut walk = Walk { seen, names, ..Walk::new(id(&found).0, &found, rt::now() + HOUR) };
+            walk.tree(openat(CWD, &root.0, OPEN, Mode::empty()).unwrap()).unwrap();
+            walk.sum().inodes
+        };
+        assert_eq!(sum(0, 0), 151);
+        assert_eq!(sum(MOST - 10, 0), 1 + 9);
+        assert_eq!(sum(0, MOST_NAMES), 1 + 3, "the names of the first directory are too many");
     }
 
     #[test]

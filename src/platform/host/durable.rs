@@ -145,7 +145,7 @@ mod tests {
         let folder = Folder::new("crash");
         let path = folder.0.join("a.yaml");
         write(&path, b"old").unwrap();
-        // What a process leaves that stopped between write and rename.
+        // A process that stopped between write and rename leaves this.
         fs::write(folder.0.join("a.new"), b"# coracle sha256:half").unwrap();
         assert_eq!(read(&path, 9).unwrap(), StoredFile::Whole(b"old".to_vec()));
         write(&path, b"new").unwrap();

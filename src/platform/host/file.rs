@@ -5,6 +5,14 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+/// Bytes that this thread has read so far, from files of any kind.
+#[cfg(test)]
+pub(crate) fn bytes_read_by_thread() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    let read = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.and_then(|count| count.parse().ok()).expect("the kernel counts the bytes")
+}
+
 /// The last `limit` bytes of a regular file, and whether more precede them. Links are not followed, as a container may
 /// control the file.
 pub(crate) fn read_tail(path: &Path, limit: u64) -> io::Result<(Vec<u8>, bool)> {

@@ -5,31 +5,31 @@ use std::path::Path;
 
 /// Bytes or inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct DiskSpace {
     pub(crate) capacity: u64,
     /// What is available to users other than root.
     pub(crate) available: u64,
 }
 
 /// The space on the file system of `path`. May block for long on a network file system.
-pub(crate) fn room(path: &Path) -> io::Result<Room> {
+pub(crate) fn room(path: &Path) -> io::Result<DiskSpace> {
     let stat = rustix::fs::statvfs(path)?;
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
     let capacity = bytes(stat.f_blocks);
-    Ok(Room { capacity, available: bytes(stat.f_bavail).min(capacity) })
+    Ok(DiskSpace { capacity, available: bytes(stat.f_bavail).min(capacity) })
 }
 
 /// The inodes on the file system of `path`.
-pub(crate) fn inodes(path: &Path) -> io::Result<Room> {
+pub(crate) fn inodes(path: &Path) -> io::Result<DiskSpace> {
     let stat = rustix::fs::statvfs(path)?;
-    Ok(Room { capacity: stat.f_files, available: stat.f_ffree.min(stat.f_files) })
+    Ok(DiskSpace { capacity: stat.f_files, available: stat.f_ffree.min(stat.f_files) })
 }
 
 /// Space and inodes of a file system, from one system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileSystem {
     pub(crate) capacity: u64,
-    /// As in [`Room`].
+    /// As in [`DiskSpace`].
     pub(crate) available: u64,
     /// Bytes used by all users.
     pub(crate) used: u64,

@@ -26,7 +26,7 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
         if mounts.is_empty() {
             return Ok(());
         }
-        // What was mounted last lies on top.
+        // Later mounts lie on top of earlier ones.
         for mount in mounts.iter().rev() {
             if let Err(error) = unmount(&mount.point, mount.file_system.starts_with("nfs")) {
                 failure = Some(error);

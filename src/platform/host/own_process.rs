@@ -47,7 +47,7 @@ fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Of the threads that there are: those that have ended are not counted any more.
+/// Counts only threads that still exist.
 fn wakes(process: &Process) -> Option<u64> {
     let of_thread = |thread: Process| thread.status()?.voluntary_context_switches;
     Some(process.threads().ok()?.filter_map(of_thread).fold(0, u64::saturating_add))

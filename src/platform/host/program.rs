@@ -1,5 +1,6 @@
 //! Runs a program on the node with an input, a timeout and a limit on its output.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::future::Future;
@@ -66,6 +67,49 @@ pub(crate) async fn run_fed(
     };
     run_given(command, Stdio::piped(), Box::new(give), limit).await
 }
+
+/// A program whose output is read as it comes. It is killed with all its children when this is dropped.
+pub(crate) struct RunningProgram {
+    /// Read one after the other: what it says, then what it complains about.
+    pipes: VecDeque<Pipe>,
+    _group: Group,
+}
+
+type Pipe = Pin<Box<dyn rt::AsyncRead>>;
+
+/// Starts `command` without an input.
+pub(crate) async fn stream(mut command: Command) -> io::Result<RunningProgram> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = rt::blocking(move || command.spawn()).await?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let group = Group(Some(child));
+    let mut pipes = VecDeque::new();
+    if let Some(stdout) = stdout {
+        pipes.push_back(Box::pin(rt::Async::new(stdout)?) as Pipe);
+    }
+    if let Some(stderr) = stderr {
+        pipes.push_back(Box::pin(rt::Async::new(stderr)?) as Pipe);
+    }
+    Ok(RunningProgram { pipes, _group: group })
+}
+
+impl RunningProgram {
+    /// The next part of its output; `None` at the end.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        while let Some(pipe) = self.pipes.front_mut() {
+            let mut part = vec![0; PART];
+            let count = pipe.read(&mut part).await?;
+            if count > 0 {
+                part.truncate(count);
+                return Ok(Some(part));
+            }
+            self.pipes.pop_front();
+        }
+        Ok(None)
+    }
+}
+
+const PART: usize = 32 << 10;
 
 type WriteInput = Box<dyn FnOnce(Option<ChildStdin>) -> Part<'static>>;
 

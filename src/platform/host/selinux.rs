@@ -1,4 +1,4 @@
-//! Whether SELinux is enabled, and which mounts have labels.
+//! Whether SELinux is enabled, which mounts have labels, and the policy's label of containers' files.
 
 use std::fs;
 use std::io;
@@ -20,8 +20,29 @@ pub(crate) fn has_labels(path: &Path) -> io::Result<bool> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
     let path = fs::canonicalize(parent)?.join(name);
     let mounts = Procfs::host().mounts()?;
-    // What was mounted last lies on top.
+    // Later mounts lie on top of earlier ones.
     Ok(mounts.iter().rfind(|mount| mount.point == path).is_some_and(|mount| mount.labels_files))
+}
+
+/// The label that the policy gives to files of containers, such as `system_u:object_r:container_file_t:s0`. Read below
+/// `root`, as libselinux and container runtimes do.
+pub(crate) fn container_file_label(root: &Path) -> Option<String> {
+    let read = |path: &Path| fs::read_to_string(root.join(path)).ok();
+    let of_policy = || {
+        let config = read(Path::new("etc/selinux/config"))?;
+        let policy = config.lines().find_map(|line| line.trim().strip_prefix("SELINUXTYPE="))?.trim().to_owned();
+        // A name, never a path.
+        let policy = Path::new("etc/selinux").join(Path::new(&policy).file_name()?);
+        read(&policy.join("contexts/lxc_contexts"))
+    };
+    let contexts = read(Path::new("usr/share/containers/selinux/contexts")).or_else(of_policy)?;
+    let entry = |name: &str| {
+        let mut entries = contexts.lines().filter_map(|line| line.split_once('='));
+        entries.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().trim_matches('"').to_owned())
+    };
+    // Without a label for processes, runtimes label nothing.
+    entry("process").filter(|label| !label.is_empty())?;
+    entry("file").filter(|label| label.split(':').count() >= 3)
 }
 
 #[cfg(test)]
@@ -50,5 +71,26 @@ mod tests {
     #[test]
     fn path_that_is_no_mount_has_no_labels() {
         assert!(!has_labels(&std::env::temp_dir()).unwrap() && !has_labels(Path::new("/")).unwrap());
+    }
+
+    #[test]
+    fn file_label_is_that_of_the_loaded_policy() {
+        let root = std::env::temp_dir().join(format!("coracle-selinux-contexts-{}", std::process::id()));
+        assert_eq!(container_file_label(&root), None);
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("etc/selinux/config", "# comment\nSELINUX=enforcing\nSELINUXTYPE=targeted\n");
+        let contexts = "process = \"system_u:system_r:container_t:s0\"\ncontent = \"x\"\n\
+                        file = \"system_u:object_r:container_file_t:s0\"\n";
+        write("etc/selinux/targeted/contexts/lxc_contexts", contexts);
+        let label = container_file_label(&root);
+        write("usr/share/containers/selinux/contexts", "file = \"a:b:c:s0\"\n");
+        let without_process = container_file_label(&root);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(label.as_deref(), Some("system_u:object_r:container_file_t:s0"));
+        assert_eq!(without_process, None);
     }
 }

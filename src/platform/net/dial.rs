@@ -24,7 +24,7 @@ pub(crate) struct Dialer {
 }
 
 const LOOKUPS: usize = 2;
-/// A server and its proxy have one name each, and are asked for one after the other.
+/// A server and its proxy are looked up one after the other.
 const LOOKUPS_OF_SERVER: usize = 1;
 
 impl Dialer {

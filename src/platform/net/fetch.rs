@@ -1,4 +1,4 @@
-//! Single requests: one question to one server, on a connection of its own.
+//! Single requests, each on a connection of its own.
 //!
 //! ureq speaks HTTP on the blocking pool.
 
@@ -47,7 +47,7 @@ pub(crate) struct FetchTls {
 
 /// The final response.
 #[derive(Debug, Default)]
-pub(crate) struct Fetched {
+pub(crate) struct FetchResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     pub(crate) content_type: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Fetched {
 
 impl Dialer {
     /// Sends a request through the proxy that it has to take, if any.
-    pub(crate) async fn fetch(&self, request: FetchRequest) -> Result<Fetched, GetError> {
+    pub(crate) async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, GetError> {
         let end = rt::now() + request.limit;
         let request = Arc::new(request);
         let mut at = request.url.clone();
@@ -85,7 +85,7 @@ impl Dialer {
         at: &Url,
         keep_host: bool,
         end: Instant,
-    ) -> Result<Fetched, GetError> {
+    ) -> Result<FetchResponse, GetError> {
         let proxy = request.proxy.clone().or_else(|| self.proxy_for(at).cloned());
         let (host, port) = match &proxy {
             Some(proxy) => (&*proxy.host, proxy.port),
@@ -111,7 +111,7 @@ struct OneRequest {
 }
 
 impl OneRequest {
-    fn send(&self) -> Result<Fetched, GetError> {
+    fn send(&self) -> Result<FetchResponse, GetError> {
         let request = self.http_request()?;
         let tls = match (&self.request.tls, self.url.scheme) {
             (_, UriScheme::Http) => None,
@@ -122,7 +122,7 @@ impl OneRequest {
         let target = Target { url: &self.url, proxy: self.proxy.as_ref(), tls, trusted };
         let connection = Connection::open(&target, &self.addresses, Limit::Until(self.end))?;
         let (head, body) = exchange(connection, request, self.request.most)?;
-        Ok(Fetched::of(&head, body))
+        Ok(FetchResponse::of(&head, body))
     }
 
     fn server_name(&self, tls: &FetchTls) -> Result<ServerName<'static>, GetError> {
@@ -145,7 +145,7 @@ impl OneRequest {
     }
 }
 
-impl Fetched {
+impl FetchResponse {
     fn of(response: &http::response::Parts, body: Vec<u8>) -> Self {
         let header = |name: &str| {
             let value = response.headers.get(name)?;

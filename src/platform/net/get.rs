@@ -15,7 +15,7 @@ use crate::types::api::UriScheme;
 
 /// The final response.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct GetResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
@@ -27,7 +27,7 @@ const READ: usize = 4096;
 impl Dialer {
     /// Sends a GET for `url`. Follows redirects on the same host; a redirect to another host is returned as the
     /// response.
-    pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
+    pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<GetResponse, GetError> {
         let end = rt::now() + limit;
         let left = || end.saturating_duration_since(rt::now());
         let mut at = url.clone();
@@ -44,7 +44,7 @@ impl Dialer {
             }
             let read = rt::deadline(left(), read_body(stream, &mut response)).await;
             read.unwrap_or(Err(BodyError::Timeout)).map_err(GetError::Body)?;
-            return Ok(Answer { status: response.status(), body: response.into_body() });
+            return Ok(GetResponse { status: response.status(), body: response.into_body() });
         }
         Err(GetError::TooManyRedirects)
     }

@@ -17,7 +17,7 @@ use ureq::unversioned::transport::{Buffers, LazyBuffers, NextTimeout, Transport}
 
 use super::proxy::ProxyScheme;
 use super::stream_error::StreamError;
-use super::tunnel::{Step, Tunnel};
+use super::tunnel::{Tunnel, TunnelStep};
 use super::{DialError, GetError, Proxy, ProxyError, TlsError, Url, proxy_tls};
 use crate::platform::rt;
 use crate::types::api::UriScheme;
@@ -55,10 +55,10 @@ pub(crate) struct Connection {
     forwarded: Option<Forwarded>,
 }
 
-/// What the head of a request to a proxy that forwards it has besides.
+/// What the head of a request to a forwarding proxy has in addition.
 #[derive(Debug)]
 struct Forwarded {
-    /// What precedes the path.
+    /// Precedes the path in the request line.
     server: String,
     authorization: String,
     is_sent: bool,
@@ -134,7 +134,7 @@ fn dial(host: &str, addresses: &[SocketAddr], end: Instant) -> Result<TcpStream,
     Err(failure)
 }
 
-/// Of the time to connect, for one of several addresses.
+/// Shortest time to connect to one of several addresses.
 const LEAST_SHARE: Duration = Duration::from_secs(2);
 
 fn open_tunnel(stream: &mut Box<dyn Duplex>, proxy: &Proxy, url: &Url) -> Result<(), GetError> {
@@ -143,12 +143,12 @@ fn open_tunnel(stream: &mut Box<dyn Duplex>, proxy: &Proxy, url: &Url) -> Result
     let mut received = Vec::new();
     loop {
         let length = match tunnel.next(&received).map_err(GetError::Proxy)? {
-            Step::Ask(bytes, length) => {
+            TunnelStep::Ask(bytes, length) => {
                 stream.write_all(&bytes).and_then(|()| stream.flush()).map_err(failed)?;
                 length
             }
-            Step::Read(length) => length,
-            Step::Open => return Ok(()),
+            TunnelStep::Read(length) => length,
+            TunnelStep::Open => return Ok(()),
         };
         received.resize(length, 0);
         stream.read_exact(&mut received).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! Chooses the proxy for a URL from the environment, with the rules of Go's `golang.org/x/net/http/httpproxy`. Pure.
 //!
-//! `ALL_PROXY` is not among Go's variables: it holds where the variable of the scheme is not set, as for curl.
+//! Go does not read `ALL_PROXY`. Here it applies if the variable of the scheme is not set, as in curl.
 
 use std::net::IpAddr;
 
@@ -36,7 +36,7 @@ enum Exception {
 }
 
 impl ProxySettings {
-    /// Reads the variables, and names those that are no proxy and have no effect.
+    /// Reads the variables. Also returns the names of those whose value is not a proxy.
     pub(crate) fn from_variables(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<&'static str>) {
         let given = |names: &[&'static str]| {
             let mut set = names.iter().filter_map(|name| Some((*name, variable(name)?)));
@@ -173,7 +173,7 @@ mod tests {
             (&[("HTTPS_PROXY", "http://p:1")], "http://h/", None),
             (&[("http_proxy", "p:1")], "http://h/", Some("http://p:1")),
             (&[("http_proxy", "p:1")], "https://h/", None),
-            // The upper case precedes the lower, and an empty variable is none.
+            // The upper-case variable takes precedence, and an empty one counts as unset.
             (&[("HTTPS_PROXY", "p:1"), ("https_proxy", "q:1")], "https://h/", Some("http://p:1")),
             (&[("HTTPS_PROXY", ""), ("https_proxy", "q:1")], "https://h/", Some("http://q:1")),
             (&[("ALL_PROXY", "socks5://p")], "https://h/", Some("socks5://p:1080")),

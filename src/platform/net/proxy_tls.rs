@@ -17,7 +17,7 @@ use crate::protocol::pem;
 pub(crate) const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub(crate) const MOST_AUTHORITIES: u64 = 4 << 20;
 
-/// For a proxy that one of `trusted` or a CA of the system vouches for. Blocks.
+/// The TLS configuration for a proxy whose certificate is from one of `trusted` or a CA of the system. Blocks.
 pub(super) fn config(trusted: &[CertificateDer<'static>]) -> io::Result<Arc<ClientConfig>> {
     let verifier = believing(&with_system(trusted)?).map_err(|error| io::Error::other(error.to_string()))?;
     tls::config(verifier).map_err(|error| io::Error::other(error.to_string()))

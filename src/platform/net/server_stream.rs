@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 
 use super::proxy::ProxyScheme;
-use super::tunnel::{Step, Tunnel};
+use super::tunnel::{Tunnel, TunnelStep};
 use super::{DialError, Dialer, Proxy, ProxyError, TlsSocket, Url, proxy_tls};
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 
@@ -58,12 +58,12 @@ impl Dialer {
         let mut received = Vec::new();
         loop {
             let length = match tunnel.next(&received).map_err(ConnectError::Proxy)? {
-                Step::Ask(bytes, length) => {
+                TunnelStep::Ask(bytes, length) => {
                     stream.write_all(&bytes).await.map_err(failed)?;
                     length
                 }
-                Step::Read(length) => length,
-                Step::Open => return Ok(stream),
+                TunnelStep::Read(length) => length,
+                TunnelStep::Open => return Ok(stream),
             };
             received.resize(length, 0);
             stream.read_exact(&mut received).await.map_err(failed)?;

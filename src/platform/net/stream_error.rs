@@ -13,13 +13,13 @@ pub(super) enum StreamError {
 
 #[derive(Debug)]
 pub(crate) enum TlsError {
-    /// The other side speaks HTTP, in the open.
+    /// The peer answered in plain HTTP.
     Http,
-    /// It speaks something else.
+    /// The peer does not speak TLS.
     NotTls,
-    /// It refused.
+    /// The peer sent an alert.
     Alert(AlertDescription),
-    /// No handshake for so long as nobody waits for one.
+    /// The handshake took too long.
     HandshakeTimeout,
     Other(rustls::Error),
 }
@@ -47,7 +47,7 @@ impl From<rustls::Error> for StreamError {
     }
 }
 
-/// In the words of the upstream kubelet, which users know from events.
+/// The upstream kubelet's messages, which users know from events.
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -34,7 +34,7 @@ enum State {
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum TunnelStep {
     /// Send these bytes, then read this many: what follows belongs to the server.
     Ask(Vec<u8>, usize),
     Read(usize),
@@ -47,39 +47,41 @@ impl<'a> Tunnel<'a> {
     }
 
     /// The next step after the bytes that the last one read; empty at first.
-    pub(super) fn next(&mut self, received: &[u8]) -> Result<Step, ProxyError> {
+    pub(super) fn next(&mut self, received: &[u8]) -> Result<TunnelStep, ProxyError> {
         let state = std::mem::replace(&mut self.state, State::Begun);
         let (next, step) = match state {
             State::Begun if self.proxy.scheme == ProxyScheme::Socks5 => {
                 let greeting: &[u8] = if self.proxy.credentials.is_some() { &[5, 2, 0, 2] } else { &[5, 1, 0] };
-                (State::Method, Step::Ask(greeting.to_vec(), 2))
+                (State::Method, TunnelStep::Ask(greeting.to_vec(), 2))
             }
             State::Begun => {
-                (State::Connect(Box::new(Response::new(0)), Vec::new()), Step::Ask(self.connect_request(), 1))
+                (State::Connect(Box::new(Response::new(0)), Vec::new()), TunnelStep::Ask(self.connect_request(), 1))
             }
             State::Connect(response, head) => self.connect_response(response, head, received)?,
             State::Method => match (received, &self.proxy.credentials) {
-                ([5, 0], _) => (State::Reply, Step::Ask(self.socks_request()?, 4)),
-                ([5, 2], Some(credentials)) => (State::Verdict, Step::Ask(self.socks_credentials(credentials)?, 2)),
+                ([5, 0], _) => (State::Reply, TunnelStep::Ask(self.socks_request()?, 4)),
+                ([5, 2], Some(credentials)) => {
+                    (State::Verdict, TunnelStep::Ask(self.socks_credentials(credentials)?, 2))
+                }
                 ([5, _], _) => return Err(self.failed("expected other credentials: no authentication method accepted")),
                 _ => return Err(self.failed("not a SOCKS 5 proxy")),
             },
             State::Verdict => match received {
-                [_, 0] => (State::Reply, Step::Ask(self.socks_request()?, 4)),
+                [_, 0] => (State::Reply, TunnelStep::Ask(self.socks_request()?, 4)),
                 _ => return Err(self.failed("user name or password rejected")),
             },
             State::Reply => match *received {
-                [5, 0, _, 1] => (State::BoundAddress, Step::Read(4 + 2)),
-                [5, 0, _, 4] => (State::BoundAddress, Step::Read(16 + 2)),
-                [5, 0, _, 3] => (State::NameLength, Step::Read(1)),
+                [5, 0, _, 1] => (State::BoundAddress, TunnelStep::Read(4 + 2)),
+                [5, 0, _, 4] => (State::BoundAddress, TunnelStep::Read(16 + 2)),
+                [5, 0, _, 3] => (State::NameLength, TunnelStep::Read(1)),
                 [5, code, ..] if code > 0 => return Err(self.refused(socks_reply(code))),
                 _ => return Err(self.failed("not a SOCKS 5 proxy")),
             },
             State::NameLength => {
                 let length = received.first().copied().map_or(0, usize::from);
-                (State::BoundAddress, Step::Read(length + 2))
+                (State::BoundAddress, TunnelStep::Read(length + 2))
             }
-            State::BoundAddress => (State::Begun, Step::Open),
+            State::BoundAddress => (State::Begun, TunnelStep::Open),
         };
         self.state = next;
         Ok(step)
@@ -100,14 +102,14 @@ impl<'a> Tunnel<'a> {
         mut response: Box<Response>,
         mut head: Vec<u8>,
         received: &[u8],
-    ) -> Result<(State, Step), ProxyError> {
+    ) -> Result<(State, TunnelStep), ProxyError> {
         head.extend_from_slice(received);
         response.receive(received).map_err(|what| self.failed(&what.to_string()))?;
         if !response.has_head() {
-            return Ok((State::Connect(response, head), Step::Read(1)));
+            return Ok((State::Connect(response, head), TunnelStep::Read(1)));
         }
         if (200..300).contains(&response.status()) {
-            return Ok((State::Begun, Step::Open));
+            return Ok((State::Begun, TunnelStep::Open));
         }
         // The status with its text, without the version.
         let head = String::from_utf8_lossy(&head);
@@ -197,12 +199,12 @@ mod tests {
         let (mut sent, mut left, mut received) = (Vec::new(), answers, Vec::new());
         loop {
             let length = match tunnel.next(&received) {
-                Ok(Step::Ask(bytes, length)) => {
+                Ok(TunnelStep::Ask(bytes, length)) => {
                     sent.extend(bytes);
                     length
                 }
-                Ok(Step::Read(length)) => length,
-                Ok(Step::Open) => return (sent, Ok(left.len())),
+                Ok(TunnelStep::Read(length)) => length,
+                Ok(TunnelStep::Open) => return (sent, Ok(left.len())),
                 Err(error) => return (sent, Err(error.to_string())),
             };
             let Some((read, rest)) = left.split_at_checked(length) else { return (sent, Err("EOF".to_owned())) };

@@ -7,14 +7,14 @@ use crate::platform::rpc;
 use crate::protocol::protobuf::DecodeError;
 
 #[derive(Debug)]
-pub(super) enum TakeError {
+pub(super) enum RegisterError {
     GetInfo(CallError),
     NoHandler {
         kind: String,
         socket: String,
     },
     Notify(CallError),
-    /// Whoever takes plugins of this kind refused it.
+    /// The handler of this plugin type refused it.
     Refused(Box<dyn Error>),
 }
 
@@ -24,8 +24,8 @@ pub(super) enum CallError {
     Rpc(rpc::Error),
 }
 
-impl TakeError {
-    /// The outcome of another try may be different.
+impl RegisterError {
+    /// Whether another attempt may succeed.
     pub(super) fn is_retryable(&self) -> bool {
         match self {
             Self::GetInfo(_) | Self::Notify(_) | Self::Refused(_) => true,
@@ -34,7 +34,7 @@ impl TakeError {
     }
 }
 
-impl fmt::Display for TakeError {
+impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GetInfo(_) => f.write_str("failed to get plugin info"),
@@ -47,7 +47,7 @@ impl fmt::Display for TakeError {
     }
 }
 
-impl Error for TakeError {
+impl Error for RegisterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::GetInfo(error) | Self::Notify(error) => Some(error),

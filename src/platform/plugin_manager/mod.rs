@@ -1,4 +1,4 @@
-//! Plugins that register by a socket in a directory (pluginregistration v1): device plugins, later volume drivers.
+//! Plugins that register by a socket in a directory (pluginregistration v1): device plugins, CSI drivers, DRA drivers.
 
 mod error;
 
@@ -20,7 +20,7 @@ use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-use error::{CallError, TakeError};
+use error::{CallError, RegisterError};
 
 message! {
     struct InfoRequest {}
@@ -43,15 +43,15 @@ message! {
 }
 
 /// A handler for plugins of one type.
-pub(crate) struct Taker {
+pub(crate) struct PluginHandler {
     /// Such as `DevicePlugin`.
     pub(crate) kind: &'static str,
-    pub(crate) takes: Takes,
+    pub(crate) takes: RegisterHandler,
     /// Called when the socket of a registered plugin is removed.
     pub(crate) leaves: Box<dyn Fn(&PluginInfo)>,
 }
 
-type Takes = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>>;
+type RegisterHandler = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>>;
 
 /// Depth of nested directories that are searched.
 const DEPTH: usize = 4;
@@ -74,7 +74,7 @@ struct KnownPlugin {
 }
 
 /// Registers plugins in `directory` as they come and go, until the process exits.
-pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
+pub(crate) async fn run(directory: PathBuf, takers: Vec<PluginHandler>) {
     let takers = Rc::new(takers);
     let mut known: SortedMap<PathBuf, KnownPlugin> = SortedMap::new();
     loop {
@@ -83,7 +83,7 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
         known.retain(|path, one| found.get(path) == Some(&one.made));
         for (path, made) in found {
             if !known.contains_key(&path) {
-                let task = rt::spawn(see_to(path.clone(), Rc::clone(&takers)));
+                let task = rt::spawn(keep_registered(path.clone(), Rc::clone(&takers)));
                 known.insert(path, KnownPlugin { made, task });
             }
         }
@@ -146,11 +146,11 @@ fn each_inside(directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::Fi
 }
 
 /// Registers the plugin, and keeps it registered until the task is dropped.
-async fn see_to(path: PathBuf, takers: Rc<Vec<Taker>>) {
+async fn keep_registered(path: PathBuf, takers: Rc<Vec<PluginHandler>>) {
     let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
     let shown = path.display().to_string();
     let info = loop {
-        match take(&shown, &takers).await {
+        match register(&shown, &takers).await {
             Ok(info) => break info,
             Err(error) => {
                 log!(warn, "plugin not registered", socket = shown, error = ErrorChain(&error));
@@ -162,17 +162,17 @@ async fn see_to(path: PathBuf, takers: Rc<Vec<Taker>>) {
         rt::sleep(backoff.next_wait()).await;
     };
     log!(info, "plugin registered", kind = info.kind, name = info.name, socket = shown);
-    let _held = Held { info, takers };
+    let _held = RegisteredPlugin { info, takers };
     std::future::pending::<()>().await;
 }
 
 /// Deregisters the plugin when dropped.
-struct Held {
+struct RegisteredPlugin {
     info: PluginInfo,
-    takers: Rc<Vec<Taker>>,
+    takers: Rc<Vec<PluginHandler>>,
 }
 
-impl Drop for Held {
+impl Drop for RegisteredPlugin {
     fn drop(&mut self) {
         log!(info, "plugin deregistered", kind = self.info.kind, name = self.info.name);
         for taker in self.takers.iter().filter(|taker| taker.kind == self.info.kind) {
@@ -181,17 +181,17 @@ impl Drop for Held {
     }
 }
 
-async fn take(socket: &str, takers: &[Taker]) -> Result<PluginInfo, TakeError> {
+async fn register(socket: &str, takers: &[PluginHandler]) -> Result<PluginInfo, RegisterError> {
     let client = Client::new(socket);
     let info = call(&client, "/pluginregistration.Registration/GetInfo", &InfoRequest {}).await;
-    let mut info: PluginInfo = info.map_err(TakeError::GetInfo)?;
+    let mut info: PluginInfo = info.map_err(RegisterError::GetInfo)?;
     if info.endpoint.is_empty() {
         socket.clone_into(&mut info.endpoint);
     }
     let taker = takers.iter().find(|taker| taker.kind == info.kind);
     let taken = match taker {
-        Some(taker) => (taker.takes)(info.clone()).await.map_err(TakeError::Refused),
-        None => Err(TakeError::NoHandler { kind: info.kind.clone(), socket: socket.to_owned() }),
+        Some(taker) => (taker.takes)(info.clone()).await.map_err(RegisterError::Refused),
+        None => Err(RegisterError::NoHandler { kind: info.kind.clone(), socket: socket.to_owned() }),
     };
     let status = RegistrationStatus {
         plugin_registered: taken.is_ok(),
@@ -205,7 +205,7 @@ async fn take(socket: &str, takers: &[Taker]) -> Result<PluginInfo, TakeError> {
     taken?;
     if let Err(error) = told {
         taker.into_iter().for_each(|taker| (taker.leaves)(&info));
-        return Err(TakeError::Notify(error));
+        return Err(RegisterError::Notify(error));
     }
     Ok(info)
 }

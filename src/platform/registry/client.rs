@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use ureq::{Agent, Body};
 
 use super::challenge::{Challenge, token_url};
 use super::error::RegistryError;
-use super::hosts::{Mirror, authority};
+use super::hosts::{Mirror, authority, mirrors};
 use crate::platform::net::Connect;
 use crate::types::api::Bytes;
 
@@ -44,19 +45,21 @@ pub(crate) struct Registry {
 
 /// A request for something of the repository.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct ContentRequest<'a> {
     /// Below the repository, such as `blobs/sha256:...`.
     pub(crate) path: &'a str,
     pub(crate) accept: &'a str,
     /// The first byte to send.
     pub(crate) from: u64,
+    /// How many bytes to send at most; a server may ignore it.
+    pub(crate) most: Option<u64>,
 }
 
 /// A successful answer.
-pub(crate) struct Answered {
+pub(crate) struct ContentResponse {
     /// The first byte of the body; 0 if the server ignored the range.
     pub(crate) from: u64,
-    /// The length of the whole content, if told.
+    /// The length of the whole content, if the server states it.
     pub(crate) total: Option<u64>,
     url: String,
     body: ureq::BodyReader<'static>,
@@ -66,6 +69,8 @@ pub(crate) struct Answered {
 const REDIRECTS: usize = 5;
 /// Limit of an error's text and of a token.
 const MOST_TEXT: u64 = 64 << 10;
+/// Characters of an error's message that are kept.
+const MOST_MESSAGE: usize = 200;
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 impl Registry {
@@ -80,13 +85,13 @@ impl Registry {
         &self.mirror.base
     }
 
-    /// Whether it is asked for tags.
+    /// Whether this server resolves tags.
     pub(crate) fn resolves(&self) -> bool {
         self.mirror.resolves
     }
 
-    /// Asks, with a new token if the one at hand is not accepted.
-    pub(crate) fn get(&mut self, ask: Ask<'_>) -> Result<Answered, RegistryError> {
+    /// Sends a request, and once more with a new token if the current one is rejected.
+    pub(crate) fn get(&mut self, ask: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
         let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
         let (at, response) = self.follow(&url, ask)?;
         if response.status().as_u16() != 401 || authority(&at) != authority(&url) {
@@ -98,11 +103,14 @@ impl Registry {
     }
 
     /// Sends the request and follows redirects, to other hosts without credentials.
-    fn follow(&self, url: &str, ask: Ask<'_>) -> Result<(String, Response<Body>), RegistryError> {
+    fn follow(&self, url: &str, ask: ContentRequest<'_>) -> Result<(String, Response<Body>), RegistryError> {
         let mut at = url.to_owned();
         for _ in 0..=REDIRECTS {
             let mut request = Request::get(&at).header("Accept", ask.accept);
-            if ask.from > 0 {
+            if let Some(most) = ask.most {
+                let last = ask.from.saturating_add(most).saturating_sub(1);
+                request = request.header("Range", format!("bytes={}-{last}", ask.from));
+            } else if ask.from > 0 {
                 request = request.header("Range", format!("bytes={}-", ask.from));
             }
             if authority(&at) == authority(url) {
@@ -155,7 +163,7 @@ impl Registry {
                 if let Some(basic) = basic {
                     request = request.header("Authorization", basic);
                 }
-                let ask = Ask { path: "", accept: "*/*", from: 0 };
+                let ask = ContentRequest { path: "", accept: "*/*", from: 0, most: None };
                 let answer = self.answered(&realm, ask, self.send(&realm, request.body(()))?)?;
                 let text = answer.text(MOST_TEXT)?;
                 let token: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -168,12 +176,17 @@ impl Registry {
         Ok(())
     }
 
-    fn answered(&self, url: &str, ask: Ask<'_>, response: Response<Body>) -> Result<Answered, RegistryError> {
+    fn answered(
+        &self,
+        url: &str,
+        ask: ContentRequest<'_>,
+        response: Response<Body>,
+    ) -> Result<ContentResponse, RegistryError> {
         let status = response.status().as_u16();
         let (head, body) = response.into_parts();
         let body = body.into_reader();
         let cancelled = Arc::clone(&self.cancelled);
-        let answer = |from, total| Answered { from, total, url: url.to_owned(), body, cancelled };
+        let answer = |from, total| ContentResponse { from, total, url: url.to_owned(), body, cancelled };
         let length = header(&head.headers, "content-length").and_then(|length| length.parse().ok());
         let (from, total) = match status {
             200 => (0, length),
@@ -187,7 +200,8 @@ impl Registry {
             _ => {
                 let retry_after = header(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
                 let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT));
-                let message = answer(0, None).text(MOST_TEXT).ok().and_then(|text| told(&text)).unwrap_or_default();
+                let message =
+                    answer(0, None).text(MOST_TEXT).ok().and_then(|text| error_message(&text)).unwrap_or_default();
                 return Err(RegistryError::Status { url: url.to_owned(), status, message, retry_after });
             }
         };
@@ -195,7 +209,7 @@ impl Registry {
     }
 }
 
-impl Answered {
+impl ContentResponse {
     /// The whole body, of at most `most` bytes.
     pub(crate) fn text(self, most: u64) -> Result<Vec<u8>, RegistryError> {
         let mut text = Vec::new();
@@ -218,11 +232,23 @@ impl Answered {
     }
 }
 
+/// Parses a text as the headers and the error document of an answer, and as a `hosts.toml`, for the fuzz targets.
+pub fn check_headers(text: &str) {
+    if let Some(Challenge::Bearer { realm, service, scope }) = Challenge::parse(text) {
+        drop(token_url(&realm, service.as_deref(), &scope.unwrap_or_default()));
+    }
+    let message = error_message(text.as_bytes()).unwrap_or_default();
+    assert!(message.chars().count() <= MOST_MESSAGE);
+    drop((content_range(text), join("https://registry.example.com/v2/a", text)));
+    assert!(!mirrors("registry.example.com", Some(text), Path::new("/etc")).is_empty());
+}
+
 /// The message of a registry's error document.
-fn told(text: &[u8]) -> Option<String> {
+fn error_message(text: &[u8]) -> Option<String> {
     let document: Value = serde_json::from_slice(text).ok()?;
     let first = document.get("errors")?.get(0)?;
-    let message: String = first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(200).collect();
+    let message: String =
+        first.get("message")?.as_str()?.chars().filter(|c| !c.is_control()).take(MOST_MESSAGE).collect();
     Some(message)
 }
 

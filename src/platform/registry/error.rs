@@ -1,4 +1,4 @@
-//! Errors of registries. The texts contain those of Go's network stack, by which outages are told from refusals.
+//! Errors of registries. The texts contain those of Go's network stack, which distinguish outages from refusals.
 
 use std::fmt;
 use std::io;
@@ -8,11 +8,11 @@ use std::time::Duration;
 pub(crate) enum RegistryError {
     /// The request was ended by this side.
     Cancelled,
-    /// No answer, or a broken one.
+    /// No response, or an incomplete one.
     Connection { url: String, message: String },
-    /// An answer that is no success.
+    /// A response with an error status.
     Status { url: String, status: u16, message: String, retry_after: Option<Duration> },
-    /// The answer is not what the protocol allows.
+    /// A response that violates the protocol.
     Protocol { url: String, message: String },
 }
 

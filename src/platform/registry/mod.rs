@@ -9,6 +9,7 @@ mod client;
 mod error;
 mod hosts;
 
-pub(crate) use client::{Ask, Login, Registry};
+pub use client::check_headers;
+pub(crate) use client::{ContentRequest, Login, Registry};
 pub(crate) use error::RegistryError;
 pub(crate) use hosts::{Mirror, mirrors};

@@ -19,7 +19,7 @@ pub(super) struct Caller {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answers {
+pub(super) enum ResponseMode {
     /// One, of whose strings only the first `most` bytes are kept.
     Cut {
         most: usize,
@@ -31,7 +31,7 @@ pub(super) enum Answers {
 /// What has arrived for one call.
 #[derive(Debug)]
 pub(super) struct Call {
-    answers: Answers,
+    answers: ResponseMode,
     /// Longest message.
     limit: u32,
     cut: Option<CutAnswer>,
@@ -74,7 +74,7 @@ impl Exchange for Call {
         match grpc::take_message(&self.buf, self.limit) {
             Err(grpc::FramingError::Compressed) => return Some(Err(Error::Protocol("response is compressed"))),
             Err(grpc::FramingError::TooLong { .. }) => return Some(Err(Error::Protocol("response is too long"))),
-            Ok(Some((_, used))) if self.answers == Answers::One && used < self.buf.len() => {
+            Ok(Some((_, used))) if self.answers == ResponseMode::One && used < self.buf.len() => {
                 return Some(Err(Error::Protocol("more than one response")));
             }
             Ok(_) => {}
@@ -95,7 +95,7 @@ impl Exchange for Call {
     /// slow reader buffers at most a window.
     fn give_back(&mut self) -> usize {
         let whole = matches!(grpc::take_message(&self.buf, self.limit), Ok(Some(_)));
-        if whole && self.answers == Answers::Many { 0 } else { std::mem::take(&mut self.held) }
+        if whole && self.answers == ResponseMode::Many { 0 } else { std::mem::take(&mut self.held) }
     }
 
     fn never_sent() -> Error {
@@ -117,10 +117,10 @@ impl Exchange for Call {
 
 impl Call {
     /// `limit`: the longest message.
-    pub(super) fn new(answers: Answers, limit: u32) -> Self {
+    pub(super) fn new(answers: ResponseMode, limit: u32) -> Self {
         let cut = match answers {
-            Answers::Cut { most } => Some(CutAnswer::new(most)),
-            Answers::Many | Answers::One => None,
+            ResponseMode::Cut { most } => Some(CutAnswer::new(most)),
+            ResponseMode::Many | ResponseMode::One => None,
         };
         Self { answers, limit, cut, buf: Vec::new(), held: 0 }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::call::{Answers, Call, Caller};
+use super::call::{Call, Caller, ResponseMode};
 use super::connector::{Attempt, Connector, live};
 use super::link::{Link, Ongoing};
 use super::socket_watch::{self, Identity};
@@ -55,7 +55,7 @@ impl Client {
     /// A unary call. `method` is the path, such as `/runtime.v1.RuntimeService/Version`. The call ends within
     /// `timeout`; dropping the future cancels it.
     pub async fn unary(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
-        self.unary_call(method, request, timeout, Answers::One).await
+        self.unary_call(method, request, timeout, ResponseMode::One).await
     }
 
     /// As [`Client::unary`], but keeps only the first `most` bytes of each string in the response. The rest is dropped
@@ -67,7 +67,7 @@ impl Client {
         timeout: Duration,
         most: usize,
     ) -> Result<Vec<u8>, Error> {
-        self.unary_call(method, request, timeout, Answers::Cut { most }).await
+        self.unary_call(method, request, timeout, ResponseMode::Cut { most }).await
     }
 
     async fn unary_call(
@@ -75,7 +75,7 @@ impl Client {
         method: &'static str,
         request: Vec<u8>,
         timeout: Duration,
-        answers: Answers,
+        answers: ResponseMode,
     ) -> Result<Vec<u8>, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let begun = rt::now();
@@ -93,7 +93,7 @@ impl Client {
         method: &'static str,
         request: Vec<u8>,
         timeout: Duration,
-        answers: Answers,
+        answers: ResponseMode,
     ) -> Result<Vec<u8>, Error> {
         let begun = rt::now();
         let Ok(link) = rt::deadline(timeout, self.inner.link()).await else {
@@ -112,7 +112,7 @@ impl Client {
     pub async fn server_streaming(&self, method: &'static str, request: Vec<u8>) -> Result<Streaming, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let link = self.inner.link().await?;
-        let ongoing = link.call(method, request, None, Call::new(Answers::Many, self.inner.limit))?;
+        let ongoing = link.call(method, request, None, Call::new(ResponseMode::Many, self.inner.limit))?;
         Ok(Streaming { ongoing, _client: self.clone() })
     }
 

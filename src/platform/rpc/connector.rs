@@ -23,7 +23,7 @@ use crate::platform::rt::{self, AsyncRead, AsyncWrite, Task};
 use crate::types::time::{Backoff, jitter};
 
 pub(crate) struct Connector<X: Exchange> {
-    place: RefCell<Place<X>>,
+    place: RefCell<ConnectorState<X>>,
     backoff: RefCell<Backoff>,
     /// The part of a delay that jitter may add, so that a fleet does not reconnect all at once.
     spread: f64,
@@ -37,8 +37,8 @@ pub(crate) struct Connector<X: Exchange> {
     pub(crate) changed: Signal,
 }
 
-enum Place<X: Exchange> {
-    Away,
+enum ConnectorState<X: Exchange> {
+    Disconnected,
     Connecting(Rc<Attempt<X>>),
     Connected(Rc<Link<X>>),
 }
@@ -56,7 +56,7 @@ pub(crate) struct Attempt<X: Exchange> {
 impl<X: Exchange> Connector<X> {
     pub(crate) fn new(backoff: Backoff, spread: f64) -> Self {
         Self {
-            place: RefCell::new(Place::Away),
+            place: RefCell::new(ConnectorState::Disconnected),
             backoff: RefCell::new(backoff),
             spread,
             not_before: Cell::new(None),
@@ -73,8 +73,8 @@ impl<X: Exchange> Connector<X> {
             return Ok(link);
         }
         let under_way = match &*self.place.borrow() {
-            Place::Connecting(attempt) => Some(Rc::clone(attempt)),
-            Place::Connected(_) | Place::Away => None,
+            ConnectorState::Connecting(attempt) => Some(Rc::clone(attempt)),
+            ConnectorState::Connected(_) | ConnectorState::Disconnected => None,
         };
         let attempt = under_way.unwrap_or_else(|| self.connect(connect));
         attempt.done.beyond(0).await;
@@ -86,7 +86,7 @@ impl<X: Exchange> Connector<X> {
     fn connect(&self, connect: impl FnOnce(Rc<Attempt<X>>) -> Task<()>) -> Rc<Attempt<X>> {
         let not_before = self.not_before.take();
         let attempt = Rc::new(Attempt { not_before, outcome: RefCell::new(None), done: Signal::default() });
-        self.move_to(Place::Connecting(Rc::clone(&attempt)));
+        self.move_to(ConnectorState::Connecting(Rc::clone(&attempt)));
         let task = connect(Rc::clone(&attempt));
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| !task.is_finished());
@@ -97,8 +97,8 @@ impl<X: Exchange> Connector<X> {
     /// The current connection, if it accepts calls.
     pub(crate) fn connected_link(&self) -> Option<Rc<Link<X>>> {
         match &*self.place.borrow() {
-            Place::Connected(link) if link.takes_calls() => Some(Rc::clone(link)),
-            Place::Connected(_) | Place::Connecting(_) | Place::Away => None,
+            ConnectorState::Connected(link) if link.takes_calls() => Some(Rc::clone(link)),
+            ConnectorState::Connected(_) | ConnectorState::Connecting(_) | ConnectorState::Disconnected => None,
         }
     }
 
@@ -117,14 +117,14 @@ impl<X: Exchange> Connector<X> {
     fn connected(&self, link: &Rc<Link<X>>) {
         self.backoff.borrow_mut().reset();
         self.failure.take();
-        self.move_to(Place::Connected(Rc::clone(link)));
+        self.move_to(ConnectorState::Connected(Rc::clone(link)));
     }
 
     pub(crate) fn failed(&self, attempt: &Attempt<X>, error: X::Error) {
         self.failure.replace(Some(error.clone()));
         let wait = jitter(self.backoff.borrow_mut().next_wait(), self.spread, rt::random());
         self.not_before.set(rt::now().checked_add(wait));
-        self.move_to(Place::Away);
+        self.move_to(ConnectorState::Disconnected);
         attempt.finish(Err(error));
     }
 
@@ -137,7 +137,7 @@ impl<X: Exchange> Connector<X> {
                 self.lost(&link);
             }
             None => {
-                self.move_to(Place::Away);
+                self.move_to(ConnectorState::Disconnected);
                 attempt.finish(Err(why));
             }
         }
@@ -145,14 +145,14 @@ impl<X: Exchange> Connector<X> {
 
     /// Others may already be using a newer connection.
     fn lost(&self, link: &Rc<Link<X>>) {
-        let current = matches!(&*self.place.borrow(), Place::Connected(current) if Rc::ptr_eq(current, link));
+        let current = matches!(&*self.place.borrow(), ConnectorState::Connected(current) if Rc::ptr_eq(current, link));
         if current {
-            self.move_to(Place::Away);
+            self.move_to(ConnectorState::Disconnected);
         }
     }
 
-    fn move_to(&self, place: Place<X>) {
-        let is_connected = |place: &Place<X>| matches!(place, Place::Connected(_));
+    fn move_to(&self, place: ConnectorState<X>) {
+        let is_connected = |place: &ConnectorState<X>| matches!(place, ConnectorState::Connected(_));
         let now = is_connected(&place);
         let before = self.place.replace(place);
         if is_connected(&before) != now {

@@ -1,4 +1,4 @@
-//! A call as the server hands it to its user, and the reply.
+//! A call as its handler gets it, and the reply.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,29 +10,29 @@ use std::time::Duration;
 use crate::platform::rt::UnixStream;
 use crate::protocol::grpc::Status;
 
-/// A call that came in.
+/// A received call.
 #[derive(Debug)]
 pub struct Request {
-    /// The path, as `/runtime.v1.RuntimeService/Version`.
+    /// The path, such as `/runtime.v1.RuntimeService/Version`.
     pub method: String,
     pub message: Vec<u8>,
-    /// How long the caller waits, if it said so.
+    /// The caller's timeout, if it sent one.
     pub timeout: Option<Duration>,
     pub wire: Wire,
 }
 
-/// What a call is answered with; an error is a `Status` instead.
+/// The reply to a call. An error is a `Status` instead.
 #[derive(Debug)]
 pub enum Reply {
     Message(Vec<u8>),
-    /// Each message as it comes. The call ends well when the channel is closed, and with the first error.
+    /// Sends each message of the channel. The call succeeds when the channel is closed, and fails with the first error.
     Stream(async_channel::Receiver<Result<Vec<u8>, Status>>),
 }
 
-/// Answers the calls. A call that its caller gives up is dropped at its next await.
+/// Answers the calls. A call that the client cancels is dropped at its next await.
 pub type Handler = Rc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Result<Reply, Status>>>>>;
 
-/// Makes a [`Handler`] of an async function.
+/// Makes a [`Handler`] from an async function.
 pub fn handler<F>(answer: impl Fn(Request) -> F + 'static) -> Handler
 where
     F: Future<Output = Result<Reply, Status>> + 'static,
@@ -40,7 +40,7 @@ where
     Rc::new(move |request| Box::pin(answer(request)))
 }
 
-/// The connection that a call came on, for a server that has to treat its clients badly.
+/// The connection of a call, for servers in tests that misbehave.
 #[derive(Clone)]
 pub struct Wire {
     stream: UnixStream,
@@ -52,12 +52,12 @@ impl Wire {
         Self { stream, left: Rc::new(Cell::new(usize::MAX)) }
     }
 
-    /// Closes the connection when `len` more bytes have left.
+    /// Closes the connection after `len` more bytes have been sent.
     pub fn cut_after(&self, len: usize) {
         self.left.set(len);
     }
 
-    /// The socket itself. What is written to it comes between the bytes of the protocol.
+    /// The socket itself. Bytes written to it arrive between those of the protocol.
     pub fn stream(&self) -> UnixStream {
         self.stream.clone()
     }

@@ -52,7 +52,7 @@ pub(crate) struct Link<X: Exchange> {
 
 struct State<X: Exchange> {
     connection: Connection,
-    places: Vec<Place<X>>,
+    places: Vec<PendingExchange<X>>,
     /// Total bytes written to the socket.
     written: u64,
     /// Why the connection has ended.
@@ -60,7 +60,7 @@ struct State<X: Exchange> {
 }
 
 /// An exchange that a caller waits for.
-struct Place<X: Exchange> {
+struct PendingExchange<X: Exchange> {
     stream: StreamId,
     exchange: X,
     outcome: Option<Result<(), X::Error>>,
@@ -98,7 +98,7 @@ impl<X: Exchange> Link<X> {
         if !content.is_empty() {
             state.connection.send_data(stream, content, true);
         }
-        state.places.push(Place { stream, exchange, outcome: None, waker: None });
+        state.places.push(PendingExchange { stream, exchange, outcome: None, waker: None });
         drop(state);
         self.work.notify();
         Ok(Ongoing { link: self, stream })
@@ -181,7 +181,7 @@ impl<X: Exchange> State<X> {
     }
 }
 
-impl<X: Exchange> Place<X> {
+impl<X: Exchange> PendingExchange<X> {
     fn finish(&mut self, outcome: Result<(), X::Error>) {
         self.outcome.get_or_insert(outcome);
         self.wake();

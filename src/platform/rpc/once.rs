@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Error;
-use super::call::{Answers, Call, Caller};
+use super::call::{Call, Caller, ResponseMode};
 use super::drive::drive;
 use super::link::{Exchange as _, Link};
 use crate::platform::rt::{self, TcpStream};
@@ -25,7 +25,7 @@ pub(crate) async fn call_once(
     let link = Rc::new(Link::<Call>::new(Caller::new(agent, authority), rt::now()));
     let call = async {
         link.ready().await;
-        Rc::clone(&link).call(method, request, None, Call::new(Answers::One, limit))?.only().await
+        Rc::clone(&link).call(method, request, None, Call::new(ResponseMode::One, limit))?.only().await
     };
     let (mut reader, mut writer) = (stream.clone(), stream);
     let lost = async {

@@ -14,7 +14,7 @@ use super::server_limits::ServerLimits;
 use crate::platform::rt::{self, Task, UnixListener, UnixStream};
 use crate::types::time::Backoff;
 
-/// A socket that is listened on.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
@@ -64,7 +64,7 @@ pub(super) async fn serve_accepted(
     limits: ServerLimits,
     handler: Handler,
 ) -> Infallible {
-    let mut open: VecDeque<Open> = VecDeque::new();
+    let mut open: VecDeque<OpenConnection> = VecDeque::new();
     loop {
         let stream = match accept().await {
             Ok(stream) => stream,
@@ -86,12 +86,12 @@ pub(super) async fn serve_accepted(
             // An error concerns only this client, which is gone.
             let _ = connection.serve().await;
         });
-        open.push_back(Open { is_busy, task });
+        open.push_back(OpenConnection { is_busy, task });
     }
 }
 
 /// A connection being served.
-struct Open {
+struct OpenConnection {
     /// Whether a handler is running for it.
     is_busy: Rc<Cell<bool>>,
     task: Task<()>,

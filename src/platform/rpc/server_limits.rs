@@ -1,6 +1,6 @@
 //! The bounds of a server. Pure.
 
-/// How much memory clients can take of a server.
+/// Bounds the memory that clients can make a server use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Bytes of one request message.

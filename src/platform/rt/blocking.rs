@@ -17,14 +17,14 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// The pool of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum PoolKind {
     Quick,
     Removal,
     Slow,
     Walk,
 }
 
-impl Pace {
+impl PoolKind {
     #[cfg(test)]
     pub(super) const ALL: [Self; 4] = [Self::Quick, Self::Removal, Self::Slow, Self::Walk];
 
@@ -38,10 +38,10 @@ impl Pace {
     }
 
     fn pool(self) -> &'static Pool {
-        static QUICK: Pool = Pool::new("blocking", Pace::Quick.threads());
-        static REMOVAL: Pool = Pool::new("removal", Pace::Removal.threads());
-        static SLOW: Pool = Pool::new("slow", Pace::Slow.threads());
-        static WALK: Pool = Pool::new("walk", Pace::Walk.threads());
+        static QUICK: Pool = Pool::new("blocking", PoolKind::Quick.threads());
+        static REMOVAL: Pool = Pool::new("removal", PoolKind::Removal.threads());
+        static SLOW: Pool = Pool::new("slow", PoolKind::Slow.threads());
+        static WALK: Pool = Pool::new("walk", PoolKind::Walk.threads());
         match self {
             Self::Quick => &QUICK,
             Self::Removal => &REMOVAL,
@@ -69,12 +69,12 @@ struct State {
 ///
 /// The queue is bounded by the callers: each task of the executor waits for at most one job at a time.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
-    run(Pace::Quick, None, work)
+    run(PoolKind::Quick, None, work)
 }
 
 /// Runs work that may hang on the slow pool.
 pub fn slow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
-    run(Pace::Slow, None, work)
+    run(PoolKind::Slow, None, work)
 }
 
 /// As [`slow`], for work of the pod with uid `owner`: the pool runs a bounded number of jobs of each pod at a time.
@@ -83,12 +83,12 @@ where
     T: Send + 'static,
     W: FnOnce() -> T + Send + 'static,
 {
-    run(Pace::Slow, Some(owner.into()), work)
+    run(PoolKind::Slow, Some(owner.into()), work)
 }
 
 /// Counts the files of a tree.
 pub fn walk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
-    run(Pace::Walk, None, work)
+    run(PoolKind::Walk, None, work)
 }
 
 /// As [`walk`], for the pod with uid `owner`.
@@ -97,12 +97,12 @@ where
     T: Send + 'static,
     W: FnOnce() -> T + Send + 'static,
 {
-    run(Pace::Walk, Some(owner.into()), work)
+    run(PoolKind::Walk, Some(owner.into()), work)
 }
 
 /// Removes a tree of files.
 pub fn remove<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
-    run(Pace::Removal, None, work)
+    run(PoolKind::Removal, None, work)
 }
 
 /// As [`remove`], for the pod with uid `owner`.
@@ -111,11 +111,11 @@ where
     T: Send + 'static,
     W: FnOnce() -> T + Send + 'static,
 {
-    run(Pace::Removal, Some(owner.into()), work)
+    run(PoolKind::Removal, Some(owner.into()), work)
 }
 
 fn run<T: Send + 'static>(
-    pace: Pace,
+    pace: PoolKind,
     owner: Owner,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = T> {
@@ -128,7 +128,7 @@ fn run<T: Send + 'static>(
     });
     submit(pace, owner, job);
     async move {
-        let mut overdue = (pace == Pace::Slow).then_some(OVERDUE);
+        let mut overdue = (pace == PoolKind::Slow).then_some(OVERDUE);
         let received = loop {
             let Some(wait) = overdue.take() else { break receiver.recv().await };
             match super::deadline(wait, receiver.recv()).await {
@@ -145,7 +145,7 @@ fn run<T: Send + 'static>(
     }
 }
 
-fn submit(pace: Pace, owner: Owner, job: Job) {
+fn submit(pace: PoolKind, owner: Owner, job: Job) {
     #[cfg(test)]
     if let Some(world) = super::world() {
         return super::virtual_time::work_later(&world, pace, owner, job);
@@ -154,7 +154,7 @@ fn submit(pace: Pace, owner: Owner, job: Job) {
 }
 
 /// Logs overdue jobs of a pool, once until there are none.
-fn report(pace: Pace) {
+fn report(pace: PoolKind) {
     #[cfg(test)]
     if super::world().is_some() {
         return;
@@ -262,15 +262,16 @@ mod tests {
     #[test]
     fn hanging_jobs_of_one_owner_do_not_block_others() {
         let (release, hangs) = async_channel::bounded::<()>(1);
-        let hung: Vec<_> = (0..10)
+        let hung: Vec<_> = (0..PoolKind::Slow.threads() + 10)
             .map(|_| {
                 let hangs = hangs.clone();
                 slow_for("a", move || hangs.recv_blocking().is_err())
             })
             .collect();
-        assert_eq!(block_on(slow_for("b", || 7)), 7);
-        assert_eq!(block_on(slow(|| 8)), 8);
+        let others = async { (slow_for("b", || 7).await, slow(|| 8).await) };
+        let done = block_on(crate::platform::rt::deadline(Duration::from_secs(20), others));
         drop(release);
+        assert_eq!(done.ok(), Some((7, 8)));
         block_on(async {
             for one in hung {
                 one.await;
@@ -279,15 +280,16 @@ mod tests {
     }
 
     #[test]
-    fn hanging_jobs_of_many_owners_block_neither_others_nor_walks_and_removals() {
+    fn hanging_jobs_of_many_owners_block_neither_the_node_nor_walks_and_removals() {
         let (release, hangs) = async_channel::bounded::<()>(1);
-        let hung: Vec<_> = (0..16)
-            .map(|number: u32| {
+        // One pod with a hanging job each, more of them than threads.
+        let hung: Vec<_> = (0..2 * PoolKind::Slow.threads())
+            .map(|number| {
                 let hangs = hangs.clone();
-                slow_for(&(number / 2).to_string(), move || hangs.recv_blocking().is_err())
+                slow_for(&number.to_string(), move || hangs.recv_blocking().is_err())
             })
             .collect();
-        let others = async { (slow_for("x", || 1).await, walk_for("x", || 2).await, remove_for("x", || 3).await) };
+        let others = async { (slow(|| 1).await, walk_for("x", || 2).await, remove_for("x", || 3).await) };
         let done = block_on(crate::platform::rt::deadline(Duration::from_secs(20), others));
         drop(release);
         block_on(async {

@@ -14,9 +14,13 @@ mod sockets;
 mod timers;
 #[cfg(test)]
 mod virtual_time;
+#[cfg(test)]
+mod watched;
 
 use std::fmt;
 use std::future::Future;
+#[cfg(test)]
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -42,7 +46,7 @@ pub(crate) use sockets::simulated_connection;
 #[cfg(test)]
 pub use sockets::{Async, TcpListener, TcpStream, UnixListener, UnixStream};
 #[cfg(test)]
-pub(crate) use virtual_time::{World, simulate, world};
+pub(crate) use virtual_time::{WakesBy, World, simulate, world};
 
 use pin_project_lite::pin_project;
 use smol::future::FutureExt;
@@ -55,7 +59,7 @@ thread_local! {
 /// Runs `future` to completion on this thread, together with all spawned tasks.
 ///
 /// smol's reactor thread polls sockets and wakes this one. `smol::block_on` would poll them here, but the reactor
-/// thread would still look in after each event: six times as many wake-ups when idle. Timers are our own, because
+/// thread would still wake up after each event: six times as many wake-ups when idle. Timers are our own, because
 /// setting one of the reactor's wakes its thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     EXECUTOR.with(|executor| timers::block_on(executor.run(future)))
@@ -116,12 +120,29 @@ pub fn elapsed(moment: Instant) -> Duration {
     now().saturating_duration_since(moment)
 }
 
+#[cfg(not(test))]
 pub async fn sleep(duration: Duration) {
     Timer::after(duration).await;
 }
 
+#[cfg(not(test))]
 pub async fn sleep_until(moment: Instant) {
     Timer::at(moment).await;
+}
+
+/// The same for tests, which count the places that wake the program.
+#[cfg(test)]
+#[track_caller]
+pub fn sleep(duration: Duration) -> impl Future<Output = ()> {
+    let place = Location::caller();
+    async move { Timer::after(duration).set_at(place).await }
+}
+
+#[cfg(test)]
+#[track_caller]
+pub fn sleep_until(moment: Instant) -> impl Future<Output = ()> {
+    let place = Location::caller();
+    async move { Timer::at(moment).set_at(place).await }
 }
 
 /// The deadline passed before the future was ready.

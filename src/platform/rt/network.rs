@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::blocking::Pace;
+use super::blocking::PoolKind;
 use super::timers::Timer;
 use super::virtual_time::{World, world};
 use super::{AsyncRead, AsyncWrite, SemaphoreGuardArc};
@@ -108,7 +108,7 @@ pub(crate) async fn simulated_lookup(world: Rc<World>, name: &str, turn: Semapho
         // The caller may be gone.
         let _ = sender.try_send(());
     });
-    super::virtual_time::work_for(&world, Pace::Slow, None, world.duration_below(slow), answer);
+    super::virtual_time::work_for(&world, PoolKind::Slow, None, world.duration_below(slow), answer);
     // The job was lost with its program.
     if receiver.recv().await.is_err() {
         return std::future::pending().await;

@@ -1,15 +1,20 @@
 //! Sockets and descriptors: the kernel's, or in tests those of this thread's simulation.
 
+use std::any::type_name;
+use std::future::poll_fn;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use nix::sys::inotify::Inotify;
+
 use super::network::Pipe;
-use super::virtual_time::world;
+use super::virtual_time::{World, world};
+use super::watched::Watched;
 use super::{AsyncRead, AsyncWrite};
 
 macro_rules! stream {
@@ -101,7 +106,10 @@ impl TcpStream {
 
 impl From<Async<std::net::TcpStream>> for TcpStream {
     fn from(stream: Async<std::net::TcpStream>) -> Self {
-        Self::Kernel(stream.0.into())
+        match stream {
+            Async::Kernel(stream) => Self::Kernel(stream.into()),
+            Async::Simulated(..) => unreachable!("no socket is simulated by a descriptor"),
+        }
     }
 }
 
@@ -169,31 +177,58 @@ impl UnixListener {
     }
 }
 
-/// A kernel descriptor. A simulation has none, so its callers rely on their timers.
+/// A kernel descriptor. Of them a simulation has the inotify instances of its own disk; the callers of others rely on
+/// their timers.
 #[derive(Debug)]
-pub struct Async<T>(smol::Async<T>);
+pub enum Async<T> {
+    Kernel(smol::Async<T>),
+    Simulated(T, Arc<Watched>),
+}
 
 impl<T: AsFd> Async<T> {
     pub fn new(source: T) -> io::Result<Self> {
         match world() {
-            Some(_) => Err(io::ErrorKind::Unsupported.into()),
-            None => smol::Async::new(source).map(Self),
+            Some(world) => Self::simulated(source, &world),
+            None => smol::Async::new(source).map(Self::Kernel),
         }
     }
 
     pub fn new_nonblocking(source: T) -> io::Result<Self> {
         match world() {
-            Some(_) => Err(io::ErrorKind::Unsupported.into()),
-            None => smol::Async::new_nonblocking(source).map(Self),
+            Some(world) => Self::simulated(source, &world),
+            None => smol::Async::new_nonblocking(source).map(Self::Kernel),
         }
+    }
+
+    fn simulated(source: T, world: &World) -> io::Result<Self> {
+        if type_name::<T>() != type_name::<Inotify>() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let watched = world.watches.add(&source)?;
+        Ok(Self::Simulated(source, watched))
     }
 }
 
-impl<T> Deref for Async<T> {
-    type Target = smol::Async<T>;
+impl<T> Async<T> {
+    pub fn get_ref(&self) -> &T {
+        match self {
+            Self::Kernel(kernel) => kernel.get_ref(),
+            Self::Simulated(source, _) => source,
+        }
+    }
 
-    fn deref(&self) -> &Self::Target {
-        &self.0
+    pub async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Kernel(kernel) => kernel.readable().await,
+            Self::Simulated(_, watched) => poll_fn(|context| watched.poll_readable(context)).await,
+        }
+    }
+
+    pub async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Kernel(kernel) => kernel.writable().await,
+            Self::Simulated(..) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }
 
@@ -203,7 +238,10 @@ where
     T: Unpin,
 {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_read(context, out)
+        match &mut *self {
+            Self::Kernel(kernel) => Pin::new(kernel).poll_read(context, out),
+            Self::Simulated(..) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
     }
 }
 
@@ -213,14 +251,23 @@ where
     T: Unpin,
 {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        match &mut *self {
+            Self::Kernel(kernel) => Pin::new(kernel).poll_write(context, bytes),
+            Self::Simulated(..) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        match &mut *self {
+            Self::Kernel(kernel) => Pin::new(kernel).poll_flush(context),
+            Self::Simulated(..) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_close(context)
+        match &mut *self {
+            Self::Kernel(kernel) => Pin::new(kernel).poll_close(context),
+            Self::Simulated(..) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
     }
 }

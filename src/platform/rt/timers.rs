@@ -24,7 +24,13 @@ struct Set {
     /// The due time, and a unique number.
     key: (Instant, u64),
     waker: Waker,
+    #[cfg(test)]
+    place: Option<Place>,
 }
+
+/// Where in the source a timer was set.
+#[cfg(test)]
+type Place = &'static std::panic::Location<'static>;
 
 impl Timers {
     /// The index of the timer, or where it belongs.
@@ -48,15 +54,32 @@ pub(super) struct Timer {
     /// `None`: never.
     at: Option<Instant>,
     number: Option<u64>,
+    #[cfg(test)]
+    place: Option<Place>,
 }
 
 impl Timer {
     pub(super) fn at(moment: Instant) -> Self {
-        Self { at: Some(moment), number: None }
+        Self::new(Some(moment))
     }
 
     pub(super) fn after(duration: Duration) -> Self {
-        Self { at: now().checked_add(duration), number: None }
+        Self::new(now().checked_add(duration))
+    }
+
+    fn new(at: Option<Instant>) -> Self {
+        Self {
+            at,
+            number: None,
+            #[cfg(test)]
+            place: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
     }
 }
 
@@ -80,7 +103,13 @@ impl Future for Timer {
                     known.map(|known| std::mem::replace(&mut known.waker, waker.clone()))
                 }
                 Err(place) => {
-                    timers.set.insert(place, Set { key: (at, number), waker: waker.clone() });
+                    let set = Set {
+                        key: (at, number),
+                        waker: waker.clone(),
+                        #[cfg(test)]
+                        place: self.place,
+                    };
+                    timers.set.insert(place, set);
                     None
                 }
             }
@@ -175,6 +204,12 @@ pub(super) fn next() -> Option<Instant> {
     TIMERS.with_borrow(|timers| timers.set.last().map(|set| set.key.0))
 }
 
+/// Where the next timer was set, if it is known.
+#[cfg(test)]
+pub(super) fn next_place() -> Option<Place> {
+    TIMERS.with_borrow(|timers| timers.set.last().and_then(|set| set.place))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{either, spawn, yield_now};
@@ -223,7 +258,11 @@ mod tests {
         let written = Arc::default();
         let now = Instant::now();
         let later = now + Duration::from_secs(3600);
-        let timer = |at, name| Set { key: (at, 0), waker: Waker::from(Arc::new(Writes(name, Arc::clone(&written)))) };
+        let timer = |at, name| Set {
+            key: (at, 0),
+            waker: Waker::from(Arc::new(Writes(name, Arc::clone(&written)))),
+            place: None,
+        };
         let before = |nanos| now.checked_sub(Duration::from_nanos(nanos)).unwrap();
         TIMERS.with_borrow_mut(|timers| {
             timers.set = vec![timer(later, 'd'), timer(before(1), 'c'), timer(before(2), 'b'), timer(before(3), 'a')];

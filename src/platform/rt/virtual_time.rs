@@ -2,8 +2,11 @@
 //! by the seed. One simulation per thread.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -11,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use pin_project_lite::pin_project;
 
-use super::blocking::{Job, Pace};
+use super::blocking::{Job, PoolKind};
 use super::job_queue::{JobQueue, Owner};
 use super::network::Network;
 use super::power_cut::Disk;
+use super::watched::Watches;
 use super::{EXECUTOR, Task, spawn, timers};
 
 thread_local! {
@@ -33,6 +37,8 @@ pub(crate) struct World {
     boots: Cell<u32>,
     /// Number of times that every task waited and the clock jumped: what a real machine counts as wake-ups.
     pub(crate) wakes: Cell<u64>,
+    /// These by the place in the source that set the timer.
+    pub(crate) wakes_by: RefCell<WakesBy>,
     random: Cell<u64>,
     /// Counts starts of the program under test: jobs that an earlier run left on a pool are lost.
     life: Cell<u32>,
@@ -42,10 +48,14 @@ pub(crate) struct World {
     pub(crate) turn: Cell<Duration>,
     /// Longest duration of a pool job.
     pub(crate) disk: Cell<Duration>,
-    pools: [RefCell<Pool>; Pace::ALL.len()],
+    pools: [RefCell<Pool>; PoolKind::ALL.len()],
     pub(crate) network: Network,
     pub(crate) files: Disk,
+    pub(super) watches: Watches,
 }
+
+/// Wake-ups by file and line.
+pub(crate) type WakesBy = BTreeMap<(&'static str, u32), u64>;
 
 /// Why a simulation ended before its future completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +108,8 @@ where
 }
 
 fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
+    let mut steps = 0;
     loop {
-        let mut steps = 0;
         while EXECUTOR.with(|executor| executor.try_tick()) {
             steps += 1;
             if steps > STEPS {
@@ -118,9 +128,16 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             };
             return Ok(value);
         }
+        if world.watches.wake() {
+            continue;
+        }
         match timers::next() {
             Some(moment) => {
+                steps = 0;
                 world.wakes.set(world.wakes.get() + 1);
+                if let Some(place) = timers::next_place() {
+                    *world.wakes_by.borrow_mut().entry((place.file(), place.line())).or_default() += 1;
+                }
                 world.passed.set(world.passed().max(moment.saturating_duration_since(world.base)));
             }
             None => return Err(Stuck::Waits { at: world.passed() }),
@@ -143,14 +160,16 @@ impl World {
             booted: Cell::default(),
             boots: Cell::new(1),
             wakes: Cell::default(),
+            wakes_by: RefCell::default(),
             random: Cell::new(seed),
             life: Cell::default(),
             shuffle: Cell::new(100),
             turn: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
-            pools: Pace::ALL.map(|pace| RefCell::new(Pool::new(pace))),
+            pools: PoolKind::ALL.map(|pace| RefCell::new(Pool::new(pace))),
             network: Network::default(),
             files: Disk::default(),
+            watches: Watches::default(),
         }
     }
 
@@ -191,27 +210,32 @@ impl World {
         format!("00000000-0000-4000-8000-{:012}", self.boots.get())
     }
 
+    /// The program under test may watch the file system of this directory, which only the simulation changes.
+    pub(crate) fn watch_disk(&self, disk: &Path) -> io::Result<()> {
+        self.watches.allow(disk)
+    }
+
     /// Ends the program under test and drops its pool jobs.
     pub(crate) fn end_life(&self) {
         self.life.set(self.life.get() + 1);
-        for pace in Pace::ALL {
+        for pace in PoolKind::ALL {
             self.pool(pace).replace(Pool::new(pace));
         }
     }
 
-    fn pool(&self, pace: Pace) -> &RefCell<Pool> {
+    fn pool(&self, pace: PoolKind) -> &RefCell<Pool> {
         &self.pools[pace as usize]
     }
 
     /// Number of jobs that run on the slow pool or wait for it.
     pub(crate) fn slow_jobs(&self) -> usize {
-        let pool = self.pool(Pace::Slow).borrow();
+        let pool = self.pool(PoolKind::Slow).borrow();
         pool.running + pool.waiting.len()
     }
 
     /// Number of jobs that the slow pool has started since the program's start.
     pub(crate) fn slow_jobs_begun(&self) -> usize {
-        self.pool(Pace::Slow).borrow().begun
+        self.pool(PoolKind::Slow).borrow().begun
     }
 
     /// A random number (SplitMix64).
@@ -247,7 +271,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(pace: Pace) -> Self {
+    fn new(pace: PoolKind) -> Self {
         Self { threads: pace.threads(), running: 0, begun: 0, waiting: JobQueue::new(pace.threads()) }
     }
 
@@ -264,18 +288,18 @@ impl Pool {
 }
 
 /// Runs `job` on the simulated pool for a random time. The job is lost if the program ends before.
-pub(super) fn work_later(world: &Rc<World>, pace: Pace, owner: Owner, job: Job) {
+pub(super) fn work_later(world: &Rc<World>, pace: PoolKind, owner: Owner, job: Job) {
     let takes = world.duration_below(world.disk.get());
     work_for(world, pace, owner, takes, job);
 }
 
 /// Runs `job` on the simulated pool, where it holds a thread for `takes`.
-pub(super) fn work_for(world: &Rc<World>, pace: Pace, owner: Owner, takes: Duration, job: Job) {
+pub(super) fn work_for(world: &Rc<World>, pace: PoolKind, owner: Owner, takes: Duration, job: Job) {
     world.pool(pace).borrow_mut().waiting.push(owner, (takes, job), world.now());
     start_jobs(world, pace);
 }
 
-fn start_jobs(world: &Rc<World>, pace: Pace) {
+fn start_jobs(world: &Rc<World>, pace: PoolKind) {
     loop {
         let next = world.pool(pace).borrow_mut().take();
         let Some((owner, (takes, job))) = next else { return };
@@ -283,7 +307,7 @@ fn start_jobs(world: &Rc<World>, pace: Pace) {
     }
 }
 
-fn start_job(world: &Rc<World>, pace: Pace, owner: Owner, takes: Duration, job: Job) {
+fn start_job(world: &Rc<World>, pace: PoolKind, owner: Owner, takes: Duration, job: Job) {
     let (life, world) = (world.life.get(), Rc::clone(world));
     let task = spawn(async move {
         super::sleep(takes).await;
@@ -391,7 +415,7 @@ mod tests {
     }
 
     /// The end times of one more job than the pool has threads, each taking ten seconds.
-    fn ends(pace: Pace) -> Vec<u64> {
+    fn ends(pace: PoolKind) -> Vec<u64> {
         let jobs = pace.threads() + 1;
         let ends = simulate(8, |world| async move {
             let (sender, receiver) = async_channel::unbounded();
@@ -412,7 +436,7 @@ mod tests {
 
     #[test]
     fn simulated_pools_have_the_real_number_of_threads() {
-        for pace in Pace::ALL {
+        for pace in PoolKind::ALL {
             assert_eq!(ends(pace), [vec![10; pace.threads()], vec![20]].concat(), "{pace:?}");
         }
     }

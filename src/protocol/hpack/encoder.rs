@@ -2,13 +2,13 @@
 
 use super::Field;
 use super::primitive::{write_integer, write_string};
-use super::table::{self, DynamicTable, Place};
+use super::table::{self, DynamicTable, TableMatch};
 
 /// Indexes only the fields that repeat from call to call.
 #[derive(Debug)]
 pub struct Encoder {
     pub(super) table: DynamicTable,
-    /// The smallest table size since the last block, if the size has changed: the decoder must be told of it as well
+    /// The smallest table size since the last block, if the size has changed: the decoder must learn of it as well
     /// (section 4.2).
     smallest: Option<usize>,
     most: usize,
@@ -47,17 +47,17 @@ impl Encoder {
 
     fn encode_field(&mut self, field: &Field, out: &mut Vec<u8>) {
         let name = match table::find(field, &self.table) {
-            Place::Whole(index) => return write_integer(index, 7, INDEXED, out),
-            Place::Name(index) => index,
-            Place::Nowhere => 0,
+            TableMatch::Whole(index) => return write_integer(index, 7, INDEXED, out),
+            TableMatch::Name(index) => index,
+            TableMatch::Nowhere => 0,
         };
-        match Habit::of(&field.name) {
-            Habit::Repeats => {
+        match IndexingPolicy::of(&field.name) {
+            IndexingPolicy::Repeats => {
                 write_integer(name, 6, LITERAL_INDEXED, out);
                 self.table.insert(field.clone());
             }
-            Habit::Varies => write_integer(name, 4, LITERAL, out),
-            Habit::Secret => write_integer(name, 4, NEVER_INDEXED, out),
+            IndexingPolicy::Varies => write_integer(name, 4, LITERAL, out),
+            IndexingPolicy::Secret => write_integer(name, 4, NEVER_INDEXED, out),
         }
         if name == 0 {
             write_string(&field.name, out);
@@ -67,13 +67,13 @@ impl Encoder {
 }
 
 /// Whether indexing a field pays off.
-enum Habit {
+enum IndexingPolicy {
     Repeats,
     Varies,
     Secret,
 }
 
-impl Habit {
+impl IndexingPolicy {
     fn of(name: &[u8]) -> Self {
         match name {
             b":path"

@@ -65,23 +65,23 @@ pub(super) fn field_at(index: usize, dynamic: &DynamicTable) -> Option<Cow<'_, F
 }
 
 /// The position of a field in the tables.
-pub(super) enum Place {
+pub(super) enum TableMatch {
     Whole(usize),
     Name(usize),
     Nowhere,
 }
 
-pub(super) fn find(field: &Field, dynamic: &DynamicTable) -> Place {
+pub(super) fn find(field: &Field, dynamic: &DynamicTable) -> TableMatch {
     let fixed = STATIC.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let seen = dynamic.fields.iter().map(|field| (&*field.name, &*field.value));
-    let mut place = Place::Nowhere;
+    let mut place = TableMatch::Nowhere;
     for (index, (name, value)) in (1..).zip(fixed.chain(seen)) {
         if name == &*field.name {
             if value == &*field.value {
-                return Place::Whole(index);
+                return TableMatch::Whole(index);
             }
-            if matches!(place, Place::Nowhere) {
-                place = Place::Name(index);
+            if matches!(place, TableMatch::Nowhere) {
+                place = TableMatch::Name(index);
             }
         }
     }

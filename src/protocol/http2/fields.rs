@@ -3,14 +3,14 @@
 use crate::protocol::hpack::Field;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum BlockKind {
     Request,
     Response,
     Trailers,
 }
 
 /// Returns the first problem of the list.
-pub(super) fn check(fields: &[Field], place: Place) -> Result<(), &'static str> {
+pub(super) fn check(fields: &[Field], place: BlockKind) -> Result<(), &'static str> {
     let mut pseudo = Pseudo::default();
     let mut regular = false;
     for field in fields {
@@ -66,13 +66,13 @@ impl Pseudo {
         if good { Ok(()) } else { Err("bad value of a pseudo-header field") }
     }
 
-    fn check(&self, place: Place) -> Result<(), &'static str> {
+    fn check(&self, place: BlockKind) -> Result<(), &'static str> {
         let nothing = Self::default();
         let wanted = match place {
             // CONNECT has fewer, and is not supported.
-            Place::Request => Self { method: 1, scheme: 1, path: 1, authority: self.authority.min(1), ..nothing },
-            Place::Response => Self { status: 1, ..nothing },
-            Place::Trailers => nothing,
+            BlockKind::Request => Self { method: 1, scheme: 1, path: 1, authority: self.authority.min(1), ..nothing },
+            BlockKind::Response => Self { status: 1, ..nothing },
+            BlockKind::Trailers => nothing,
         };
         if *self == wanted { Ok(()) } else { Err("missing, repeated or misplaced pseudo-header field") }
     }

@@ -43,11 +43,11 @@ impl fmt::Display for Malformed {
 /// The position in the stream of frames. Frames are not buffered.
 #[derive(Debug, Default)]
 pub struct Incoming {
-    within: Within,
+    within: PartialFrame,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Within {
+enum PartialFrame {
     #[default]
     Nothing,
     Data {
@@ -67,16 +67,16 @@ impl Incoming {
     /// means that more bytes are needed, never more than [`LONGEST`] in total.
     pub fn take<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Event<'a>, usize)>, Malformed> {
         match self.within {
-            Within::Nothing => self.take_head(bytes),
-            Within::Data { left: 0, .. } | Within::Rest { left: 0, .. } => Ok(Some((self.end(), 0))),
-            Within::Data { stream, left, fin } => {
+            PartialFrame::Nothing => self.take_head(bytes),
+            PartialFrame::Data { left: 0, .. } | PartialFrame::Rest { left: 0, .. } => Ok(Some((self.end(), 0))),
+            PartialFrame::Data { stream, left, fin } => {
                 let part = bytes.get(..left.min(bytes.len())).unwrap_or_default();
-                self.within = Within::Data { stream, left: left - part.len(), fin };
+                self.within = PartialFrame::Data { stream, left: left - part.len(), fin };
                 Ok((!part.is_empty()).then_some((Event::Data { stream, bytes: part }, part.len())))
             }
-            Within::Rest { left, end_of } => {
+            PartialFrame::Rest { left, end_of } => {
                 let passed = left.min(bytes.len());
-                self.within = Within::Rest { left: left - passed, end_of };
+                self.within = PartialFrame::Rest { left: left - passed, end_of };
                 Ok((passed > 0).then_some((Event::Other, passed)))
             }
         }
@@ -85,9 +85,9 @@ impl Incoming {
     /// Handles the end of a frame.
     fn end<'a>(&mut self) -> Event<'a> {
         let ended = match std::mem::take(&mut self.within) {
-            Within::Data { stream, fin: true, .. } => Some(stream),
-            Within::Rest { end_of, .. } => end_of,
-            Within::Data { .. } | Within::Nothing => None,
+            PartialFrame::Data { stream, fin: true, .. } => Some(stream),
+            PartialFrame::Rest { end_of, .. } => end_of,
+            PartialFrame::Data { .. } | PartialFrame::Nothing => None,
         };
         ended.map_or(Event::Other, Event::End)
     }
@@ -100,7 +100,7 @@ impl Incoming {
         let (first, kind, fin) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]), flags & FLAG_FIN != 0);
         if first & CONTROL == 0 {
             let stream = u32::from_be_bytes([a, b, c, d]);
-            self.within = Within::Data { stream, left: length, fin };
+            self.within = PartialFrame::Data { stream, left: length, fin };
             return Ok(Some((Event::Other, head.len())));
         }
         if first & !CONTROL != VERSION {
@@ -124,7 +124,7 @@ impl Incoming {
             _ => Event::Other,
         };
         let end_of = (kind == kind::SYN_REPLY && fin).then_some(number & 0x7fff_ffff);
-        self.within = Within::Rest { left: length - needed, end_of };
+        self.within = PartialFrame::Rest { left: length - needed, end_of };
         Ok(Some((event, head.len() + needed)))
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Target {
     /// The claim already has the status NodeResizeInProgress.
     pub(crate) is_marked: bool,
     /// Whether to update the claim. For a shared volume, only the first node does.
-    pub(crate) is_told: bool,
+    pub(crate) updates_claim: bool,
 }
 
 const STATUSES: &str = "allocatedResourceStatuses";
@@ -40,8 +40,9 @@ const NOT_REQUIRED: &str = "volume.kubernetes.io/node-expansion-not-required";
 pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> ExpansionDue {
     let text = |path: &str| claim.pointer(path).and_then(Value::as_str);
     let allocated = text("/status/allocatedResources/storage");
-    let target =
-        |size: &str, is_marked, is_told| ExpansionDue::To(Target { size: size.to_owned(), is_marked, is_told });
+    let target = |size: &str, is_marked, updates_claim| {
+        ExpansionDue::To(Target { size: size.to_owned(), is_marked, updates_claim })
+    };
     match (text(STATUS), allocated) {
         (Some(status @ (PENDING | IN_PROGRESS)), Some(size)) => target(size, status == IN_PROGRESS, true),
         (None, None) if conditions(claim).any(|kind| kind == WAITS_FOR_NODE) => ExpansionDue::AsLargeAsVolume,
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn volume_is_expanded_when_the_claim_waits_for_the_node() {
         let status = |status: &str| json!({"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": status}});
-        let to = |is_marked| ExpansionDue::To(Target { size: "2Gi".to_owned(), is_marked, is_told: true });
+        let to = |is_marked| ExpansionDue::To(Target { size: "2Gi".to_owned(), is_marked, updates_claim: true });
         assert_eq!(due(&status(PENDING)), to(false));
         assert_eq!(due(&status(IN_PROGRESS)), to(true));
         for other in ["ControllerResizeInProgress", INFEASIBLE, ""] {
@@ -141,7 +142,7 @@ mod tests {
     fn volume_expanded_by_another_node_is_expanded_here() {
         let mut shared = claim(&json!({"capacity": {"storage": "2"}}));
         shared["spec"]["accessModes"] = json!(["ReadWriteMany"]);
-        let target = Target { size: "2".to_owned(), is_marked: true, is_told: false };
+        let target = Target { size: "2".to_owned(), is_marked: true, updates_claim: false };
         assert_eq!(growth_due(&shared, Some(1)), ExpansionDue::To(target));
         for seen in [None, Some(2), Some(3)] {
             assert_eq!(growth_due(&shared, seen), ExpansionDue::Nothing);

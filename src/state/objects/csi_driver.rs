@@ -9,23 +9,25 @@ use serde_json::Value;
 pub(crate) struct CsiDriver {
     pub(crate) attach_required: bool,
     pub(crate) pod_info_on_mount: bool,
-    pub(crate) group_policy: GroupPolicy,
+    pub(crate) group_policy: FsGroupPolicy,
     /// `Persistent`, `Ephemeral`.
     pub(crate) lifecycle_modes: Vec<String>,
     /// Audience, and lifetime in seconds.
     pub(crate) token_requests: Vec<(String, i64)>,
     pub(crate) tokens_in_secrets: bool,
     pub(crate) requires_republish: bool,
+    /// `seLinuxMount`: volumes can be mounted with `-o context`.
+    pub(crate) selinux_mount: bool,
     /// How often the driver's volume limit is updated.
     pub(crate) allocatable_period: Option<Duration>,
 }
 
 /// Who sets the volume's group to the pod's fsGroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GroupPolicy {
+pub(crate) enum FsGroupPolicy {
     /// The kubelet, for every volume.
     File,
-    Nobody,
+    None,
     /// The kubelet, for ReadWriteOnce volumes with a file system type.
     ReadWriteOnceWithFsType,
 }
@@ -50,14 +52,15 @@ impl CsiDriver {
             attach_required: flag("attachRequired").unwrap_or(true),
             pod_info_on_mount: flag("podInfoOnMount").unwrap_or(false),
             group_policy: match spec("fsGroupPolicy").and_then(Value::as_str) {
-                Some("File") => GroupPolicy::File,
-                Some("None") => GroupPolicy::Nobody,
-                _ => GroupPolicy::ReadWriteOnceWithFsType,
+                Some("File") => FsGroupPolicy::File,
+                Some("None") => FsGroupPolicy::None,
+                _ => FsGroupPolicy::ReadWriteOnceWithFsType,
             },
             lifecycle_modes: if modes.is_empty() { vec!["Persistent".to_owned()] } else { modes },
             token_requests: list("tokenRequests").map(token).collect(),
             tokens_in_secrets: flag("serviceAccountTokenInSecrets").unwrap_or(false),
             requires_republish: flag("requiresRepublish").unwrap_or(false),
+            selinux_mount: flag("seLinuxMount").unwrap_or(false),
             allocatable_period: period.map(|seconds| Duration::from_secs(seconds.max(LEAST_PERIOD))),
         }
     }
@@ -73,7 +76,8 @@ mod tests {
     fn missing_fields_have_the_apis_defaults() {
         let driver = CsiDriver::read(&json!({"spec": {}}));
         assert!(driver.attach_required && !driver.pod_info_on_mount && !driver.requires_republish);
-        assert_eq!(driver.group_policy, GroupPolicy::ReadWriteOnceWithFsType);
+        assert!(!driver.selinux_mount && CsiDriver::read(&json!({"spec": {"seLinuxMount": true}})).selinux_mount);
+        assert_eq!(driver.group_policy, FsGroupPolicy::ReadWriteOnceWithFsType);
         assert_eq!(driver.allocatable_period, None);
         assert_eq!((driver.lifecycle_modes, driver.token_requests), (vec!["Persistent".to_owned()], Vec::new()));
     }
@@ -88,7 +92,7 @@ mod tests {
         assert!(!driver.attach_required && driver.pod_info_on_mount && driver.requires_republish);
         assert_eq!(
             (driver.group_policy, &*driver.lifecycle_modes),
-            (GroupPolicy::Nobody, &["Ephemeral".to_owned()][..])
+            (FsGroupPolicy::None, &["Ephemeral".to_owned()][..])
         );
         let period = |seconds: i64| {
             CsiDriver::read(&json!({"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})).allocatable_period

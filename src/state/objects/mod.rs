@@ -25,16 +25,17 @@ pub(crate) use claim_expansion::{
     ExpansionDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
 };
 pub(crate) use config_object::{ConfigObject, Content as FileContent, ObjectKey, ObjectKind};
-pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
+pub(crate) use csi_driver::{CsiDriver, FsGroupPolicy};
 pub(crate) use object_event::{Content, ObjectEvent};
 pub(crate) use persistent_volume::{
     CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to, is_controlled_by,
 };
 pub(crate) use references::{references, volumes_follow};
-use required_objects::Known;
+use required_objects::TopicStates;
 pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
 pub(crate) use resource_claim::{
-    ClaimNotCreated, ClaimRefusal, ResourceClaim, ResourceClaimKey, extended_requests, is_backed_by_claim, pod_claims,
+    AllocatedFile, ClaimNotCreated, ClaimRefusal, DEVICE_FILES_DRIVER, ResourceClaim, ResourceClaimKey,
+    extended_requests, is_backed_by_claim, pod_claims,
 };
 pub(crate) use service::Service;
 #[cfg(test)]
@@ -56,7 +57,7 @@ pub(crate) struct Objects {
     /// From manifests, for pods from manifests.
     objects: SortedMap<ObjectKey, SourceObject>,
     /// From an API server, for its pods.
-    known: Known<Content>,
+    known: TopicStates<Content>,
     /// Volumes that the attach/detach controller has attached to this node, by their names in the node status.
     attached: Vec<String>,
 }
@@ -71,7 +72,8 @@ pub(crate) struct ObjectChanges {
 }
 
 impl Objects {
-    /// An object that a pod refers to, from manifests or from the cluster like the pod itself.
+    /// An object that a pod refers to. A static pod gets the objects of manifests, a pod of the cluster those of the
+    /// cluster.
     pub(crate) fn get(&self, pod: &Pod, kind: ObjectKind, name: &str) -> Lookup<&ConfigObject> {
         let key = ObjectKey { kind, namespace: pod.metadata.namespace.clone(), name: name.to_owned() };
         if pod.is_of_cluster() {
@@ -256,18 +258,18 @@ impl Objects {
     }
 
     /// Whether there is an answer for everything that the pod needs.
-    pub(crate) fn are_heard(&self, pod: &Pod) -> bool {
-        !pod.is_of_cluster() || self.topics(pod).iter().all(|topic| !self.known.is_unheard(topic))
+    pub(crate) fn are_known(&self, pod: &Pod) -> bool {
+        !pod.is_of_cluster() || self.topics(pod).iter().all(|topic| !self.known.is_pending(topic))
     }
 
     pub(crate) fn is_heard(&self, topic: &Topic) -> bool {
-        !self.known.is_unheard(topic)
+        !self.known.is_pending(topic)
     }
 
     /// Stores the answer for a topic. True if it changes anything.
-    pub(crate) fn hear(&mut self, news: ObjectEvent) -> bool {
+    pub(crate) fn on_event(&mut self, news: ObjectEvent) -> bool {
         match news {
-            ObjectEvent::Heard(topic, content) => self.known.set(topic, content),
+            ObjectEvent::Received(topic, content) => self.known.set(topic, content),
             ObjectEvent::Failed(topic, why) => self.known.fail(topic, why),
         }
     }

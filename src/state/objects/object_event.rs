@@ -1,4 +1,4 @@
-//! News about the objects that pods need. Pure.
+//! Changes of the objects that pods need. Pure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{Attachment, ConfigObject, CsiDriver, PersistentVolume, ResourceClaim
 #[derive(Clone, PartialEq)]
 pub(crate) enum ObjectEvent {
     /// Its current content; `None`: it does not exist.
-    Heard(Topic, Option<Content>),
+    Received(Topic, Option<Content>),
     /// It cannot be read now; one line.
     Failed(Topic, String),
 }
@@ -34,7 +34,7 @@ impl fmt::Debug for ObjectEvent {
     // Secrets and tokens are not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Heard(topic, content) => write!(f, "Heard({topic:?}, there: {})", content.is_some()),
+            Self::Received(topic, content) => write!(f, "Received({topic:?}, there: {})", content.is_some()),
             Self::Failed(topic, why) => write!(f, "Failed({topic:?}, {why})"),
         }
     }

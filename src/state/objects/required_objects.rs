@@ -139,17 +139,17 @@ impl TokenKey {
 
 /// What is known about the watched topics.
 #[derive(Debug)]
-pub(crate) struct Known<T>(SortedMap<Topic, Heard<T>>);
+pub(crate) struct TopicStates<T>(SortedMap<Topic, TopicState<T>>);
 
 #[derive(Debug)]
-enum Heard<T> {
+enum TopicState<T> {
     /// `None`: it does not exist.
-    Is(Option<T>),
+    Received(Option<T>),
     /// Not read yet, and why.
-    Not(String),
+    Unread(String),
 }
 
-impl<T> Default for Known<T> {
+impl<T> Default for TopicStates<T> {
     fn default() -> Self {
         Self(SortedMap::new())
     }
@@ -163,20 +163,20 @@ pub(crate) enum Lookup<T> {
     Unknown(String),
 }
 
-impl<T: PartialEq> Known<T> {
+impl<T: PartialEq> TopicStates<T> {
     pub(crate) fn get(&self, topic: &Topic) -> Lookup<&T> {
         match self.0.get(topic) {
-            Some(Heard::Is(Some(value))) => Lookup::Found(value),
-            Some(Heard::Is(None)) => Lookup::Missing,
-            Some(Heard::Not(why)) => Lookup::Unknown(why.clone()),
+            Some(TopicState::Received(Some(value))) => Lookup::Found(value),
+            Some(TopicState::Received(None)) => Lookup::Missing,
+            Some(TopicState::Unread(why)) => Lookup::Unknown(why.clone()),
             None => Lookup::Unknown("not read from the API server yet".to_owned()),
         }
     }
 
     /// True if it changed.
     pub(crate) fn set(&mut self, topic: Topic, value: Option<T>) -> bool {
-        let news = !matches!(self.0.get(&topic), Some(Heard::Is(known)) if *known == value);
-        self.0.insert(topic, Heard::Is(value));
+        let news = !matches!(self.0.get(&topic), Some(TopicState::Received(known)) if *known == value);
+        self.0.insert(topic, TopicState::Received(value));
         news
     }
 
@@ -185,20 +185,20 @@ impl<T: PartialEq> Known<T> {
         if self.0.contains_key(&topic) {
             return false;
         }
-        self.0.insert(topic, Heard::Not(why));
+        self.0.insert(topic, TopicState::Unread(why));
         true
     }
 
     /// The known values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&Topic, &T)> {
         self.0.iter().filter_map(|(topic, heard)| match heard {
-            Heard::Is(Some(value)) => Some((topic, value)),
-            Heard::Is(None) | Heard::Not(_) => None,
+            TopicState::Received(Some(value)) => Some((topic, value)),
+            TopicState::Received(None) | TopicState::Unread(_) => None,
         })
     }
 
     /// There is neither a value nor a failure.
-    pub(crate) fn is_unheard(&self, topic: &Topic) -> bool {
+    pub(crate) fn is_pending(&self, topic: &Topic) -> bool {
         !self.0.contains_key(topic)
     }
 
@@ -271,8 +271,8 @@ mod tests {
 
     #[test]
     fn known_value_stays_after_a_failure() {
-        let mut known = Known::default();
-        assert!(known.is_unheard(&object("a")));
+        let mut known = TopicStates::default();
+        assert!(known.is_pending(&object("a")));
         assert!(known.fail(object("a"), "away".into()));
         assert_eq!(known.get(&object("a")), Lookup::Unknown("away".into()));
         assert!(known.set(object("a"), Some(1)) && !known.set(object("a"), Some(1)));

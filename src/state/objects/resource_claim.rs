@@ -14,6 +14,22 @@ pub(crate) struct ResourceClaim {
     pub(crate) uid: String,
     /// The drivers of its allocated devices.
     pub(crate) drivers: SortedSet<String>,
+    /// The allocated devices of [`DEVICE_FILES_DRIVER`].
+    pub(crate) files: Vec<AllocatedFile>,
+}
+
+/// The driver of this node's device files. The agent itself prepares its claims.
+pub(crate) const DEVICE_FILES_DRIVER: &str = "devices.coracle.dev";
+
+/// A device file that a claim allocates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AllocatedFile {
+    /// Without the subrequest.
+    pub(crate) request: String,
+    pub(crate) pool: String,
+    pub(crate) device: String,
+    /// Others may have the device.
+    pub(crate) has_admin_access: bool,
 }
 
 /// A claim, read for one pod.
@@ -84,7 +100,19 @@ impl ResourceClaim {
             return Err(ClaimRefusal::Unallocated { name: name.clone() });
         }
         let results = list("/status/allocation/devices/results");
-        Ok(Self { uid, drivers: results.filter_map(|result| text(result, "/driver")).collect() })
+        let file = |result: &Value| {
+            let field = |path: &str| text(result, path).unwrap_or_default();
+            let request = field("/request");
+            AllocatedFile {
+                request: request.split_once('/').map_or(&*request, |(request, _)| request).to_owned(),
+                pool: field("/pool"),
+                device: field("/device"),
+                has_admin_access: result.pointer("/adminAccess").and_then(Value::as_bool).unwrap_or_default(),
+            }
+        };
+        let is_file = |result: &&Value| text(result, "/driver").as_deref() == Some(DEVICE_FILES_DRIVER);
+        let files = results.clone().filter(is_file).map(file).collect();
+        Ok(Self { uid, drivers: results.filter_map(|result| text(result, "/driver")).collect(), files })
     }
 }
 
@@ -197,6 +225,19 @@ mod tests {
         let read = ResourceClaim::read(&claim("u"), &key).unwrap();
         assert_eq!(read.uid, "c-uid");
         assert_eq!(read.drivers, ["gpu.example.com", "nic.example.com"].map(str::to_owned).into_iter().collect());
+        assert_eq!(read.files, []);
+    }
+
+    #[test]
+    fn device_files_of_a_claim_are_those_of_the_nodes_own_driver() {
+        let mut object = claim("u");
+        let result = json!({
+            "request": "camera/best", "driver": DEVICE_FILES_DRIVER, "pool": "n", "device": "video0", "adminAccess": true,
+        });
+        object["status"]["allocation"]["devices"]["results"].as_array_mut().unwrap().push(result);
+        let read = ResourceClaim::read(&object, &ResourceClaimKey::new(&pod(json!({})), "c", true)).unwrap();
+        let [request, pool, device] = ["camera", "n", "video0"].map(str::to_owned);
+        assert_eq!(read.files, [AllocatedFile { request, pool, device, has_admin_access: true }]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Service {
         Some(Self {
             namespace: text("/metadata/namespace")?.to_owned(),
             name: text("/metadata/name")?.to_owned(),
-            // "None", as headless services have it, is not an address.
+            // Headless services have "None", which is not an address.
             cluster_ip: text("/spec/clusterIP").and_then(|ip| ip.parse().ok()),
             ports: ports.into_iter().flatten().filter_map(ServicePort::read).collect(),
         })

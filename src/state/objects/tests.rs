@@ -12,7 +12,7 @@ fn from(origin: &str, object: ConfigObject) -> SourceObject {
     SourceObject {
         object: Arc::new(object),
         origin: origin.into(),
-        since: Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+        since: Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH),
     }
 }
 
@@ -21,8 +21,8 @@ fn a(text: &str) -> SourceObject {
 }
 
 /// Keys of changed objects, and the reasons for ignored ones.
-fn replace(book: &mut Objects, objects: &[SourceObject]) -> (Vec<String>, Vec<String>) {
-    let changes = book.replace(objects);
+fn replace(store: &mut Objects, objects: &[SourceObject]) -> (Vec<String>, Vec<String>) {
+    let changes = store.replace(objects);
     let refused = changes.refused.into_iter().map(|(object, why)| format!("{}: {why}", object.origin));
     (changes.keys.iter().map(ToString::to_string).collect(), refused.collect())
 }
@@ -33,8 +33,8 @@ fn pod_in(namespace: &str) -> Pod {
     pod
 }
 
-fn value(book: &Objects, name: &str) -> Option<String> {
-    let Lookup::Found(object) = book.get(&pod_in("ns"), ObjectKind::ConfigMap, name) else { return None };
+fn value(store: &Objects, name: &str) -> Option<String> {
+    let Lookup::Found(object) = store.get(&pod_in("ns"), ObjectKind::ConfigMap, name) else { return None };
     Some(String::from_utf8(object.variable("k")?.to_vec()).unwrap())
 }
 
@@ -42,52 +42,52 @@ const NONE: [String; 0] = [];
 
 #[test]
 fn added_changed_and_removed_objects_are_reported() {
-    let mut book = Objects::default();
-    assert_eq!(replace(&mut book, &[a("1")]), (vec!["ConfigMap ns/a".to_owned()], NONE.to_vec()));
-    assert_eq!(replace(&mut book, &[a("1")]), (NONE.to_vec(), NONE.to_vec()));
-    assert_eq!(replace(&mut book, &[a("2")]).0, ["ConfigMap ns/a"]);
-    assert_eq!(value(&book, "a").as_deref(), Some("2"));
-    assert_eq!(replace(&mut book, &[]).0, ["ConfigMap ns/a"]);
-    assert_eq!(value(&book, "a"), None);
+    let mut store = Objects::default();
+    assert_eq!(replace(&mut store, &[a("1")]), (vec!["ConfigMap ns/a".to_owned()], NONE.to_vec()));
+    assert_eq!(replace(&mut store, &[a("1")]), (NONE.to_vec(), NONE.to_vec()));
+    assert_eq!(replace(&mut store, &[a("2")]).0, ["ConfigMap ns/a"]);
+    assert_eq!(value(&store, "a").as_deref(), Some("2"));
+    assert_eq!(replace(&mut store, &[]).0, ["ConfigMap ns/a"]);
+    assert_eq!(value(&store, "a"), None);
 }
 
 #[test]
 fn kind_namespace_and_name_identify_an_object() {
     let secret: ConfigObject =
         decode::<Secret>(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap().value.into();
-    let mut book = Objects::default();
-    assert_eq!(replace(&mut book, &[a("1"), from("/m/a", secret)]).0.len(), 2);
-    assert!(matches!(book.get(&pod_in("ns"), ObjectKind::Secret, "a"), Lookup::Found(_)));
-    assert!(book.get(&pod_in("other"), ObjectKind::ConfigMap, "a") == Lookup::Missing);
-    assert!(book.get(&pod_in("ns"), ObjectKind::ConfigMap, "b") == Lookup::Missing);
+    let mut store = Objects::default();
+    assert_eq!(replace(&mut store, &[a("1"), from("/m/a", secret)]).0.len(), 2);
+    assert!(matches!(store.get(&pod_in("ns"), ObjectKind::Secret, "a"), Lookup::Found(_)));
+    assert!(store.get(&pod_in("other"), ObjectKind::ConfigMap, "a") == Lookup::Missing);
+    assert!(store.get(&pod_in("ns"), ObjectKind::ConfigMap, "b") == Lookup::Missing);
 }
 
 #[test]
 fn of_two_equal_names_the_one_in_use_wins() {
-    let mut book = Objects::default();
+    let mut store = Objects::default();
     let other = |text: &str| from("/m/b", config_map("a", json!({"k": text}), false));
-    replace(&mut book, &[other("b")]);
-    let (changed, refused) = replace(&mut book, &[a("a"), other("b")]);
+    replace(&mut store, &[other("b")]);
+    let (changed, refused) = replace(&mut store, &[a("a"), other("b")]);
     assert_eq!(changed, NONE);
     assert_eq!(refused, ["/m/a: ConfigMap ns/a is ignored: already defined in /m/b"]);
-    assert_eq!(replace(&mut book, &[a("a")]).0.len(), 1);
-    assert_eq!(value(&book, "a").as_deref(), Some("a"));
+    assert_eq!(replace(&mut store, &[a("a")]).0.len(), 1);
+    assert_eq!(value(&store, "a").as_deref(), Some("a"));
 }
 
 #[test]
 fn immutable_object_stays_until_removed() {
-    let mut book = Objects::default();
+    let mut store = Objects::default();
     let immutable = |text: &str, immutable| from("/m/a", config_map("a", json!({"k": text}), immutable));
-    replace(&mut book, &[immutable("1", true)]);
+    replace(&mut store, &[immutable("1", true)]);
     for changed in [immutable("2", true), immutable("2", false), immutable("1", false)] {
-        let (changed, refused) = replace(&mut book, &[changed]);
+        let (changed, refused) = replace(&mut store, &[changed]);
         assert_eq!((changed, refused.len()), (NONE.to_vec(), 1));
         assert_eq!(refused[0], "/m/a: ConfigMap ns/a is immutable, keeping the previous version");
-        assert_eq!(value(&book, "a").as_deref(), Some("1"));
+        assert_eq!(value(&store, "a").as_deref(), Some("1"));
     }
-    replace(&mut book, &[]);
-    replace(&mut book, &[immutable("3", false)]);
-    assert_eq!(value(&book, "a").as_deref(), Some("3"));
+    replace(&mut store, &[]);
+    replace(&mut store, &[immutable("3", false)]);
+    assert_eq!(value(&store, "a").as_deref(), Some("3"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(crate) type Assigned = SortedMap<PodUid, SortedMap<String, CpuSet>>;
 
 /// Memory of one type assigned to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PlacedMemory {
+pub(crate) struct AssignedMemory {
     pub(crate) pod: PodUid,
     pub(crate) container: String,
     pub(crate) block: MemoryBlock,
@@ -31,7 +31,7 @@ pub(crate) struct Placements {
     /// CPUs assigned exclusively.
     pub(crate) exclusive: Assigned,
     /// Memory of containers that are restricted to NUMA nodes.
-    pub(crate) memory: Vec<PlacedMemory>,
+    pub(crate) memory: Vec<AssignedMemory>,
 }
 
 impl Placements {

@@ -41,7 +41,7 @@ struct Queue {
 
 /// An event to send to the API server.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Unsent {
+pub(crate) struct UnsentEvent {
     /// Identifies the event in `sent`.
     pub(crate) number: u64,
     pub(crate) namespace: String,
@@ -59,12 +59,12 @@ pub(crate) enum UnsentChange {
 
 /// The outcome of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
-    Taken,
+pub(crate) enum SendOutcome {
+    Accepted,
     /// The event to patch no longer exists: the server keeps events for an hour.
     Gone,
     /// The server rejects it permanently.
-    Refused,
+    Rejected,
 }
 
 /// One event and its count.
@@ -143,7 +143,7 @@ impl EventRing {
     }
 
     /// The next event to send. Combined events come last, because they are likely to change again.
-    pub(crate) fn unsent(&self, node: &str) -> Option<Unsent> {
+    pub(crate) fn unsent(&self, node: &str) -> Option<UnsentEvent> {
         let of = |combined: bool| self.events.iter().find(|record| record.unsent && record.combined == combined);
         let record = of(false).or_else(|| of(true))?;
         let event = record.event(node);
@@ -152,24 +152,24 @@ impl EventRing {
             true => UnsentChange::Again(record.patch()),
         };
         let ObjectMeta { name, namespace, .. } = event.metadata;
-        Some(Unsent { number: record.number, namespace, name, what, count: record.count })
+        Some(UnsentEvent { number: record.number, namespace, name, what, count: record.count })
     }
 
     /// Number of events still to send.
-    pub(crate) fn untold(&self) -> usize {
+    pub(crate) fn unsent_count(&self) -> usize {
         self.events.iter().filter(|record| record.unsent).count()
     }
 
     /// Applies the outcome of sending `unsent`.
-    pub(crate) fn sent(&mut self, unsent: &Unsent, outcome: Sent) {
+    pub(crate) fn sent(&mut self, unsent: &UnsentEvent, outcome: SendOutcome) {
         let Some(record) = self.events.iter_mut().find(|record| record.number == unsent.number) else { return };
         match outcome {
-            Sent::Taken => {
+            SendOutcome::Accepted => {
                 record.posted = true;
                 record.unsent = record.count != unsent.count;
             }
-            Sent::Gone => record.posted = false,
-            Sent::Refused => record.unsent = false,
+            SendOutcome::Gone => record.posted = false,
+            SendOutcome::Rejected => record.unsent = false,
         }
     }
 
@@ -199,7 +199,7 @@ impl EventRing {
         }
     }
 
-    /// Whether there are so many similar events already that this one is combined.
+    /// Whether this event is combined with the similar ones before it, which have reached the limit.
     fn is_one_of_many(&self, told: &NewEvent, moment: Instant) -> bool {
         let is_recent = |record: &&EventRecord| moment.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
         let similar = self.events.iter().filter(|record| !record.combined && record.told.is_similar(told));
@@ -473,7 +473,7 @@ mod tests {
                 UnsentChange::New(event) => format!("+{} {}", event.message, event.count),
                 UnsentChange::Again(patch) => format!("={patch}"),
             });
-            ring.sent(&unsent, Sent::Taken);
+            ring.sent(&unsent, SendOutcome::Accepted);
         }
         all
     }
@@ -496,7 +496,7 @@ mod tests {
         clock.note(1, told("web", "a"));
         let under_way = clock.ring.unsent("n").unwrap();
         clock.note(2, told("web", "a"));
-        clock.ring.sent(&under_way, Sent::Taken);
+        clock.ring.sent(&under_way, SendOutcome::Accepted);
         assert_eq!(tell_all(&mut clock.ring), [r#"={"count":2,"lastTimestamp":"1970-01-01T00:00:02Z"}"#]);
     }
 
@@ -507,11 +507,11 @@ mod tests {
         tell_all(&mut clock.ring);
         clock.note(2, told("web", "a"));
         let again = clock.ring.unsent("n").unwrap();
-        clock.ring.sent(&again, Sent::Gone);
+        clock.ring.sent(&again, SendOutcome::Gone);
         assert_eq!(tell_all(&mut clock.ring), ["+a 2"]);
         clock.note(3, told("web", "b"));
         let new = clock.ring.unsent("n").unwrap();
-        clock.ring.sent(&new, Sent::Refused);
+        clock.ring.sent(&new, SendOutcome::Rejected);
         assert_eq!(tell_all(&mut clock.ring), [""; 0]);
     }
 

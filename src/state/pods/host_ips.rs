@@ -29,7 +29,7 @@ impl HostIps {
     }
 
     /// Takes the addresses of the machine; true if this changes something. Without a network the last ones stay.
-    pub(crate) fn see(&self, seen: &[IpAddr]) -> bool {
+    pub(crate) fn update(&self, seen: &[IpAddr]) -> bool {
         let next = chosen(&self.configured, seen);
         if next.is_empty() || *self.current.borrow() == next {
             return false;
@@ -72,9 +72,9 @@ mod tests {
     fn clones_show_a_change_and_the_last_address_outlives_the_network() {
         let host = HostIps::new(&[], &[]);
         let shown = host.clone();
-        assert!(host.see(&ips(&["10.0.0.1"])) && !host.see(&ips(&["10.0.0.1"])) && !host.see(&[]));
+        assert!(host.update(&ips(&["10.0.0.1"])) && !host.update(&ips(&["10.0.0.1"])) && !host.update(&[]));
         assert_eq!(*shown.current(), ips(&["10.0.0.1"]));
         let configured = HostIps::new(&ips(&["10.9.9.9"]), &[]);
-        assert!(!configured.see(&ips(&["10.0.0.1"])));
+        assert!(!configured.update(&ips(&["10.0.0.1"])));
     }
 }

@@ -22,23 +22,27 @@ mod sync_event;
 pub(crate) mod volume_paths;
 mod waiting_reason;
 
-pub(crate) use cpu_placements::{Assigned, MemoryBlock, PlacedMemory, Placements};
+pub(crate) use cpu_placements::{Assigned, AssignedMemory, MemoryBlock, Placements};
 pub(crate) use device_allocation::{AllocatedDevice, AllocatedDevices, DeviceHealth};
 pub(crate) use event_object::EventObject;
-pub(crate) use event_ring::{EventRing, NewEvent, Sent, Unsent, UnsentChange};
+pub(crate) use event_ring::{EventRing, NewEvent, SendOutcome, UnsentChange, UnsentEvent};
 pub(crate) use host_ips::HostIps;
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
 };
 pub(crate) use observed_cache::{ObservationTicket, ObserveResult, ObservedCache};
 pub(crate) use oom_kill::OomKill;
-pub(crate) use pod_change::{PodAnswer, PodChange, PodChangeKind, Put, RestartRequest, VersionAsk, VersionAsked};
+pub(crate) use pod_change::{
+    ApplyOutcome, PodAnswer, PodChange, PodChangeKind, RestartRequest, VersionAction, VersionActionRequest,
+};
 pub(crate) use pod_dirs::PodDirs;
 pub(crate) use pod_event::{NodeEvent, PodEvent};
 pub(crate) use pressure::{NodePressures, PodEviction, Pressure, PressureCondition, PressureObservation};
 pub(crate) use probe_result::{ProbeKind, ProbeResult};
 pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 pub(crate) use status_report::{MirrorDone, ReportDone, ReportOutcome};
-pub(crate) use sync_event::{NodeTerms, Observation, Placed, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
-pub(crate) use volume_paths::{VolumePlace, volume_places};
+pub(crate) use sync_event::{
+    CpuMoveResult, NodeFields, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult,
+};
+pub(crate) use volume_paths::{VolumeDir, volume_places};
 pub(crate) use waiting_reason::{MOST_MESSAGE, Waiting};

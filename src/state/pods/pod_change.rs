@@ -24,12 +24,12 @@ pub(crate) enum PodChangeKind {
     /// Restart all containers or this one. Also accepts the pod's name with the node suffix.
     Restart(Option<String>),
     /// A request about its versions. Also accepts the pod's name with the node suffix.
-    Versions(VersionAsk),
+    Versions(VersionAction),
 }
 
 /// A request about a pod's versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VersionAsk {
+pub(crate) enum VersionAction {
     /// Run the version that came this many before the current one.
     Rollback(u32),
     /// Keep the current version whatever the manifest becomes.
@@ -40,9 +40,9 @@ pub(crate) enum VersionAsk {
 
 /// The request for the sync loop, with the channel for its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct VersionAsked {
+pub(crate) struct VersionActionRequest {
     pub(crate) pod: Arc<Pod>,
-    pub(crate) what: VersionAsk,
+    pub(crate) what: VersionAction,
     pub(crate) answer: Sender<PodAnswer>,
 }
 
@@ -60,8 +60,8 @@ pub(crate) struct RestartRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodAnswer {
     /// It is stored and runs from now on. Each warning is one line.
-    Put {
-        how: Put,
+    Applied {
+        how: ApplyOutcome,
         warnings: Vec<String>,
     },
     Manifest(Vec<u8>),
@@ -82,14 +82,14 @@ pub(crate) enum PodAnswer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Put {
+pub(crate) enum ApplyOutcome {
     Created,
     Changed,
     /// The content is the same; nothing was written.
     Unchanged,
 }
 
-impl Put {
+impl ApplyOutcome {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",

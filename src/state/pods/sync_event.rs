@@ -3,7 +3,7 @@
 use crate::state::objects::ObjectEvent;
 use crate::state::pods::{
     MirrorDone, NodeEvent, ObservationTicket, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation,
-    ProbeResult, ReportDone, RestartRequest, SourceUpdate, VersionAsked, Waiting,
+    ProbeResult, ReportDone, RestartRequest, SourceUpdate, VersionActionRequest, Waiting,
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 
@@ -23,13 +23,13 @@ pub(crate) enum SyncEvent {
     /// A probe has reached a threshold.
     Probed(ProbeResult),
     /// An event to record for a pod. Dropped when the inbox is full.
-    Happened(PodEvent),
+    PodEvent(PodEvent),
     /// An event to record for the node. Dropped when the inbox is full.
-    NodeHappened(NodeEvent),
+    NodeEvent(NodeEvent),
     /// The node's addresses have changed.
     AddressesChanged,
     /// The Node object has changed in the cluster.
-    NodeHeard(NodeTerms),
+    NodeChanged(NodeFields),
     /// The kernel has OOM-killed a process.
     OomKilled(OomKill),
     /// This sandbox of the pod is running, but the pod's cgroup does not exist.
@@ -37,13 +37,13 @@ pub(crate) enum SyncEvent {
     /// Processes have stalled on memory (PSI).
     MemoryStalled,
     /// A node-pressure check has finished.
-    PressureLooked(PressureObservation),
+    PressureChecked(PressureObservation),
     /// These pods exceed their ephemeral storage limits.
     OverStorageLimits(Vec<PodEviction>),
     /// An object that pods need was read, changed, or could not be read.
     Object(ObjectEvent),
     /// Archives have imported images that pods may wait for.
-    ImagesCame,
+    ImagesImported,
     /// Devices or their allocations have changed.
     DevicesChanged,
     /// A CSI driver that pods may wait for has registered.
@@ -61,7 +61,7 @@ pub(crate) enum SyncEvent {
     /// A request to restart containers of a pod.
     RestartRequest(RestartRequest),
     /// A request about the versions of a pod.
-    VersionAsked(VersionAsked),
+    VersionRequest(VersionActionRequest),
     /// The images of a pod's next version were pulled, or a pull failed.
     NextVersionPulled { uid: PodUid, pulled: Result<(), Waiting> },
     /// The versions of pods were stored; a failure is one line.
@@ -69,14 +69,14 @@ pub(crate) enum SyncEvent {
     /// A node shutdown has begun (true) or was cancelled (false).
     NodeShutsDown(bool),
     /// Containers were moved to their CPUs.
-    Placed(Placed),
+    CpusMoved(CpuMoveResult),
     /// The watchdog checks that the loop makes progress; receiving it is the answer.
     Beat,
 }
 
 /// The result of moving containers to their CPUs.
 #[derive(Debug, Default)]
-pub(crate) struct Placed {
+pub(crate) struct CpuMoveResult {
     /// The state files could not be written.
     pub(crate) is_unwritten: bool,
     /// One line about the failure.
@@ -85,7 +85,7 @@ pub(crate) struct Placed {
 
 /// The fields of the Node object that admission and volumes need.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct NodeTerms {
+pub(crate) struct NodeFields {
     /// Uid of the Node object.
     pub(crate) uid: String,
     pub(crate) labels: Map<String>,

@@ -17,7 +17,7 @@ pub(crate) const SECRET: &str = "kubernetes.io/secret";
 
 /// A volume directory that belongs to the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct VolumePlace {
+pub(crate) struct VolumeDir {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) kind: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct VolumePlace {
 
 /// The volumes of `pod`, whose uid on the node is `uid`. Huge page volumes are left out: they use no disk, and their
 /// files do not show their usage.
-pub(crate) fn volume_places(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<VolumePlace> {
+pub(crate) fn volume_places(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<VolumeDir> {
     let place = |name: &String, source: &VolumeSource| {
         let (kind, in_memory) = match source {
             VolumeSource::EmptyDir(source) => match source.medium {
@@ -41,7 +41,7 @@ pub(crate) fn volume_places(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<Volu
             VolumeSource::Secret(_) => (SECRET, true),
             _ => return None,
         };
-        Some(VolumePlace { name: name.clone(), path: dirs.volume(uid, kind, name), kind, in_memory })
+        Some(VolumeDir { name: name.clone(), path: dirs.volume(uid, kind, name), kind, in_memory })
     };
     pod.spec.volumes.iter().filter_map(|volume| place(&volume.name, &volume.source)).collect()
 }

@@ -4,7 +4,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place, text};
+use super::decode::{Decode, DecodeContext, DecodeError, text};
 use super::encode::{Encode, Json};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Bytes {
 }
 
 impl Decode for Bytes {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let text = text(value)?;
         match Self::from_base64(&text) {
             Some(bytes) => Ok(bytes),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::container::RecursiveReadOnlyMode;
-use super::decode::{Decode, DecodeError, Place};
+use super::decode::{Decode, DecodeContext, DecodeError};
 use super::encode::{Encode, Json};
 use super::map::Map;
 use super::quantity::Quantity;
@@ -79,13 +79,13 @@ object! {
 }
 
 impl Decode for ContainerState {
-    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         // Upstream reads an object without a key as waiting.
         let waiting = || Self::Waiting(ContainerStateWaiting::default());
         Self::decode_option(value, place).map(|state| state.unwrap_or_else(waiting))
     }
 
-    fn decode_option(value: Value, place: Place<'_>) -> Result<Option<Self>, DecodeError> {
+    fn decode_option(value: Value, place: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
         let AnyState { waiting, running, terminated } = AnyState::decode(value, place)?;
         // If an object has more than one state, the latest in the life cycle wins.
         let terminated = terminated.map(Self::Terminated);

@@ -19,10 +19,10 @@ pub struct Decoded<T> {
 
 /// A type that can be decoded from JSON.
 pub trait Decode: Sized {
-    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError>;
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError>;
 
     /// Decodes an optional field, where `null` means absent.
-    fn decode_option(value: Value, place: Place<'_>) -> Result<Option<Self>, DecodeError> {
+    fn decode_option(value: Value, place: DecodeContext<'_>) -> Result<Option<Self>, DecodeError> {
         if value.is_null() { Ok(None) } else { Self::decode(value, place).map(Some) }
     }
 }
@@ -30,7 +30,7 @@ pub trait Decode: Sized {
 /// Decodes `value` as a `T`. Unknown fields are collected and cause no error.
 pub fn decode<T: Decode>(value: Value) -> Result<Decoded<T>, DecodeError> {
     let unknown = RefCell::new(Vec::new());
-    let value = T::decode(value, Place { path: Path::Root, unknown: &unknown })?;
+    let value = T::decode(value, DecodeContext { path: Path::Root, unknown: &unknown })?;
     Ok(Decoded { value, unknown: unknown.into_inner() })
 }
 
@@ -117,12 +117,12 @@ impl fmt::Display for Path<'_> {
 
 /// The path of a value, and the list that collects the document's unknown fields.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct DecodeContext<'a> {
     path: Path<'a>,
     unknown: &'a RefCell<Vec<String>>,
 }
 
-impl fmt::Debug for Place<'_> {
+impl fmt::Debug for DecodeContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Place({})", self.path)
     }
@@ -137,7 +137,7 @@ pub(super) trait Object {
 pub(super) struct Entry<'a> {
     key: &'a str,
     value: Value,
-    place: Place<'a>,
+    place: DecodeContext<'a>,
 }
 
 impl<'a> Entry<'a> {
@@ -190,11 +190,11 @@ impl<'a> Entry<'a> {
 }
 
 /// Passes each entry to `object`. An entry that is `null` counts as absent.
-pub(super) fn read_object(object: &mut dyn Object, value: Value, place: Place<'_>) -> Result<(), DecodeError> {
+pub(super) fn read_object(object: &mut dyn Object, value: Value, place: DecodeContext<'_>) -> Result<(), DecodeError> {
     for (key, value) in entries(value)? {
         if !value.is_null() {
             let path = Path::Key(&place.path, &key);
-            let entry = Entry { key: &key, value, place: Place { path, ..place } };
+            let entry = Entry { key: &key, value, place: DecodeContext { path, ..place } };
             object.read(entry).map_err(|error| error.at(&path))?;
         }
     }
@@ -243,13 +243,13 @@ fn out_of_range(number: impl fmt::Display) -> DecodeError {
 }
 
 impl Decode for Value {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         Ok(value)
     }
 }
 
 impl Decode for bool {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         match value {
             Value::Bool(value) => Ok(value),
             Value::Null => Ok(false),
@@ -259,61 +259,61 @@ impl Decode for bool {
 }
 
 impl Decode for i32 {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let number = integer(&value)?;
         Self::try_from(number).map_err(|_| out_of_range(number))
     }
 }
 
 impl Decode for i64 {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         integer(&value)
     }
 }
 
 impl Decode for String {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         text(value)
     }
 }
 
 impl Decode for Cow<'static, str> {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         text(value).map(Cow::Owned)
     }
 }
 
 impl<T: Decode> Decode for Box<T> {
-    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         T::decode(value, place).map(Box::new)
     }
 }
 
 impl<T: Decode> Decode for Option<T> {
-    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         T::decode_option(value, place)
     }
 }
 
 impl<T: Decode> Decode for Vec<T> {
-    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let elements = elements(value)?;
         let mut list = Self::with_capacity(elements.len());
         for (index, value) in elements.into_iter().enumerate() {
             let path = Path::Index(&place.path, index);
-            list.push(T::decode(value, Place { path, ..place }).map_err(|error| error.at(&path))?);
+            list.push(T::decode(value, DecodeContext { path, ..place }).map_err(|error| error.at(&path))?);
         }
         Ok(list)
     }
 }
 
 impl<V: Decode> Decode for super::Map<V> {
-    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let entries = entries(value)?;
         let mut list = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let path = Path::Key(&place.path, &key);
-            let value = V::decode(value, Place { path, ..place }).map_err(|error| error.at(&path))?;
+            let value = V::decode(value, DecodeContext { path, ..place }).map_err(|error| error.at(&path))?;
             list.push((key, value));
         }
         Ok(list.into_iter().collect())

@@ -43,7 +43,7 @@ pub(crate) struct Field {
 }
 
 /// A type whose fields can be listed.
-pub(crate) trait Known {
+pub(crate) trait KnownFields {
     fn visit(fields: &mut Fields);
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Fields {
 }
 
 /// All fields of `T`, starting with the object itself.
-pub(crate) fn fields_of<T: Known>() -> Vec<Field> {
+pub(crate) fn fields_of<T: KnownFields>() -> Vec<Field> {
     let mut fields = Fields::default();
     T::visit(&mut fields);
     fields.found
@@ -106,7 +106,7 @@ fn camel_case(name: &str) -> String {
 
 macro_rules! plain {
     ($($type:ty = $kind:ident;)*) => { $(
-        impl Known for $type {
+        impl KnownFields for $type {
             fn visit(fields: &mut Fields) {
                 fields.note(Kind::$kind);
             }
@@ -131,33 +131,33 @@ plain! {
     Value = Any;
 }
 
-impl<T: Known> Known for Box<T> {
+impl<T: KnownFields> KnownFields for Box<T> {
     fn visit(fields: &mut Fields) {
         T::visit(fields);
     }
 }
 
-impl<T: Known> Known for Option<T> {
+impl<T: KnownFields> KnownFields for Option<T> {
     fn visit(fields: &mut Fields) {
         T::visit(fields);
     }
 }
 
-impl<T: Known> Known for Vec<T> {
+impl<T: KnownFields> KnownFields for Vec<T> {
     fn visit(fields: &mut Fields) {
         fields.note(Kind::List);
         fields.step(Step::First, T::visit);
     }
 }
 
-impl<T: Known> Known for Map<T> {
+impl<T: KnownFields> KnownFields for Map<T> {
     fn visit(fields: &mut Fields) {
         fields.note(Kind::Map);
         fields.under("key", T::visit);
     }
 }
 
-impl Known for ContainerState {
+impl KnownFields for ContainerState {
     fn visit(fields: &mut Fields) {
         fields.note(Kind::Object);
         fields.under("waiting", ContainerStateWaiting::visit);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place};
+use super::decode::{Decode, DecodeContext, DecodeError};
 use super::encode::{Encode, Json};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl fmt::Display for IntOrString {
 }
 
 impl Decode for IntOrString {
-    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         match value {
             Value::String(text) => Ok(Self::String(text)),
             Value::Number(_) | Value::Null => i32::decode(value, place).map(Self::Int),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place, text};
+use super::decode::{Decode, DecodeContext, DecodeError, text};
 use super::encode::{Encode, Json};
 use super::map::Map;
 use super::time::Time;
@@ -88,7 +88,7 @@ impl std::borrow::Borrow<str> for PodUid {
 }
 
 impl Decode for PodUid {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         text(value).map(Self::from)
     }
 }
@@ -108,7 +108,7 @@ impl Encode for PodUid {
 pub struct Dropped;
 
 impl Decode for Dropped {
-    fn decode(_value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(_value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         Ok(Self)
     }
 }

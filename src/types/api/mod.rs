@@ -15,6 +15,7 @@ mod container_status;
 mod declared_features;
 mod decode;
 pub mod defaults;
+mod device_attribute;
 mod encode;
 mod event;
 mod expansion;
@@ -50,7 +51,10 @@ pub use container::*;
 pub use container_hash::{container_hash, container_hash_text, fnv_32a};
 pub use container_status::*;
 pub use declared_features::{DECLARED_FEATURES, required_features};
-pub use decode::{Decode, DecodeError, Decoded, Place, UNKNOWN_LIMIT, decode};
+pub use decode::{Decode, DecodeContext, DecodeError, Decoded, UNKNOWN_LIMIT, decode};
+pub use device_attribute::{
+    DeviceAttribute, DeviceAttributes, DeviceSelectors, LONGEST_ATTRIBUTE, MOST_ATTRIBUTES, is_attribute_name,
+};
 pub use encode::{Encode, Json, encode, encode_text};
 pub use event::*;
 pub use expansion::{LONGEST_STRING, expand, expand_bytes};

@@ -41,7 +41,7 @@ macro_rules! object {
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                place: $crate::types::api::decode::Place<'_>,
+                place: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
                 let mut object = Self::default();
                 $crate::types::api::decode::read_object(&mut object, value, place)?;
@@ -59,16 +59,16 @@ macro_rules! object {
         }
 
         #[cfg(test)]
-        impl $crate::types::api::fields::Known for $name {
+        impl $crate::types::api::fields::KnownFields for $name {
             fn visit(fields: &mut $crate::types::api::fields::Fields) {
                 fields.note($crate::types::api::fields::Kind::Object);
                 $($(fields.under(
                     $crate::types::api::object::key!($always $($always_key)?),
-                    <$always_type as $crate::types::api::fields::Known>::visit,
+                    <$always_type as $crate::types::api::fields::KnownFields>::visit,
                 );)*)?
                 $(fields.under(
                     $crate::types::api::object::key!($field $($key)?),
-                    <$type as $crate::types::api::fields::Known>::visit,
+                    <$type as $crate::types::api::fields::KnownFields>::visit,
                 );)*
             }
         }
@@ -116,7 +116,7 @@ macro_rules! words {
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                _place: $crate::types::api::decode::Place<'_>,
+                _place: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
                 let word = $crate::types::api::decode::text(value)?;
                 Self::from_word(&word)
@@ -131,7 +131,7 @@ macro_rules! words {
         }
 
         #[cfg(test)]
-        impl $crate::types::api::fields::Known for $name {
+        impl $crate::types::api::fields::KnownFields for $name {
             fn visit(fields: &mut $crate::types::api::fields::Fields) {
                 fields.note($crate::types::api::fields::Kind::Words(Self::WORDS));
             }
@@ -182,9 +182,9 @@ macro_rules! one_of {
         }
 
         #[cfg(test)]
-        impl $crate::types::api::fields::Known for $name {
+        impl $crate::types::api::fields::KnownFields for $name {
             fn visit(fields: &mut $crate::types::api::fields::Fields) {
-                $(fields.under($key, <$type as $crate::types::api::fields::Known>::visit);)*
+                $(fields.under($key, <$type as $crate::types::api::fields::KnownFields>::visit);)*
             }
         }
     };
@@ -196,7 +196,7 @@ macro_rules! one_of_object {
         impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                place: $crate::types::api::decode::Place<'_>,
+                place: $crate::types::api::decode::DecodeContext<'_>,
             ) -> Result<Self, $crate::types::api::DecodeError> {
                 #[derive(Default)]
                 struct Parts {
@@ -235,11 +235,11 @@ macro_rules! one_of_object {
         }
 
         #[cfg(test)]
-        impl $crate::types::api::fields::Known for $name {
+        impl $crate::types::api::fields::KnownFields for $name {
             fn visit(fields: &mut $crate::types::api::fields::Fields) {
                 fields.note($crate::types::api::fields::Kind::Object);
-                $(fields.under(stringify!($field), <$type as $crate::types::api::fields::Known>::visit);)*
-                <$one_type as $crate::types::api::fields::Known>::visit(fields);
+                $(fields.under(stringify!($field), <$type as $crate::types::api::fields::KnownFields>::visit);)*
+                <$one_type as $crate::types::api::fields::KnownFields>::visit(fields);
             }
         }
     };

@@ -290,8 +290,12 @@ pub mod annotations {
     pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
     /// `false`: a new version of a manifest replaces the present one before its images are pulled.
     pub const PULL_FIRST: &str = "coracle.dev/pull-first";
+    /// `true`: the pod's images are pulled at once, whatever windows and budgets say.
+    pub const URGENT: &str = "coracle.dev/urgent";
     /// Of a pod that the node shows: what its next version waits for.
     pub const NEXT_VERSION: &str = "coracle.dev/next-version";
+    /// Conditions on the devices that the pod's containers get, by resource: `{example.com/camera: {model: imx219}}`.
+    pub const DEVICE_SELECTORS: &str = "coracle.dev/device-selectors";
     /// In the runtime's container annotations: the devices allocated to the container, and their options.
     pub const DEVICES: &str = "coracle.dev/devices";
 
@@ -306,8 +310,8 @@ pub mod annotations {
         (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
     }
 
-    /// Parses [`PULL_FIRST`].
-    pub fn pull_first(text: &str) -> Option<bool> {
+    /// Parses [`PULL_FIRST`] and [`URGENT`].
+    pub fn yes_or_no(text: &str) -> Option<bool> {
         match text {
             "true" => Some(true),
             "false" => Some(false),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place};
+use super::decode::{Decode, DecodeContext, DecodeError};
 use super::encode::{Encode, Json};
 
 /// A quantity: at most 2^63-1 in magnitude, rounded away from zero to a billionth.
@@ -256,7 +256,7 @@ fn reduced<'a>(mut number: i128, base: i128, suffixes: &[&'a str]) -> (i128, &'a
 }
 
 impl Decode for Quantity {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let text = match value {
             Value::String(text) => text,
             // A bare number reads like the same number in quotes.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place, text};
+use super::decode::{Decode, DecodeContext, DecodeError, text};
 use super::encode::{Encode, Json};
 
 /// A CamelCase reason. Runtimes and other controllers use reasons that are not listed here.
@@ -43,6 +43,7 @@ reasons! {
     ERR_IMAGE_PULL = "ErrImagePull";
     IMAGE_INSPECT_ERROR = "ImageInspectError";
     IMAGE_PULL_BACK_OFF = "ImagePullBackOff";
+    IMAGE_PULL_WAITING = "ImagePullWaiting";
     INVALID_IMAGE_NAME = "InvalidImageName";
     POD_INITIALIZING = "PodInitializing";
     POST_START_HOOK_ERROR = "PostStartHookError";
@@ -194,7 +195,7 @@ impl fmt::Display for Reason {
 }
 
 impl Decode for Reason {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         text(value).map(Self::from)
     }
 }

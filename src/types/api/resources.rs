@@ -91,7 +91,7 @@ fn total(spec: &PodSpec, list: fn(&Container) -> &ResourceList) -> ResourceList 
     let mut sidecars = ResourceList::new();
     let mut highest = ResourceList::new();
     for container in &spec.init_containers {
-        // Resources that this container does not name need no look: the final sum of the sidecars covers them.
+        // Skips resources that this container does not name: the final sum of the sidecars covers them.
         for (resource, quantity) in list(container).iter() {
             let before = sidecars.get(resource).copied().unwrap_or_default();
             raise(&mut highest, resource, before.plus(*quantity));

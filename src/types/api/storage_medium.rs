@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::decode::{Decode, DecodeError, Place, text};
+use super::decode::{Decode, DecodeContext, DecodeError, text};
 use super::encode::{Encode, Json};
 use super::quantity::Quantity;
 
@@ -18,7 +18,7 @@ pub enum StorageMedium {
 }
 
 impl Decode for StorageMedium {
-    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+    fn decode(value: Value, _place: DecodeContext<'_>) -> Result<Self, DecodeError> {
         let text = text(value)?;
         let page_size = match text.as_str() {
             "" => return Ok(Self::Disk),

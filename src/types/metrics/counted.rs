@@ -2,10 +2,12 @@
 
 use super::buckets::{ADMISSIONS, Bucket, DRA, OPERATIONS, PULLS, RESIZES, REST, STARTS, STATUS, USUAL};
 
-/// A counter. Its label values are given in the order of [`Described::labels`].
+/// A counter. Its label values are given in the order of [`FamilyDescription::labels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Count {
     AdmissionRejections,
+    AlignedResources,
+    AlignedResourcesFailures,
     CpuPinnings,
     CpuPinningErrors,
     CredentialPluginErrors,
@@ -27,6 +29,7 @@ pub(crate) enum Count {
     RequestedResizes,
     RestRequests,
     RuntimeErrors,
+    SpansDropped,
     RuntimeOperations,
     SandboxErrors,
     StartedContainers,
@@ -58,27 +61,29 @@ pub(crate) enum Timed {
     RuntimeOperations,
     Sandboxes,
     StatusSyncs,
-    /// Shown in milliseconds: its buckets take each millisecond for a second.
+    /// Recorded in upstream's unit: one second here is a millisecond of the duration.
     TopologyAdmissions,
     Probes,
 }
 
 /// The name, help text and labels of a family.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Described {
+pub(super) struct FamilyDescription {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) labels: &'static [&'static str],
 }
 
-const fn described(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Described {
-    Described { name, help, labels }
+const fn described(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> FamilyDescription {
+    FamilyDescription { name, help, labels }
 }
 
 impl Count {
     /// In the order of the page. Probes and health checks have pages of their own.
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 33] = [
         Self::AdmissionRejections,
+        Self::AlignedResources,
+        Self::AlignedResourcesFailures,
         Self::CpuPinnings,
         Self::CpuPinningErrors,
         Self::CredentialPluginErrors,
@@ -100,6 +105,7 @@ impl Count {
         Self::RequestedResizes,
         Self::RestRequests,
         Self::RuntimeErrors,
+        Self::SpansDropped,
         Self::RuntimeOperations,
         Self::SandboxErrors,
         Self::StartedContainers,
@@ -110,7 +116,7 @@ impl Count {
         Self::TopologyErrors,
     ];
 
-    pub(super) const fn described(self) -> Described {
+    pub(super) const fn described(self) -> FamilyDescription {
         match self {
             Self::AdmissionRejections => described(
                 "kubelet_admission_rejections_total",
@@ -223,6 +229,22 @@ impl Count {
                 "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
                 &["code", "host", "method"],
             ),
+            Self::AlignedResources => described(
+                "kubelet_container_aligned_compute_resources_count",
+                "[ALPHA] Cumulative number of aligned compute resources allocated to containers by alignment type.",
+                &["scope", "boundary"],
+            ),
+            Self::AlignedResourcesFailures => described(
+                "kubelet_container_aligned_compute_resources_failure_count",
+                "[ALPHA] Cumulative number of failures to allocate aligned compute resources to containers by alignment \
+                 type.",
+                &["scope", "boundary"],
+            ),
+            Self::SpansDropped => described(
+                "coracle_trace_spans_dropped_total",
+                "Number of trace spans that were not sent: the queue was full, or the collector could not be reached.",
+                &["reason"],
+            ),
             Self::RuntimeErrors => described(
                 "kubelet_runtime_operations_errors_total",
                 "[ALPHA] Cumulative number of runtime operation errors by operation type.",
@@ -301,7 +323,7 @@ impl Timed {
         Self::TopologyAdmissions,
     ];
 
-    pub(super) const fn described(self) -> Described {
+    pub(super) const fn described(self) -> FamilyDescription {
         match self {
             Self::CredentialPlugins => described(
                 "kubelet_credential_provider_plugin_duration",

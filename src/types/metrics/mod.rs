@@ -17,8 +17,8 @@ mod registry;
 
 pub(crate) use counted::{Count, Timed};
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, Kind, Labels, Number};
-#[cfg(test)]
-pub(crate) use registry::labels_of;
 pub(crate) use registry::{
     count, forget_probes, last_relist, processors, relisted, took, write, write_health_checks, write_probes,
 };
+#[cfg(test)]
+pub(crate) use registry::{labels_of, names};

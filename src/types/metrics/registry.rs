@@ -3,27 +3,29 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use super::counted::{Count, Described, Timed};
+use super::counted::{Count, FamilyDescription, Timed};
 use super::{Exposition, Kind, Labels, Number};
 
 #[derive(Default)]
 struct Registry {
-    counts: Vec<Counted>,
-    times: Vec<Measured>,
+    counts: Vec<CounterEntry>,
+    times: Vec<HistogramEntry>,
     /// Unix seconds.
     last_relist: Option<i64>,
     /// Number of CPUs in the shared pool, and of exclusively allocated CPUs.
     processors: [usize; 2],
+    /// By NUMA node.
+    exclusive: Vec<(u32, usize)>,
 }
 
-struct Counted {
+struct CounterEntry {
     what: Count,
     mark: u32,
     labels: Box<[Box<str>]>,
     count: u64,
 }
 
-struct Measured {
+struct HistogramEntry {
     what: Timed,
     mark: u32,
     labels: Box<[Box<str>]>,
@@ -45,7 +47,7 @@ pub(crate) fn count(what: Count, labels: &[&str]) {
         let mut alike = registry.counts.iter_mut().filter(|one| (one.what, one.mark) == (what, mark));
         match alike.find(|one| is_of(&one.labels, labels)) {
             Some(one) => one.count = one.count.saturating_add(1),
-            None => registry.counts.push(Counted { what, mark, labels: owned(labels), count: 1 }),
+            None => registry.counts.push(CounterEntry { what, mark, labels: owned(labels), count: 1 }),
         }
     });
 }
@@ -66,11 +68,11 @@ pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
     let bounds = what.buckets();
     let mark = mark(labels);
     with(|registry| {
-        let is_it = |one: &Measured| (one.what, one.mark) == (what, mark) && is_of(&one.labels, labels);
+        let is_it = |one: &HistogramEntry| (one.what, one.mark) == (what, mark) && is_of(&one.labels, labels);
         let known = registry.times.iter().position(is_it);
         let place = known.unwrap_or_else(|| {
             let buckets = vec![0; bounds.len()].into_boxed_slice();
-            registry.times.push(Measured { what, mark, labels: owned(labels), buckets, count: 0, nanos: 0 });
+            registry.times.push(HistogramEntry { what, mark, labels: owned(labels), buckets, count: 0, nanos: 0 });
             registry.times.len() - 1
         });
         let Some(one) = registry.times.get_mut(place) else { return };
@@ -92,9 +94,12 @@ pub(crate) fn last_relist() -> Option<i64> {
     with(|registry| registry.last_relist)
 }
 
-/// Sets the number of CPUs in the shared pool, and of exclusively allocated CPUs.
-pub(crate) fn processors(shared: usize, exclusive: usize) {
-    with(|registry| registry.processors = [shared, exclusive]);
+/// Sets the number of CPUs in the shared pool, and of exclusively allocated CPUs by NUMA node.
+pub(crate) fn processors(shared: usize, exclusive: Vec<(u32, usize)>) {
+    with(|registry| {
+        registry.processors = [shared, exclusive.iter().map(|(_, count)| count).sum()];
+        registry.exclusive = exclusive;
+    });
 }
 
 /// Removes the probe series of a pod.
@@ -106,6 +111,13 @@ pub(crate) fn forget_probes(namespace: &str, pod: &str) {
         registry.counts.retain(|one| one.what != Count::Probes || !is_its(&one.labels));
         registry.times.retain(|one| one.what != Timed::Probes || !is_its(&one.labels));
     });
+}
+
+/// The names of all counters and histograms.
+#[cfg(test)]
+pub(crate) fn names() -> Vec<&'static str> {
+    let counts = Count::ALL.into_iter().map(|what| what.described().name);
+    counts.chain(Timed::ALL.into_iter().map(|what| what.described().name)).collect()
 }
 
 /// Writes all families except those of probes.
@@ -128,6 +140,12 @@ pub(crate) fn write(page: &mut Exposition) {
         ] {
             page.family(name, Kind::Gauge, help);
             page.sample(&Labels::default(), Number::Whole(value));
+        }
+        let per_node = "kubelet_cpu_manager_allocation_per_numa";
+        page.family(per_node, Kind::Gauge, "[ALPHA] Number of CPUs allocated per NUMA node");
+        for (node, count) in &registry.exclusive {
+            let value = Number::Whole(u64::try_from(*count).unwrap_or(u64::MAX));
+            page.sample(&Labels::of(&[("numa_node", &node.to_string())]), value);
         }
     });
 }
@@ -169,7 +187,7 @@ fn write_times(page: &mut Exposition, registry: &Registry, what: Timed) {
     }
 }
 
-fn shown(described: Described, labels: &[Box<str>]) -> Labels {
+fn shown(described: FamilyDescription, labels: &[Box<str>]) -> Labels {
     let labels = described.labels.iter().zip(labels);
     labels.fold(Labels::default(), |all, (name, value)| all.with(name, value))
 }

@@ -83,7 +83,7 @@ fn volume_limits_are_refreshed_when_the_csi_driver_object_asks_for_it() {
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
     driver.has_room_for(7);
-    // The agent does not ask before the CSIDriver object sets a period, even when a pod comes and goes.
+    // The agent does not ask before the CSIDriver object sets a period, even when a pod is added and removed.
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
     joined.delete_web(&driver);

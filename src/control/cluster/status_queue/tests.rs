@@ -16,7 +16,7 @@ fn status(phase: PodPhase) -> PodStatus {
 /// A queue with a pod that is pending on the API server.
 fn pending() -> StatusQueue {
     let mut reports = StatusQueue::default();
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 5);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 5);
     reports
 }
 
@@ -40,9 +40,9 @@ fn accepted(reports: &mut StatusQueue, version: u64, now: Instant) {
 fn change_is_sent_once_and_one_request_at_a_time() {
     let (mut reports, now) = (pending(), Instant::now());
     assert!(told(&mut reports, now).is_empty());
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     assert_eq!(told(&mut reports, now), ["Running"]);
-    reports.want(&uid(), status(PodPhase::Failed));
+    reports.enqueue(&uid(), status(PodPhase::Failed));
     assert!(told(&mut reports, now).is_empty());
     accepted(&mut reports, 6, now);
     assert_eq!(told(&mut reports, now), ["Failed"]);
@@ -53,24 +53,24 @@ fn change_is_sent_once_and_one_request_at_a_time() {
 #[test]
 fn late_watch_event_of_own_write_restores_no_old_status() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     accepted(&mut reports, 9, now);
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 7);
     assert!(told(&mut reports, now).is_empty());
     // Another client really wrote another status.
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 10);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 10);
     assert_eq!(told(&mut reports, now), ["Running"]);
 }
 
 #[test]
 fn late_response_hides_no_later_write() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     // Another client reverts the status, and the watch is faster than the response.
-    reports.see(&uid(), target(), &status(PodPhase::Running), 6);
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Running), 6);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 7);
     accepted(&mut reports, 6, now);
     assert_eq!(told(&mut reports, now), ["Running"]);
     accepted(&mut reports, 8, now);
@@ -83,15 +83,15 @@ fn response_with_an_older_version_means_another_history() {
     let accepted = |reports: &mut StatusQueue, version| {
         reports.done(&uid(), &ReportOutcome::Accepted { version }, now, |wait| wait)
     };
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     assert!(!accepted(&mut reports, 900));
-    reports.want(&uid(), status(PodPhase::Failed));
+    reports.enqueue(&uid(), status(PodPhase::Failed));
     told(&mut reports, now);
     assert!(accepted(&mut reports, 3));
     assert!(told(&mut reports, now).is_empty(), "it was taken all the same");
     // A list arrived while the next request was in flight.
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     reports.relisted([(&uid(), &status(PodPhase::Failed), 2)].into_iter());
     assert!(!accepted(&mut reports, 4));
@@ -100,7 +100,7 @@ fn response_with_an_older_version_means_another_history() {
 #[test]
 fn restored_server_gets_the_lost_statuses_again() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     accepted(&mut reports, 900, now);
     assert!(told(&mut reports, now).is_empty());
@@ -109,17 +109,17 @@ fn restored_server_gets_the_lost_statuses_again() {
     assert_eq!(told(&mut reports, now), ["Running"]);
     accepted(&mut reports, 6, now);
     // Another client writes in the new history.
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 8);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 8);
     assert_eq!(told(&mut reports, now), ["Running"]);
 }
 
 #[test]
 fn failed_update_is_retried_with_the_current_status() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     reports.done(&uid(), &ReportOutcome::Failed("away".to_owned()), now, |wait| wait);
-    reports.want(&uid(), status(PodPhase::Succeeded));
+    reports.enqueue(&uid(), status(PodPhase::Succeeded));
     assert!(told(&mut reports, now).is_empty());
     let due = reports.due().unwrap();
     assert_eq!(due - now, RETRY_FIRST);
@@ -129,8 +129,8 @@ fn failed_update_is_retried_with_the_current_status() {
 #[test]
 fn pod_is_deleted_after_its_last_status() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.want(&uid(), status(PodPhase::Failed));
-    reports.gone(&uid());
+    reports.enqueue(&uid(), status(PodPhase::Failed));
+    reports.enqueue_delete(&uid());
     assert_eq!(told(&mut reports, now), ["Failed"]);
     accepted(&mut reports, 6, now);
     assert_eq!(told(&mut reports, now), [""]);
@@ -142,41 +142,41 @@ fn pod_is_deleted_after_its_last_status() {
 #[test]
 fn deletion_in_another_history_waits_until_it_is_seen_there() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.want(&uid(), status(PodPhase::Failed));
-    reports.gone(&uid());
+    reports.enqueue(&uid(), status(PodPhase::Failed));
+    reports.enqueue_delete(&uid());
     told(&mut reports, now);
     accepted(&mut reports, 3, now);
     assert!(told(&mut reports, now).is_empty() && reports.due().is_none());
     reports.relisted([(&uid(), &status(PodPhase::Failed), 4)].into_iter());
     assert!(told(&mut reports, now).is_empty(), "whether it is deleted there is not known yet");
-    reports.gone(&uid());
+    reports.enqueue_delete(&uid());
     assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 4 });
 }
 
 #[test]
 fn deletion_overtaken_by_another_write_is_retried() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.gone(&uid());
+    reports.enqueue_delete(&uid());
     assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 5 });
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 6);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 6);
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 6 });
     // The same when the write is observed after the response.
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert!(told(&mut reports, now).is_empty());
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 7);
     assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 7 });
 }
 
 #[test]
 fn nothing_is_sent_for_a_pod_that_the_server_does_not_have() {
     let (mut reports, now) = (pending(), Instant::now());
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert!(told(&mut reports, now).is_empty() && reports.due().is_none());
     let other = Target { uid: PodUid::from("other"), ..target() };
-    reports.see(&uid(), other.clone(), &status(PodPhase::Pending), 8);
+    reports.on_server_status(&uid(), other.clone(), &status(PodPhase::Pending), 8);
     assert_eq!(reports.next(now)[0].target, other);
 }
 
@@ -185,8 +185,8 @@ fn number_of_concurrent_requests_is_limited() {
     let (mut reports, now) = (StatusQueue::default(), Instant::now());
     for name in 0..10 {
         let pod = PodUid::from(name.to_string());
-        reports.see(&pod, Target { uid: pod.clone(), ..target() }, &status(PodPhase::Pending), 1);
-        reports.want(&pod, status(PodPhase::Running));
+        reports.on_server_status(&pod, Target { uid: pod.clone(), ..target() }, &status(PodPhase::Pending), 1);
+        reports.enqueue(&pod, status(PodPhase::Running));
     }
     assert_eq!(reports.next(now).len(), AT_ONCE);
     assert!(reports.next(now).is_empty());
@@ -197,18 +197,18 @@ fn newest_change_is_sent_first_and_unchanged_pods_are_not_due() {
     let mut reports = StatusQueue::default();
     for name in ["a", "b", "c", "d"] {
         let uid = PodUid::from(name);
-        reports.see(&uid, Target { uid: uid.clone(), ..target() }, &status(PodPhase::Pending), 5);
+        reports.on_server_status(&uid, Target { uid: uid.clone(), ..target() }, &status(PodPhase::Pending), 5);
     }
     for (name, phase) in
         [("b", PodPhase::Running), ("d", PodPhase::Pending), ("c", PodPhase::Failed), ("a", PodPhase::Running)]
     {
-        reports.want(&PodUid::from(name), status(phase));
+        reports.enqueue(&PodUid::from(name), status(phase));
     }
     reports.settle();
-    assert_eq!(reports.untold(), 3);
+    assert_eq!(reports.unreported(), 3);
     let order: Vec<PodUid> = reports.next(Instant::now()).into_iter().map(|job| job.pod).collect();
     assert_eq!(order, ["a", "c", "b"].map(PodUid::from));
-    assert_eq!(reports.untold(), 3, "they are under way");
+    assert_eq!(reports.unreported(), 3, "they are under way");
 }
 
 /// Five pods whose updates failed during an outage, after which the API server is back.
@@ -218,8 +218,8 @@ fn update_without_a_free_slot_is_not_due() {
     let pods: Vec<PodUid> = (0..=AT_ONCE).map(|number| PodUid::from(&*format!("u{number}"))).collect();
     for pod in &pods {
         let target = Target { namespace: "ns".to_owned(), name: pod.to_string(), uid: pod.clone() };
-        reports.see(pod, target, &status(PodPhase::Pending), 5);
-        reports.want(pod, status(PodPhase::Running));
+        reports.on_server_status(pod, target, &status(PodPhase::Pending), 5);
+        reports.enqueue(pod, status(PodPhase::Running));
     }
     // In the order in which they were started, all requests fail.
     let fail = ReportOutcome::Failed("connection refused".to_owned());
@@ -242,7 +242,7 @@ fn update_without_a_free_slot_is_not_due() {
 fn invalid_status_is_retried_ever_more_rarely_until_it_changes() {
     let (mut reports, now) = (pending(), Instant::now());
     let invalid = ReportOutcome::Invalid("Forbidden: may not be transitioned".to_owned());
-    reports.want(&uid(), status(PodPhase::Running));
+    reports.enqueue(&uid(), status(PodPhase::Running));
     let mut moment = now;
     for seconds in [60, 120, 240] {
         assert_eq!(told(&mut reports, moment), ["Running"]);
@@ -251,10 +251,10 @@ fn invalid_status_is_retried_ever_more_rarely_until_it_changes() {
         assert_eq!(due - moment, Duration::from_secs(seconds));
         moment = due;
     }
-    reports.want(&uid(), status(PodPhase::Failed));
+    reports.enqueue(&uid(), status(PodPhase::Failed));
     assert_eq!(told(&mut reports, now), ["Failed"]);
     reports.done(&uid(), &invalid, now, |wait| wait);
     assert!(told(&mut reports, now).is_empty());
-    reports.see(&uid(), target(), &status(PodPhase::Pending), 6);
+    reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 6);
     assert_eq!(told(&mut reports, now), ["Failed"], "the server's object has changed");
 }

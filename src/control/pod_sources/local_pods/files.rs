@@ -13,7 +13,7 @@ const LIMIT: u64 = 1 << 20;
 
 /// The content of a pod's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Loaded {
+pub(super) enum FileContent {
     Manifest(Vec<u8>),
     /// The content does not match its checksum.
     Damaged,
@@ -30,7 +30,7 @@ pub(super) fn names(key: &str) -> Option<(&str, &str)> {
 }
 
 /// Every pod's file, in order of name. A damaged file is set aside, and reported until its pod is put or deleted.
-pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<Loaded>)>> {
+pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<FileContent>)>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -46,11 +46,11 @@ pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<Loade
             continue;
         }
         if let Some(key) = name.strip_suffix(ASIDE).filter(|key| self::names(key).is_some()) {
-            files.push((key.to_owned(), Ok(Loaded::Damaged)));
+            files.push((key.to_owned(), Ok(FileContent::Damaged)));
         } else if self::names(name).is_some() {
             let path = directory.join(name);
             let loaded = read(&path);
-            if matches!(loaded, Ok(Loaded::Damaged)) {
+            if matches!(loaded, Ok(FileContent::Damaged)) {
                 // The damage is reported either way.
                 let _ = set_aside(&path);
             }
@@ -60,10 +60,10 @@ pub(super) fn load(directory: &Path) -> io::Result<Vec<(String, io::Result<Loade
     Ok(files)
 }
 
-pub(super) fn read(path: &Path) -> io::Result<Loaded> {
+pub(super) fn read(path: &Path) -> io::Result<FileContent> {
     Ok(match durable::read(path, LIMIT)? {
-        StoredFile::Whole(text) => Loaded::Manifest(text),
-        StoredFile::Damaged | StoredFile::Nothing => Loaded::Damaged,
+        StoredFile::Whole(text) => FileContent::Manifest(text),
+        StoredFile::Damaged | StoredFile::Nothing => FileContent::Damaged,
     })
 }
 

@@ -2,7 +2,7 @@
 //! start.
 //!
 //! ```text
-//!   PUT -> LocalPods::ask -> PodList::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
+//!   PUT -> LocalPods::request -> PodList::judge -> the disk (blocking) -> SyncEvent::Sources -> the response
 //! ```
 //!
 //! A change is answered once it is on disk. Changes are handled one at a time; a refused manifest changes nothing. A
@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
-use self::files::Loaded;
-use self::pod_list::{PodList, Verdict};
+use self::files::FileContent;
+use self::pod_list::{AcceptedManifest, PodList};
 use crate::platform::host::clock;
 use crate::platform::rt;
-use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};
+use crate::state::pods::{ApplyOutcome, PodAnswer, PodChange, PodChangeKind, SyncEvent};
 use crate::types::error::ErrorChain;
 
 /// Handle for requesting changes.
@@ -29,7 +29,7 @@ pub(crate) struct LocalPods {
     asked: Sender<LocalPodRequest>,
 }
 
-/// One change, and where its answer goes.
+/// One change, and the channel for its answer.
 #[derive(Debug)]
 pub(crate) struct LocalPodRequest {
     change: PodChange,
@@ -49,7 +49,7 @@ impl LocalPods {
     }
 
     /// Requests a change. It completes even if this future is dropped.
-    pub(crate) async fn ask(&self, change: PodChange) -> PodAnswer {
+    pub(crate) async fn request(&self, change: PodChange) -> PodAnswer {
         let (answer, answered) = async_channel::bounded(1);
         // Both fail only when the agent is ending.
         let _ = self.asked.send(LocalPodRequest { change, answer }).await;
@@ -64,7 +64,7 @@ pub(crate) async fn run(
     asked: Receiver<LocalPodRequest>,
     inbox: Sender<SyncEvent>,
 ) {
-    let mut running = LocalPodSource { directory, book: PodList::new(node_name), inbox };
+    let mut running = LocalPodSource { directory, pod_list: PodList::new(node_name), inbox };
     let mut is_loaded = running.load().await;
     loop {
         let next = if is_loaded { Ok(asked.recv().await) } else { rt::deadline(RETRY, asked.recv()).await };
@@ -83,7 +83,7 @@ pub(crate) async fn run(
 
 struct LocalPodSource {
     directory: PathBuf,
-    book: PodList,
+    pod_list: PodList,
     inbox: Sender<SyncEvent>,
 }
 
@@ -93,17 +93,17 @@ impl LocalPodSource {
         let directory = self.directory.clone();
         let loaded = match rt::blocking(move || files::load(&directory)).await {
             Ok(files) => {
-                self.book.load(files, clock::timestamp(), clock::now());
+                self.pod_list.load(files, clock::timestamp(), clock::now());
                 true
             }
             Err(error) => {
                 let place = self.directory.display().to_string();
                 let what = format!("cannot be read: {}", ErrorChain(&error));
-                self.book.fail(&place, what, clock::now());
+                self.pod_list.fail(&place, what, clock::now());
                 false
             }
         };
-        self.tell().await;
+        self.send_pods().await;
         loaded
     }
 
@@ -111,46 +111,49 @@ impl LocalPodSource {
         PodAnswer::Failed(format!("failed to read {}: coracle status shows why", self.directory.display()))
     }
 
-    async fn tell(&mut self) {
-        for problem in self.book.new_problems() {
+    async fn send_pods(&mut self) {
+        for problem in self.pod_list.new_problems() {
             log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
         }
         // Fails only when the agent is ending.
-        let _ = self.inbox.send(SyncEvent::Sources(self.book.update())).await;
+        let _ = self.inbox.send(SyncEvent::Sources(self.pod_list.update())).await;
     }
 
     async fn change(&mut self, change: PodChange) -> PodAnswer {
         let key = files::key(&change.namespace, &change.name);
         let path = self.directory.join(&key);
         match change.what {
-            PodChangeKind::Get if self.book.has(&key) => match rt::blocking(move || files::read(&path)).await {
-                Ok(Loaded::Manifest(text)) => PodAnswer::Manifest(text),
-                Ok(Loaded::Damaged) => PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()),
+            PodChangeKind::Get if self.pod_list.has(&key) => match rt::blocking(move || files::read(&path)).await {
+                Ok(FileContent::Manifest(text)) => PodAnswer::Manifest(text),
+                Ok(FileContent::Damaged) => PodAnswer::Failed("its file is corrupt: apply the pod again".to_owned()),
                 Err(error) => PodAnswer::Failed(format!("failed to read its file: {}", ErrorChain(&error))),
             },
             PodChangeKind::Put(text) => {
-                let judged = self.book.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
-                let Verdict { manifest, how, warnings } = match judged {
+                let judged =
+                    self.pod_list.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
+                let AcceptedManifest { manifest, how, warnings } = match judged {
                     Ok(verdict) => verdict,
                     Err(why) => return PodAnswer::Refused(why),
                 };
                 match rt::blocking(move || files::write(&path, &text)).await {
                     Ok(is_new) => {
-                        self.book.put(key, manifest, clock::now());
-                        self.tell().await;
-                        PodAnswer::Put { how: if is_new { how } else { Put::Unchanged }, warnings }
+                        self.pod_list.put(key, manifest, clock::now());
+                        self.send_pods().await;
+                        PodAnswer::Applied { how: if is_new { how } else { ApplyOutcome::Unchanged }, warnings }
                     }
                     Err(error) => PodAnswer::Failed(format!("failed to write its file: {}", ErrorChain(&error))),
                 }
             }
-            PodChangeKind::Delete if self.book.has(&key) => match rt::blocking(move || files::remove(&path)).await {
-                Ok(()) => {
-                    self.book.remove(&key);
-                    self.tell().await;
-                    PodAnswer::Deleted
+            PodChangeKind::Delete if self.pod_list.has(&key) => {
+                match rt::blocking(move || files::remove(&path)).await {
+                    Ok(()) => {
+                        self.pod_list.remove(&key);
+                        self.send_pods().await;
+                        PodAnswer::Deleted
+                    }
+                    Err(error) => PodAnswer::Failed(format!("failed to remove its file: {}", ErrorChain(&error))),
                 }
-                Err(error) => PodAnswer::Failed(format!("failed to remove its file: {}", ErrorChain(&error))),
-            },
+            }
             PodChangeKind::Get | PodChangeKind::Delete | PodChangeKind::Restart(_) | PodChangeKind::Versions(_) => {
                 PodAnswer::Missing(format!("no applied pod {}/{} on this node", change.namespace, change.name))
             }

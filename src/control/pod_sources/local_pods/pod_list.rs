@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::files::{Loaded, key, names};
+use super::files::{FileContent, key, names};
 use crate::control::pod_sources::static_pod::Origin;
 use crate::control::pod_sources::whole_manifest::WholeManifest;
-use crate::state::pods::{Put, SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::state::pods::{ApplyOutcome, SourceName, SourcePod, SourceProblem, SourceUpdate};
 use crate::types::api::Time;
 use crate::types::sorted::SortedMap;
 
@@ -33,10 +33,10 @@ struct Entry {
 
 /// An acceptable manifest.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct AcceptedManifest {
     pub(super) manifest: WholeManifest,
     /// What putting it does, if its bytes differ from the stored ones.
-    pub(super) how: Put,
+    pub(super) how: ApplyOutcome,
     pub(super) warnings: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl PodList {
     }
 
     /// Stores the content of the files. `seen` is the time for the pods' annotations.
-    pub(super) fn load(&mut self, files: Vec<(String, io::Result<Loaded>)>, seen: impl ToString, now: Time) {
+    pub(super) fn load(&mut self, files: Vec<(String, io::Result<FileContent>)>, seen: impl ToString, now: Time) {
         let seen = seen.to_string();
         self.problem = None;
         self.loaded = true;
@@ -54,8 +54,8 @@ impl PodList {
             let Some((namespace, name)) = names(&key) else { continue };
             let origin = origin(namespace, name);
             let manifest = match loaded {
-                Ok(Loaded::Manifest(text)) => self.read(namespace, name, &text, &seen, now),
-                Ok(Loaded::Damaged) => {
+                Ok(FileContent::Manifest(text)) => self.read(namespace, name, &text, &seen, now),
+                Ok(FileContent::Damaged) => {
                     Err("its file is corrupt and was set aside: apply the pod again, or delete it".to_owned())
                 }
                 Err(error) => Err(format!("its file cannot be read: {error}")),
@@ -90,20 +90,20 @@ impl PodList {
         text: &[u8],
         seen: impl ToString,
         now: Time,
-    ) -> Result<Verdict, String> {
+    ) -> Result<AcceptedManifest, String> {
         let manifest = self.read(namespace, name, text, &seen.to_string(), now)?;
         let key = key(namespace, name);
         if key.len() > LONGEST_KEY {
             return Err(format!("metadata.name: expected at most {LONGEST_KEY} bytes together with the namespace"));
         }
         let before = self.pods.get(&key);
-        let how = if before.is_some() { Put::Changed } else { Put::Created };
+        let how = if before.is_some() { ApplyOutcome::Changed } else { ApplyOutcome::Created };
         let manifest = match before {
             Some(before) => manifest.keeping(&before.manifest),
             None => manifest,
         };
         let warnings = manifest.warnings.clone();
-        Ok(Verdict { manifest, how, warnings })
+        Ok(AcceptedManifest { manifest, how, warnings })
     }
 
     fn read(&self, namespace: &str, name: &str, text: &[u8], seen: &str, now: Time) -> Result<WholeManifest, String> {

@@ -39,7 +39,7 @@ impl Disk {
             let _task = rt::spawn(run(directory, "node1".to_owned(), asked, inbox));
             let mut answers = Vec::new();
             for change in changes {
-                answers.push(pods.ask(change).await);
+                answers.push(pods.request(change).await);
             }
             let mut last = None;
             while last.is_none() || !updates.is_empty() {
@@ -75,8 +75,8 @@ fn put(text: &str) -> PodChange {
     about(PodChangeKind::Put(text.as_bytes().to_vec()))
 }
 
-fn done(how: Put) -> PodAnswer {
-    PodAnswer::Put { how, warnings: Vec::new() }
+fn done(how: ApplyOutcome) -> PodAnswer {
+    PodAnswer::Applied { how, warnings: Vec::new() }
 }
 
 /// The names of an update's pods and objects.
@@ -97,7 +97,7 @@ fn inode(path: &Path) -> u64 {
 fn put_pod_survives_a_restart_with_its_uid_and_objects() {
     let disk = Disk::new();
     let (answers, now) = disk.asked(vec![put(WEB)]);
-    assert_eq!(answers, [done(Put::Created)]);
+    assert_eq!(answers, [done(ApplyOutcome::Created)]);
     assert_eq!(names(&now), (vec!["web-node1"], vec!["ConfigMap default/settings".to_owned()]));
     let pod = &now.pods[0];
     assert_eq!(&*pod.origin, "local:default/web");
@@ -114,11 +114,11 @@ fn unchanged_manifest_is_not_written_again() {
     disk.asked(vec![put(WEB)]);
     let first = inode(&disk.file());
     let (answers, update) = disk.asked(vec![put(WEB), put(WEB)]);
-    assert_eq!(answers, [done(Put::Unchanged), done(Put::Unchanged)]);
+    assert_eq!(answers, [done(ApplyOutcome::Unchanged), done(ApplyOutcome::Unchanged)]);
     assert_eq!(inode(&disk.file()), first);
     let other = WEB.replace("busybox", "nginx");
     let (answers, changed) = disk.asked(vec![put(&other), about(PodChangeKind::Get)]);
-    assert_eq!(answers, [done(Put::Changed), PodAnswer::Manifest(other.into_bytes())]);
+    assert_eq!(answers, [done(ApplyOutcome::Changed), PodAnswer::Manifest(other.into_bytes())]);
     assert_ne!(changed.pods[0].pod.metadata.uid, update.pods[0].pod.metadata.uid);
 }
 
@@ -163,7 +163,7 @@ fn deleted_pod_stays_deleted() {
         about(PodChangeKind::Get),
         about(PodChangeKind::Delete),
     ]);
-    assert_eq!(answers, [missing.clone(), done(Put::Created), PodAnswer::Deleted, missing.clone(), missing]);
+    assert_eq!(answers, [missing.clone(), done(ApplyOutcome::Created), PodAnswer::Deleted, missing.clone(), missing]);
     assert_eq!(names(&update), (Vec::new(), Vec::new()));
     assert_eq!(names(&disk.after_a_restart()).0, Vec::<&str>::new());
 }
@@ -242,7 +242,7 @@ fn warning_is_returned_and_shown() {
     let text = WEB.replace("kind: Pod\n", "kind: Pod\nextra: 1\n");
     let (answers, update) = disk.asked(vec![put(&text)]);
     let warning = "document 1 (line 1): extra: unknown field, ignored".to_owned();
-    assert_eq!(answers, [PodAnswer::Put { how: Put::Created, warnings: vec![warning.clone()] }]);
+    assert_eq!(answers, [PodAnswer::Applied { how: ApplyOutcome::Created, warnings: vec![warning.clone()] }]);
     assert_eq!(problems(&update), [format!("warning: {warning}")]);
     assert!(update.complete);
 }

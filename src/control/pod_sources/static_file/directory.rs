@@ -17,7 +17,7 @@ use crate::types::sorted::SortedMap;
 
 /// The manifests at `path`, which is a directory or a manifest file.
 ///
-/// `was_file`: at the last look `path` was a manifest file. If it is missing now, it was deleted.
+/// `was_file`: at the last listing `path` was a manifest file. If it is missing now, it was deleted.
 pub(super) fn list(path: &Path, was_file: bool) -> io::Result<Listing> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => list_directory(path, &metadata),

@@ -119,12 +119,12 @@ pub(super) enum FileEvent {
     Deleted,
 }
 
-/// The result of looking at a listing.
+/// The result of comparing a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ListingPlan {
     /// The files to read: names and paths.
     pub(super) read: Vec<(OsString, PathBuf)>,
-    /// When to look again at the latest.
+    /// When to list the directory again at the latest.
     pub(super) again: Option<Instant>,
 }
 
@@ -169,12 +169,12 @@ impl Files {
         }
     }
 
-    /// At the last look, the path was a manifest file.
+    /// At the last listing, the path was a manifest file.
     pub(super) fn is_single(&self) -> bool {
         self.single
     }
 
-    /// Handles an event. Returns when to look at the directory, if the event requires it.
+    /// Handles an event. Returns when to list the directory, if the event requires it.
     pub(super) fn note(&mut self, name: &OsStr, event: FileEvent, now: Instant) -> Option<Instant> {
         if !is_manifest(name) {
             // A hidden link may be a part of the manifests' paths.
@@ -209,7 +209,7 @@ impl Files {
     }
 
     /// Compares a listing with the known files.
-    pub(super) fn look(&mut self, listing: &Listing, now: Instant, time: Time) -> ListingPlan {
+    pub(super) fn compare(&mut self, listing: &Listing, now: Instant, time: Time) -> ListingPlan {
         let first = self.directory.is_none() && self.files.is_empty();
         // Without a birth time, a recreated directory may look like the old one.
         let may_be_another = self.lost && listing.directory.born.is_none();
@@ -233,7 +233,7 @@ impl Files {
         for (name, stamp) in &listing.files {
             self.look_at(name, stamp, first, now, time, &mut look);
         }
-        self.look_for_missing(listing, now, &mut look);
+        self.remove_missing(listing, now, &mut look);
         self.closed.clear();
         self.writing.retain(|name, _| listing.files.contains_key(name));
         self.settling.retain(|name, _| listing.files.contains_key(name));
@@ -279,7 +279,7 @@ impl Files {
         }
         let settled = *since + patience;
         if now < settled {
-            look.look_again(settled);
+            look.next_listing(settled);
         } else {
             self.read(name, look);
         }
@@ -291,7 +291,7 @@ impl Files {
     }
 
     /// Removes files that have been missing from the listings for long enough.
-    fn look_for_missing(&mut self, listing: &Listing, now: Instant, look: &mut ListingPlan) {
+    fn remove_missing(&mut self, listing: &Listing, now: Instant, look: &mut ListingPlan) {
         let replaced = self.replaced.map(|moment| moment + REPLACED);
         self.files.retain(|name, file| {
             if listing.files.contains_key(name) {
@@ -300,7 +300,7 @@ impl Files {
             let gone = *file.missing_since.get_or_insert(now) + GONE;
             let gone = replaced.map_or(gone, |replaced| gone.max(replaced));
             if now < gone {
-                look.look_again(gone);
+                look.next_listing(gone);
             }
             now < gone
         });
@@ -334,7 +334,7 @@ impl Files {
         };
         let old = self.files.remove(name).unwrap_or_else(|| File::new(&self.path_of(name)));
         let mut reading = Reading::new(objects, &old, time);
-        let keeps_last_good = reading.keep_what_may_have_been_lost(old.pods, old.objects);
+        let keeps_last_good = reading.keep_previous_of_broken(old.pods, old.objects);
         let Reading { pods, objects, problems, broken_pods: broken, .. } = reading;
         let (origin, deleted) = (old.origin, old.deleted);
         let problem = |what: String| {
@@ -347,7 +347,7 @@ impl Files {
     }
 
     /// The update without the pods of files that were deleted and are there again; `None` without such files. Their
-    /// pods end and start anew with the next update.
+    /// pods end, and start again with the next update.
     pub(super) fn update_of_deletions(&mut self) -> Option<SourceUpdate> {
         let is_back =
             |file: &File| file.deleted && file.missing_since.is_none() && file.stamp.is_some() && !file.broken;
@@ -450,7 +450,7 @@ impl Reading {
     }
 
     /// Keeps the old pods or objects that a broken part may have been. True if one was kept.
-    fn keep_what_may_have_been_lost(&mut self, pods: Vec<Arc<Pod>>, objects: Vec<SourceObject>) -> bool {
+    fn keep_previous_of_broken(&mut self, pods: Vec<Arc<Pod>>, objects: Vec<SourceObject>) -> bool {
         let before = self.pods.len() + self.objects.len();
         if self.broken_pods {
             for pod in pods {
@@ -482,7 +482,7 @@ fn is_successor(pod: &Pod, old: &Pod) -> bool {
 }
 
 /// Whether two updates are equal.
-pub(super) fn says_the_same(one: &SourceUpdate, other: &SourceUpdate) -> bool {
+pub(super) fn is_same_update(one: &SourceUpdate, other: &SourceUpdate) -> bool {
     // A completed update stays complete.
     (one.complete || !other.complete)
         && one.problems == other.problems
@@ -495,7 +495,7 @@ pub(super) fn says_the_same(one: &SourceUpdate, other: &SourceUpdate) -> bool {
 const EMPTY: &str = "there is nothing in the file; to remove its pods, delete it";
 
 impl ListingPlan {
-    fn look_again(&mut self, moment: Instant) {
+    fn next_listing(&mut self, moment: Instant) {
         self.again = Some(self.again.map_or(moment, |again| again.min(moment)));
     }
 }

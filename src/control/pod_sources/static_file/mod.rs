@@ -1,13 +1,13 @@
 //! Static pods from manifest files: a directory or a single file, watched with inotify and checked periodically.
 //!
 //! A manifest is read as soon as its writer has closed it or moved it into place. A manifest that is unreadable or
-//! invalid keeps its last good pods. A file's pods are removed only if a good listing does not have the file, and a
-//! second one a moment later neither. The pods of a file that was deleted and written again in between end and start
-//! anew, as upstream; those of a file that was only renamed away do not. A directory that disappears, becomes unreadable or is suddenly empty removes
-//! nothing; nor does a directory that is empty during boot, when it may not be mounted yet.
+//! invalid keeps its last good pods. A file's pods are removed only if two good listings, a moment apart, lack the
+//! file. The pods of a file that is deleted and written again in between are restarted, as upstream. The pods of a file
+//! that is only renamed away are not. No pod is removed if the directory disappears, becomes unreadable or is suddenly
+//! empty, or if it is empty during boot, when it may not be mounted yet.
 //!
 //! ```text
-//!   inotify or the interval -> list (blocking) -> Files::look -> read (blocking) -> Files::take -> SyncEvent::Sources
+//!   inotify or the interval -> list (blocking) -> Files::compare -> read (blocking) -> Files::take -> SyncEvent::Sources
 //! ```
 
 mod directory;
@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use self::files::{Content, Files, Listing, ListingPlan, says_the_same};
-use self::watch::{Noticed, Watch};
+use self::files::{Content, Files, Listing, ListingPlan, is_same_update};
+use self::watch::{DirectoryEvent, Watch};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{SourceProblem, SourceUpdate, SyncEvent};
 use crate::types::error::ErrorChain;
 
-/// Sends the pods at `path` (a directory of manifests, or one manifest) to `inbox` after the first look and on every
+/// Sends the pods at `path` (a directory of manifests, or one manifest) to `inbox` after the first listing and on every
 /// change, until the inbox is closed.
 ///
 /// Checks the directory at least every `interval`: `fileCheckFrequency`. Before `boot_over`, an initially empty
@@ -68,16 +68,16 @@ struct StaticFileSource {
 struct Closed;
 
 impl StaticFileSource {
-    /// Looks at the directory once, and waits for the next look to be due.
+    /// Lists the directory once, and waits until the next listing is due.
     async fn round(&mut self) -> Result<(), Closed> {
-        // Before the look, so that no later change is missed.
+        // Before the listing, so that no later change is missed.
         self.watcher.renew(&self.path, self.interval);
         self.look_and_wait().await
     }
 
     async fn look_and_wait(&mut self) -> Result<(), Closed> {
         let again = match self.list().await? {
-            Ok(listing) => self.look(&listing).await,
+            Ok(listing) => self.read_changed(&listing).await,
             Err(error) => {
                 self.files.unlisted(format!("cannot be read: {error}"), clock::now());
                 None
@@ -104,9 +104,9 @@ impl StaticFileSource {
         }
     }
 
-    /// Reads the changed files. Returns when to look again.
-    async fn look(&mut self, listing: &Listing) -> Option<Instant> {
-        let ListingPlan { read, again } = self.files.look(listing, rt::now(), clock::now());
+    /// Reads the changed files. Returns when to list again.
+    async fn read_changed(&mut self, listing: &Listing) -> Option<Instant> {
+        let ListingPlan { read, again } = self.files.compare(listing, rt::now(), clock::now());
         if !read.is_empty() {
             for (name, content) in self.read(read).await {
                 self.files.take(&name, content, clock::now());
@@ -126,25 +126,25 @@ impl StaticFileSource {
             self.sent = Some(update);
         }
         let update = self.files.update();
-        if self.sent.as_ref().is_some_and(|sent| says_the_same(sent, &update)) {
+        if self.sent.as_ref().is_some_and(|sent| is_same_update(sent, &update)) {
             return Ok(());
         }
-        tell_problems(self.sent.as_ref().map_or(&[], |sent| &sent.problems), &update.problems);
+        log_problems(self.sent.as_ref().map_or(&[], |sent| &sent.problems), &update.problems);
         // Waits if the inbox is full: the next update has all changes made meanwhile.
         self.inbox.send(SyncEvent::Sources(update.clone())).await.map_err(|_| Closed)?;
         self.sent = Some(update);
         Ok(())
     }
 
-    /// Waits until `due`, or until an event makes a look due earlier.
+    /// Waits until `due`, or until an event makes a listing due earlier.
     async fn wait(&mut self, mut due: Instant) {
         while rt::now() < due {
             let Some(noticed) = self.watcher.until(due).await else { return };
             let moment = rt::now();
             for noticed in noticed {
                 let look_at = match noticed {
-                    Noticed::Directory => Some(moment),
-                    Noticed::File(name, event) => self.files.note(&name, event, moment),
+                    DirectoryEvent::Directory => Some(moment),
+                    DirectoryEvent::File(name, event) => self.files.note(&name, event, moment),
                 };
                 due = look_at.map_or(due, |look_at| due.min(look_at));
             }
@@ -186,7 +186,7 @@ impl Watcher {
     }
 
     /// Events, or `None` at `due`.
-    async fn until(&mut self, due: Instant) -> Option<Vec<Noticed>> {
+    async fn until(&mut self, due: Instant) -> Option<Vec<DirectoryEvent>> {
         let timer = async {
             rt::sleep_until(due).await;
             Ok(None)
@@ -208,7 +208,7 @@ impl Watcher {
 }
 
 /// Logs new problems, and problems that are solved.
-fn tell_problems(old: &[SourceProblem], new: &[SourceProblem]) {
+fn log_problems(old: &[SourceProblem], new: &[SourceProblem]) {
     let same = |one: &SourceProblem, other: &SourceProblem| one.origin == other.origin && one.what == other.what;
     for problem in new.iter().filter(|new| !old.iter().any(|old| same(old, new))) {
         log!(

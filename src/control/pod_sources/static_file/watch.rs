@@ -12,8 +12,8 @@ use crate::platform::rt;
 
 /// An event from the kernel.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Noticed {
-    /// The directory may have changed: only a look can tell.
+pub(super) enum DirectoryEvent {
+    /// The directory may have changed and must be listed.
     Directory,
     File(OsString, FileEvent),
 }
@@ -86,7 +86,7 @@ impl Watch {
     }
 
     /// Waits for events, and returns all that are queued.
-    pub(super) async fn events(&self) -> io::Result<Vec<Noticed>> {
+    pub(super) async fn events(&self) -> io::Result<Vec<DirectoryEvent>> {
         loop {
             self.inotify.readable().await?;
             let mut noticed = Vec::new();
@@ -107,24 +107,24 @@ impl Watch {
         }
     }
 
-    fn notice(&self, event: InotifyEvent) -> Option<Noticed> {
+    fn notice(&self, event: InotifyEvent) -> Option<DirectoryEvent> {
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-            return Some(Noticed::Directory);
+            return Some(DirectoryEvent::Directory);
         }
         if self.above.as_ref().is_some_and(|(watch, _)| *watch == event.wd) {
             let (_, leads_on) = self.above.as_ref()?;
             // Without a name, the event concerns the directory itself.
-            return event.name.is_none_or(|name| name == *leads_on).then_some(Noticed::Directory);
+            return event.name.is_none_or(|name| name == *leads_on).then_some(DirectoryEvent::Directory);
         }
         if self.directory != Some(event.wd) {
             // The event is of a removed watch.
             return None;
         }
-        let Some(name) = event.name else { return Some(Noticed::Directory) };
+        let Some(name) = event.name else { return Some(DirectoryEvent::Directory) };
         if self.single.as_ref().is_some_and(|single| *single != name) || event.mask.contains(AddWatchFlags::IN_ISDIR) {
             return None;
         }
-        file_event(event.mask).map(|event| Noticed::File(name, event))
+        file_event(event.mask).map(|event| DirectoryEvent::File(name, event))
     }
 }
 

@@ -21,11 +21,11 @@ use async_channel::Sender;
 
 use self::error::FetchError;
 pub(crate) use self::signature::{EXPECTED, PublicKey, Trust};
-use self::url_state::{SignedManifest, Taken, UrlState, decode, encode};
+use self::url_state::{ResponseVerdict, SignedManifest, UrlState, decode, encode};
 use crate::platform::host::durable::{self, StoredFile};
 use crate::platform::host::{clock, file};
 use crate::platform::net::{
-    AnyCertificate, Dialer, FetchRequest, FetchTls, Fetched as Response, Headers, MOST_AUTHORITIES, Purpose,
+    AnyCertificate, Dialer, FetchRequest, FetchResponse as Response, FetchTls, Headers, MOST_AUTHORITIES, Purpose,
     SYSTEM_AUTHORITIES, Url, believing, tls_config,
 };
 use crate::platform::rt;
@@ -58,13 +58,13 @@ pub(crate) struct UrlPods {
 
 /// Sends the stored pods to `inbox` at once, and the pods at the URL whenever they change, until the inbox is closed.
 pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
-    let book = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
+    let url_state = UrlState::new(&source.configured, source.node_name.clone(), source.trust.clone());
     let longest = LONGEST.max(source.every);
     let backoff = Backoff::new(source.every, longest);
     let validators = Validators::default();
-    let mut running = UrlSource { source, dialer, inbox, book, validators, backoff };
+    let mut running = UrlSource { source, dialer, inbox, url_state, validators, backoff };
     running.load().await;
-    if running.tell().await.is_err() {
+    if running.send_pods().await.is_err() {
         return;
     }
     loop {
@@ -90,7 +90,7 @@ struct UrlSource {
     source: UrlPods,
     dialer: Dialer,
     inbox: Sender<SyncEvent>,
-    book: UrlState,
+    url_state: UrlState,
     validators: Validators,
     backoff: Backoff,
 }
@@ -103,10 +103,10 @@ struct Validators {
 }
 
 /// The result of a request.
-enum Fetched {
+enum FetchedManifest {
     /// Unchanged (304).
     NotModified,
-    Given(SignedManifest, Validators),
+    New(SignedManifest, Validators),
 }
 
 /// The inbox is closed.
@@ -126,7 +126,7 @@ impl UrlSource {
         };
         // Ignores the stored pods of another URL.
         let Some(given) = decode(&self.source.configured, &kept) else { return };
-        if let Err(why) = self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
+        if let Err(why) = self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
             self.not_kept(&why);
         }
     }
@@ -135,7 +135,7 @@ impl UrlSource {
         let path = self.source.serial.clone();
         match rt::blocking(move || durable::read(&path, MOST_OF_SERIAL)).await {
             Ok(StoredFile::Nothing) => {}
-            Ok(StoredFile::Whole(stored)) => self.book.remember(&stored),
+            Ok(StoredFile::Whole(stored)) => self.url_state.remember(&stored),
             Ok(StoredFile::Damaged) => self.serial_not_read("it is damaged"),
             Err(error) => self.serial_not_read(&ErrorChain(&error).to_string()),
         }
@@ -154,24 +154,24 @@ impl UrlSource {
     fn not_kept(&mut self, why: &str) {
         let path = self.source.kept.display();
         log!(warn, "stored response of staticPodURL not used", file = path, error = why);
-        self.book.fail(format!("what was kept in {path} is not used: {why}"), clock::now());
+        self.url_state.fail(format!("what was kept in {path} is not used: {why}"), clock::now());
     }
 
     /// Polls once. Returns the wait until the next poll.
     async fn round(&mut self) -> Result<Duration, Closed> {
         let is_news = match self.fetch().await {
-            Ok(Fetched::NotModified) => self.book.succeed(),
-            Ok(Fetched::Given(given, validators)) => {
-                match self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
-                    Ok(taken) => match self.keep(&given).await {
+            Ok(FetchedManifest::NotModified) => self.url_state.succeed(),
+            Ok(FetchedManifest::New(given, validators)) => {
+                match self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
+                    Ok(taken) => match self.store(&given).await {
                         Ok(()) => {
                             self.validators = validators;
-                            self.book.succeed() || taken == Taken::New
+                            self.url_state.succeed() || taken == ResponseVerdict::New
                         }
                         Err(error) => {
                             // Fetch the manifest in full at the next poll, and write it then.
                             self.validators = Validators::default();
-                            self.fail(ErrorChain(&error).to_string()) || taken == Taken::New
+                            self.fail(ErrorChain(&error).to_string()) || taken == ResponseVerdict::New
                         }
                     },
                     Err(why) => self.fail(why),
@@ -180,9 +180,9 @@ impl UrlSource {
             Err(error) => self.fail(ErrorChain(&error).to_string()),
         };
         if is_news {
-            self.tell().await?;
+            self.send_pods().await?;
         }
-        let failed = self.book.has_failed();
+        let failed = self.url_state.has_failed();
         let wait = if failed {
             self.backoff.next_wait()
         } else {
@@ -193,7 +193,7 @@ impl UrlSource {
     }
 
     fn fail(&mut self, why: String) -> bool {
-        let is_news = self.book.fail(why.clone(), clock::now());
+        let is_news = self.url_state.fail(why.clone(), clock::now());
         if is_news {
             log!(warn, "manifest problem", file = without_credentials(&self.source.configured), problem = why);
         }
@@ -201,8 +201,8 @@ impl UrlSource {
     }
 
     /// Stores the accepted response and its serial number if they are not on disk.
-    async fn keep(&self, given: &SignedManifest) -> Result<(), FetchError> {
-        if let Some(serial) = self.book.highest() {
+    async fn store(&self, given: &SignedManifest) -> Result<(), FetchError> {
+        if let Some(serial) = self.url_state.highest() {
             self.write(&self.source.serial, serial).await?;
         }
         self.write(&self.source.kept, encode(&self.source.configured, given)).await
@@ -214,16 +214,16 @@ impl UrlSource {
         written.map(drop).map_err(|source| FetchError::Keep { path: path.to_owned(), source })
     }
 
-    async fn tell(&self) -> Result<(), Closed> {
-        self.inbox.send(SyncEvent::Sources(self.book.update())).await.map_err(|_| Closed)
+    async fn send_pods(&self) -> Result<(), Closed> {
+        self.inbox.send(SyncEvent::Sources(self.url_state.update())).await.map_err(|_| Closed)
     }
 
-    async fn fetch(&self) -> Result<Fetched, FetchError> {
+    async fn fetch(&self) -> Result<FetchedManifest, FetchError> {
         let tls = self.tls().await?;
         let url = &self.source.url;
-        let answer = self.ask(url, self.headers(self.book.is_known()), tls.clone(), MOST).await?;
-        if answer.status == 304 && self.book.is_known() {
-            return Ok(Fetched::NotModified);
+        let answer = self.get(url, self.headers(self.url_state.is_known()), tls.clone(), MOST).await?;
+        if answer.status == 304 && self.url_state.is_known() {
+            return Ok(FetchedManifest::NotModified);
         }
         let manifest = whole(&answer, MOST)?.to_vec();
         if answer.content_type.as_deref().is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html"))
@@ -234,7 +234,7 @@ impl UrlSource {
             None => None,
             Some(_) => {
                 let url = with_suffix(url);
-                let answer = self.ask(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
+                let answer = self.get(&url, self.headers(false), tls, MOST_OF_SIGNATURE).await;
                 let failed = |error| FetchError::Signature {
                     url: without_credentials(&url.to_string()),
                     source: Box::new(error),
@@ -244,11 +244,11 @@ impl UrlSource {
             }
         };
         let validators = Validators { etag: answer.etag, last_modified: answer.last_modified };
-        Ok(Fetched::Given(SignedManifest { manifest, signature }, validators))
+        Ok(FetchedManifest::New(SignedManifest { manifest, signature }, validators))
     }
 
     /// Sends a GET. The body is cut one byte after `most`.
-    async fn ask(&self, url: &Url, headers: Headers, tls: FetchTls, most: usize) -> Result<Response, FetchError> {
+    async fn get(&self, url: &Url, headers: Headers, tls: FetchTls, most: usize) -> Result<Response, FetchError> {
         let request = FetchRequest {
             method: "GET",
             url: url.clone(),

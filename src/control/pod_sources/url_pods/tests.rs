@@ -305,7 +305,7 @@ fn with_a_key_only_signed_manifests_count() {
         server.says(pages(&other, signed(&other)));
         assert_eq!(told.next().await.pods[0].pod.spec.containers[0].image, "nginx");
     });
-    // A replay, at a node that has lost the response, too.
+    // A replay is refused, also by a node that has lost the stored response.
     fs::remove_file(disk.kept()).unwrap();
     serial.set(5);
     server.says(pages(WEB, signed(WEB)));

@@ -38,7 +38,7 @@ pub(super) struct UrlState {
 
 /// The result of judging a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum ResponseVerdict {
     /// The manifest is already the accepted one.
     Same,
     New,
@@ -74,7 +74,7 @@ impl UrlState {
     }
 
     /// Accepts or rejects a response as a whole. The error is one line.
-    pub(super) fn take(&mut self, given: &SignedManifest, seen: &str, now: Time) -> Result<Taken, String> {
+    pub(super) fn take(&mut self, given: &SignedManifest, seen: &str, now: Time) -> Result<ResponseVerdict, String> {
         let digest = mark(&given.manifest);
         let found = Some(digest);
         let mut highest = self.highest;
@@ -85,7 +85,7 @@ impl UrlState {
         }
         if self.known == found {
             self.highest = highest;
-            return Ok(Taken::Same);
+            return Ok(ResponseVerdict::Same);
         }
         if given.manifest.iter().all(u8::is_ascii_whitespace) {
             return Err("there is nothing in it; to remove its pods, give a PodList without items".to_owned());
@@ -95,7 +95,7 @@ impl UrlState {
         self.manifest = manifest.keeping(&self.manifest);
         self.highest = highest;
         self.known = found;
-        Ok(Taken::New)
+        Ok(ResponseVerdict::New)
     }
 
     /// Records a failed or rejected request. True if the failure is new.
@@ -189,45 +189,51 @@ mod tests {
         SignedManifest { manifest: text.as_bytes().to_vec(), signature: None }
     }
 
-    fn book(key: Option<PublicKey>) -> UrlState {
+    fn url_state(key: Option<PublicKey>) -> UrlState {
         let trust = |key| Trust { key, audiences: vec!["node/node1".to_owned()], takes_plain: true };
         UrlState::new(URL, "node1".to_owned(), key.map(trust))
     }
 
-    fn take(book: &mut UrlState, given: &SignedManifest) -> Result<Taken, String> {
-        book.take(given, "2026-11-20T20:03:54Z", now())
+    fn take(url_state: &mut UrlState, given: &SignedManifest) -> Result<ResponseVerdict, String> {
+        url_state.take(given, "2026-11-20T20:03:54Z", now())
     }
 
-    fn names(book: &UrlState) -> Vec<String> {
-        book.update().pods.iter().map(|pod| pod.pod.metadata.name.clone()).collect()
+    fn names(url_state: &UrlState) -> Vec<String> {
+        url_state.update().pods.iter().map(|pod| pod.pod.metadata.name.clone()).collect()
     }
 
     #[test]
     fn pod_list_and_documents_are_all_read() {
-        let mut book = book(None);
-        assert!(!book.update().complete, "nothing was heard yet");
-        assert_eq!(take(&mut book, &given(WEB)), Ok(Taken::New));
-        assert_eq!(take(&mut book, &given(WEB)), Ok(Taken::Same));
-        let update = book.update();
+        let mut url_state = url_state(None);
+        assert!(!url_state.update().complete, "nothing was heard yet");
+        assert_eq!(take(&mut url_state, &given(WEB)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut url_state, &given(WEB)), Ok(ResponseVerdict::Same));
+        let update = url_state.update();
         assert!(update.complete);
         let pod = &update.pods[0];
         assert_eq!((&*pod.origin, pod.pod.annotation("kubernetes.io/config.source")), (URL, Some("http")));
         let list = r#"{"apiVersion": "v1", "kind": "PodList", "items": [
             {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
             {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}"#;
-        assert_eq!(take(&mut book, &given(list)), Ok(Taken::New));
-        assert_eq!(names(&book), ["a-node1", "b-node1"]);
-        assert_eq!(take(&mut book, &given(&format!("{WEB}---\n{}", WEB.replace("web", "two")))), Ok(Taken::New));
-        assert_eq!(names(&book), ["web-node1", "two-node1"]);
-        assert_eq!(take(&mut book, &given("apiVersion: v1\nkind: PodList\nitems: []\n")), Ok(Taken::New));
-        assert!(names(&book).is_empty() && book.update().complete);
+        assert_eq!(take(&mut url_state, &given(list)), Ok(ResponseVerdict::New));
+        assert_eq!(names(&url_state), ["a-node1", "b-node1"]);
+        assert_eq!(
+            take(&mut url_state, &given(&format!("{WEB}---\n{}", WEB.replace("web", "two")))),
+            Ok(ResponseVerdict::New)
+        );
+        assert_eq!(names(&url_state), ["web-node1", "two-node1"]);
+        assert_eq!(
+            take(&mut url_state, &given("apiVersion: v1\nkind: PodList\nitems: []\n")),
+            Ok(ResponseVerdict::New)
+        );
+        assert!(names(&url_state).is_empty() && url_state.update().complete);
     }
 
     #[test]
     fn invalid_manifest_changes_nothing() {
-        let mut book = book(None);
-        take(&mut book, &given(WEB)).unwrap();
-        let before = book.update();
+        let mut url_state = url_state(None);
+        take(&mut url_state, &given(WEB)).unwrap();
+        let before = url_state.update();
         for wrong in [
             "",
             " \n",
@@ -236,47 +242,47 @@ mod tests {
             &format!("{WEB}---\nkind: Pod\n"),
             &WEB.replace("image: busybox", "image: ''"),
         ] {
-            let why = take(&mut book, &given(wrong)).unwrap_err();
-            book.fail(why, now());
-            let update = book.update();
+            let why = take(&mut url_state, &given(wrong)).unwrap_err();
+            url_state.fail(why, now());
+            let update = url_state.update();
             assert!(Arc::ptr_eq(&update.pods[0].pod, &before.pods[0].pod), "{wrong}");
             assert!(update.complete && update.problems[0].keeps_last_good, "{wrong}");
         }
-        assert!(book.succeed() && !book.succeed());
-        assert!(book.update().problems.is_empty());
+        assert!(url_state.succeed() && !url_state.succeed());
+        assert!(url_state.update().problems.is_empty());
     }
 
     #[test]
     fn failure_is_news_once_and_keeps_its_start_time() {
-        let mut book = book(None);
-        assert!(book.fail("a".to_owned(), now()));
-        assert!(!book.fail("a".to_owned(), Time::from_unix_nanos(5)));
-        assert!(book.fail("b".to_owned(), Time::from_unix_nanos(6)));
-        assert_eq!(book.update().problems[0].since, now());
+        let mut url_state = url_state(None);
+        assert!(url_state.fail("a".to_owned(), now()));
+        assert!(!url_state.fail("a".to_owned(), Time::from_unix_nanos(5)));
+        assert!(url_state.fail("b".to_owned(), Time::from_unix_nanos(6)));
+        assert_eq!(url_state.update().problems[0].since, now());
     }
 
     #[test]
     fn with_a_key_only_signed_manifests_count_also_when_stored() {
         let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
         let key = PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes());
-        let mut book = book(key);
+        let mut url_state = url_state(key);
         let signed = |text: &str| SignedManifest {
             manifest: text.as_bytes().to_vec(),
             signature: Some(pair.sign(text.as_bytes()).as_ref().to_vec()),
         };
         let other = WEB.replace("busybox", "nginx");
-        assert_eq!(take(&mut book, &given(WEB)), Err(NONE.to_owned()));
+        assert_eq!(take(&mut url_state, &given(WEB)), Err(NONE.to_owned()));
         let wrong = SignedManifest { signature: signed(&other).signature, ..given(WEB) };
-        assert_eq!(take(&mut book, &wrong), Err(NOT_THIS.to_owned()));
-        assert!(!book.is_known());
-        assert_eq!(take(&mut book, &signed(WEB)), Ok(Taken::New));
+        assert_eq!(take(&mut url_state, &wrong), Err(NOT_THIS.to_owned()));
+        assert!(!url_state.is_known());
+        assert_eq!(take(&mut url_state, &signed(WEB)), Ok(ResponseVerdict::New));
         // The same text with a wrong signature is still refused.
-        assert_eq!(take(&mut book, &wrong), Err(NOT_THIS.to_owned()));
+        assert_eq!(take(&mut url_state, &wrong), Err(NOT_THIS.to_owned()));
         let kept = decode(URL, &encode(URL, &signed(WEB))).unwrap();
         assert_eq!(kept, signed(WEB));
         let mut forged = encode(URL, &signed(WEB));
         *forged.last_mut().unwrap() ^= 1;
-        assert_eq!(take(&mut book, &decode(URL, &forged).unwrap()), Err(NOT_THIS.to_owned()));
+        assert_eq!(take(&mut url_state, &decode(URL, &forged).unwrap()), Err(NOT_THIS.to_owned()));
     }
 
     #[test]
@@ -290,32 +296,32 @@ mod tests {
             SignedManifest { manifest: text.as_bytes().to_vec(), signature }
         };
         let (old, new) = (WEB.replace("busybox", "vulnerable"), WEB);
-        let mut before = book(key.clone());
-        assert_eq!(take(&mut before, &signed(4, &old)), Ok(Taken::New));
-        assert_eq!(take(&mut before, &signed(5, new)), Ok(Taken::New));
-        assert_eq!(take(&mut before, &signed(5, new)), Ok(Taken::Same));
+        let mut before = url_state(key.clone());
+        assert_eq!(take(&mut before, &signed(4, &old)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut before, &signed(5, new)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut before, &signed(5, new)), Ok(ResponseVerdict::Same));
         // The same manifest may get a new number.
-        assert_eq!(take(&mut before, &signed(6, new)), Ok(Taken::Same));
-        let mut restarted = book(key);
+        assert_eq!(take(&mut before, &signed(6, new)), Ok(ResponseVerdict::Same));
+        let mut restarted = url_state(key);
         restarted.remember(&before.highest().unwrap());
-        for mut book in [before, restarted] {
-            let refused = take(&mut book, &signed(4, &old)).unwrap_err();
+        for mut url_state in [before, restarted] {
+            let refused = take(&mut url_state, &signed(4, &old)).unwrap_err();
             assert_eq!(refused, "the serial number 4 is lower than 6 of an earlier manifest");
-            assert!(take(&mut book, &signed(6, &old)).unwrap_err().contains("different manifest"));
+            assert!(take(&mut url_state, &signed(6, &old)).unwrap_err().contains("different manifest"));
             let plain = Some(pair.sign(old.as_bytes()).as_ref().to_vec());
             let plain = SignedManifest { manifest: old.as_bytes().to_vec(), signature: plain };
-            assert!(take(&mut book, &plain).unwrap_err().contains("no serial number"));
-            assert!(take(&mut book, &signed(7, &old)).is_ok());
+            assert!(take(&mut url_state, &plain).unwrap_err().contains("no serial number"));
+            assert!(take(&mut url_state, &signed(7, &old)).is_ok());
         }
     }
 
     #[test]
     fn credentials_in_the_url_are_not_shown_and_count_for_the_uid() {
         let url = "https://fleet.example/board.yaml?token=secret";
-        let mut book = UrlState::new(url, "node1".to_owned(), None);
-        take(&mut book, &given(WEB)).unwrap();
-        book.fail("x".to_owned(), now());
-        let (update, other) = (book.update(), {
+        let mut url_state = UrlState::new(url, "node1".to_owned(), None);
+        take(&mut url_state, &given(WEB)).unwrap();
+        url_state.fail("x".to_owned(), now());
+        let (update, other) = (url_state.update(), {
             let mut other = UrlState::new("https://fleet.example/board.yaml?token=2", "node1".to_owned(), None);
             take(&mut other, &given(WEB)).unwrap();
             other.update()

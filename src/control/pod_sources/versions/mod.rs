@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use self::record::Record;
-pub(crate) use self::record::{Ask, Doing, Verdict};
+pub(crate) use self::record::{RecordAction, TrialResult, TrialState};
 use super::static_pod::is_own_uid;
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::durable::{self, StoredFile};
@@ -58,7 +58,7 @@ pub(crate) struct VersionView {
 }
 
 /// A file to write, or to remove.
-pub(crate) type Written = (PathBuf, Option<Vec<u8>>);
+pub(crate) type FileChange = (PathBuf, Option<Vec<u8>>);
 
 /// Room for a few versions of a large pod.
 const MOST_BYTES: u64 = 16 << 20;
@@ -113,7 +113,7 @@ impl Versions {
             let is_single = seen.get(&key).is_none_or(|count| *count == 1) && !is_doubled(pod);
             let is_known = self.records.get(&key).is_some_and(|entry| match &entry.owner {
                 Some((_, origin)) => *origin == source.origin,
-                None => entry.record.knows(&pod.metadata.uid),
+                None => entry.record.contains(&pod.metadata.uid),
             });
             if !is_single && !is_known {
                 continue;
@@ -137,7 +137,7 @@ impl Versions {
     }
 
     /// All sources have reported: forgets pods that none of them has.
-    pub(crate) fn all_told(&mut self) {
+    pub(crate) fn on_all_sources_ready(&mut self) {
         self.forget(|_, entry| entry.owner.is_none());
     }
 
@@ -157,8 +157,8 @@ impl Versions {
         &mut self,
         works: bool,
         now: Instant,
-        doing: impl Fn(&PodUid) -> Doing,
-    ) -> Vec<(PodUid, Verdict)> {
+        doing: impl Fn(&PodUid) -> TrialState,
+    ) -> Vec<(PodUid, TrialResult)> {
         let mut verdicts = Vec::new();
         for (key, entry) in &mut self.records {
             let Some(uid) = entry.record.on_trial(works, now).cloned() else { continue };
@@ -176,11 +176,11 @@ impl Versions {
     }
 
     /// Carries out a user's request. Returns what was done, or why it is not possible.
-    pub(crate) fn ask(&mut self, pod: &Pod, ask: Ask) -> Result<&'static str, String> {
+    pub(crate) fn apply_request(&mut self, pod: &Pod, ask: RecordAction) -> Result<&'static str, String> {
         let key = key(pod);
         match self.records.get_mut(&key).filter(|_| has_versions(pod)) {
             Some(entry) => {
-                let done = entry.record.ask(ask)?;
+                let done = entry.record.apply_request(ask)?;
                 self.dirty.insert(key);
                 Ok(done)
             }
@@ -225,7 +225,7 @@ impl Versions {
     }
 
     /// The changes to write, in flight until [`Self::wrote`].
-    pub(crate) fn take_unwritten(&mut self, now: Instant) -> Vec<Written> {
+    pub(crate) fn take_unwritten(&mut self, now: Instant) -> Vec<FileChange> {
         if self.retry.is_some_and(|at| now >= at) {
             self.retry = None;
             self.dirty.extend(mem::take(&mut self.in_flight));
@@ -253,7 +253,7 @@ impl Versions {
 
 /// Writes the changes. An error does not keep the others from being written; the first is returned as one line.
 /// Blocking.
-pub(crate) fn write(written: &[Written]) -> Result<(), String> {
+pub(crate) fn write(written: &[FileChange]) -> Result<(), String> {
     let mut result = Ok(());
     for (path, text) in written {
         let done = match text {

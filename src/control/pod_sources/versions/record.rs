@@ -19,9 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::control::pod_sources::merge::same_content;
-use crate::types::api::annotations::{
-    KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, pull_first, ready_within,
-};
+use crate::types::api::annotations::{KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no};
 use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
 
 /// Number of accepted versions kept, including the current one, unless the manifest sets it.
@@ -54,20 +52,20 @@ struct Trial {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hold {
     /// Held whatever the manifest becomes.
-    ByHand,
+    Manual,
     /// Held as long as the manifest has this version.
-    While { offered: PodUid, why: Why },
+    While { offered: PodUid, why: HoldReason },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum HoldReason {
     Rejected,
     RolledBack,
 }
 
 /// The pod's progress in a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum TrialState {
     Ready,
     NotReady,
     /// The pod will never be ready.
@@ -76,7 +74,7 @@ pub(crate) enum Doing {
 
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum TrialResult {
     Accepted,
     /// The reason, as one line.
     Rejected(String),
@@ -84,7 +82,7 @@ pub(crate) enum Verdict {
 
 /// A user's request about a pod's versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum RecordAction {
     /// Number of versions to go back.
     Rollback(usize),
     Hold,
@@ -112,7 +110,7 @@ impl Record {
     fn waits_for_images(&self, pod: &Pod) -> bool {
         let uid = &pod.metadata.uid;
         let is_held = match &self.hold {
-            Some(Hold::ByHand) => true,
+            Some(Hold::Manual) => true,
             Some(Hold::While { offered, .. }) => offered == uid,
             None => false,
         };
@@ -144,7 +142,7 @@ impl Record {
             self.accepted.push(Arc::clone(pod));
             return true;
         };
-        if self.hold == Some(Hold::ByHand) {
+        if self.hold == Some(Hold::Manual) {
             return false;
         }
         let lifted = match &self.hold {
@@ -164,7 +162,7 @@ impl Record {
                 trial.is_met = true;
                 trial.starts += 1;
                 if trial.starts > MOST_STARTS {
-                    self.go_back(Why::Rejected);
+                    self.go_back(HoldReason::Rejected);
                 }
             }
             Some(_) | None if gate(pod).is_some() => {
@@ -176,7 +174,7 @@ impl Record {
     }
 
     /// Whether the version is accepted, on trial or held back.
-    pub(super) fn knows(&self, uid: &PodUid) -> bool {
+    pub(super) fn contains(&self, uid: &PodUid) -> bool {
         let held = matches!(&self.hold, Some(Hold::While { offered, .. }) if offered == uid);
         let tried = self.trial.as_ref().is_some_and(|trial| trial.uid == *uid);
         let is_next = self.next.as_ref().is_some_and(|next| next.metadata.uid == *uid);
@@ -210,50 +208,50 @@ impl Record {
     }
 
     /// The verdict, if the trial has ended.
-    pub(super) fn judge(&mut self, doing: Doing, now: Instant) -> Option<Verdict> {
+    pub(super) fn judge(&mut self, doing: TrialState, now: Instant) -> Option<TrialResult> {
         let deadline = self.trial.as_ref()?.deadline;
         match doing {
-            Doing::Ready => {
+            TrialState::Ready => {
                 self.accept();
-                Some(Verdict::Accepted)
+                Some(TrialResult::Accepted)
             }
-            Doing::Failed => {
-                self.go_back(Why::Rejected);
-                Some(Verdict::Rejected("it has failed".to_owned()))
+            TrialState::Failed => {
+                self.go_back(HoldReason::Rejected);
+                Some(TrialResult::Rejected("it has failed".to_owned()))
             }
-            Doing::NotReady if deadline.is_some_and(|deadline| deadline <= now) => {
+            TrialState::NotReady if deadline.is_some_and(|deadline| deadline <= now) => {
                 let within = self.offered.as_ref().and_then(|pod| pod.annotation(READY_WITHIN)).unwrap_or_default();
                 let why = format!("it was not ready within {within}");
-                self.go_back(Why::Rejected);
-                Some(Verdict::Rejected(why))
+                self.go_back(HoldReason::Rejected);
+                Some(TrialResult::Rejected(why))
             }
-            Doing::NotReady => None,
+            TrialState::NotReady => None,
         }
     }
 
     /// Carries out a user's request. Returns what was done, or why it is not possible.
-    pub(super) fn ask(&mut self, ask: Ask) -> Result<&'static str, String> {
+    pub(super) fn apply_request(&mut self, ask: RecordAction) -> Result<&'static str, String> {
         match ask {
-            Ask::Confirm => {
+            RecordAction::Confirm => {
                 self.drop_next();
                 self.hold = None;
                 self.accept();
                 Ok("confirmed")
             }
-            Ask::Hold if self.trial.is_some() => {
+            RecordAction::Hold if self.trial.is_some() => {
                 Err("its new version is on trial: confirm it, or roll it back".to_owned())
             }
-            Ask::Hold => {
+            RecordAction::Hold => {
                 self.drop_next();
-                self.hold = Some(Hold::ByHand);
+                self.hold = Some(Hold::Manual);
                 Ok("held")
             }
-            Ask::Rollback(1) if self.trial.is_some() => {
+            RecordAction::Rollback(1) if self.trial.is_some() => {
                 self.drop_next();
-                self.go_back(Why::RolledBack);
+                self.go_back(HoldReason::RolledBack);
                 Ok("rolled back")
             }
-            Ask::Rollback(back) => {
+            RecordAction::Rollback(back) => {
                 let there = self.earlier();
                 let at = there.checked_sub(back).filter(|_| back > 0);
                 let Some(at) = at else {
@@ -267,7 +265,7 @@ impl Record {
                 let chosen = self.accepted.remove(at);
                 self.accepted.push(chosen);
                 self.drop_next();
-                self.go_back(Why::RolledBack);
+                self.go_back(HoldReason::RolledBack);
                 Ok("rolled back")
             }
         }
@@ -281,7 +279,7 @@ impl Record {
     }
 
     /// The current version runs until the manifest changes.
-    fn go_back(&mut self, why: Why) {
+    fn go_back(&mut self, why: HoldReason) {
         self.trial = None;
         let offered = self.offered.as_ref().map(|pod| pod.metadata.uid.clone()).unwrap_or_default();
         self.hold = Some(Hold::While { offered, why });
@@ -316,18 +314,19 @@ impl Record {
         match (&self.trial, &self.hold) {
             (Some(_), _) => {
                 let within = self.offered.as_ref().and_then(|pod| pod.annotation(READY_WITHIN)).unwrap_or_default();
-                Some(("on trial", format!("it has to be ready within {within}, else the version before comes back")))
+                Some(("on trial", format!("it has to be ready within {within}, else the previous version is restored")))
             }
-            (None, Some(Hold::ByHand)) => {
+            (None, Some(Hold::Manual)) => {
                 let runs = self.accepted.last().map(|pod| &pod.metadata.uid);
                 let is_other = self.offered.as_ref().map(|pod| &pod.metadata.uid) != runs;
-                let other = if is_other { "its manifest has another one; " } else { "" };
+                let other = if is_other { "the manifest has changed; " } else { "" };
                 Some(("held", format!("{other}this version runs until coracle confirm {name}")))
             }
-            (None, Some(Hold::While { why: Why::Rejected, .. })) => {
-                Some(("rejected", format!("the manifest's version was not ready in time; the one before runs {until}")))
-            }
-            (None, Some(Hold::While { why: Why::RolledBack, .. })) => {
+            (None, Some(Hold::While { why: HoldReason::Rejected, .. })) => Some((
+                "rejected",
+                format!("the manifest's version was not ready in time; the previous version runs {until}"),
+            )),
+            (None, Some(Hold::While { why: HoldReason::RolledBack, .. })) => {
                 Some(("rolled back", format!("an earlier version runs {until}")))
             }
             (None, None) => None,
@@ -338,9 +337,9 @@ impl Record {
         let versions: Vec<Value> = self.accepted.iter().map(|pod| encode(&**pod)).collect();
         let trial = self.trial.as_ref().map(|trial| json!({ "uid": trial.uid.as_str(), "starts": trial.starts }));
         let hold = self.hold.as_ref().map(|hold| match hold {
-            Hold::ByHand => json!({ "why": "held" }),
+            Hold::Manual => json!({ "why": "held" }),
             Hold::While { offered, why } => {
-                let why = if *why == Why::Rejected { "rejected" } else { "rolledBack" };
+                let why = if *why == HoldReason::Rejected { "rejected" } else { "rolledBack" };
                 json!({ "why": why, "offered": offered.as_str() })
             }
         });
@@ -363,9 +362,9 @@ impl Record {
         let hold = value.get("hold").and_then(|hold| {
             let offered = || text(hold, "offered").map(PodUid::from);
             match text(hold, "why")?.as_str() {
-                "held" => Some(Hold::ByHand),
-                "rejected" => Some(Hold::While { offered: offered()?, why: Why::Rejected }),
-                "rolledBack" => Some(Hold::While { offered: offered()?, why: Why::RolledBack }),
+                "held" => Some(Hold::Manual),
+                "rejected" => Some(Hold::While { offered: offered()?, why: HoldReason::Rejected }),
+                "rolledBack" => Some(Hold::While { offered: offered()?, why: HoldReason::RolledBack }),
                 _ => None,
             }
         });
@@ -378,7 +377,7 @@ impl Record {
 fn pulls_first(present: &Pod, next: &Pod) -> bool {
     let has = |image: &str| images(present).any(|(other, _)| other == image);
     let needs = |(image, policy): (&str, Option<PullPolicy>)| policy == Some(PullPolicy::Always) || !has(image);
-    next.annotation(PULL_FIRST).and_then(pull_first) != Some(false) && images(next).any(needs)
+    next.annotation(PULL_FIRST).and_then(yes_or_no) != Some(false) && images(next).any(needs)
 }
 
 fn images(pod: &Pod) -> impl Iterator<Item = (&str, Option<PullPolicy>)> {

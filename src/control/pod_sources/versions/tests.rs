@@ -74,8 +74,8 @@ fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
 }
 
 fn reject(versions: &mut Versions) {
-    let verdicts = versions.judge(true, Instant::now(), |_| Doing::Failed);
-    assert!(matches!(verdicts.as_slice(), [(_, Verdict::Rejected(_))]), "{verdicts:?}");
+    let verdicts = versions.judge(true, Instant::now(), |_| TrialState::Failed);
+    assert!(matches!(verdicts.as_slice(), [(_, TrialResult::Rejected(_))]), "{verdicts:?}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn unknown_pods_are_forgotten_once_all_sources_have_reported() {
     let mut versions = disk.open();
     versions.take_in(&mut update(&[], true), |_| false);
     assert_eq!(disk.keep(&mut versions), 0);
-    versions.all_told();
+    versions.on_all_sources_ready();
     assert_eq!(disk.keep(&mut versions), 1);
     assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kubelet::kuberuntime::{Action, Place};
+use crate::kubelet::kuberuntime::{Action, ContainerIndex};
 use crate::types::api::Reason;
 
 fn pod(image: &str) -> Arc<Pod> {
@@ -10,7 +10,10 @@ fn pod(image: &str) -> Arc<Pod> {
 }
 
 fn start() -> Plan {
-    Plan { actions: vec![Action::StartContainer { place: Place::Main(0), restart_count: 0 }], ..Plan::default() }
+    Plan {
+        actions: vec![Action::StartContainer { place: ContainerIndex::Main(0), restart_count: 0 }],
+        ..Plan::default()
+    }
 }
 
 /// Checks what the worker would do now.
@@ -40,7 +43,7 @@ fn busy_worker_starts_nothing_else() {
 #[test]
 fn worker_wakes_when_a_container_back_off_ends() {
     let moment = Instant::now() + Duration::from_secs(10);
-    let plan = Plan { backing_off: vec![(Place::Main(0), moment)], ..Plan::default() };
+    let plan = Plan { backing_off: vec![(ContainerIndex::Main(0), moment)], ..Plan::default() };
     check(&Worker::new(pod("a")), plan, Next::Wait(moment));
 }
 
@@ -64,7 +67,7 @@ fn failures_are_retried_after_growing_waits_up_to_ten_seconds() {
 fn changed_pod_does_not_wait_for_an_earlier_failure() {
     let mut worker = Worker::new(pod("a"));
     worker.failed("no".to_owned(), Instant::now(), |wait| wait);
-    worker.wanted(pod("b"));
+    worker.update_pod(pod("b"));
     check(&worker, start(), Next::Work(Work::Look));
 }
 
@@ -198,7 +201,7 @@ fn grace_period_is_at_least_a_second() {
 fn pod_wanted_again_while_ending_becomes_the_successor() {
     let mut worker = Worker::new(pod("a"));
     worker.unwanted(Duration::from_secs(5));
-    worker.wanted(pod("b"));
+    worker.update_pod(pod("b"));
     assert_eq!(worker.successor.as_ref().map(|pod| pod.metadata.name.as_str()), Some("b"));
     check(&worker, start(), Next::Work(Work::Stop { grace: Duration::from_secs(5), by_lists: false }));
     worker.unwanted(Duration::from_secs(5));
@@ -239,7 +242,7 @@ fn volume_files_are_refreshed_once_per_change() {
     check(&worker, start(), Next::Work(Work::Sync(start())));
     work(&mut worker, Work::Refresh);
     check(&worker, Plan::default(), Next::Rest);
-    worker.wanted(pod_with_files("b"));
+    worker.update_pod(pod_with_files("b"));
     check(&worker, Plan::default(), Next::Work(Work::Refresh));
     // A change during a refresh is not lost.
     worker.begun(&Work::Refresh, Instant::now());
@@ -333,7 +336,7 @@ fn successor_that_always_restarts_keeps_the_former_containers() {
         worker.unwanted(Duration::from_secs(5));
         let mut again = Pod::clone(&pod("a"));
         again.spec.restart_policy = policy;
-        worker.wanted(Arc::new(again));
+        worker.update_pod(Arc::new(again));
         done(&mut worker, Kind::Stop, false);
         check(&worker, Plan::default(), Next::Work(Work::CleanUp { purge }));
         done(&mut worker, Kind::CleanUp, purge);

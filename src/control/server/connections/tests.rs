@@ -11,12 +11,12 @@ use crate::platform::rt::{Async, block_on, blocking, either};
 
 struct Echo;
 
-impl Answers for Echo {
-    fn keeps(&self) -> bool {
+impl RequestHandler for Echo {
+    fn keeps_alive(&self) -> bool {
         true
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         let text = format!("{} {} {}", request.method, request.path, request.body);
         let response = Response::text(Status::Ok, text);
         Box::pin(ready(if request.path == "/last" { Reply::Last(response) } else { Reply::Whole(response) }))
@@ -95,27 +95,27 @@ fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
         let mut standings = Vec::new();
         let mut add = |connections: &mut Connections| {
             let mut given = None;
-            let begun = connections.add(|standing| {
-                given = Some(standing);
+            let begun = connections.add(|client_state| {
+                given = Some(client_state);
                 std::future::pending()
             });
-            standings.extend(given.map(|standing| Rc::downgrade(&standing)));
+            standings.extend(given.map(|client_state| Rc::downgrade(&client_state)));
             (begun, standings.clone())
         };
         add(&mut connections);
         add(&mut connections);
         let (_, standings) = add(&mut connections);
-        let of = |number: usize, standing| connections.open[number].standing.set(standing);
-        of(0, Standing::Busy);
-        of(1, Standing::Idle);
-        let alive = || standings.iter().map(|standing| standing.upgrade().is_some()).collect::<Vec<_>>();
+        let of = |number: usize, client_state| connections.open[number].client_state.set(client_state);
+        of(0, ClientState::Busy);
+        of(1, ClientState::Idle);
+        let alive = || standings.iter().map(|client_state| client_state.upgrade().is_some()).collect::<Vec<_>>();
         assert_eq!(alive(), [true, true, true]);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, true, false]);
-        connections.open[2].standing.set(Standing::Busy);
+        connections.open[2].client_state.set(ClientState::Busy);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, false, false]);
-        connections.open[2].standing.set(Standing::Busy);
+        connections.open[2].client_state.set(ClientState::Busy);
         assert!(!add(&mut connections).0);
     });
 }
@@ -124,9 +124,9 @@ fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
 fn new_connections_wait_instead_of_displacing_recent_strangers() {
     block_on(async {
         let mut connections = Connections::new(3).with_strangers(1);
-        let stays = |standing: Rc<Cell<Standing>>| async move {
+        let stays = |client_state: Rc<Cell<ClientState>>| async move {
             rt::sleep(Duration::from_millis(100)).await;
-            standing.set(Standing::Busy);
+            client_state.set(ClientState::Busy);
             std::future::pending().await
         };
         let begun = Instant::now();
@@ -209,12 +209,12 @@ impl Text for Followed {
 
 struct Streams(Rc<StreamSlots>);
 
-impl Answers for Streams {
-    fn keeps(&self) -> bool {
+impl RequestHandler for Streams {
+    fn keeps_alive(&self) -> bool {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         let reply = match &*request.path {
             "/follow" => Reply::Text(Box::new(Followed)),
             _ => Reply::Whole(Response::text(Status::Ok, "short")),
@@ -247,7 +247,7 @@ fn streams_leave_connections_to_short_requests() {
         assert_eq!((first.0.as_str(), second.0.as_str()), ("HTTP/1.1 200", "HTTP/1.1 200"));
         assert_eq!(ask("/follow").await.0, "HTTP/1.1 429");
         assert_eq!(ask("/pods").await.0, "HTTP/1.1 200");
-        // The reader of a stream goes away.
+        // The reader of a stream disconnects.
         let (_, client, served) = first;
         drop(client);
         rt::deadline(Duration::from_secs(20), served).await.unwrap();
@@ -261,8 +261,8 @@ fn peer_with_too_many_connections_displaces_its_own() {
         let mut connections = Connections::new(4).with_most_of_one(2);
         let mut add = |peer: u8| {
             let peer = IpAddr::from([10, 0, 0, peer]);
-            connections.add_of(Some(peer), |standing| async move {
-                standing.set(Standing::Idle);
+            connections.add_of(Some(peer), |client_state| async move {
+                client_state.set(ClientState::Idle);
                 std::future::pending().await
             });
             connections.open.iter().map(|open| open.peer.unwrap().to_string()).collect::<Vec<_>>().join(" ")

@@ -164,7 +164,7 @@ mod tests {
         // The clock is behind.
         assert_eq!(loaded.moment(0, 0), floor);
         assert_eq!(loaded.moment(floor, floor + 50), floor + 50);
-        // A mark that the clock has set by mistake keeps nobody out.
+        // A mark from a time when the clock was ahead locks out no client.
         assert_eq!(loaded.moment(floor + 100, until + 1), floor + 100);
     }
 }

@@ -10,7 +10,7 @@ use super::KubeletApiServer;
 use super::attributes::Attributes;
 use super::bearer_token::tokens;
 use super::client_ca::Verified;
-use super::delegated_auth::{Lifetimes, Unasked};
+use super::delegated_auth::{Lifetimes, ReviewFailure};
 use super::error::CertificateError;
 use super::health_metrics;
 use super::healthz::{checks, respond};
@@ -20,7 +20,7 @@ use super::run_and_checkpoint::{checkpoint, run};
 use super::system_logs::system_logs;
 use super::user::User;
 use super::zpages;
-use crate::control::server::connections::{Answering, Answers, Reply, Standing};
+use crate::control::server::connections::{ClientState, Reply, RequestHandler, ResponseFuture};
 use crate::control::server::container_logs::container_logs;
 use crate::control::server::http::{Response, Status};
 use crate::control::server::local_server::{page_of, reply_to_change};
@@ -34,25 +34,25 @@ use crate::protocol::http1::Request;
 use crate::types::api::KUBERNETES_VERSION;
 use crate::types::error::ErrorChain;
 
-pub(super) struct Visit {
-    door: Rc<KubeletApiServer>,
+pub(super) struct ServedConnection {
+    server: Rc<KubeletApiServer>,
     peer: IpAddr,
     /// The user of the last request.
     client: RefCell<String>,
     /// The certificates that the client presented in the handshake.
     shown: Vec<CertificateDer<'static>>,
     verified: RefCell<Option<Verified>>,
-    standing: Rc<Cell<Standing>>,
+    client_state: Rc<Cell<ClientState>>,
 }
 
-impl Visit {
+impl ServedConnection {
     pub(super) fn new(
-        door: Rc<KubeletApiServer>,
+        server: Rc<KubeletApiServer>,
         peer: IpAddr,
         shown: Vec<CertificateDer<'static>>,
-        standing: Rc<Cell<Standing>>,
+        client_state: Rc<Cell<ClientState>>,
     ) -> Self {
-        Self { door, peer, client: RefCell::default(), shown, verified: RefCell::default(), standing }
+        Self { server, peer, client: RefCell::default(), shown, verified: RefCell::default(), client_state }
     }
 
     async fn reply(&self, request: &Request) -> Reply {
@@ -60,7 +60,7 @@ impl Visit {
             Ok(user) => user,
             Err(refused) => return Reply::Last(refused),
         };
-        self.standing.set(Standing::Busy);
+        self.client_state.set(ClientState::Busy);
         self.client.replace(format!("{} {}", user.name, self.peer));
         let change = pod_changes::change(request, false);
         if change.is_some() && !self.is_by_certificate() {
@@ -69,20 +69,20 @@ impl Visit {
         if let Err(refused) = self.may(&user, request).await {
             return Reply::Whole(refused);
         }
-        if !self.door.settings.debugging && (change.is_some() || is_for_debugging(&request.path)) {
+        if !self.server.settings.debugging && (change.is_some() || is_for_debugging(&request.path)) {
             return Reply::Whole(Response::text(Status::MethodNotAllowed, "Debug endpoints are disabled.\n"));
         }
-        let api = &*self.door.api;
+        let api = &*self.server.api;
         if let Some(asked) = change {
             return reply_to_change(asked, api);
         }
         match Page::of(&request.path, &request.query) {
             // Upstream closes this page with the debugging handlers, without a message.
-            Some(Page::Configuration) if !self.door.settings.debugging => return Reply::Whole(Response::not_found()),
+            Some(Page::Configuration) if !self.server.settings.debugging => return Reply::Whole(Response::not_found()),
             Some(page) => return page_of(page, api),
             None => {}
         }
-        if let Some(reply) = stream(request, api, &self.door.streaming) {
+        if let Some(reply) = stream(request, api, &self.server.streaming) {
             return reply;
         }
         if let Some(reply) = self.looks_inside(request) {
@@ -94,15 +94,15 @@ impl Visit {
 
     /// Endpoints that act on containers or read files of the node.
     fn looks_inside(&self, request: &Request) -> Option<Reply> {
-        let (door, api) = (&*self.door, &*self.door.api);
-        let cri = &door.streaming.cri;
+        let (server, api) = (&*self.server, &*self.server.api);
+        let cri = &server.streaming.cri;
         let system_logs = || {
-            let reply = system_logs(request)?;
+            let reply = system_logs(request, server.settings.system_log_queries)?;
             let closed = || Reply::Whole(Response::text(Status::MethodNotAllowed, "logs endpoint is disabled.\n"));
-            Some(if door.settings.system_logs { reply } else { closed() })
+            Some(if server.settings.system_logs { reply } else { closed() })
         };
-        let checkpoint = || match door.settings.debugging && door.gates.is_on(Gate::ContainerCheckpoint) {
-            true => checkpoint(request, api, cri, &door.checkpoints),
+        let checkpoint = || match server.settings.debugging && server.gates.is_on(Gate::ContainerCheckpoint) {
+            true => checkpoint(request, api, cri, &server.checkpoints),
             false => None,
         };
         run(request, api, cri).or_else(checkpoint).or_else(system_logs)
@@ -121,35 +121,35 @@ impl Visit {
                 }
             }
         }
-        if let Some(good) = self.door.settings.token_ttl {
+        if let Some(good) = self.server.settings.token_ttl {
             let tokens = tokens(request).unwrap_or_else(|why| {
                 log!(debug, "client token malformed", error = why);
                 is_refused = true;
                 Vec::new()
             });
             for token in tokens {
-                match self.door.word.user_of(&token, self.peer, good).await {
+                match self.server.word.user_of(&token, self.peer, good).await {
                     Ok(Some(user)) => return Ok(user),
                     Ok(None) => {}
-                    Err(Unasked::TooMany) => {
+                    Err(ReviewFailure::TooMany) => {
                         let text = "too many unknown tokens: try again in a minute\n";
                         return Err(Response::text(Status::TooManyRequests, text));
                     }
-                    Err(Unasked::Failed(error)) => {
+                    Err(ReviewFailure::Failed(error)) => {
                         log!(debug, "failed to review a token", error = ErrorChain(&error));
                     }
                 }
                 is_refused = true;
             }
         }
-        match self.door.settings.anonymous && !is_refused {
+        match self.server.settings.anonymous && !is_refused {
             true => Ok(User::anonymous()),
             false => Err(Response::text(Status::Unauthorized, "Unauthorized")),
         }
     }
 
     fn by_certificate(&self) -> Result<User, CertificateError> {
-        let authorities = &self.door.authorities;
+        let authorities = &self.server.authorities;
         let mut verified = self.verified.borrow_mut();
         match &*verified {
             Some(known) if known.holds(authorities) => known.user.clone(),
@@ -163,13 +163,13 @@ impl Visit {
     }
 
     async fn may(&self, user: &User, request: &Request) -> Result<(), Response> {
-        let Authorization::Webhook { allowed_ttl, refused_ttl } = self.door.settings.authorization else {
+        let Authorization::Webhook { allowed_ttl, refused_ttl } = self.server.settings.authorization else {
             return Ok(());
         };
         let good = Lifetimes { allowed: allowed_ttl, refused: refused_ttl };
         let about = Attributes::of(&request.method, &request.path);
         for &part in &about.parts {
-            match self.door.word.allows(user, about.verb, part, good).await {
+            match self.server.word.allows(user, about.verb, part, good).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => {
@@ -184,54 +184,54 @@ impl Visit {
     }
 
     fn answer_to(&self, request: &Request) -> Response {
-        let door = &self.door;
-        let stalled = door.health.stalled(rt::now()).is_some();
+        let server = &self.server;
+        let stalled = server.health.stalled(rt::now()).is_some();
         let checks = checks(stalled);
         if let Some(response) = respond(request, &checks) {
             health_metrics::count(&checks);
             return response;
         }
-        if let Some(response) = profiles(&request.path, door.settings.profiling) {
+        if let Some(response) = profiles(&request.path, server.settings.profiling) {
             return response;
         }
         match &*request.path {
             "/metrics/slis" => health_metrics::page(&checks),
-            "/statusz" if door.gates.is_on(Gate::ComponentStatusz) => {
-                let (started, since) = door.started;
+            "/statusz" if server.gates.is_on(Gate::ComponentStatusz) => {
+                let (started, since) = server.started;
                 let uptime_seconds = rt::elapsed(since).as_secs();
                 let version = KUBERNETES_VERSION.trim_start_matches('v');
                 zpages::statusz(request, &zpages::Process { started, uptime_seconds, version })
             }
-            "/flagz" if door.gates.is_on(Gate::ComponentFlagz) => zpages::flagz(request, &door.flags),
-            "/pods" | "/pods/" => pod_lists::pods(&*door.api),
-            "/runningpods" | "/runningpods/" => pod_lists::running(&*door.api),
+            "/flagz" if server.gates.is_on(Gate::ComponentFlagz) => zpages::flagz(request, &server.flags),
+            "/pods" | "/pods/" => pod_lists::pods(&*server.api),
+            "/runningpods" | "/runningpods/" => pod_lists::running(&*server.api),
             _ => Response::not_found(),
         }
     }
 }
 
-impl Answers for Visit {
-    fn keeps(&self) -> bool {
+impl RequestHandler for ServedConnection {
+    fn keeps_alive(&self) -> bool {
         true
     }
 
     /// No body is buffered for unauthenticated clients.
-    fn takes(&self, request: &Request) -> Option<u64> {
-        pod_changes::takes(request).filter(|_| self.is_by_certificate())
+    fn body_limit(&self, request: &Request) -> Option<u64> {
+        pod_changes::body_limit(request).filter(|_| self.is_by_certificate())
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(self.reply(request))
     }
 
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
-        self.door.slots.take(&self.client.borrow()).map(Some)
+        self.server.slots.take(&self.client.borrow()).map(Some)
     }
 
     /// A client that was authenticated stays so between requests.
-    fn rest(&self) {
-        if self.standing.get() == Standing::Busy {
-            self.standing.set(Standing::Idle);
+    fn on_idle(&self) {
+        if self.client_state.get() == ClientState::Busy {
+            self.client_state.set(ClientState::Idle);
         }
     }
 }

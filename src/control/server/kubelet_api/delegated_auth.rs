@@ -42,7 +42,7 @@ pub(super) struct Lifetimes {
 
 /// Why a token could not be reviewed.
 #[derive(Debug)]
-pub(super) enum Unasked {
+pub(super) enum ReviewFailure {
     Failed(ReviewError),
     /// The limit on reviews of unknown tokens is exhausted.
     TooMany,
@@ -55,9 +55,9 @@ const AT_ONCE: usize = 4;
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long a valid token is exempt from that limit.
 const REGULAR: Duration = Duration::from_secs(3600);
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const LOG_AGAIN: Duration = Duration::from_secs(60);
 /// A rejected token may become valid soon, because it has just been created.
-const NOBODYS: Duration = Duration::from_secs(10);
+const REJECTED: Duration = Duration::from_secs(10);
 
 impl DelegatedAuth {
     pub(super) fn new(client: Option<Client>, node: &str) -> Self {
@@ -78,7 +78,12 @@ impl DelegatedAuth {
     }
 
     /// The user of a token; `Ok(None)`: the token is invalid. Fails if the review failed.
-    pub(super) async fn user_of(&self, token: &str, peer: IpAddr, good: Duration) -> Result<Option<User>, Unasked> {
+    pub(super) async fn user_of(
+        &self,
+        token: &str,
+        peer: IpAddr,
+        good: Duration,
+    ) -> Result<Option<User>, ReviewFailure> {
         let key = key(&self.salt, token.as_bytes());
         let known = || self.tokens.borrow().get(&key, rt::now());
         if let Some(user) = known() {
@@ -92,14 +97,14 @@ impl DelegatedAuth {
         let is_regular = self.regulars.borrow().get(&key, now).is_some();
         if !is_regular && !self.strangers.borrow_mut().take(peer, kibibytes(token), now) {
             self.tell_of_strangers(peer, now);
-            return Err(Unasked::TooMany);
+            return Err(ReviewFailure::TooMany);
         }
-        let answer = self.ask(TOKEN_REVIEWS, &token_review(token)).await.map_err(Unasked::Failed)?;
+        let answer = self.send_review(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
         let user = user_of(&answer);
         if matches!(user, Ok(Some(_))) {
             self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
         }
-        let good = if matches!(user, Ok(Some(_))) { good } else { good.min(NOBODYS) };
+        let good = if matches!(user, Ok(Some(_))) { good } else { good.min(REJECTED) };
         // Only the API server's decision matters to the client, not its reason.
         let user = user.unwrap_or_else(|why| {
             log!(debug, "token rejected by the API server", why = ErrorChain(&why));
@@ -110,7 +115,7 @@ impl DelegatedAuth {
     }
 
     fn tell_of_strangers(&self, peer: IpAddr, now: Instant) {
-        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
+        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= LOG_AGAIN) {
             self.told.set(Some(now));
             log!(warn, "too many unknown tokens, limiting token reviews", peer = peer);
         }
@@ -134,13 +139,13 @@ impl DelegatedAuth {
         if let Some(allowed) = known() {
             return Ok(allowed);
         }
-        let allowed = is_allowed(&self.ask(ACCESS_REVIEWS, &review).await?)?;
+        let allowed = is_allowed(&self.send_review(ACCESS_REVIEWS, &review).await?)?;
         let good = if allowed { good.allowed } else { good.refused };
         self.accesses.borrow_mut().put(key, allowed, good, rt::now());
         Ok(allowed)
     }
 
-    async fn ask(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
+    async fn send_review(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
         let client = self.client.as_ref().ok_or(ReviewError::NoCluster)?;
         let answer = client.send(&Request::post(path, review).within(LIMIT).at_once()).await;
         answer.and_then(|answer| answer.json()).map_err(ReviewError::Api)

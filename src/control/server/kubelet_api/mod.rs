@@ -7,6 +7,7 @@
 //!   authorization                                                   attributes.rs, delegated_auth.rs
 //!   exec, attach, port-forward                                      ../streaming.rs, ../relay.rs
 //!   commands, checkpoints, files of the node                        run_and_checkpoint.rs, system_logs.rs
+//!   logs of services                                  node_log_query.rs, node_log_text.rs
 //!   responses                              connection.rs, healthz.rs, health_metrics.rs, zpages.rs, profiles.rs,
 //!                                          ../container_logs.rs
 //! ```
@@ -22,6 +23,8 @@ mod delegated_auth;
 mod error;
 mod health_metrics;
 mod healthz;
+mod node_log_query;
+mod node_log_text;
 mod pod_lists;
 mod profiles;
 mod read_only;
@@ -45,7 +48,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustls::server::ServerConfig;
 
 use super::SyncHealth;
-use super::connections::{PATIENCE, Standing, answer};
+use super::connections::{ClientState, PATIENCE, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
@@ -60,7 +63,7 @@ use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
 use client_ca::Authorities;
-use connection::Visit;
+use connection::ServedConnection;
 use delegated_auth::DelegatedAuth;
 pub(crate) use read_only::ReadOnlyServer;
 use run_and_checkpoint::Checkpoints;
@@ -99,7 +102,7 @@ const MOST_STREAMS_OF_ONE: usize = 64;
 /// A client that does not acknowledge data for this long is taken for dead.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// Shortest time between two warnings about the missing certificate.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
+const LOG_AGAIN: Duration = Duration::from_secs(60);
 
 impl KubeletApiServer {
     pub(crate) fn new(
@@ -134,31 +137,31 @@ impl KubeletApiServer {
 
     /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
-        let door = Rc::new(self);
-        door.configure(None);
-        if door.client_ca_file.is_some() {
-            door.authorities.latest.load().await;
+        let server = Rc::new(self);
+        server.configure(None);
+        if server.client_ca_file.is_some() {
+            server.authorities.latest.load().await;
         }
-        let _latest_time = door.client_ca_file.is_some().then(|| {
-            let door = Rc::clone(&door);
-            rt::spawn(async move { door.authorities.latest.keep().await })
+        let _latest_time = server.client_ca_file.is_some().then(|| {
+            let server = Rc::clone(&server);
+            rt::spawn(async move { server.authorities.latest.run().await })
         });
-        let _authorities = door.client_ca_file.clone().map(|path| {
-            let door = Rc::clone(&door);
-            rt::spawn(async move { door.authorities.follow(&path, |hints| door.configure(hints)).await })
+        let _authorities = server.client_ca_file.clone().map(|path| {
+            let server = Rc::clone(&server);
+            rt::spawn(async move { server.authorities.follow(&path, |hints| server.configure(hints)).await })
         });
-        if door.client_ca_file.is_some() {
+        if server.client_ca_file.is_some() {
             // The first clients must be authenticated, too: wait until the CA bundle has been loaded.
-            door.authorities.looked.beyond(0).await;
+            server.authorities.looked.beyond(0).await;
         }
         let tcp_door = Listener {
             name: "kubelet API",
-            address: door.settings.address,
+            address: server.settings.address,
             most: MOST,
             most_strangers: MOST_STRANGERS,
             most_of_one: MOST_OF_ONE,
         };
-        tcp_door.serve(&|tcp, peer, standing| Box::pin(Rc::clone(&door).meet(tcp, peer, standing))).await;
+        tcp_door.serve(&|tcp, peer, client_state| Box::pin(Rc::clone(&server).meet(tcp, peer, client_state))).await;
     }
 
     /// Sets the TLS configuration of new connections.
@@ -169,13 +172,13 @@ impl KubeletApiServer {
         }
     }
 
-    async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, standing: Rc<Cell<Standing>>) {
+    async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, client_state: Rc<Cell<ClientState>>) {
         let Some(config) = self.tls.borrow().clone() else { return };
         watch_for_its_end(&tcp);
         let is_ready = self.shown.is_there();
         match rt::deadline(PATIENCE, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
-                let visit = Visit::new(self, peer.ip(), tls.peer_certificates(), standing);
+                let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), client_state);
                 answer(tls, visit).await;
             }
             Ok(Err(_)) if !is_ready => self.tell_of_no_certificate(peer),
@@ -186,7 +189,7 @@ impl KubeletApiServer {
 
     fn tell_of_no_certificate(&self, peer: SocketAddr) {
         let now = rt::now();
-        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
+        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= LOG_AGAIN) {
             self.told.set(Some(now));
             let why = "no serving certificate available for the node";
             log!(warn, "TLS handshake failed", peer = peer, error = why);

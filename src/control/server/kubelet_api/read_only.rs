@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::healthz::{checks, respond};
 use super::{health_metrics, pod_lists, watch_for_its_end};
 use crate::control::server::SyncHealth;
-use crate::control::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
+use crate::control::server::connections::{ClientState, FEW, Reply, RequestHandler, ResponseFuture, answer};
 use crate::control::server::http::Response;
 use crate::control::server::listener::Listener;
 use crate::control::server::local_api::LocalApi;
@@ -39,12 +39,12 @@ impl ReadOnlyServer {
             most_strangers: MOST_SILENT,
             most_of_one: MOST_OF_ONE,
         };
-        let door = Rc::new(self);
-        let meet = |tcp, standing| {
+        let server = Rc::new(self);
+        let meet = |tcp, client_state| {
             watch_for_its_end(&tcp);
-            answer(tcp, Visit { door: Rc::clone(&door), standing })
+            answer(tcp, ServedConnection { server: Rc::clone(&server), client_state })
         };
-        tcp_door.serve(&|tcp, _, standing| Box::pin(meet(tcp, standing))).await;
+        tcp_door.serve(&|tcp, _, client_state| Box::pin(meet(tcp, client_state))).await;
     }
 
     fn reply(&self, request: &Request) -> Reply {
@@ -69,22 +69,22 @@ impl ReadOnlyServer {
 }
 
 /// One connection.
-struct Visit {
-    door: Rc<ReadOnlyServer>,
-    standing: Rc<Cell<Standing>>,
+struct ServedConnection {
+    server: Rc<ReadOnlyServer>,
+    client_state: Rc<Cell<ClientState>>,
 }
 
-impl Answers for Visit {
-    fn keeps(&self) -> bool {
+impl RequestHandler for ServedConnection {
+    fn keeps_alive(&self) -> bool {
         true
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
-        self.standing.set(Standing::Busy);
-        Box::pin(ready(self.door.reply(request)))
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+        self.client_state.set(ClientState::Busy);
+        Box::pin(ready(self.server.reply(request)))
     }
 
-    fn rest(&self) {
-        self.standing.set(Standing::Idle);
+    fn on_idle(&self) {
+        self.client_state.set(ClientState::Idle);
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::control::server::connections::Reply;
 use crate::control::server::http::{Response, Status};
-use crate::control::server::local_api::{Absent, LocalApi, PodQuery};
+use crate::control::server::local_api::{LocalApi, NotFound, PodQuery};
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -44,8 +44,8 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     let command: Vec<String> = request.form_asks("cmd").unwrap_or_default().split(' ').map(str::to_owned).collect();
     let id = match api.running_container(&pod, container) {
         Ok(id) => id,
-        Err(Absent::Pod) => return Some(Reply::Whole(no_pod())),
-        Err(Absent::Container(name)) => {
+        Err(NotFound::Pod) => return Some(Reply::Whole(no_pod())),
+        Err(NotFound::Container(name)) => {
             return Some(Reply::Whole(internal(format!("container not found ({name:?})"))));
         }
     };

@@ -20,7 +20,7 @@ const PEER_PERIOD: Duration = Duration::from_secs(8);
 /// is at most 43 MB a day.
 const ALL_BURST: u32 = 96;
 const ALL_PERIOD: Duration = Duration::from_secs(2);
-/// Most peers that are told apart.
+/// Maximum number of peers with a bucket of their own.
 const MOST_PEERS: usize = 128;
 
 impl StrangerBuckets {
@@ -28,7 +28,7 @@ impl StrangerBuckets {
         Self { all: TokenBucket::each(ALL_PERIOD, ALL_BURST, now), peers: SortedMap::new() }
     }
 
-    /// Takes so many KiB for a token of this peer, or nothing if that is too much.
+    /// Takes `kibibytes` for a token of this peer, or nothing if that exceeds a limit.
     pub(super) fn take(&mut self, peer: IpAddr, kibibytes: u32, now: Instant) -> bool {
         let peer = network(peer);
         if self.peers.len() >= MOST_PEERS && !self.peers.contains_key(&peer) {
@@ -38,7 +38,7 @@ impl StrangerBuckets {
         let full = || (now, TokenBucket::each(PEER_PERIOD, PEER_BURST, now));
         let (mut last, mut bucket) = self.peers.remove(&peer).unwrap_or_else(full);
         last = last.max(now);
-        // What one peer has too much is not taken from the others.
+        // What exceeds a peer's own limit is not taken from the limit of all.
         let taken = bucket.take_some(kibibytes, now) && self.all.take_some(kibibytes, now);
         self.peers.insert(peer, (last, bucket));
         taken

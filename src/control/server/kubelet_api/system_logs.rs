@@ -13,6 +13,8 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use super::node_log_query::{self, NodeLogQuery};
+use super::node_log_text::NodeLogText;
 use crate::control::server::connections::{FilePart, Reply};
 use crate::control::server::http::{Response, Status};
 use crate::platform::host::open_beneath::open_below;
@@ -21,11 +23,23 @@ use crate::protocol::http1::Request;
 
 const ROOT: &str = "/var/log";
 
-/// `None` for any other path.
-pub(super) fn system_logs(request: &Request) -> Option<Reply> {
+/// `None` for any other path. `queries`: `enableSystemLogQuery`.
+pub(super) fn system_logs(request: &Request, queries: bool) -> Option<Reply> {
     let path = request.path.strip_prefix("/logs")?.strip_prefix('/')?.to_owned();
     if request.method != "GET" {
         return Some(Reply::Whole(Response::not_allowed()));
+    }
+    let mut path = path;
+    if queries {
+        match node_log_query::parse(request) {
+            Err(refused) => return Some(Reply::Whole(refused)),
+            Ok(None) => {}
+            Ok(Some(NodeLogQuery { file: Some(file), .. })) => path = file,
+            Ok(Some(query)) => {
+                let text = NodeLogText::new(query, Path::new(ROOT), Path::new("journalctl"));
+                return Some(Reply::Text(Box::new(text)));
+            }
+        }
     }
     let range = request.header("range").map(str::to_owned);
     Some(Reply::File(Box::pin(rt::blocking(move || show(Path::new(ROOT), &path, range.as_deref())))))

@@ -44,7 +44,7 @@ impl TimeMark {
     }
 
     /// Raises the mark, now and every hour. Never returns.
-    pub(super) async fn keep(&self) {
+    pub(super) async fn run(&self) {
         let mut told = false;
         loop {
             let now = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
@@ -80,7 +80,7 @@ mod tests {
                 let kept = |mark: TimeMark| async move {
                     mark.load().await;
                     let before = mark.get();
-                    let _ = rt::deadline(Duration::from_secs(10), mark.keep()).await;
+                    let _ = rt::deadline(Duration::from_secs(10), mark.run()).await;
                     (before, mark.get())
                 };
                 let first = kept(TimeMark::new(file.clone())).await;

@@ -44,8 +44,8 @@ const VERSIONS: [&str; 2] = ["v1beta1", "v1alpha1"];
 
 pub(super) fn statusz(request: &Request, process: &Process) -> Response {
     let Process { started, uptime_seconds: up, version } = process;
-    match wanted(request, "Statusz") {
-        Wanted::Text => {
+    match requested_format(request, "Statusz") {
+        RequestedFormat::Text => {
             let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
             let text = format!(
                 "\nkubelet statusz\n{WARNING}\n\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\n\
@@ -54,35 +54,35 @@ pub(super) fn statusz(request: &Request, process: &Process) -> Response {
             );
             Response::text(Status::Ok, text)
         }
-        Wanted::Object(api) => object(
+        RequestedFormat::Object(api) => object(
             "Statusz",
             api,
             json!({"startTime": started.to_string(), "uptimeSeconds": up, "goVersion": "none",
                 "binaryVersion": version, "paths": PATHS}),
         ),
-        Wanted::Other => not_acceptable(),
+        RequestedFormat::Other => not_acceptable(),
     }
 }
 
 /// `flags`: those of the command line.
 pub(super) fn flagz(request: &Request, flags: &[(String, String)]) -> Response {
-    match wanted(request, "Flagz") {
-        Wanted::Text => {
+    match requested_format(request, "Flagz") {
+        RequestedFormat::Text => {
             let mut flags: Vec<String> = flags.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
             flags.sort();
             Response::text(Status::Ok, format!("\nkubelet flagz\n{WARNING}\n{}", flags.concat()))
         }
-        Wanted::Object(api) => {
+        RequestedFormat::Object(api) => {
             let flags: serde_json::Map<String, Value> =
                 flags.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
             object("Flagz", api, json!({"flags": flags}))
         }
-        Wanted::Other => not_acceptable(),
+        RequestedFormat::Other => not_acceptable(),
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum RequestedFormat {
     Text,
     /// In this version.
     Object(&'static str),
@@ -90,10 +90,10 @@ enum Wanted {
 }
 
 /// From `Accept`: `application/json;as=Statusz;v=v1beta1;g=config.k8s.io`.
-fn wanted(request: &Request, kind: &str) -> Wanted {
+fn requested_format(request: &Request, kind: &str) -> RequestedFormat {
     let accept = request.header("accept").unwrap_or_default();
     if accept.trim().is_empty() {
-        return Wanted::Text;
+        return RequestedFormat::Text;
     }
     let choices = accept.split(',').map(|choice| {
         let mut parts = choice.split(';').map(str::trim);
@@ -103,14 +103,15 @@ fn wanted(request: &Request, kind: &str) -> Wanted {
             parameters.iter().any(|one| one.split_once('=').is_some_and(|(key, found)| (key, found) == (name, value)))
         };
         match media {
-            "application/json" if has("as", kind) && has("g", GROUP) => {
-                VERSIONS.into_iter().find(|version| has("v", version)).map_or(Wanted::Other, Wanted::Object)
-            }
-            "text/plain" | "text/*" | "*/*" => Wanted::Text,
-            _ => Wanted::Other,
+            "application/json" if has("as", kind) && has("g", GROUP) => VERSIONS
+                .into_iter()
+                .find(|version| has("v", version))
+                .map_or(RequestedFormat::Other, RequestedFormat::Object),
+            "text/plain" | "text/*" | "*/*" => RequestedFormat::Text,
+            _ => RequestedFormat::Other,
         }
     });
-    choices.into_iter().find(|choice| *choice != Wanted::Other).unwrap_or(Wanted::Other)
+    choices.into_iter().find(|choice| *choice != RequestedFormat::Other).unwrap_or(RequestedFormat::Other)
 }
 
 fn object(kind: &str, version: &str, fields: Value) -> Response {

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::super::http::parse_response;
 use super::*;
 use crate::control::server::{
-    Absent, AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
+    AnswerFuture, DeviceEntry, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery,
+    SyncStatus,
 };
 use crate::platform::rt::{block_on, blocking, either};
 use crate::state::pods::PodAnswer;
@@ -39,6 +40,10 @@ impl Drop for TempDir {
 struct TwoPods;
 
 impl LocalApi for TwoPods {
+    fn devices(&self) -> Vec<DeviceEntry> {
+        Vec::new()
+    }
+
     fn status(&self) -> NodeStatus {
         NodeStatus { node: "n".to_owned(), healthy: true, ..NodeStatus::default() }
     }
@@ -93,12 +98,12 @@ impl LocalApi for TwoPods {
         Box::pin(async move { PodAnswer::Refused(format!("{change:?}")) })
     }
 
-    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
-        Err(Absent::Pod)
+    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, NotFound> {
+        Err(NotFound::Pod)
     }
 
-    fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
-        Err(Absent::Pod)
+    fn sandbox(&self, _: &PodQuery) -> Result<String, NotFound> {
+        Err(NotFound::Pod)
     }
 }
 

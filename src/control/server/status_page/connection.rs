@@ -9,29 +9,29 @@ use super::names::{is_from_elsewhere, is_ours};
 use super::pod_card::shown;
 use super::watchers::Watchers;
 use super::{HEADERS, page};
-use crate::control::server::connections::{Answering, Answers, Reply, Standing};
+use crate::control::server::connections::{ClientState, Reply, RequestHandler, ResponseFuture};
 use crate::control::server::http::{Response, Status};
 use crate::control::server::json_list::{List, json};
 use crate::control::server::local_server::{page_of, respond_whole};
 use crate::control::server::metrics_pages::Page;
 use crate::protocol::http1::Request;
 
-pub(super) struct Visit {
+pub(super) struct ServedConnection {
     watchers: Rc<Watchers>,
     node_name: Rc<str>,
     /// The local address of the connection.
     here: Option<IpAddr>,
-    standing: Rc<Cell<Standing>>,
+    client_state: Rc<Cell<ClientState>>,
 }
 
-impl Visit {
+impl ServedConnection {
     pub(super) fn new(
         watchers: Rc<Watchers>,
         node_name: Rc<str>,
         here: Option<IpAddr>,
-        standing: Rc<Cell<Standing>>,
+        client_state: Rc<Cell<ClientState>>,
     ) -> Self {
-        Self { watchers, node_name, here, standing }
+        Self { watchers, node_name, here, client_state }
     }
 
     fn reply(&self, request: &Request) -> Reply {
@@ -55,7 +55,7 @@ impl Visit {
             }
             "/events-stream" if request.method == "GET" => match Watchers::join(&self.watchers) {
                 Some(watcher) => {
-                    self.standing.set(Standing::Busy);
+                    self.client_state.set(ClientState::Busy);
                     Reply::Text(Box::new(watcher))
                 }
                 None => Reply::Whole(Response::text(Status::ServiceUnavailable, "too many watch already\n")),
@@ -72,12 +72,12 @@ impl Visit {
     }
 }
 
-impl Answers for Visit {
-    fn keeps(&self) -> bool {
+impl RequestHandler for ServedConnection {
+    fn keeps_alive(&self) -> bool {
         false
     }
 
-    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(ready(self.reply(request)))
     }
 

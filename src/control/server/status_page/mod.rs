@@ -26,12 +26,12 @@ use flate2::read::GzDecoder;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
-use super::connections::{FEW, Standing, answer};
+use super::connections::{ClientState, FEW, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use crate::platform::rt::TcpStream;
 
-use connection::Visit;
+use connection::ServedConnection;
 use watchers::Watchers;
 
 /// The server of the status page.
@@ -78,7 +78,7 @@ impl StatusPage {
         if !address.ip().is_loopback() {
             log!(warn, "status page is open to every host that can reach this address", address = address);
         }
-        self.door().serve(&|tcp, _, standing| Box::pin(self.meet(tcp, standing))).await;
+        self.door().serve(&|tcp, _, client_state| Box::pin(self.meet(tcp, client_state))).await;
     }
 
     const fn door(&self) -> Listener {
@@ -91,14 +91,14 @@ impl StatusPage {
         }
     }
 
-    fn meet(&self, stream: TcpStream, standing: Rc<Cell<Standing>>) -> impl Future<Output = ()> + use<> {
+    fn meet(&self, stream: TcpStream, client_state: Rc<Cell<ClientState>>) -> impl Future<Output = ()> + use<> {
         // Best effort: without these options, dead connections only last longer.
         let _ = stream.set_nodelay(true);
         let _ = setsockopt(&stream, sockopt::SndBuf, &WAITING_BYTES);
         let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
         let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &limit);
         let here = stream.local_addr().ok().map(|address| address.ip().to_canonical());
-        let visit = Visit::new(Rc::clone(&self.watchers), Rc::clone(&self.node_name), here, standing);
+        let visit = ServedConnection::new(Rc::clone(&self.watchers), Rc::clone(&self.node_name), here, client_state);
         answer(stream, visit)
     }
 }

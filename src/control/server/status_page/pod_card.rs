@@ -103,9 +103,10 @@ mod tests {
 
     #[test]
     fn next_version_is_the_only_annotation_shown() {
-        let annotations = json!({ "a": "SECRET", NEXT_VERSION: "pulling app:2, 3s so far, attempt 1" });
+        let annotations =
+            json!({ "a": "SECRET", NEXT_VERSION: "pulling 43 %, 12.1 of 28.0 MB (app:2, 3s so far, attempt 1)" });
         let shown = of(json!({ "metadata": { "name": "web", "annotations": annotations } }));
-        let next = json!({ NEXT_VERSION: "pulling app:2, 3s so far, attempt 1" });
+        let next = json!({ NEXT_VERSION: "pulling 43 %, 12.1 of 28.0 MB (app:2, 3s so far, attempt 1)" });
         assert_eq!(shown["metadata"], json!({ "name": "web", "annotations": next }));
     }
 

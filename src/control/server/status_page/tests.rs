@@ -13,7 +13,8 @@ use super::*;
 use crate::control::server::connections::Text as _;
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::{
-    Absent, AnswerFuture, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
+    AnswerFuture, DeviceEntry, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery,
+    SyncStatus,
 };
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
@@ -34,6 +35,10 @@ impl Asked {
 }
 
 impl LocalApi for Asked {
+    fn devices(&self) -> Vec<DeviceEntry> {
+        Vec::new()
+    }
+
     fn status(&self) -> NodeStatus {
         self.note();
         NodeStatus { node: "n".to_owned(), processors: 4, healthy: true, ..NodeStatus::default() }
@@ -84,9 +89,9 @@ impl LocalApi for Asked {
         Err("asked for a log".to_owned())
     }
 
-    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
+    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, NotFound> {
         self.note();
-        Err(Absent::Pod)
+        Err(NotFound::Pod)
     }
 
     fn change(&self, _: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
@@ -94,9 +99,9 @@ impl LocalApi for Asked {
         Box::pin(async { PodAnswer::Failed("asked to change a pod".to_owned()) })
     }
 
-    fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
+    fn sandbox(&self, _: &PodQuery) -> Result<String, NotFound> {
         self.note();
-        Err(Absent::Pod)
+        Err(NotFound::Pod)
     }
 }
 
@@ -109,7 +114,7 @@ fn with_door<T: Send + 'static>(client: impl FnOnce(SocketAddr, Asked) -> T + Se
         let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
         let page = StatusPage::new(address, "edge-7", Rc::new(asked.clone()), health);
         let serve = async {
-            page.door().accept(&listener, &|tcp, _, standing| Box::pin(page.meet(tcp, standing))).await;
+            page.door().accept(&listener, &|tcp, _, client_state| Box::pin(page.meet(tcp, client_state))).await;
             unreachable!("serves for ever")
         };
         either(serve, blocking(move || client(address, asked))).await
@@ -242,7 +247,7 @@ fn foreign_host_names_and_cross_site_requests_get_nothing() {
 }
 
 #[test]
-fn watchers_share_one_look_which_ends_with_the_last_watcher() {
+fn watchers_share_one_observation_which_ends_with_the_last_watcher() {
     with_door(|address, asked| {
         let mut first = Watching::begin(address);
         let told = [first.block(), first.block()].concat().join("\n");
@@ -268,7 +273,7 @@ fn watchers_share_one_look_which_ends_with_the_last_watcher() {
             // Earlier watchers have more to read.
             assert!((0..watchers::KEPT).any(|_| other.block() == news));
         }
-        // Separate looks would make eight times as many requests.
+        // Separate observations would make eight times as many requests.
         let most = begun.elapsed().as_secs() + 4;
         assert!(u64::from(asked.count() - before) <= most, "{} questions", asked.count() - before);
         drop(others);
@@ -298,12 +303,12 @@ fn slow_watcher_is_dropped() {
         let (mut slow, mut quick) = (Watchers::join(&watchers).unwrap(), Watchers::join(&watchers).unwrap());
         assert!(quick.next().await.is_some());
         for _ in 0..watchers::KEPT {
-            watchers.tell(Default::default());
+            watchers.broadcast(Default::default());
             assert!(quick.next().await.is_some());
         }
         assert!(slow.next().await.is_some(), "not yet");
         for _ in 0..watchers::KEPT {
-            watchers.tell(Default::default());
+            watchers.broadcast(Default::default());
         }
         assert!(slow.next().await.is_none());
     });

@@ -1,4 +1,4 @@
-//! The watchers of the page, and the looks that they share, which run while there is a watcher.
+//! The watchers of the page, and the observations that they share, which run while there is a watcher.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,8 +26,8 @@ pub(super) const MOST: usize = 8;
 pub(super) const KEPT: usize = 16;
 /// Maximum number of events sent.
 const EVENTS: usize = 100;
-/// Period of the looks at the sync loop's state. They take at most a twentieth ([`SHARE`]) of the time, even on small
-/// boards.
+/// Period of the observations of the sync loop's state. They take at most a twentieth ([`SHARE`]) of the time, even on
+/// small boards.
 const PERIOD: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;
 /// Period of the measurements. The first of every [`WHOLE_ONE_OF`] is a complete one, with disks and pressures; the
@@ -87,7 +87,7 @@ impl Watchers {
         }
         state.watching += 1;
         let begin = if state.looks.is_empty() {
-            state.looks = vec![rt::spawn(Rc::clone(self).look()), rt::spawn(Rc::clone(self).measure())];
+            state.looks = vec![rt::spawn(Rc::clone(self).observe_state()), rt::spawn(Rc::clone(self).measure())];
             None
         } else {
             let mut block = Block::default();
@@ -103,7 +103,7 @@ impl Watchers {
     }
 
     /// Observes the sync loop's state while there are watchers.
-    async fn look(self: Rc<Self>) {
+    async fn observe_state(self: Rc<Self>) {
         let mut lists = Lists::default();
         let (mut seen, mut turn) = (None, 0u32);
         loop {
@@ -118,7 +118,7 @@ impl Watchers {
             // Some of the status changes without the loop, and it shows that the server is alive.
             if has_moved || turn % 2 == 0 {
                 self.status(&mut block);
-                self.tell(block);
+                self.broadcast(block);
             }
             turn = turn.wrapping_add(1);
             rt::sleep(PERIOD.max(rt::elapsed(begun).saturating_mul(SHARE))).await;
@@ -133,7 +133,7 @@ impl Watchers {
             let figures = self.api.page(Page::Summary { only_cpu_and_memory }).await;
             let mut block = Block::default();
             block.push("figures", &figures);
-            self.tell(block);
+            self.broadcast(block);
             if !only_cpu_and_memory {
                 self.state.borrow_mut().figures = Some(figures.into());
             }
@@ -147,7 +147,7 @@ impl Watchers {
         block.push("status", &json(&self.api.status()));
     }
 
-    pub(super) fn tell(&self, block: Block) {
+    pub(super) fn broadcast(&self, block: Block) {
         let mut state = self.state.borrow_mut();
         state.told.push_back(block.end(&now()).into());
         if state.told.len() > KEPT {

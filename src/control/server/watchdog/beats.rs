@@ -2,26 +2,26 @@
 //!
 //! ```text
 //!             moves                      moves
-//!   Unasked --------> Asked <---------------------------+
+//!   Idle -----------> Asked <---------------------------+
 //!                       | no round                      |
 //!                       +---------> Late ---------> Stalled
 //!                                         no round
 //! ```
 //!
-//! Looks are half an interval apart, and an eighth once a round is missing. A stall is thus detected five eighths of
+//! Checks are half an interval apart, and an eighth once a round is missing. A stall is thus detected five eighths of
 //! the interval after the last petting, which leaves time to record it.
 
 use std::time::{Duration, Instant};
 
-/// State between two looks. `rounds` is the number of rounds when the loop was asked at `at`.
+/// The state between two checks. `rounds` is the number of rounds when the check asked the loop for one more, at `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beats {
-    Unasked,
+pub(super) enum BeatState {
+    Idle,
     Asked {
         rounds: u32,
         at: Instant,
     },
-    /// One look found no progress. The whole process may have been suspended.
+    /// One check found no progress. The whole process may have been suspended.
     Late {
         rounds: u32,
         at: Instant,
@@ -32,46 +32,46 @@ pub(super) enum Beats {
     },
 }
 
-/// The result of a look.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum BeatCheck {
     /// The loop made progress: pet, and ask again. `stalled`: how long it had not, if a stall was reported.
-    Moves {
+    Progress {
         stalled: Option<Duration>,
     },
     Late,
-    /// No progress: the first look of a stall.
+    /// No progress: the first check of a stall.
     Stalled {
         since: Instant,
     },
     /// The stall continues.
-    Still,
+    StillStalled,
 }
 
-impl Beats {
-    pub(super) fn look(self, now_done: u32, now: Instant) -> (Self, Look) {
+impl BeatState {
+    pub(super) fn check(self, now_done: u32, now: Instant) -> (Self, BeatCheck) {
         let asked = Self::Asked { rounds: now_done, at: now };
         match self {
-            Self::Unasked => (asked, Look::Moves { stalled: None }),
+            Self::Idle => (asked, BeatCheck::Progress { stalled: None }),
             Self::Asked { rounds, .. } | Self::Late { rounds, .. } if rounds != now_done => {
-                (asked, Look::Moves { stalled: None })
+                (asked, BeatCheck::Progress { stalled: None })
             }
             Self::Stalled { rounds, at } if rounds != now_done => {
-                (asked, Look::Moves { stalled: Some(now.saturating_duration_since(at)) })
+                (asked, BeatCheck::Progress { stalled: Some(now.saturating_duration_since(at)) })
             }
-            Self::Asked { rounds, at } => (Self::Late { rounds, at }, Look::Late),
-            Self::Late { rounds, at } => (Self::Stalled { rounds, at }, Look::Stalled { since: at }),
-            Self::Stalled { .. } => (self, Look::Still),
+            Self::Asked { rounds, at } => (Self::Late { rounds, at }, BeatCheck::Late),
+            Self::Late { rounds, at } => (Self::Stalled { rounds, at }, BeatCheck::Stalled { since: at }),
+            Self::Stalled { .. } => (self, BeatCheck::StillStalled),
         }
     }
 }
 
-impl Look {
-    /// The wait until the next look.
+impl BeatCheck {
+    /// The wait until the next check.
     pub(super) fn next(self, half: Duration) -> Duration {
         match self {
-            Self::Moves { .. } => half,
-            Self::Late | Self::Stalled { .. } | Self::Still => half / 4,
+            Self::Progress { .. } => half,
+            Self::Late | Self::Stalled { .. } | Self::StillStalled => half / 4,
         }
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Asks both. `rounds` and `turns` are their current counts.
-    pub(super) fn ask(&mut self, rounds: u32, turns: u32) {
+    pub(super) fn request_beats(&mut self, rounds: u32, turns: u32) {
         self.asked = (rounds, turns);
     }
 
@@ -106,14 +106,14 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(60);
 
-    /// The looks at a loop that completed a round before each `true`, with their times.
-    fn looks(moves: &[bool]) -> Vec<(Duration, Look)> {
+    /// The checks of a loop that completed a round before each `true`, with their times.
+    fn looks(moves: &[bool]) -> Vec<(Duration, BeatCheck)> {
         let start = Instant::now();
-        let (mut beats, mut rounds, mut now) = (Beats::Unasked, u32::MAX, start);
+        let (mut beats, mut rounds, mut now) = (BeatState::Idle, u32::MAX, start);
         let mut looks = Vec::new();
         for &moves in moves {
             rounds = rounds.wrapping_add(u32::from(moves));
-            let (next, look) = beats.look(rounds, now);
+            let (next, look) = beats.check(rounds, now);
             looks.push((now - start, look));
             beats = next;
             now += look.next(INTERVAL / 2);
@@ -130,10 +130,10 @@ mod tests {
     fn no_petting_without_a_round_after_the_first() {
         for sequence in sequences(10) {
             for (moves, (_, look)) in sequence.iter().zip(looks(&sequence)).skip(1) {
-                assert_eq!(*moves, matches!(look, Look::Moves { .. }), "{sequence:?}");
+                assert_eq!(*moves, matches!(look, BeatCheck::Progress { .. }), "{sequence:?}");
             }
         }
-        assert_eq!(looks(&[false]), [(Duration::ZERO, Look::Moves { stalled: None })]);
+        assert_eq!(looks(&[false]), [(Duration::ZERO, BeatCheck::Progress { stalled: None })]);
     }
 
     #[test]
@@ -149,15 +149,15 @@ mod tests {
             let mut told = 0;
             for (at, look) in looks(&sequence) {
                 match look {
-                    Look::Moves { stalled } => {
+                    BeatCheck::Progress { stalled } => {
                         assert_eq!(stalled, (told == 1).then_some(at - petted), "{sequence:?}");
                         (petted, told) = (at, 0);
                     }
-                    Look::Stalled { .. } => {
+                    BeatCheck::Stalled { .. } => {
                         told += 1;
                         assert!(at - petted < INTERVAL * 2 / 3, "{sequence:?}");
                     }
-                    Look::Late | Look::Still => {}
+                    BeatCheck::Late | BeatCheck::StillStalled => {}
                 }
                 assert!(told <= 1, "{sequence:?}");
             }
@@ -168,23 +168,23 @@ mod tests {
     fn suspended_process_has_not_stalled() {
         let late = [(Duration::ZERO, true), (INTERVAL * 10, false), (INTERVAL * 10 + INTERVAL / 8, true)];
         let start = Instant::now();
-        let (mut beats, mut rounds) = (Beats::Unasked, 0);
+        let (mut beats, mut rounds) = (BeatState::Idle, 0);
         for (at, moves) in late {
             rounds += u32::from(moves);
-            let (next, look) = beats.look(rounds, start + at);
-            assert!(!matches!(look, Look::Stalled { .. }));
+            let (next, look) = beats.check(rounds, start + at);
+            assert!(!matches!(look, BeatCheck::Stalled { .. }));
             beats = next;
         }
-        assert!(matches!(beats, Beats::Asked { .. }));
+        assert!(matches!(beats, BeatState::Asked { .. }));
     }
 
     #[test]
     fn loop_that_starves_other_tasks_makes_no_progress() {
         let mut progress = Progress::default();
-        progress.ask(5, 2);
+        progress.request_beats(5, 2);
         assert_eq!(progress.moves(9000, 2), 0, "rounds, but no turn of another task");
         assert_eq!(progress.moves(9001, 3), 1);
-        progress.ask(9001, 3);
+        progress.request_beats(9001, 3);
         assert_eq!(progress.moves(9001, 4), 1, "a turn, but no round");
         assert_eq!(progress.moves(9002, 4), 2);
     }

@@ -20,13 +20,13 @@ pub(super) struct Device {
     path: PathBuf,
     /// `/sys`.
     sys: PathBuf,
-    open: Option<Open>,
+    open: Option<OpenDevice>,
     /// The failure to open it was logged.
     told: bool,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenDevice {
     file: Arc<File>,
     timeout: Duration,
     reset_the_board: bool,
@@ -63,14 +63,14 @@ impl Device {
         }
     }
 
-    fn open(&self) -> io::Result<Open> {
+    fn open(&self) -> io::Result<OpenDevice> {
         // Do not open a pipe without a reader, or a file on disk.
         let file = OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&self.path)?;
         let kind = file.metadata()?.file_type();
         if !kind.is_char_device() && !kind.is_fifo() {
             return Err(io::Error::other("it is no device"));
         }
-        let facts = Facts::read(&self.path, &self.sys);
+        let facts = DeviceInfo::read(&self.path, &self.sys);
         let path = self.path.display();
         match facts.timeout {
             Some(timeout) => log!(info, "watchdog device armed", path = path, timeout_seconds = timeout.as_secs()),
@@ -88,7 +88,7 @@ impl Device {
         let timeout = facts.timeout.unwrap_or(UNKNOWN_TIMEOUT);
         let file = Arc::new(file);
         LAST_WRITE.set(&file, MAGIC_CLOSE);
-        Ok(Open { file, timeout, reset_the_board: facts.reset_the_board })
+        Ok(OpenDevice { file, timeout, reset_the_board: facts.reset_the_board })
     }
 
     pub(super) fn status(&self) -> Option<DeviceStatus> {
@@ -112,13 +112,13 @@ impl Device {
 
 /// The properties of a watchdog in sysfs.
 #[derive(Debug, Default, PartialEq)]
-struct Facts {
+struct DeviceInfo {
     timeout: Option<Duration>,
     nowayout: bool,
     reset_the_board: bool,
 }
 
-impl Facts {
+impl DeviceInfo {
     fn read(device: &Path, sys: &Path) -> Self {
         let Some(name) = name(device) else { return Self::default() };
         let folder = sys.join("class/watchdog").join(name);

@@ -28,7 +28,7 @@ use crate::platform::rt;
 use crate::state::pods::SyncEvent;
 use crate::types::error::ErrorChain;
 use beat_file::BeatFile;
-use beats::{Beats, Look, Progress};
+use beats::{BeatCheck, BeatState, Progress};
 use device::Device;
 use stall::StallFile;
 
@@ -87,7 +87,7 @@ impl Watchdog {
                 ask,
                 turn,
                 progress: Progress::default(),
-                beats: Beats::Unasked,
+                beats: BeatState::Idle,
                 manager,
                 device,
                 file,
@@ -160,7 +160,7 @@ struct WatchdogThread {
     /// Wakes the task that counts its turns.
     turn: Sender<()>,
     progress: Progress,
-    beats: Beats,
+    beats: BeatState,
     /// The service manager's watchdog interval.
     manager: Option<Duration>,
     device: Option<Device>,
@@ -175,22 +175,22 @@ impl WatchdogThread {
     fn run(mut self) {
         loop {
             let moves = self.progress.moves(self.pulse.rounds(), self.pulse.turns());
-            let (beats, look) = self.beats.look(moves, Instant::now());
+            let (beats, look) = self.beats.check(moves, Instant::now());
             self.beats = beats;
             match look {
-                Look::Moves { stalled } => {
+                BeatCheck::Progress { stalled } => {
                     self.pet();
                     if let Some(stalled) = stalled {
                         self.moves_again(stalled);
                     }
-                    self.progress.ask(self.pulse.rounds(), self.pulse.turns());
+                    self.progress.request_beats(self.pulse.rounds(), self.pulse.turns());
                     // A wake-up that is still pending is enough.
                     let _ = self.turn.try_send(());
                     // A full inbox is as good as an event: emptying it is a round.
                     let _ = self.ask.try_send(SyncEvent::Beat);
                 }
-                Look::Stalled { since } => self.stalls(since),
-                Look::Late | Look::Still => {}
+                BeatCheck::Stalled { since } => self.stalls(since),
+                BeatCheck::Late | BeatCheck::StillStalled => {}
             }
             if self.shared.ends_within(look.next(self.half())) {
                 break;
@@ -235,7 +235,7 @@ impl WatchdogThread {
         let thread = thread_state::of_main_thread();
         let seconds = since.elapsed().as_secs();
         let stall = Stall::new(clock::now(), seconds, self.pulse.doing(), thread);
-        self.keep(&stall);
+        self.write_stall(&stall);
         self.shared.lock().last_stall = Some(stall.clone());
         log!(error, "sync loop stalled, watchdog not answered", seconds = seconds, what = stall.what());
     }
@@ -244,13 +244,13 @@ impl WatchdogThread {
         let stall = self.shared.lock().last_stall.take();
         let stall = stall.map(|stall| Stall { moved_again_after_seconds: Some(after.as_secs()), ..stall });
         if let Some(stall) = &stall {
-            self.keep(stall);
+            self.write_stall(stall);
         }
         self.shared.lock().last_stall = stall;
-        log!(warn, "sync loop moves again", seconds = after.as_secs());
+        log!(warn, "sync loop recovered", seconds = after.as_secs());
     }
 
-    fn keep(&mut self, stall: &Stall) {
+    fn write_stall(&mut self, stall: &Stall) {
         if let Some(left) = self.files_left.checked_sub(1) {
             self.files_left = left;
             self.file.write(stall);

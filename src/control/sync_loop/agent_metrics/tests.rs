@@ -160,6 +160,41 @@ fn metrics_match_upstreams_names_help_and_labels() {
     assert!(ours["coracle_wakeups_total"].value(&[]) >= 0.0);
 }
 
+/// Metrics of upstream's source that its idle node does not show and that are missing here, and why.
+const NOT_IN_THE_SOURCE: [(&str, &str); 10] = [
+    ("csi_operations_seconds", "what a driver takes is not measured"),
+    ("kubelet_cgroup_manager_duration_seconds", "writes of cgroup files are not measured"),
+    ("kubelet_eviction_stats_age_seconds", "the node is measured when it is looked at"),
+    ("kubelet_memory_qos_", "behind a gate that is off upstream"),
+    ("kubelet_metrics_provider", "statistics come from one provider"),
+    ("kubelet_pod_resources_endpoint_errors_get_allocatable", "the call does not fail"),
+    ("kubelet_pod_resources_endpoint_errors_list", "the call does not fail"),
+    ("kubelet_started_host_process_containers_", "of Windows"),
+    ("kubelet_started_user_namespaced_pods", "kubelet_started_pods_total has them, too"),
+    ("resource_manager_", "behind a gate that is off upstream"),
+];
+
+#[test]
+fn metrics_of_upstreams_source_are_on_the_page_or_declared() {
+    let declared: Vec<(&str, &str)> = NOT_ON_THE_PAGE.into_iter().chain(NOT_IN_THE_SOURCE).collect();
+    let is_left_out = |name: &str| declared.iter().any(|(prefix, _)| name.starts_with(prefix));
+    metrics::processors(1, vec![(0, 1)]);
+    let (node_state, certificates) =
+        (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
+    let seen = ObservedCache::default();
+    let text = text(page(&sight(&node_state, &seen, &certificates)));
+    for name in include_str!("../../../../tests/data/upstream-1.36/figures/metric-names.txt").lines() {
+        let is_shown = text.contains(&format!("# TYPE {name} ")) || metrics::names().contains(&name);
+        // No resize is pending here.
+        let is_here = is_shown || name == "kubelet_pod_pending_resizes";
+        assert_ne!(is_here, is_left_out(name), "{name}: on the page {is_here}");
+    }
+    let differences = include_str!("../../../../docs/differences-from-upstream.md");
+    for (prefix, why) in declared {
+        assert!(differences.contains(&format!("`{prefix}")), "docs/differences-from-upstream.md: {prefix}, {why}");
+    }
+}
+
 #[test]
 fn probes_have_upstreams_page() {
     count_everything();

@@ -18,7 +18,7 @@ use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChan
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::{Rejection, check_pressure};
 use crate::kubelet::eviction::{Candidate, Starved};
-use crate::kubelet::status::Failed;
+use crate::kubelet::status::PodFailure;
 use crate::platform::config::Eviction;
 use crate::platform::host::clock;
 use crate::platform::host::memory_pressure::{MEMORY_PRESSURE, MemoryStalls};
@@ -50,7 +50,7 @@ pub(super) struct EvictionManager {
     due: Option<Instant>,
     asked: bool,
     /// The kernel reports memory stalls, or no threshold concerns memory.
-    hears_of_memory: bool,
+    watches_memory: bool,
     /// Evicted pods, and how long the next eviction waits for their end.
     leaving: Option<(Vec<PodUid>, Instant)>,
     #[expect(dead_code, reason = "dropping the task ends it")]
@@ -71,7 +71,7 @@ impl EvictionManager {
             task: None,
             due: None,
             asked: false,
-            hears_of_memory: !has_memory || stalls.is_some(),
+            watches_memory: !has_memory || stalls.is_some(),
             leaving: None,
             stalls: stalls.map(|stalls| rt::spawn(follow(stalls, inbox))),
         }
@@ -144,7 +144,7 @@ impl EvictionManager {
         let inbox = self.inbox.clone();
         self.task = Some(rt::spawn(async move {
             // The loop outlives its tasks.
-            let _ = inbox.send(SyncEvent::PressureLooked(check.run().await)).await;
+            let _ = inbox.send(SyncEvent::PressureChecked(check.run().await)).await;
         }));
     }
 
@@ -169,7 +169,7 @@ impl EvictionManager {
         };
         let mut effects = vec![Effect::NodeStatus(NodeStatusChange::Pressures(conditions))];
         effects.extend(changed.into_iter().chain(seen.events).map(Effect::RecordNode));
-        let is_calm = seen.pressures.is_empty() && !seen.is_close && self.hears_of_memory;
+        let is_calm = seen.pressures.is_empty() && !seen.is_close && self.watches_memory;
         self.due = (!is_calm).then(|| now + PERIOD);
         if seen.wants_dead && pods.workers().can_give_back(&pods.observed()) {
             effects.push(Effect::RemoveDeadContainers);
@@ -203,7 +203,7 @@ impl EvictionManager {
 fn evict(PodEviction { uid, message, grace, is_disruption, .. }: PodEviction) -> EndPod {
     let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::EVICTED, message.as_str());
     let disruption = is_disruption.then(|| message.clone().into());
-    let failed = Failed { reason: Reason::EVICTED, message: message.into(), disruption };
+    let failed = PodFailure { reason: Reason::EVICTED, message: message.into(), disruption };
     EndPod { uid, cause: EndCause::Evicted, failed, grace, event: Some(event) }
 }
 

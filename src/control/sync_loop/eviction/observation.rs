@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::kubelet::eviction::{
-    self, Candidate, FilesystemPaths, Layout, Measure, Measured, Observations, PodUsage, Starved, ThresholdState,
+    self, Candidate, FilesystemPaths, Layout, Measure, MeasuredPod, Observations, PodUsage, Starved, ThresholdState,
     is_close, is_resolved, node_was_low, rank,
 };
 use crate::kubelet::kuberuntime::PodRuntime;
@@ -102,25 +102,25 @@ impl PressureCheck {
         seen: &Observations,
     ) -> Option<PodEviction> {
         let (measure, parts) = (measure(&self.runtime), layout.parts(first.signal));
-        let end = rt::now() + MEASURING;
         let resource = Starved::of(first.signal);
-        let mut usages: Vec<Option<PodUsage>> = Vec::new();
-        for (place, candidate) in self.candidates.iter().enumerate() {
-            usages.push(match resource {
-                Starved::Memory | Starved::Pids => measure.memory(candidate).await,
-                Starved::Storage | Starved::Inodes => {
-                    let left = end.saturating_duration_since(rt::now());
-                    let share = share(left, self.candidates.len().saturating_sub(place));
-                    let measured = measure.disk(candidate, parts.layers, rt::now() + share);
-                    rt::deadline(share + GRACE, measured).await.ok()
+        let usages = match resource {
+            Starved::Memory | Starved::Pids => {
+                let mut usages = Vec::new();
+                for candidate in &self.candidates {
+                    usages.push(measure.memory(candidate).await);
                 }
-            });
-        }
+                usages
+            }
+            Starved::Storage | Starved::Inodes => {
+                in_shares(&self.candidates, async |candidate, end| measure.disk(candidate, parts.layers, end).await)
+                    .await
+            }
+        };
         // Pods on a hanging disk have no usage: evict one that was measured.
         let any = matches!(resource, Starved::Storage | Starved::Inodes) && usages.iter().any(Option::is_some);
         let measured = self.candidates.iter().zip(&usages).filter(|(_, usage)| usage.is_some() || !any);
-        let mut pods: Vec<Measured<'_>> =
-            measured.map(|(candidate, usage)| Measured { pod: &candidate.pod, usage: usage.as_ref() }).collect();
+        let mut pods: Vec<MeasuredPod<'_>> =
+            measured.map(|(candidate, usage)| MeasuredPod { pod: &candidate.pod, usage: usage.as_ref() }).collect();
         rank(&mut pods, resource, parts);
         let gone = pods.first()?;
         Some(PodEviction {
@@ -133,10 +133,20 @@ impl PressureCheck {
     }
 }
 
-/// The next pod's share of the time `left` for `pods`. A pod with a huge tree leaves time to the others, and is ranked by what was
-/// found of it.
-fn share(left: Duration, pods: usize) -> Duration {
-    left / u32::try_from(pods).unwrap_or(u32::MAX).max(1)
+/// Measures the pods one after the other, each until the end of its share of [`MEASURING`]. A pod with a huge tree leaves
+/// time to the others, and is ranked by what was found of it. `None`: its disk hangs.
+async fn in_shares<F>(pods: &[Candidate], measure: F) -> Vec<Option<PodUsage>>
+where
+    F: AsyncFn(&Candidate, Instant) -> PodUsage,
+{
+    let end = rt::now() + MEASURING;
+    let mut usages = Vec::new();
+    for (place, candidate) in pods.iter().enumerate() {
+        let left = end.saturating_duration_since(rt::now());
+        let share = left / u32::try_from(pods.len().saturating_sub(place)).unwrap_or(u32::MAX).max(1);
+        usages.push(rt::deadline(share + GRACE, measure(candidate, rt::now() + share)).await.ok());
+    }
+    usages
 }
 
 /// The node's free resources, and the layout of its disks.
@@ -158,4 +168,54 @@ pub(in crate::control::sync_loop) fn measure(runtime: &PodRuntime) -> Measure {
     let groups = runtime.node.pod_cgroups.as_ref();
     let groups = groups.map(|groups| (driver.unwrap_or(groups.driver), groups.root.clone()));
     Measure { cri: runtime.cri(), dirs: runtime.dirs.clone(), groups }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::state::pods::ObservedPod;
+
+    fn candidates() -> Vec<Candidate> {
+        let of = |uid: &str| {
+            let mut pod = Pod::default();
+            pod.metadata.uid = uid.into();
+            Candidate { pod: Arc::new(pod), observed: Rc::new(ObservedPod::new(uid.into(), "ns", uid)) }
+        };
+        ["a", "b", "c", "d", "e"].map(of).into()
+    }
+
+    #[test]
+    fn pod_on_a_hanging_disk_takes_only_its_share_of_the_time() {
+        let found = rt::simulate(1, |world| async move {
+            let measure = async |pod: &Candidate, _: Instant| match pod.pod.metadata.uid.as_str() {
+                "a" | "c" => std::future::pending().await,
+                _ => PodUsage::default(),
+            };
+            let found = in_shares(&candidates(), measure).await;
+            (found.iter().map(Option::is_some).collect::<Vec<_>>(), world.passed())
+        });
+        let (found, took) = found.unwrap();
+        assert_eq!(found, [false, true, false, true, true]);
+        assert!(took < MEASURING, "{took:?}");
+    }
+
+    #[test]
+    fn walks_that_use_up_their_time_leave_the_others_theirs() {
+        let shares = rt::simulate(1, |_| async move {
+            let shares = RefCell::new(Vec::new());
+            let measure = async |_: &Candidate, end: Instant| {
+                let share = end.saturating_duration_since(rt::now());
+                shares.borrow_mut().push(share);
+                rt::sleep(share).await;
+                PodUsage::default()
+            };
+            let found = in_shares(&candidates(), measure).await;
+            assert!(found.iter().all(Option::is_some));
+            shares.into_inner()
+        });
+        let shares = shares.unwrap();
+        assert!(shares.iter().all(|share| *share > MEASURING / 6 && *share < MEASURING / 4), "{shares:?}");
+    }
 }

@@ -64,11 +64,26 @@ fn next_version_is_taken_once_its_images_are_there() {
         let now = rt::now();
         assert_eq!(nexts.round(&node.pods, now), []);
         assert_eq!((runs(&node).as_str(), nexts.tasks.len()), (FIRST, 1));
-        assert_eq!(line(&node).as_deref(), Some("pulling, 0s so far, attempt 1"));
+        assert_eq!(line(&node).as_deref(), Some("pulling (0s so far, attempt 1)"));
         assert_eq!(node.pods.node_state().next_versions.due(), None);
         let effects = nexts.on_pulled(&SECOND.into(), Ok(()), &node.pods, now);
         assert_eq!((effects, runs(&node).as_str(), line(&node)), (vec![Effect::Reconcile], SECOND, None));
         assert_eq!((nexts.round(&node.pods, now), nexts.tasks.len()), (Vec::new(), 0));
+    });
+}
+
+#[test]
+fn held_pull_of_a_next_version_is_no_failure() {
+    with_node(|node| {
+        let (node, mut nexts) = updated(node, &serde_json::json!({}));
+        let now = rt::now();
+        nexts.round(&node.pods, now);
+        let until = Some(now + Duration::from_secs(60));
+        let held = Err(Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, "Pull of image waits: x") });
+        assert_eq!(nexts.on_pulled(&SECOND.into(), held, &node.pods, now), [], "no warning");
+        assert_eq!((runs(&node).as_str(), node.pods.node_state().next_versions.due()), (FIRST, until));
+        let expected = "waiting (0s so far, attempt 1): ImagePullWaiting: Pull of image waits: x";
+        assert_eq!(line(&node).as_deref(), Some(expected));
     });
 }
 
@@ -84,7 +99,7 @@ fn failed_pull_keeps_the_present_version_and_is_repeated() {
         let [Effect::Record(event)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!((event.pod.as_str(), &event.reason), (FIRST, &Reason::UPDATE_WAITS));
         assert_eq!((runs(&node).as_str(), node.pods.node_state().next_versions.due()), (FIRST, Some(later)));
-        assert_eq!(line(&node).as_deref(), Some("pulling again in 10s, 0s so far, attempt 1: ErrImagePull: no route"));
+        assert_eq!(line(&node).as_deref(), Some("pulling again in 10s (0s so far, attempt 1): ErrImagePull: no route"));
         nexts.round(&node.pods, now);
         assert!(nexts.tasks.is_empty(), "the back-off lasts");
         nexts.round(&node.pods, later);

@@ -53,14 +53,14 @@ impl Part {
     }
 
     fn update(&mut self, node: &mut Node, pod: &Arc<Pod>) {
-        let deciders = Deciders { admission: &self.admission, managers: &self.managers };
+        let deciders = ResizeContext { admission: &self.admission, managers: &self.managers };
         let effects = self.resizes.on_update(pod, &node.pods, deciders, rt::now());
         node.pods.apply(effects, rt::now());
     }
 
     fn retry(&mut self, node: &mut Node) {
         for uid in self.resizes.deferred(&node.pods) {
-            let deciders = Deciders { admission: &self.admission, managers: &self.managers };
+            let deciders = ResizeContext { admission: &self.admission, managers: &self.managers };
             let effects = self.resizes.retry(&uid, &node.pods, deciders, RetryTrigger::PeriodicRetry);
             node.pods.apply(effects, rt::now());
         }
@@ -112,7 +112,7 @@ fn deferred_resize_is_allocated_when_there_is_room() {
         assert_eq!(cpu(&node, "b"), "500m", "a decrease needs no room");
         part.retry(&mut node);
         assert_eq!((part.pending("a"), cpu(&node, "a")), (None, "3".to_owned()));
-        assert_eq!(*node.pods.workers().resizing(&"a".into()), Resizing::Goes { generation: 2 });
+        assert_eq!(*node.pods.workers().resizing(&"a".into()), Resizing::InProgress { generation: 2 });
     });
 }
 

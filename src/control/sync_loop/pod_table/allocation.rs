@@ -12,8 +12,8 @@ impl PodTable {
         self.allocations.allocated.get(uid)
     }
 
-    /// A source added the pod. Without a checkpoint of it, its status at the API server tells what was allocated and
-    /// actuated.
+    /// A source added the pod. Without a checkpoint of it, the allocated and actuated resources are those in its status
+    /// at the API server.
     pub(in crate::control::sync_loop) fn restore_allocation(&self, pod: &Pod) {
         if pod.is_static() {
             return;

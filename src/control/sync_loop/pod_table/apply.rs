@@ -42,11 +42,11 @@ impl PodTable {
                 self.workers.unwanted(&uid);
             }
             Effect::UpdateStatus(pod) => {
-                self.workers.told(&self.with_allocation(&pod));
+                self.workers.update_status(&self.with_allocation(&pod));
                 self.mark_status(pod.metadata.uid.clone());
             }
             Effect::Update(pod) => {
-                self.workers.wanted(&self.with_allocation(&pod));
+                self.workers.update_pod(&self.with_allocation(&pod));
                 self.mark_status(pod.metadata.uid.clone());
             }
         }
@@ -113,7 +113,7 @@ impl PodTable {
 
     /// Ends the worker, which stays until the API server no longer has the pod.
     fn delete(&mut self, pod: &Arc<Pod>) {
-        self.workers.wanted(&self.with_allocation(pod));
+        self.workers.update_pod(&self.with_allocation(pod));
         self.workers.deleted(&pod.metadata.uid, pod.deletion_grace());
         self.mark_status(pod.metadata.uid.clone());
     }

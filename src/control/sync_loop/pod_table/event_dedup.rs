@@ -18,7 +18,7 @@ type Key = (PodUid, Option<String>);
 const REMEMBERED: usize = 6;
 
 impl EventDedup {
-    pub(super) fn tell(&mut self, pod: &str, event: &PodEvent) {
+    pub(super) fn log_event(&mut self, pod: &str, event: &PodEvent) {
         let PodEvent { pod: uid, container, kind, reason, message } = event;
         let name = container.as_deref().unwrap_or_default();
         match kind {
@@ -28,7 +28,7 @@ impl EventDedup {
             }
             EventKind::Normal => {
                 log!(info, message, pod = pod, container = name, reason = reason);
-                // Something new has started: further warnings are news.
+                // Something new has started: log further warnings again.
                 self.warned.remove(&(uid.clone(), container.clone()));
             }
             // Outside a cluster this concerns every pod without a DNS policy.

@@ -26,7 +26,7 @@ use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::{LogLimits, LogManager};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::probes::Probes;
-use crate::kubelet::status::Failed;
+use crate::kubelet::status::PodFailure;
 use crate::platform::config::{Config, Gate};
 use crate::state::pods::{ObservedCache, SyncEvent};
 use crate::types::api::{Pod, PodUid};
@@ -48,7 +48,7 @@ pub(super) struct PodTable {
     logs: LogManager,
     reports: NodeReports,
     /// Why the node ended pods that their source still has.
-    failed: SortedMap<PodUid, Failed>,
+    failed: SortedMap<PodUid, PodFailure>,
     /// Pods that have a place on the node.
     admitted: SortedSet<PodUid>,
     /// Pods whose status is recomputed in this round.
@@ -144,7 +144,7 @@ impl PodTable {
         Rc::clone(&self.node_state)
     }
 
-    pub(super) fn failed(&self) -> impl Iterator<Item = (&PodUid, &Failed)> {
+    pub(super) fn failed(&self) -> impl Iterator<Item = (&PodUid, &PodFailure)> {
         self.failed.iter()
     }
 

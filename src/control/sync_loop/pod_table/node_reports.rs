@@ -37,7 +37,7 @@ impl PodTable {
     pub(super) fn record(&mut self, event: PodEvent, now: Instant) {
         let Some(worker) = self.workers.worker(&event.pod) else { return };
         let Identity { uid, namespace, name } = worker.identity.clone();
-        self.reports.dedup.tell(&worker.identity.to_string(), &event);
+        self.reports.dedup.log_event(&worker.identity.to_string(), &event);
         let object = EventObject { kind: ObjectKind::Pod, namespace, name, uid };
         let told = NewEvent::of_pod(object, worker.pod.as_deref(), event);
         self.note(told, now);
@@ -77,7 +77,7 @@ impl PodTable {
     fn note(&self, told: NewEvent, now: Instant) {
         self.node_state.borrow().events.borrow_mut().note(told, clock::now(), now);
         if let Some(sender) = &self.reports.sender {
-            sender.noted();
+            sender.on_new_events();
         }
     }
 }

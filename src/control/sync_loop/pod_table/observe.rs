@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::PodTable;
-use crate::kubelet::logs::{KeptLog, link_name};
+use crate::kubelet::logs::{ManagedLog, link_name};
 use crate::state::pods::{
     ObservationTicket, ObserveResult, ObservedContainer, ObservedPod, PodDirs, ProbeResult, Relist,
 };
@@ -25,15 +25,15 @@ impl PodTable {
         let observed = observed.borrow();
         let pod = observed.pod(&uid);
         let exists = pod.is_some();
-        self.node_state.borrow_mut().followers.see(&uid, pod.map(|pod| &**pod));
+        self.node_state.borrow_mut().followers.on_observation(&uid, pod.map(|pod| &**pod));
         match pod {
             Some(pod) => {
                 self.pleg.watch(pod);
-                self.logs.keep(&uid, kept_logs(&self.runtime.dirs, pod));
+                self.logs.set_pod_logs(&uid, kept_logs(&self.runtime.dirs, pod));
             }
             None => {
                 self.pleg.forget(&uid);
-                self.logs.keep(&uid, Vec::new());
+                self.logs.set_pod_logs(&uid, Vec::new());
             }
         }
         self.workers.touch(&uid);
@@ -81,9 +81,9 @@ impl PodTable {
 }
 
 /// The logs of the containers that the runtime still has.
-fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<KeptLog> {
+fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<ManagedLog> {
     let (namespace, name) = (&pod.namespace, &pod.name);
-    let kept = |run: &ObservedContainer| KeptLog {
+    let kept = |run: &ObservedContainer| ManagedLog {
         container_id: run.id.clone(),
         log: dirs.log(namespace, name, &pod.uid, &run.name, run.restart_count),
         link: dirs.log_links().join(link_name(namespace, name, &run.name, &run.id)),

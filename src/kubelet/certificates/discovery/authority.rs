@@ -51,14 +51,14 @@ impl fmt::Display for Pin {
 
 /// Why a CA was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unpinned {
+pub(crate) enum PinMismatch {
     /// The CA bundle has no certificate.
     Nothing,
     /// No pin matches any of the keys found.
     Other { expected: Vec<Pin>, found: Vec<Pin> },
 }
 
-impl fmt::Display for Unpinned {
+impl fmt::Display for PinMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |pins: &[Pin]| pins.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
         match self {
@@ -72,18 +72,18 @@ impl fmt::Display for Unpinned {
 
 /// The certificates in `pem` that have a pinned key, in PEM. Without pins every CA is accepted.
 ///
-/// kubeadm trusts the whole bundle if one certificate is pinned, so that whoever can change the bundle adds a CA.
-pub(crate) fn pinned_authority(pem: &[u8], pins: &[Pin]) -> Result<Vec<u8>, Unpinned> {
-    let certificates = pem::certificates(pem).map_err(|_| Unpinned::Nothing)?;
+/// Unlike kubeadm, which trusts the whole bundle if one certificate is pinned: an attacker could add a CA to it.
+pub(crate) fn pinned_authority(pem: &[u8], pins: &[Pin]) -> Result<Vec<u8>, PinMismatch> {
+    let certificates = pem::certificates(pem).map_err(|_| PinMismatch::Nothing)?;
     let found: Result<Vec<Pin>, _> =
         certificates.iter().map(|der| Certificate::read(der).map(|read| Pin::of(&read))).collect();
-    let found = found.map_err(|_| Unpinned::Nothing)?;
+    let found = found.map_err(|_| PinMismatch::Nothing)?;
     if pins.is_empty() {
         return Ok(pem.to_vec());
     }
     let pinned = certificates.iter().zip(&found).filter(|(_, pin)| pins.contains(pin));
     let pinned: String = pinned.map(|(der, _)| pem::encode(pem::CERTIFICATE, der)).collect();
-    if pinned.is_empty() { Err(Unpinned::Other { expected: pins.to_vec(), found }) } else { Ok(pinned.into_bytes()) }
+    if pinned.is_empty() { Err(PinMismatch::Other { expected: pins.to_vec(), found }) } else { Ok(pinned.into_bytes()) }
 }
 
 #[cfg(test)]
@@ -120,8 +120,8 @@ mod tests {
     fn other_authority_is_refused_with_both_digests() {
         let error = pinned_authority(CA, &pins(&[OTHER])).unwrap_err().to_string();
         assert_eq!(error, format!("the cluster's CA does not match: expected {OTHER}, found {PIN}"));
-        assert_eq!(pinned_authority(b"", &pins(&[PIN])), Err(Unpinned::Nothing));
-        assert_eq!(pinned_authority(b"", &[]), Err(Unpinned::Nothing));
+        assert_eq!(pinned_authority(b"", &pins(&[PIN])), Err(PinMismatch::Nothing));
+        assert_eq!(pinned_authority(b"", &[]), Err(PinMismatch::Nothing));
     }
 
     #[test]

@@ -7,17 +7,17 @@ const MADE: Seconds = 1_767_225_600;
 /// 2099.
 const FAR: Seconds = 4_080_000_000;
 
-fn held(random: u16) -> Held {
-    Held { not_before: MADE, not_after: MADE + YEAR, age: None, share: share(random) }
+fn held(random: u16) -> HeldCertificate {
+    HeldCertificate { not_before: MADE, not_after: MADE + YEAR, age: None, share: share(random) }
 }
 
 /// `clock` with no known floor.
-fn at(clock: Seconds) -> Present {
-    Present { clock, floor: 0 }
+fn at(clock: Seconds) -> KnownTime {
+    KnownTime { clock, floor: 0 }
 }
 
 #[track_caller]
-fn check(held: Held, present: Present, standing: &str) {
+fn check(held: HeldCertificate, present: KnownTime, standing: &str) {
     let found = match held.standing(present) {
         RenewalState::Good { .. } => "good",
         RenewalState::Due => "due",
@@ -48,7 +48,7 @@ fn renewal_time_differs_between_nodes_and_is_stable() {
             public_key: vec![1, 7, last],
             ..Default::default()
         };
-        match Held::new(&certificate, None).standing(at(MADE)) {
+        match HeldCertificate::new(&certificate, None).standing(at(MADE)) {
             RenewalState::Good { until } => until,
             other => panic!("{other:?}"),
         }
@@ -67,7 +67,7 @@ fn clock_in_the_past_neither_drops_nor_renews_a_certificate() {
 #[test]
 fn floor_applies_when_the_clock_is_behind() {
     for (floor, standing) in [(MADE - DAY, "good"), (MADE + YEAR * 95 / 100, "due"), (MADE + 2 * YEAR, "expired")] {
-        check(held(0), Present { clock: 0, floor }, standing);
+        check(held(0), KnownTime { clock: 0, floor }, standing);
     }
 }
 
@@ -85,13 +85,13 @@ fn clock_step_of_a_day_does_not_renew_early() {
 #[test]
 fn clock_in_the_future_keeps_a_certificate_just_issued() {
     for age in [0, 60, 30 * DAY, 250 * DAY] {
-        let held = Held { age: Some(Duration::from_secs(age.try_into().unwrap())), ..held(0) };
+        let held = HeldCertificate { age: Some(Duration::from_secs(age.try_into().unwrap())), ..held(0) };
         check(held, at(FAR), "good");
         check(held, at(i64::MAX), "good");
         // A certificate that expires while the clock is wrong is not kept.
-        let old = Held { age: Some(Duration::from_secs((YEAR * 95 / 100).try_into().unwrap())), ..held };
+        let old = HeldCertificate { age: Some(Duration::from_secs((YEAR * 95 / 100).try_into().unwrap())), ..held };
         check(old, at(FAR), "due");
-        check(Held { age: Some(Duration::MAX), ..held }, at(FAR), "expired");
+        check(HeldCertificate { age: Some(Duration::MAX), ..held }, at(FAR), "expired");
     }
 }
 
@@ -99,7 +99,7 @@ fn clock_in_the_future_keeps_a_certificate_just_issued() {
 fn clock_that_agrees_with_the_issuer_is_trusted() {
     // The signer backdates by one hour.
     let age = Duration::from_secs(10 * 3600);
-    let short = Held { not_after: MADE + 12 * 3600, age: Some(age), ..held(0) };
+    let short = HeldCertificate { not_after: MADE + 12 * 3600, age: Some(age), ..held(0) };
     check(short, at(MADE + 11 * 3600), "due");
     check(short, at(MADE + 13 * 3600), "expired");
 }
@@ -110,13 +110,13 @@ fn extreme_dates_do_not_overflow() {
         for not_after in [i64::MIN, -1, 0, MADE, i64::MAX] {
             for clock in [i64::MIN, 0, MADE, i64::MAX] {
                 for age in [None, Some(Duration::ZERO), Some(Duration::MAX)] {
-                    let held = Held { not_before, not_after, age, share: share(65535) };
-                    let _ = held.standing(Present { clock, floor: i64::MIN });
+                    let held = HeldCertificate { not_before, not_after, age, share: share(65535) };
+                    let _ = held.standing(KnownTime { clock, floor: i64::MIN });
                 }
             }
         }
     }
-    let backwards = Held { not_before: MADE, not_after: MADE - 1, age: None, share: share(0) };
+    let backwards = HeldCertificate { not_before: MADE, not_after: MADE - 1, age: None, share: share(0) };
     check(backwards, at(MADE), "expired");
 }
 
@@ -152,8 +152,8 @@ fn waits_by_date_only_when_the_clock_is_plausible() {
     assert_eq!(held(0).wait(until, at(MADE + 5)), NextRotation::Date(until));
     let span = |seconds: Seconds| NextRotation::Span(Duration::from_secs(seconds.try_into().unwrap()));
     assert_eq!(held(0).wait(until, at(0)), span(YEAR / 2));
-    assert_eq!(held(0).wait(until, Present { clock: 0, floor: until - 7 }), span(7));
-    let issued = Held { age: Some(Duration::from_secs(3)), ..held(0) };
+    assert_eq!(held(0).wait(until, KnownTime { clock: 0, floor: until - 7 }), span(7));
+    let issued = HeldCertificate { age: Some(Duration::from_secs(3)), ..held(0) };
     assert_eq!(issued.wait(until, at(FAR)), span(YEAR / 2 - 3));
     assert_eq!(issued.wait(MADE, at(FAR)), span(0));
 }
@@ -162,7 +162,7 @@ fn waits_by_date_only_when_the_clock_is_plausible() {
 fn certificate_just_issued_is_kept_whatever_its_dates() {
     // Valid for six minutes, five of which had passed when it was signed.
     let made = MADE - 300;
-    let short = |age: u64| Held {
+    let short = |age: u64| HeldCertificate {
         not_before: made,
         not_after: made + 360,
         age: Some(Duration::from_secs(age)),

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::{ServingCertificateCell, names};
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
-use crate::kubelet::certificates::csr::Issued;
-use crate::kubelet::certificates::csr_attempt::pursue;
+use crate::kubelet::certificates::csr::IssuedCertificate;
+use crate::kubelet::certificates::csr_attempt::request_with_any;
 use crate::kubelet::certificates::events::CertificateEvents;
 use crate::kubelet::certificates::inspect::floor;
 use crate::kubelet::certificates::pair::Pair;
 use crate::kubelet::certificates::pkcs10::Names;
-use crate::kubelet::certificates::rotation::{Held, NextRotation, Present, RenewalState, Seconds};
+use crate::kubelet::certificates::rotation::{HeldCertificate, KnownTime, NextRotation, RenewalState, Seconds};
 use crate::kubelet::certificates::signing_request::Purpose;
 use crate::kubelet::certificates::store::Store;
 use crate::kubelet::certificates::waits::{clock_set, due};
@@ -28,7 +28,7 @@ use crate::types::error::ErrorChain;
 pub(super) async fn run(
     node_name: &str,
     client: Client,
-    news: &StatusInputs,
+    status_inputs: &StatusInputs,
     directory: PathBuf,
     shown: &ServingCertificateCell,
     teller: CertificateEvents,
@@ -36,11 +36,11 @@ pub(super) async fn run(
     let store = Store::new(directory, "kubelet-server");
     let mut keeper =
         ServingCertificateManager { client, store, teller, started: clock::uptime(), current: None, issued: None };
-    keeper.look(shown).await;
+    keeper.load(shown).await;
     loop {
-        let seen = news.addresses_changed.changes();
-        let wanted = names::of_addresses(node_name, &news.addresses());
-        keeper.round(wanted, news.addresses_changed.beyond(seen), shown).await;
+        let seen = status_inputs.addresses_changed.changes();
+        let wanted = names::of_addresses(node_name, &status_inputs.addresses());
+        keeper.round(wanted, status_inputs.addresses_changed.beyond(seen), shown).await;
     }
 }
 
@@ -57,7 +57,7 @@ struct ServingCertificateManager {
 
 impl ServingCertificateManager {
     /// Loads the pair that an earlier process obtained.
-    async fn look(&mut self, shown: &ServingCertificateCell) {
+    async fn load(&mut self, shown: &ServingCertificateCell) {
         let store = self.store.clone();
         let stored = rt::blocking(move || store.current()).await;
         let fault = stored.as_ref().err().map(|error| ErrorChain(error).to_string());
@@ -78,14 +78,14 @@ impl ServingCertificateManager {
         }
         let mut moved = pin!(moved);
         let clients = [self.client.clone()];
-        let asked = async { Some(pursue(&self.store, Purpose::Serving, &names, &clients, present).await) };
+        let asked = async { Some(request_with_any(&self.store, Purpose::Serving, &names, &clients, present).await) };
         let interrupted = async {
             moved.as_mut().await;
             None
         };
         match rt::either(asked, interrupted).await {
             None => {}
-            Some(Ok((issued, _))) => self.put(issued, present, shown).await,
+            Some(Ok((issued, _))) => self.store(issued, present, shown).await,
             Some(Err(fault)) => {
                 let pause = self.teller.failed(&fault, self.current.as_ref().map(|pair| &pair.leaf), present);
                 rt::either(rt::sleep(pause), rt::either(clock_set(), moved)).await;
@@ -94,7 +94,7 @@ impl ServingCertificateManager {
     }
 
     /// When the next renewal is due, if the current certificate has these names.
-    fn rests(&self, names: &Names, present: Present) -> Option<NextRotation> {
+    fn rests(&self, names: &Names, present: KnownTime) -> Option<NextRotation> {
         let leaf = &self.current.as_ref()?.leaf;
         let held = self.held(leaf);
         match held.standing(present) {
@@ -103,8 +103,8 @@ impl ServingCertificateManager {
         }
     }
 
-    async fn put(&mut self, issued: Issued, present: Present, shown: &ServingCertificateCell) {
-        let Issued { pair, is_fresh } = issued;
+    async fn store(&mut self, issued: IssuedCertificate, present: KnownTime, shown: &ServingCertificateCell) {
+        let IssuedCertificate { pair, is_fresh } = issued;
         let (store, put) = (self.store.clone(), pair.clone());
         let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));
         let stored = rt::blocking(move || store.put(&put, moment).and_then(|()| store.forget_key())).await;
@@ -118,20 +118,20 @@ impl ServingCertificateManager {
         }
     }
 
-    fn held(&self, leaf: &Certificate) -> Held {
+    fn held(&self, leaf: &Certificate) -> HeldCertificate {
         let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
-        Held::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at)))
+        HeldCertificate::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at)))
     }
 
     /// The floor advances by the time that this process has run.
-    fn present(&self) -> Present {
+    fn present(&self) -> KnownTime {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
         let known = floor([self.current.as_ref().map(|pair| &pair.leaf), None], None);
         let floor = known.saturating_add(Seconds::try_from(counted).unwrap_or_default());
-        Present { clock: clock::now().unix_seconds(), floor }
+        KnownTime { clock: clock::now().unix_seconds(), floor }
     }
 
-    fn note(&self, fault: Option<String>, present: Present) {
+    fn note(&self, fault: Option<String>, present: KnownTime) {
         let leaf = self.current.as_ref().map(|pair| &pair.leaf);
         self.teller.note(CertificateEntry {
             not_after: leaf.map(|leaf| leaf.not_after),

@@ -39,7 +39,7 @@ impl ServingCertificateCell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Handshakes can succeed.
+    /// Whether there is a certificate, so that handshakes can succeed.
     pub(crate) fn is_there(&self) -> bool {
         self.certified_key().is_some()
     }
@@ -62,7 +62,7 @@ pub(crate) struct ServingCertificate {
     pub(crate) node_name: String,
     pub(crate) source: ServingSource,
     pub(crate) shown: ServingCertificateCell,
-    pub(crate) book: Rc<CertificateStatuses>,
+    pub(crate) statuses: Rc<CertificateStatuses>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
@@ -71,21 +71,21 @@ pub(crate) enum ServingSource {
     /// Managed elsewhere.
     Files { certificate: PathBuf, key: PathBuf },
     /// Signed by the cluster for the addresses in the node's object; stored in this directory.
-    Cluster { client: Client, news: Rc<StatusInputs>, directory: PathBuf },
+    Cluster { client: Client, status_inputs: Rc<StatusInputs>, directory: PathBuf },
     /// Self-signed, stored in this directory.
-    OwnMaking { directory: PathBuf },
+    SelfSigned { directory: PathBuf },
 }
 
 /// Never returns. Failures are reported and retried.
 pub(crate) async fn run(settings: ServingCertificate) {
-    let ServingCertificate { node_name, source, shown, book, inbox } = settings;
-    let teller = CertificateEvents::new(CertificateKind::Serving, book, inbox);
+    let ServingCertificate { node_name, source, shown, statuses, inbox } = settings;
+    let teller = CertificateEvents::new(CertificateKind::Serving, statuses, inbox);
     match source {
         ServingSource::Files { certificate, key } => files::run([certificate, key], &shown, &teller).await,
-        ServingSource::Cluster { client, news, directory } => {
-            cluster::run(&node_name, client, &news, directory, &shown, teller).await;
+        ServingSource::Cluster { client, status_inputs, directory } => {
+            cluster::run(&node_name, client, &status_inputs, directory, &shown, teller).await;
         }
-        ServingSource::OwnMaking { directory } => self_signed::run(&node_name, &directory, &shown, &teller).await,
+        ServingSource::SelfSigned { directory } => self_signed::run(&node_name, &directory, &shown, &teller).await,
     }
 }
 

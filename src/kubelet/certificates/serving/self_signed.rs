@@ -42,7 +42,7 @@ pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertif
             }
         };
         held = pair.filter(|_| !is_kept);
-        // The clock that says it has expired is not trusted; wait until the clock is set.
+        // It seems expired because the clock is wrong; wait until the clock is set.
         let end = if end <= now { Seconds::MAX } else { end };
         rt::either(changed(&watch), due(NextRotation::Date(end))).await;
     }

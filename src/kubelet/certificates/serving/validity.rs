@@ -28,7 +28,7 @@ pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> Validity {
     }
 }
 
-/// Whether an existing certificate is kept.
+/// Whether an existing certificate still fits the clock.
 pub(super) fn can_stay(made: &Certificate, clock: Seconds, built: Option<Seconds>) -> bool {
     if clock < least(built) {
         return true;

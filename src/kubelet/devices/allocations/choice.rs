@@ -2,9 +2,9 @@
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
-use super::{Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, asked, in_order};
+use super::{Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, asked, in_order, selectors};
 use crate::kubelet::resource_managers::{self, Hints, Nodes};
-use crate::types::api::{Container, Pod, PodUid};
+use crate::types::api::{Container, DeviceSelectors, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Devices of ended init containers, by resource.
@@ -12,14 +12,14 @@ pub(in crate::kubelet::devices) type Left = SortedMap<String, SortedSet<String>>
 
 /// Position of a device relative to the preferred nodes, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum NumaProximity {
     Near,
     Elsewhere,
     /// The device has no NUMA nodes, or none are preferred.
     Anywhere,
 }
 
-const IN_ORDER: [Place; 3] = [Place::Near, Place::Elsewhere, Place::Anywhere];
+const IN_ORDER: [NumaProximity; 3] = [NumaProximity::Near, NumaProximity::Elsewhere, NumaProximity::Anywhere];
 
 impl DeviceAllocations {
     /// Chooses devices for all containers of the pod without any.
@@ -37,6 +37,7 @@ impl DeviceAllocations {
         left: &mut Left,
     ) -> Result<(), InsufficientDevices> {
         let uid = &pod.metadata.uid;
+        let selectors = selectors(pod)?;
         let stays = in_order(pod).any(|(other, stays)| stays && other.name == container.name);
         for (name, count) in asked(pod, container) {
             if !self.is_known(name) {
@@ -50,7 +51,7 @@ impl DeviceAllocations {
             if self.is_given(uid, &container.name, name, count, runs)? {
                 // It keeps its devices.
             } else if count > 0 && !runs(&container.name) {
-                let ids = self.free(uid, container, name, count, left)?;
+                let ids = self.free(uid, container, (name, count), &selectors, left)?;
                 let given = self.give(uid, &container.name, name, ids);
                 self.given.push(given);
             }
@@ -159,22 +160,26 @@ impl DeviceAllocations {
         &self,
         pod: &PodUid,
         container: &Container,
-        name: &str,
-        count: usize,
+        (name, count): (&str, usize),
+        selectors: &DeviceSelectors,
         left: &SortedSet<String>,
     ) -> Result<Vec<String>, InsufficientDevices> {
         let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
         if resource.healthy().next().is_none() {
             return Err(none_healthy(name));
         }
+        let is_accepted =
+            |id: &str| resource.devices.get(id).is_some_and(|device| selectors.accept(name, &device.attributes));
         let mut ids: Vec<String> = left.iter().take(count).cloned().collect();
         let needed = count - ids.len();
-        let available: Vec<&str> = self.available(name).filter(|id| !left.contains(*id)).collect();
+        let available = self.available(name).filter(|id| !left.contains(*id) && is_accepted(id));
+        let available: Vec<&str> = available.collect();
         let near = self.near(pod, &container.name);
         if available.len() < needed {
             return Err(InsufficientDevices(format!(
-                "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}",
-                available.len()
+                "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}{}",
+                available.len(),
+                if selectors.resources().any(|resource| resource == name) { " (as the pod selects)" } else { "" }
             )));
         }
         for place in IN_ORDER {
@@ -199,7 +204,7 @@ impl DeviceAllocations {
         let free = self.available(&given.resource).map(str::to_owned);
         let free = free.chain(own.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
         let near = self.near(&given.pod, &given.container);
-        let is_near = |id: &String| resource.place(near, id) == Place::Near;
+        let is_near = |id: &String| resource.place(near, id) == NumaProximity::Near;
         let (aligned, others): (Vec<String>, Vec<String>) = free.partition(is_near);
         let mut all = kept.clone();
         if needed < aligned.len() {
@@ -248,12 +253,12 @@ impl Resource {
         self.devices.values().any(|device| !device.nodes.is_empty())
     }
 
-    fn place(&self, near: Option<Nodes>, id: &str) -> Place {
+    fn place(&self, near: Option<Nodes>, id: &str) -> NumaProximity {
         let own = self.nodes_of(id);
         match near {
-            Some(near) if own.overlaps(near) => Place::Near,
-            Some(_) if own != Nodes::default() => Place::Elsewhere,
-            _ => Place::Anywhere,
+            Some(near) if own.overlaps(near) => NumaProximity::Near,
+            Some(_) if own != Nodes::default() => NumaProximity::Elsewhere,
+            _ => NumaProximity::Anywhere,
         }
     }
 

@@ -109,7 +109,7 @@ impl ArchiveList {
     }
 
     /// Takes a listing of the directory.
-    pub(super) fn look(&mut self, listing: &SortedMap<String, Stamp>, now: Instant) {
+    pub(super) fn on_listing(&mut self, listing: &SortedMap<String, Stamp>, now: Instant) {
         self.problem.clear();
         // Files found by the first listing have been there for a while.
         let first = !std::mem::replace(&mut self.looked, true);
@@ -157,7 +157,7 @@ impl ArchiveList {
         Some(file.clone())
     }
 
-    /// Takes the result of an import. Changes of the file during it are noticed by the next listing.
+    /// Takes the result of an import. The next listing notices if the file has changed meanwhile.
     pub(super) fn ended(&mut self, file: &str, outcome: Result<Vec<String>, Failure>, now: Instant) {
         let Some(archive) = self.files.get_mut(file) else { return };
         archive.state = match outcome {
@@ -171,7 +171,16 @@ impl ArchiveList {
                 let again = (archive.tries < MOST_TRIES).then(|| now + archive.retry.next_wait());
                 State::Failed(why, again)
             }
+            Err(Failure::Lacks(why)) => State::Failed(why, Some(now + archive.retry.next_wait())),
         };
+        if archive.state == State::Imported {
+            // It may have what others lack.
+            for other in self.files.values_mut() {
+                if matches!(other.state, State::Failed(_, Some(_))) {
+                    other.state = State::Ready;
+                }
+            }
+        }
     }
 
     /// The runtime no longer has all of its images.
@@ -198,6 +207,16 @@ pub(super) enum Failure {
     /// Invalid; only a changed file can succeed.
     Refused(String),
     Failed(String),
+    /// A delta of an image that the node does not have, and may yet get.
+    Lacks(String),
+}
+
+impl Failure {
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Refused(why) | Self::Failed(why) | Self::Lacks(why) => why,
+        }
+    }
 }
 
 /// Whether a file with this name may be an archive; hidden files and unfinished downloads are not.
@@ -214,8 +233,8 @@ mod tests {
         files.iter().map(|(file, size)| ((*file).to_owned(), Stamp { size: *size, modified: 1 })).collect()
     }
 
-    fn state<'a>(book: &'a ArchiveList, file: &str) -> &'a State {
-        &book.files.get(file).expect("it is known").state
+    fn state<'a>(archive_list: &'a ArchiveList, file: &str) -> &'a State {
+        &archive_list.files.get(file).expect("it is known").state
     }
 
     fn images(names: &[&str]) -> Vec<String> {
@@ -224,72 +243,94 @@ mod tests {
 
     #[test]
     fn existing_files_are_imported_at_once_and_new_ones_after_settling() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.look(&listing(&[("b", 1), ("a", 1)]), start);
-        assert_eq!(book.next_due(), None);
-        assert_eq!([book.begin(), book.begin(), book.begin()], [Some("a".to_owned()), Some("b".to_owned()), None]);
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
+        archive_list.on_listing(&listing(&[("b", 1), ("a", 1)]), start);
+        assert_eq!(archive_list.next_due(), None);
+        assert_eq!(
+            [archive_list.begin(), archive_list.begin(), archive_list.begin()],
+            [Some("a".to_owned()), Some("b".to_owned()), None]
+        );
         let all = |size| listing(&[("a", 1), ("b", 1), ("c", size)]);
-        book.look(&all(1), start);
-        assert_eq!(book.next_due(), Some(start + SETTLED));
+        archive_list.on_listing(&all(1), start);
+        assert_eq!(archive_list.next_due(), Some(start + SETTLED));
         // The file is still being written.
         let later = start + SETTLED;
-        book.look(&all(2), later);
-        assert_eq!((book.next_due(), book.has_ready()), (Some(later + SETTLED), false));
-        book.look(&all(2), later + SETTLED);
-        assert_eq!(book.begin().as_deref(), Some("c"));
+        archive_list.on_listing(&all(2), later);
+        assert_eq!((archive_list.next_due(), archive_list.has_ready()), (Some(later + SETTLED), false));
+        archive_list.on_listing(&all(2), later + SETTLED);
+        assert_eq!(archive_list.begin().as_deref(), Some("c"));
     }
 
     #[test]
     fn images_are_kept_while_their_file_exists() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.look(&listing(&[("a", 1)]), start);
-        book.begin();
-        book.ended("a", Ok(images(&["x:1"])), start);
-        assert_eq!(book.imported(), [("a".to_owned(), images(&["x:1"]))]);
-        book.look(&listing(&[("a", 2)]), start);
-        let pinned =
-            |book: &ArchiveList| book.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>();
-        assert_eq!(pinned(&book), ["x:1"]);
-        book.unlisted("gone".to_owned());
-        assert_eq!(pinned(&book), ["x:1"]);
-        book.look(&listing(&[]), start);
-        assert_eq!(pinned(&book), images(&[]));
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
+        archive_list.on_listing(&listing(&[("a", 1)]), start);
+        archive_list.begin();
+        archive_list.ended("a", Ok(images(&["x:1"])), start);
+        assert_eq!(archive_list.imported(), [("a".to_owned(), images(&["x:1"]))]);
+        archive_list.on_listing(&listing(&[("a", 2)]), start);
+        let pinned = |archive_list: &ArchiveList| {
+            archive_list.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(pinned(&archive_list), ["x:1"]);
+        archive_list.unlisted("gone".to_owned());
+        assert_eq!(pinned(&archive_list), ["x:1"]);
+        archive_list.on_listing(&listing(&[]), start);
+        assert_eq!(pinned(&archive_list), images(&[]));
     }
 
     #[test]
     fn refused_file_waits_for_a_change_and_failed_one_is_retried() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
         let mut now = start;
-        book.look(&listing(&[("bad", 1), ("late", 1)]), now);
-        book.begin();
-        book.ended("bad", Err(Failure::Refused("no".to_owned())), now);
+        archive_list.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
+        archive_list.begin();
+        archive_list.ended("bad", Err(Failure::Refused("no".to_owned())), now);
         for _ in 0..MOST_TRIES {
-            assert_eq!(book.begin().as_deref(), Some("late"));
-            book.ended("late", Err(Failure::Failed("away".to_owned())), now);
-            assert!(!book.has_ready());
+            assert_eq!(archive_list.begin().as_deref(), Some("late"));
+            archive_list.ended("late", Err(Failure::Failed("away".to_owned())), now);
+            assert!(!archive_list.has_ready());
             now += RETRY_LONGEST;
-            book.look(&listing(&[("bad", 1), ("late", 1)]), now);
+            archive_list.on_listing(&listing(&[("bad", 1), ("late", 1)]), now);
         }
-        assert!(!book.has_ready());
-        assert_eq!(state(&book, "late"), &State::Failed("away".to_owned(), None));
-        assert_eq!(state(&book, "bad"), &State::Refused("no".to_owned()));
-        book.look(&listing(&[("bad", 2), ("late", 1)]), now);
-        book.look(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
-        assert_eq!(state(&book, "bad"), &State::Ready);
+        assert!(!archive_list.has_ready());
+        assert_eq!(state(&archive_list, "late"), &State::Failed("away".to_owned(), None));
+        assert_eq!(state(&archive_list, "bad"), &State::Refused("no".to_owned()));
+        archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now);
+        archive_list.on_listing(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
+        assert_eq!(state(&archive_list, "bad"), &State::Ready);
+    }
+
+    #[test]
+    fn archive_that_lacks_an_image_is_retried_after_another_import() {
+        let (mut list, mut now) = (ArchiveList::default(), Instant::now());
+        let files = listing(&[("a.delta", 1), ("b.tar", 1)]);
+        list.on_listing(&files, now);
+        for _ in 0..2 * MOST_TRIES {
+            assert_eq!(list.begin().as_deref(), Some("a.delta"));
+            list.ended("a.delta", Err(Failure::Lacks("needs b".to_owned())), now);
+            now = list.next_due().unwrap_or(now);
+            list.on_listing(&files, now);
+        }
+        assert_eq!(list.begin().as_deref(), Some("a.delta"));
+        list.ended("a.delta", Err(Failure::Lacks("needs b".to_owned())), now);
+        assert_eq!(list.begin().as_deref(), Some("b.tar"));
+        list.ended("b.tar", Ok(images(&["b:1"])), now);
+        assert_eq!(list.begin().as_deref(), Some("a.delta"));
     }
 
     #[test]
     fn restart_imports_only_changed_files() {
-        let (mut book, start) = (ArchiveList::default(), Instant::now());
-        book.look(&listing(&[("a", 1), ("b", 1)]), start);
+        let (mut archive_list, start) = (ArchiveList::default(), Instant::now());
+        archive_list.on_listing(&listing(&[("a", 1), ("b", 1)]), start);
         for name in ["x:1", "y:1"] {
-            let file = book.begin().unwrap();
-            book.ended(&file, Ok(images(&[name])), start);
+            let file = archive_list.begin().unwrap();
+            archive_list.ended(&file, Ok(images(&[name])), start);
         }
         let mut next = ArchiveList::default();
-        next.load(&book.record());
-        assert_eq!(next.record(), book.record());
-        next.look(&listing(&[("a", 1), ("b", 2)]), start);
+        next.load(&archive_list.record());
+        assert_eq!(next.record(), archive_list.record());
+        next.on_listing(&listing(&[("a", 1), ("b", 2)]), start);
         assert_eq!((next.begin().as_deref(), next.begin()), (Some("b"), None));
         next.lost("a");
         assert_eq!(next.begin().as_deref(), Some("a"));

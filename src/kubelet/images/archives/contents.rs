@@ -124,7 +124,7 @@ impl Contents {
     }
 
     /// Ends the stream; returns the image names.
-    pub fn end(self) -> Result<Named, BadArchive> {
+    pub fn end(self) -> Result<ArchiveImages, BadArchive> {
         if self.left > 0 || !self.header.is_empty() {
             return Err(BadArchive::CutShort);
         }
@@ -142,13 +142,13 @@ impl Contents {
         if images.is_empty() || images.len() > MOST_IMAGES {
             return Err(BadArchive::Nameless);
         }
-        Ok(Named { images, is_docker: self.docker.is_some() })
+        Ok(ArchiveImages { images, is_docker: self.docker.is_some() })
     }
 }
 
 /// Contents of a complete archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct ArchiveImages {
     pub images: Vec<String>,
     /// It has a `manifest.json`.
     pub is_docker: bool,
@@ -199,7 +199,7 @@ fn take<'a>(bytes: &'a [u8], count: &mut u64) -> (&'a [u8], &'a [u8]) {
 }
 
 /// A number in octal digits, or in GNU tar's binary format for large values.
-fn number(field: &[u8]) -> Option<u64> {
+pub(super) fn number(field: &[u8]) -> Option<u64> {
     if let [0x80, digits @ ..] = field {
         return digits.iter().try_fold(0, |sum: u64, digit| sum.checked_mul(256)?.checked_add(u64::from(*digit)));
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     /// The result, which must be the same however the bytes are split.
-    fn read(bytes: &[u8]) -> Result<Named, BadArchive> {
+    fn read(bytes: &[u8]) -> Result<ArchiveImages, BadArchive> {
         let of = |size: usize| {
             let mut contents = Contents::default();
             bytes.chunks(size).try_for_each(|part| contents.push(part))?;
@@ -266,11 +266,14 @@ mod tests {
     fn both_formats_give_image_names_in_any_order() {
         let layer = vec![7; 1300];
         let docker = tar(&[("layer.tar", &layer), ("manifest.json", DOCKER)]);
-        assert_eq!(read(&docker), Ok(Named { images: vec!["a:1".to_owned(), "b:1".to_owned()], is_docker: true }));
+        assert_eq!(
+            read(&docker),
+            Ok(ArchiveImages { images: vec!["a:1".to_owned(), "b:1".to_owned()], is_docker: true })
+        );
         let oci = tar(&[("oci-layout", b"{}"), ("./index.json", OCI), ("blobs/sha256/1", &layer), ("empty", b"")]);
         assert_eq!(
             read(&oci),
-            Ok(Named { images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()], is_docker: false })
+            Ok(ArchiveImages { images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()], is_docker: false })
         );
         assert_eq!(read(&tar(&[("index.json", OCI), ("manifest.json", DOCKER)])).unwrap().images.len(), 4);
     }
@@ -285,7 +288,7 @@ mod tests {
         assert_eq!(read_at_once(&whole[..BLOCK + 10]), Err(BadArchive::CutShort));
     }
 
-    fn read_at_once(bytes: &[u8]) -> Result<Named, BadArchive> {
+    fn read_at_once(bytes: &[u8]) -> Result<ArchiveImages, BadArchive> {
         let mut contents = Contents::default();
         contents.push(bytes)?;
         contents.end()

@@ -9,7 +9,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use super::archive_list::Failure;
-use super::contents::{BadArchive, Contents, HEAD, Named, Packing};
+use super::contents::{ArchiveImages, BadArchive, Contents, HEAD, Packing};
 use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
@@ -41,7 +41,7 @@ impl Tool {
 }
 
 /// Importing a large archive from a slow SD card takes minutes.
-const LIMIT: Duration = Duration::from_secs(30 * 60);
+pub(super) const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Imports the archive at `path`; returns the image names in it.
 pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Failure> {
@@ -82,7 +82,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
     }
 }
 
-fn ctr(endpoint: &Path, arguments: &[&str]) -> Command {
+pub(super) fn ctr(endpoint: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("ctr");
     command.arg("--address").arg(endpoint).args(["--namespace", "k8s.io"]).args(arguments);
     command
@@ -96,13 +96,10 @@ pub(in crate::kubelet::images) async fn import_layout(
     names: &[String],
     tar: impl FnOnce(ChildStdin) + Send + 'static,
 ) -> Result<(), String> {
-    let told = |failure: Failure| match failure {
-        Failure::Refused(why) | Failure::Failed(why) => why,
-    };
     match tool {
         Tool::Ctr(endpoint) => {
             let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), tar, LIMIT).await;
-            check("ctr", ended).map_err(told)
+            check("ctr", ended).map_err(Failure::text)
         }
         Tool::Skopeo => {
             // The names of one image; those with a digest come with it.
@@ -110,17 +107,17 @@ pub(in crate::kubelet::images) async fn import_layout(
             let mut command = Command::new("skopeo");
             let from = format!("oci:{}:{name}", directory.display());
             command.args(["copy", "--quiet", &from, &format!("containers-storage:{name}")]);
-            check("skopeo", program::run(command, Vec::new(), LIMIT).await).map_err(told)
+            check("skopeo", program::run(command, Vec::new(), LIMIT).await).map_err(Failure::text)
         }
     }
 }
 
 /// The tool stopped reading without an error.
-fn unread() -> Failure {
+pub(super) fn unread() -> Failure {
     Failure::Failed("the import tool has not read all of it".to_owned())
 }
 
-fn check(tool: &str, ended: Result<program::ProgramOutput, program::ProgramError>) -> Result<(), Failure> {
+pub(super) fn check(tool: &str, ended: Result<program::ProgramOutput, program::ProgramError>) -> Result<(), Failure> {
     let why = match ended {
         Ok(ended) if ended.status.success() => return Ok(()),
         Ok(ended) => {
@@ -136,14 +133,14 @@ fn check(tool: &str, ended: Result<program::ProgramOutput, program::ProgramError
     Err(Failure::Failed(format!("{tool}: {why}")))
 }
 
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     // Non-blocking: it may be a pipe without a writer.
     let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
 /// The archive uncompressed: the file itself, or an unnamed temporary copy in the same directory. Blocks.
-fn unpacked(path: &Path) -> Result<File, Failure> {
+pub(super) fn unpacked(path: &Path) -> Result<File, Failure> {
     let mut file = open(path).map_err(unusable)?;
     if Packing::of(&head(&mut file)?) == Some(Packing::Plain) {
         return Ok(file);
@@ -164,15 +161,15 @@ fn head(file: &mut File) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-fn unusable(error: io::Error) -> Failure {
+pub(super) fn unusable(error: io::Error) -> Failure {
     Failure::Failed(format!("cannot be read: {error}"))
 }
 
 /// Decompresses an archive into `sink` and returns its contents. `None`: the sink did not take everything. Blocks.
-fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
+fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
     let mut file = open(path).map_err(unusable)?;
     let Some(packing) = Packing::of(&head(&mut file)?) else {
-        return Err(Failure::Refused("it is no tar, nor one that gzip or zstd has packed".to_owned()));
+        return Err(Failure::Refused("it is not a tar archive, plain or compressed with gzip or zstd".to_owned()));
     };
     let program = match packing {
         Packing::Plain => return pour_tar(&mut file, sink),
@@ -193,7 +190,7 @@ fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
     }
 }
 
-fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
+pub(super) fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<ArchiveImages>, Failure> {
     let bad = |error: BadArchive| Failure::Refused(error.to_string());
     let mut contents = Contents::default();
     let mut buffer = vec![0; 64 << 10];
@@ -275,7 +272,7 @@ mod tests {
         let others = [pour(&folder.join("text"), &mut io::sink()), pour(&folder, &mut io::sink())];
         fs::remove_dir_all(&folder).unwrap();
         for (poured, is_same) in poured {
-            assert_eq!(poured, Ok(Some(Named { images: vec!["a:1".to_owned()], is_docker: true })));
+            assert_eq!(poured, Ok(Some(ArchiveImages { images: vec!["a:1".to_owned()], is_docker: true })));
             assert!(is_same);
         }
         assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));
@@ -285,7 +282,7 @@ mod tests {
                 "{cut:?}"
             );
         }
-        let told = "it is no tar, nor one that gzip or zstd has packed";
+        let told = "it is not a tar archive, plain or compressed with gzip or zstd";
         assert_eq!(others[0], Err(Failure::Refused(told.to_owned())));
         assert!(matches!(&others[1], Err(Failure::Failed(_))), "{others:?}");
     }

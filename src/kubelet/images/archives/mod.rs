@@ -2,12 +2,14 @@
 //! the archives exist.
 //!
 //! ```text
-//!   inotify -> list (blocking) -> ArchiveList::look -> import -> the record (durable) -> SyncEvent::ImagesCame
+//!   inotify -> list (blocking) -> ArchiveList::look -> import -> the record (durable) -> SyncEvent::ImagesImported
 //! ```
 
 mod archive_list;
 pub mod contents;
+pub mod delta;
 mod import;
+mod import_delta;
 
 use std::cell::RefCell;
 use std::fs;
@@ -22,8 +24,10 @@ use async_channel::{Receiver, Sender};
 
 pub(crate) use self::archive_list::Stamp;
 use self::archive_list::{ArchiveList, Failure, State, is_archive};
+pub(crate) use self::delta::{DeltaSummary, make_delta};
 use self::import::{Tool, import};
 pub(super) use self::import::{Tool as ImportTool, import_layout};
+use self::import_delta::import_delta;
 use super::image_name::with_default_tag;
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::cri::{ImageService, RuntimeService};
@@ -39,7 +43,7 @@ use crate::types::time::Backoff;
 /// The known archives, shared with status pages and image garbage collection.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageArchives {
-    book: Rc<RefCell<ArchiveList>>,
+    archive_list: Rc<RefCell<ArchiveList>>,
     /// Closed when no import is in progress.
     busy: Rc<RefCell<Option<Receiver<()>>>>,
     wake: Sender<()>,
@@ -87,7 +91,7 @@ impl ImageArchives {
         let (archives, woken) = Self::nothing();
         let path = record.to_owned();
         match rt::blocking(move || durable::read(&path, MOST_RECORD)).await {
-            Ok(StoredFile::Whole(record)) => archives.book.borrow_mut().load(&record),
+            Ok(StoredFile::Whole(record)) => archives.archive_list.borrow_mut().load(&record),
             Ok(StoredFile::Nothing) => {}
             // Everything can be imported again.
             Ok(StoredFile::Damaged) => log!(warn, "failed to read record of image archives", file = record.display()),
@@ -99,20 +103,20 @@ impl ImageArchives {
     /// No archives and no importer.
     pub(crate) fn nothing() -> (Self, Receiver<()>) {
         let (wake, woken) = async_channel::bounded(1);
-        (Self { book: Rc::default(), busy: Rc::default(), wake }, woken)
+        (Self { archive_list: Rc::default(), busy: Rc::default(), wake }, woken)
     }
 
     /// Each image from an archive, and the archive.
     pub(crate) fn pinned(&self) -> Vec<(String, String)> {
-        let book = self.book.borrow();
-        let pinned = book
+        let archive_list = self.archive_list.borrow();
+        let pinned = archive_list
             .iter()
             .flat_map(|(file, archive)| archive.images.iter().map(move |image| (image.clone(), file.clone())));
         pinned.collect()
     }
 
     pub(crate) fn views(&self) -> Vec<ArchiveView> {
-        let book = self.book.borrow();
+        let archive_list = self.archive_list.borrow();
         let view = |(file, archive): (&String, &archive_list::Archive)| {
             let (state, message) = match &archive.state {
                 State::Settling(_) | State::Ready => ("waiting", String::new()),
@@ -123,17 +127,17 @@ impl ImageArchives {
             };
             ArchiveView { file: file.clone(), stamp: archive.stamp, state, images: archive.images.clone(), message }
         };
-        book.iter().map(view).collect()
+        archive_list.iter().map(view).collect()
     }
 
     /// Why the directory cannot be read; empty if it can.
     pub(crate) fn problem(&self) -> String {
-        self.book.borrow().problem().to_owned()
+        self.archive_list.borrow().problem().to_owned()
     }
 
     /// Called when an image is missing. Waits for an import in progress and returns true if the image may exist
     /// afterwards. Otherwise triggers a check for imported images that were lost.
-    pub(super) async fn missed(&self) -> bool {
+    pub(super) async fn may_import_missing(&self) -> bool {
         let busy = self.busy.borrow().clone();
         match busy {
             // Nothing is ever sent; the channel only closes.
@@ -182,7 +186,7 @@ impl Importer {
                 log!(warn, "failed to watch image archives", error = ErrorChain(error));
                 watch_failed = true;
             }
-            let retry = self.look(&mut listings).await;
+            let retry = self.list_directory(&mut listings).await;
             let mut again = None;
             match self.pass(is_sure).await {
                 Ok(()) => {
@@ -195,7 +199,7 @@ impl Importer {
             let due = match retry {
                 // Without a listing, a due archive would stay due.
                 Some(wait) => Some(rt::now() + wait),
-                None => self.archives.book.borrow().next_due(),
+                None => self.archives.archive_list.borrow().next_due(),
             };
             let unwatched = watch.is_err().then(|| rt::now() + AWAY.1);
             let again = again.into_iter().chain(due).chain(unwatched).min();
@@ -221,29 +225,29 @@ impl Importer {
     }
 
     /// Lists the directory; returns the back-off if that fails.
-    async fn look(&self, listings: &mut Listings) -> Option<Duration> {
+    async fn list_directory(&self, listings: &mut Listings) -> Option<Duration> {
         let listed = rt::deadline(LIST_DEADLINE, listings.next(&self.directory)).await;
-        let mut book = self.archives.book.borrow_mut();
+        let mut archive_list = self.archives.archive_list.borrow_mut();
         let problem = match listed {
             Ok(Ok(listing)) => {
                 listings.retry.reset();
-                book.look(&listing, rt::now());
+                archive_list.on_listing(&listing, rt::now());
                 return None;
             }
             Ok(Err(error)) => error.to_string(),
             Err(elapsed) => elapsed.to_string(),
         };
-        if book.problem() != problem {
+        if archive_list.problem() != problem {
             log!(warn, "failed to list image archives", directory = self.directory.display(), error = problem);
         }
-        book.unlisted(problem);
+        archive_list.unlisted(problem);
         Some(listings.retry.next_wait())
     }
 
     /// Imports the archives that are ready. Fails if the runtime does not answer.
     async fn pass(&self, is_sure: bool) -> Result<(), ()> {
-        let imported = self.archives.book.borrow().imported();
-        let has_work = self.archives.book.borrow().has_ready() || (!is_sure && !imported.is_empty());
+        let imported = self.archives.archive_list.borrow().imported();
+        let has_work = self.archives.archive_list.borrow().has_ready() || (!is_sure && !imported.is_empty());
         if has_work {
             let runtime = self.runtime.version().await.map_err(drop)?.runtime_name;
             if !is_sure {
@@ -251,13 +255,13 @@ impl Importer {
             }
             let mut came = false;
             loop {
-                let next = self.archives.book.borrow_mut().begin();
+                let next = self.archives.archive_list.borrow_mut().begin();
                 let Some(file) = next else { break };
                 came |= self.import(&runtime, &file).await;
             }
             if came {
                 // Fails only at shutdown.
-                let _ = self.inbox.send(SyncEvent::ImagesCame).await;
+                let _ = self.inbox.send(SyncEvent::ImagesImported).await;
             }
         }
         self.keep_record().await;
@@ -270,7 +274,7 @@ impl Importer {
             for image in images {
                 if !self.has(&image).await.map_err(drop)? {
                     log!(info, "image of archive is gone, importing again", image = image, file = file);
-                    self.archives.book.borrow_mut().lost(&file);
+                    self.archives.archive_list.borrow_mut().lost(&file);
                     break;
                 }
             }
@@ -288,7 +292,13 @@ impl Importer {
     async fn import(&self, runtime: &str, file: &str) -> bool {
         let began = rt::now();
         let outcome = match Tool::of(runtime, &self.endpoint) {
-            Some(tool) => import(&tool, self.directory.join(file)).await,
+            Some(tool) => {
+                let path = self.directory.join(file);
+                match import_delta(&tool, path.clone()).await {
+                    Some(imported) => imported,
+                    None => import(&tool, path).await,
+                }
+            }
             None => Err(Failure::Failed(format!("no tool is known that imports for the runtime {runtime}"))),
         };
         let outcome = match outcome {
@@ -300,12 +310,12 @@ impl Importer {
                 let seconds = rt::elapsed(began).as_secs();
                 log!(info, "imported images", file = file, images = images.join(" "), seconds = seconds);
             }
-            Err(Failure::Refused(why) | Failure::Failed(why)) => {
+            Err(Failure::Refused(why) | Failure::Failed(why) | Failure::Lacks(why)) => {
                 log!(warn, "failed to import image archive", file = file, problem = why);
             }
         }
         let came = outcome.is_ok();
-        self.archives.book.borrow_mut().ended(file, outcome, rt::now());
+        self.archives.archive_list.borrow_mut().ended(file, outcome, rt::now());
         came
     }
 
@@ -330,7 +340,7 @@ impl Importer {
 
     /// Writes the record if it has changed.
     async fn keep_record(&self) {
-        let (text, path) = (self.archives.book.borrow().record(), self.record.clone());
+        let (text, path) = (self.archives.archive_list.borrow().record(), self.record.clone());
         let write = move || match path.exists() || text.len() > EMPTY {
             true => durable::write_changed(&path, &text).map(drop),
             // Nothing was ever imported.
@@ -412,10 +422,10 @@ mod tests {
         let ended = rt::simulate(1, |world| async move {
             let (archives, woken) = ImageArchives::nothing();
             {
-                let mut book = archives.book.borrow_mut();
-                book.look(&SortedMap::from_iter([("a".to_owned(), Stamp::default())]), rt::now());
-                book.begin();
-                book.ended("a", Err(Failure::Failed("no".to_owned())), rt::now());
+                let mut archive_list = archives.archive_list.borrow_mut();
+                archive_list.on_listing(&SortedMap::from_iter([("a".to_owned(), Stamp::default())]), rt::now());
+                archive_list.begin();
+                archive_list.ended("a", Err(Failure::Failed("no".to_owned())), rt::now());
             }
             let client = Client::new("/nowhere");
             let importer = Importer {

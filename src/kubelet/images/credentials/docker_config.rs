@@ -9,7 +9,7 @@ use crate::types::api::Bytes;
 
 /// The two formats of these files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ConfigFormat {
     /// `config.json`, `.dockerconfigjson`: registries under `auths`.
     ConfigJson,
     /// `.dockercfg`: registries at the top level.
@@ -18,7 +18,7 @@ pub(super) enum Shape {
 
 /// Why a file is invalid. Never contains the secret content.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(super) enum InvalidConfig {
     NoJson,
     Expected(&'static str),
     /// In the entry of this registry.
@@ -26,20 +26,20 @@ pub(super) enum Unusable {
 }
 
 /// The registries and logins in the file.
-pub(super) fn parse(text: &[u8], shape: Shape) -> Result<Vec<(String, Login)>, Unusable> {
-    let document: Value = serde_json::from_slice(text).map_err(|_| Unusable::NoJson)?;
-    let Value::Object(mut document) = document else { return Err(Unusable::Expected("a mapping")) };
+pub(super) fn parse(text: &[u8], shape: ConfigFormat) -> Result<Vec<(String, Login)>, InvalidConfig> {
+    let document: Value = serde_json::from_slice(text).map_err(|_| InvalidConfig::NoJson)?;
+    let Value::Object(mut document) = document else { return Err(InvalidConfig::Expected("a mapping")) };
     let registries = match shape {
-        Shape::Dockercfg => document,
-        Shape::ConfigJson => match document.remove("auths") {
+        ConfigFormat::Dockercfg => document,
+        ConfigFormat::ConfigJson => match document.remove("auths") {
             Some(Value::Object(registries)) => registries,
             Some(Value::Null) | None => Map::new(),
-            Some(_) => return Err(Unusable::Expected("a mapping under auths")),
+            Some(_) => return Err(InvalidConfig::Expected("a mapping under auths")),
         },
     };
     let entries = registries.into_iter().map(|(registry, entry)| match login(&entry) {
         Ok(login) => Ok((registry, login)),
-        Err(expected) => Err(Unusable::Entry(registry, expected)),
+        Err(expected) => Err(InvalidConfig::Entry(registry, expected)),
     });
     entries.collect()
 }
@@ -70,7 +70,7 @@ fn decode(auth: &str) -> Option<String> {
     String::from_utf8(Bytes::from_base64(&padded)?.0).ok()
 }
 
-impl fmt::Display for Unusable {
+impl fmt::Display for InvalidConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoJson => f.write_str("expected JSON"),
@@ -84,7 +84,7 @@ impl fmt::Display for Unusable {
 mod tests {
     use super::*;
 
-    fn given(text: &str, shape: Shape) -> Result<Vec<(String, Login)>, String> {
+    fn given(text: &str, shape: ConfigFormat) -> Result<Vec<(String, Login)>, String> {
         parse(text.as_bytes(), shape).map_err(|error| error.to_string())
     }
 
@@ -99,13 +99,13 @@ mod tests {
             (r#"{"identitytoken":"t"}"#, login("", "")),
         ] {
             assert_eq!(
-                given(&format!(r#"{{"auths":{{"r.io":{entry}}},"credsStore":"x"}}"#), Shape::ConfigJson),
+                given(&format!(r#"{{"auths":{{"r.io":{entry}}},"credsStore":"x"}}"#), ConfigFormat::ConfigJson),
                 expected
             );
-            assert_eq!(given(&format!(r#"{{"r.io":{entry}}}"#), Shape::Dockercfg), expected);
+            assert_eq!(given(&format!(r#"{{"r.io":{entry}}}"#), ConfigFormat::Dockercfg), expected);
         }
-        assert_eq!(given("{}", Shape::ConfigJson), Ok(Vec::new()));
-        assert_eq!(given(r#"{"auths":null}"#, Shape::ConfigJson), Ok(Vec::new()));
+        assert_eq!(given("{}", ConfigFormat::ConfigJson), Ok(Vec::new()));
+        assert_eq!(given(r#"{"auths":null}"#, ConfigFormat::ConfigJson), Ok(Vec::new()));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
             (r#"{"auths":{"r.io":{"auth":"/////w=="}}}"#, auth),
             (r#"{"auths":{"r.io":{"password":7}}}"#, "r.io: expected a string as username, password, email and auth"),
         ] {
-            assert_eq!(given(text, Shape::ConfigJson), Err(problem.to_owned()), "{text}");
+            assert_eq!(given(text, ConfigFormat::ConfigJson), Err(problem.to_owned()), "{text}");
         }
     }
 }

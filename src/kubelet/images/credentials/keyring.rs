@@ -28,6 +28,8 @@ pub(crate) struct Credential {
 pub(crate) enum Owner {
     /// Available to every pod of the node.
     Node,
+    /// Available to pods of this service account. One that is deleted and created again has another uid.
+    ServiceAccount { namespace: String, name: String, uid: String },
     /// Available to pods that refer to this Secret. A Secret that is deleted and created again has another uid.
     Secret { namespace: String, name: String, uid: String },
 }

@@ -1,33 +1,38 @@
 //! Registry credentials: from image pull secrets, node files and credential provider plugins.
 
+mod account_tokens;
 mod docker_config;
 mod keyring;
 mod location;
 mod node_files;
 mod provider;
-mod provider_answer;
+mod provider_response;
 mod pull_secrets;
+mod service_account;
 
 use std::env;
 use std::path::{Path, PathBuf};
 
+use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
+use crate::types::api::Pod;
 
 #[cfg(test)]
 pub(crate) use keyring::Login;
 pub(crate) use keyring::{Credential, Owner};
 pub(crate) use pull_secrets::PullSecrets;
 
+use account_tokens::AccountTokens;
 use node_files::NodeFiles;
 use provider::Provider;
 
 /// Parses a credential provider's answer and a Docker configuration, for the fuzz targets.
 pub fn check_credentials(text: &[u8]) {
     for version in ["credentialprovider.kubelet.k8s.io/v1", ""] {
-        drop(provider_answer::answer(text, version));
+        drop(provider_response::answer(text, version));
     }
-    drop(docker_config::parse(text, docker_config::Shape::ConfigJson));
-    drop(docker_config::parse(text, docker_config::Shape::Dockercfg));
+    drop(docker_config::parse(text, docker_config::ConfigFormat::ConfigJson));
+    drop(docker_config::parse(text, docker_config::ConfigFormat::Dockercfg));
 }
 
 /// Credentials available to every pod of the node.
@@ -35,6 +40,15 @@ pub fn check_credentials(text: &[u8]) {
 pub(crate) struct NodeCredentials {
     files: NodeFiles,
     providers: Vec<Provider>,
+    tokens: AccountTokens,
+}
+
+/// A pod's service account; without a uid if the API server could not be asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceAccount {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: Option<String>,
 }
 
 impl NodeCredentials {
@@ -46,22 +60,44 @@ impl NodeCredentials {
 
     fn new(config: &Config, working_dir: &Path, home: Option<&Path>) -> Self {
         let bin_dir = &config.images.credential_provider_bin_dir;
+        let tokens = AccountTokens::default();
         Self {
             files: NodeFiles::new(&config.root_dir, working_dir, home),
             providers: config
                 .images
                 .credential_providers
                 .iter()
-                .map(|provider| Provider::new(provider, bin_dir))
+                .map(|provider| Provider::new(provider, bin_dir, tokens.clone()))
                 .collect(),
+            tokens,
         }
     }
 
+    /// The API server, for the tokens of service accounts.
+    pub(super) fn set_client(&self, client: &Client) {
+        self.tokens.set_client(client);
+    }
+
+    /// The pod's service account, if a provider gets its tokens for this repository.
+    pub(super) async fn service_account(&self, repository: &str, pod: &Pod) -> Option<ServiceAccount> {
+        for provider in &self.providers {
+            let uid = match provider.account(repository, pod).await {
+                None => continue,
+                Some(Ok(account)) => Some(account.uid),
+                Some(Err(error)) if error.is_retryable() => None,
+                Some(Err(_)) => return None,
+            };
+            let (namespace, name) = (pod.metadata.namespace.clone(), pod.spec.service_account_name.clone());
+            return Some(ServiceAccount { namespace, name, uid });
+        }
+        None
+    }
+
     /// All credentials for `repository`, in the order to try them.
-    pub(super) async fn find(&self, repository: &str) -> Vec<Credential> {
+    pub(super) async fn find(&self, repository: &str, pod: &Pod) -> Vec<Credential> {
         let mut found: Vec<Credential> = self.files.keyring().await.find(repository).into_iter().cloned().collect();
         for provider in &self.providers {
-            found.extend(provider.keyring(repository).await.find(repository).into_iter().cloned());
+            found.extend(provider.keyring(repository, pod).await.find(repository).into_iter().cloned());
         }
         found
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::docker_config::{Shape, parse};
+use super::docker_config::{ConfigFormat, parse};
 use super::keyring::{Keyring, Owner};
 use crate::platform::host::file::read_all;
 use crate::platform::rt;
@@ -11,7 +11,7 @@ use crate::platform::rt;
 /// Possible paths in order of precedence. The first readable file is used.
 #[derive(Clone, Debug)]
 pub(super) struct NodeFiles {
-    candidates: Vec<(PathBuf, Shape)>,
+    candidates: Vec<(PathBuf, ConfigFormat)>,
 }
 
 impl NodeFiles {
@@ -32,8 +32,8 @@ impl NodeFiles {
             home.map(Path::to_owned),
             Some(PathBuf::from("/")),
         ];
-        let mut candidates = in_each(dotted, "config.json", Shape::ConfigJson);
-        candidates.extend(in_each(plain, ".dockercfg", Shape::Dockercfg));
+        let mut candidates = in_each(dotted, "config.json", ConfigFormat::ConfigJson);
+        candidates.extend(in_each(plain, ".dockercfg", ConfigFormat::Dockercfg));
         Self { candidates }
     }
 
@@ -45,7 +45,7 @@ impl NodeFiles {
 }
 
 /// `None` if the file does not exist or is invalid; then the next one is tried.
-fn read(path: &Path, shape: Shape) -> Option<Keyring> {
+fn read(path: &Path, shape: ConfigFormat) -> Option<Keyring> {
     let text = match read_all(path, MOST_BYTES) {
         Ok(text) => text,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return None,

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use super::account_tokens::AccountTokens;
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
-use super::provider_answer::{AnswerCache, BadAnswer, answer, question};
-use crate::platform::config::CredentialProvider;
+use super::provider_response::{InvalidResponse, ResponseCache, answer, question};
+use super::service_account::{AccountToken, PodAccount};
+use crate::platform::apiserver::ApiError;
+use crate::platform::config::{CredentialProvider, TokenCacheType};
 use crate::platform::host::program::{self, ProgramError};
 use crate::platform::rt;
+use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
 
@@ -20,27 +24,38 @@ pub(super) struct Provider {
     config: CredentialProvider,
     program: PathBuf,
     images: Vec<Location>,
-    cache: RefCell<AnswerCache>,
+    cache: RefCell<ResponseCache>,
     /// Serializes requests: the next one may find the answer in the cache.
     asking: rt::Semaphore,
+    tokens: AccountTokens,
 }
 
 /// Why a plugin returned no credentials.
 #[derive(Debug)]
 enum ProviderError {
-    Answer(BadAnswer),
+    /// The pod's service account is unknown.
+    Account(ApiError),
+    Answer(InvalidResponse),
+    /// The token itself is the password, which must not be cached for other pods.
+    Echo,
     /// It exited with an error; its output.
     Failed {
         status: ExitStatus,
         said: String,
     },
     Run(ProgramError),
+    Token(ApiError),
 }
 
 impl fmt::Display for ProviderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Account(_) => f.write_str("failed to get service account"),
             Self::Answer(error) => error.fmt(f),
+            Self::Echo => {
+                f.write_str("it returned the service account token as the password, which needs the cacheType Token")
+            }
+            Self::Token(_) => f.write_str("failed to get service account token"),
             Self::Failed { status, said } => write!(f, "{status}: {said}"),
             Self::Run(error) => error.fmt(f),
         }
@@ -50,7 +65,8 @@ impl fmt::Display for ProviderError {
 impl std::error::Error for ProviderError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Answer(_) | Self::Failed { .. } => None,
+            Self::Account(error) | Self::Token(error) => Some(error),
+            Self::Answer(_) | Self::Echo | Self::Failed { .. } => None,
             Self::Run(error) => error.source(),
         }
     }
@@ -62,26 +78,37 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SHOWN: usize = 400;
 
 impl Provider {
-    pub(super) fn new(config: &CredentialProvider, bin_dir: &Path) -> Self {
+    pub(super) fn new(config: &CredentialProvider, bin_dir: &Path, tokens: AccountTokens) -> Self {
         Self {
             program: bin_dir.join(&config.name),
             images: config.match_images.iter().filter_map(|image| Location::parse(image)).collect(),
             config: config.clone(),
             cache: RefCell::default(),
             asking: rt::Semaphore::new(1),
+            tokens,
         }
     }
 
+    /// The pod's service account, if the plugin gets its tokens for this repository.
+    pub(super) async fn account(&self, repository: &str, pod: &Pod) -> Option<Result<PodAccount, ApiError>> {
+        let wanted = self.config.token.as_ref().filter(|_| has_account(pod) && self.covers(repository))?;
+        self.tokens.account(pod, wanted).await.transpose()
+    }
+
+    fn covers(&self, repository: &str) -> bool {
+        self.images.iter().any(|images| images.covers(repository))
+    }
+
     /// Credentials for `repository`; empty if the plugin is not configured for it or fails.
-    pub(super) async fn keyring(&self, repository: &str) -> Keyring {
+    pub(super) async fn keyring(&self, repository: &str, pod: &Pod) -> Keyring {
         let mut keyring = Keyring::default();
-        // Service account tokens for plugins are not supported without a cluster.
-        if self.config.requires_service_account || !self.images.iter().any(|images| images.covers(repository)) {
+        let needs_account = self.config.token.as_ref().is_some_and(|token| token.is_required);
+        if !self.covers(repository) || needs_account && !has_account(pod) {
             return keyring;
         }
-        match self.logins(repository).await {
-            Ok(logins) => {
-                for registry in keyring.add(logins, &Owner::Node) {
+        match self.logins(repository, pod).await {
+            Ok((logins, owner)) => {
+                for registry in keyring.add(logins, &owner) {
                     log!(
                         warn,
                         "credential provider returned invalid registry",
@@ -104,16 +131,30 @@ impl Provider {
         keyring
     }
 
-    async fn logins(&self, repository: &str) -> Result<Vec<(String, Login)>, ProviderError> {
+    async fn logins(&self, repository: &str, pod: &Pod) -> Result<(Vec<(String, Login)>, Owner), ProviderError> {
+        let (mut owner, mut key, mut account) = (Owner::Node, String::new(), AccountToken::default());
+        if let Some(wanted) = self.config.token.as_ref().filter(|_| has_account(pod)) {
+            let found = self.tokens.account(pod, wanted).await.map_err(ProviderError::Account)?;
+            // The account has not opted in.
+            let Some(found) = found else { return Ok((Vec::new(), owner)) };
+            let token = self.tokens.token(pod, &found, &wanted.audience).await.map_err(ProviderError::Token)?;
+            key = found.cache_key(pod, wanted.cache, &token);
+            owner = Owner::ServiceAccount {
+                namespace: pod.metadata.namespace.clone(),
+                name: pod.spec.service_account_name.clone(),
+                uid: found.uid,
+            };
+            account = AccountToken { token, annotations: found.annotations };
+        }
         let _turn = self.asking.acquire().await;
-        if let Some(logins) = self.cache.borrow().find(repository, rt::now()) {
-            return Ok(logins.to_vec());
+        if let Some(logins) = self.cache.borrow().find(repository, &key, rt::now()) {
+            return Ok((logins.to_vec(), owner));
         }
         let CredentialProvider { api_version, args, env, default_cache_duration, .. } = &self.config;
         let mut command = Command::new(&self.program);
         command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
         let begun = rt::now();
-        let ended = program::run(command, question(api_version, repository), LIMIT).await;
+        let ended = program::run(command, question(api_version, repository, &account), LIMIT).await;
         metrics::took(Timed::CredentialPlugins, &[&self.config.name], rt::elapsed(begun));
         let ended = ended.map_err(ProviderError::Run)?;
         if !ended.status.success() {
@@ -121,7 +162,17 @@ impl Provider {
             return Err(ProviderError::Failed { status: ended.status, said });
         }
         let answer = answer(&ended.stdout, api_version).map_err(ProviderError::Answer)?;
-        self.cache.borrow_mut().keep(repository, &answer, *default_cache_duration, rt::now());
-        Ok(answer.logins)
+        let is_echo = |(_, login): &(String, Login)| !account.token.is_empty() && login.password == account.token;
+        let by_token = self.config.token.as_ref().is_some_and(|token| token.cache == TokenCacheType::Token);
+        if !by_token && answer.logins.iter().any(is_echo) {
+            return Err(ProviderError::Echo);
+        }
+        self.cache.borrow_mut().insert(repository, &key, &answer, *default_cache_duration, rt::now());
+        Ok((answer.logins, owner))
     }
+}
+
+/// A static pod has none.
+fn has_account(pod: &Pod) -> bool {
+    !pod.spec.service_account_name.is_empty()
 }

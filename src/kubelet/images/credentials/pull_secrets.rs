@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::docker_config::{Shape, parse};
+use super::docker_config::{ConfigFormat, parse};
 use super::keyring::{Credential, Keyring, Owner};
 use crate::state::objects::{ConfigObject, Lookup, ObjectKind, Objects};
 use crate::types::api::Pod;
@@ -43,8 +43,8 @@ impl PullSecrets {
     /// A Secret of another type has no credentials, which is not an error.
     fn add(&mut self, secret: &ConfigObject) {
         let (key, shape) = match secret.secret_type.as_str() {
-            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", Shape::ConfigJson),
-            "kubernetes.io/dockercfg" => (".dockercfg", Shape::Dockercfg),
+            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", ConfigFormat::ConfigJson),
+            "kubernetes.io/dockercfg" => (".dockercfg", ConfigFormat::Dockercfg),
             _ => return,
         };
         let Some(text) = secret.file(key).filter(|text| !text.is_empty()) else { return };
@@ -79,7 +79,7 @@ mod tests {
                 let secret = json!({"metadata": metadata, "type": secret_type, "stringData": {*key: text}});
                 let mut secret = decode::<Secret>(secret).unwrap().value;
                 secret.merge_string_data();
-                let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+                let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
                 SourceObject { object: std::sync::Arc::new(secret.into()), origin: "m".into(), since }
             })
             .collect();

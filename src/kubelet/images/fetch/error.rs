@@ -9,28 +9,54 @@ use crate::platform::registry::RegistryError;
 #[derive(Debug)]
 pub(super) enum FetchError {
     Cancelled,
-    /// The bytes of a server are not those of the digest.
+    /// The bytes of a server do not match the digest.
     Digest {
         what: String,
         server: String,
     },
     Disk(io::Error),
-    /// A document is not what it should be.
+    /// No bytes are left of a budget.
+    Held,
+    /// A document is malformed.
     Invalid(String),
-    /// A server tells another length than the manifest.
+    /// The length at a server differs from the manifest's.
     Length {
         what: String,
         expected: u64,
         told: u64,
     },
     NoServer,
-    /// The image is not made for this machine.
+    /// The image does not support this machine.
     Platform(&'static str),
     Registry(RegistryError),
     Room {
         wanted: u64,
         free: u64,
     },
+}
+
+/// Why a pull has ended without the image.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::kubelet::images) enum FetchFailure {
+    /// With one line about it.
+    Failed(String),
+    /// By a window or a budget.
+    Held,
+}
+
+impl From<String> for FetchFailure {
+    fn from(message: String) -> Self {
+        Self::Failed(message)
+    }
+}
+
+impl From<FetchError> for FetchFailure {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Held => Self::Held,
+            error => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 impl FetchError {
@@ -41,6 +67,7 @@ impl FetchError {
             Self::Digest { .. } | Self::Length { .. } => true,
             Self::Cancelled
             | Self::Disk(_)
+            | Self::Held
             | Self::Invalid(_)
             | Self::NoServer
             | Self::Platform(_)
@@ -75,9 +102,10 @@ impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
-            Self::Digest { what, server } => write!(f, "{server} sent other content than {what}"),
+            Self::Digest { what, server } => write!(f, "{server} sent content that does not match {what}"),
             Self::Disk(error) if error.kind() == io::ErrorKind::StorageFull => f.write_str("no space left on device"),
             Self::Disk(error) => write!(f, "write to the disk: {error}"),
+            Self::Held => f.write_str("held"),
             Self::Invalid(problem) => f.write_str(problem),
             Self::Length { what, expected, told } => {
                 write!(f, "{what} has {told} bytes at the registry, and {expected} in the manifest")

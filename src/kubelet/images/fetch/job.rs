@@ -1,70 +1,102 @@
-//! Fetches one image into its layout, on a thread that may wait.
+//! Fetches one image into its layout. Blocks.
 //!
 //! ```text
 //!   servers of the registry -> tag -> index -> manifest -> config and layers, by range into part files
 //! ```
 //!
-//! Every document and blob is checked by its digest before it counts.
+//! Every document and blob is checked against its digest before it is used.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ring::digest::{Context, SHA256};
+
 use super::error::FetchError;
 use super::layout::Layout;
-use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, select};
+use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, document, select};
 use super::part_file::PartFile;
+use crate::kubelet::images::transfer_meter::Meter;
+use crate::platform::host::file::read_all;
 use crate::platform::host::file_system::room;
-use crate::platform::registry::{Ask, Registry, RegistryError};
+use crate::platform::registry::{ContentRequest, Registry, RegistryError};
 use crate::types::sorted::SortedSet;
 use crate::types::time::Backoff;
 
 /// Bytes of an image that is being fetched.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes of the blobs that are here, fetched now or before.
+    /// Bytes of the blobs on the disk, from this fetch or an earlier one.
     pub(super) here: AtomicU64,
-    /// All bytes that this node lacks; 0 until the manifest is known.
+    /// Total bytes of the blobs to fetch; 0 until the manifest is known.
     pub(super) all: AtomicU64,
+    /// Bytes that were here before this fetch.
+    pub(super) before: AtomicU64,
 }
 
 impl Progress {
-    /// Bytes that are here, and all bytes; `None` until the manifest is known.
+    /// A part has `length` bytes, and was counted with `counted`.
+    fn correct(&self, counted: u64, length: u64) {
+        for count in [&self.here, &self.before] {
+            let corrected = |count: u64| Some(count.saturating_sub(counted).saturating_add(length));
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, corrected);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(before: u64, here: u64, all: u64) -> Self {
+        let [before, here, all] = [before, here, all].map(AtomicU64::new);
+        Self { here, all, before }
+    }
+
+    /// Bytes on the disk, and total bytes; `None` until the manifest is known.
     pub(crate) fn bytes(&self) -> Option<(u64, u64)> {
         let all = self.all.load(Ordering::Relaxed);
         (all > 0).then(|| (self.here.load(Ordering::Relaxed), all))
     }
+
+    /// How long the rest takes if it comes as fast as the bytes since the fetch began.
+    pub(crate) fn left(&self, since_begin: Duration) -> Option<Duration> {
+        let (here, all) = self.bytes()?;
+        let came = here.checked_sub(self.before.load(Ordering::Relaxed)).filter(|came| *came > 0)?;
+        let seconds = u128::from(all.saturating_sub(here)) * since_begin.as_millis() / u128::from(came) / 1000;
+        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)))
+    }
 }
 
 pub(super) struct Job {
-    /// In the order in which they are asked.
+    /// In the order in which they are tried.
     pub(super) servers: Vec<Registry>,
     /// A tag or a digest.
     pub(super) reference: String,
     pub(super) layout: Layout,
     /// Blobs that the runtime has.
     pub(super) present: SortedSet<String>,
-    /// The architecture, as Rust names it.
+    /// The architecture, in Rust's naming.
     pub(super) machine: &'static str,
     /// The id of this boot.
     pub(super) boot: String,
     pub(super) cancelled: Arc<AtomicBool>,
     pub(super) progress: Arc<Progress>,
+    pub(super) meter: Arc<Meter>,
+    /// Windows and budgets do not hold it.
+    pub(super) is_urgent: bool,
     /// First and longest wait after a failure.
     pub(super) waits: (Duration, Duration),
 }
 
-/// Failures in a row without a new byte after which a fetch gives up; what is here stays for the next one.
+/// Failures in a row without a new byte after which a fetch gives up. The next fetch continues with the bytes on the
+/// disk.
 const MOST_FAILURES: u32 = 5;
-/// What the disk of the parts must have beyond the image.
+/// Space that must stay free on the disk of the parts.
 const SPARE: u64 = 32 << 20;
-const BUFFER: usize = 64 << 10;
+const BUFFER: u64 = 64 << 10;
 
 impl Job {
-    /// Fetches what is missing. Returns the index or manifest that the reference names.
+    /// Fetches the missing blobs. Returns the index or manifest that the reference names.
     pub(super) fn run(&mut self) -> Result<Descriptor, FetchError> {
         fs::create_dir_all(self.layout.blobs())?;
         let top = self.resolve()?;
@@ -88,6 +120,7 @@ impl Job {
         let here: u64 = missing.iter().map(|blob| self.here(blob)).sum();
         let all: u64 = missing.iter().fold(0, |sum, blob| sum.saturating_add(blob.size));
         self.progress.here.store(here, Ordering::Relaxed);
+        self.progress.before.store(here, Ordering::Relaxed);
         self.progress.all.store(all.max(1), Ordering::Relaxed);
         let free = room(&self.layout.0)?.available;
         let wanted = all.saturating_sub(here).saturating_add(SPARE);
@@ -111,8 +144,7 @@ impl Job {
         let digest = Digest::parse(&self.reference);
         if let Some(digest) = &digest {
             // A digest always names the same content.
-            let known = fs::read(self.layout.blob(digest)).ok().filter(|bytes| Digest::of(bytes) == *digest);
-            if let Some(bytes) = known {
+            if let Some(bytes) = self.known_document(digest) {
                 return Ok(described(digest.clone(), &bytes));
             }
         }
@@ -123,10 +155,15 @@ impl Job {
         Ok(described(found, &bytes))
     }
 
+    /// A document that is here. A layer of any size may have been fetched under its digest before.
+    fn known_document(&self, digest: &Digest) -> Option<Vec<u8>> {
+        let known = read_all(&self.layout.blob(digest), MOST_BYTES).ok();
+        known.filter(|bytes| Digest::of(bytes) == *digest)
+    }
+
     fn document(&mut self, of: &Descriptor) -> Result<Document, FetchError> {
         let file = self.layout.blob(&of.digest);
-        let known = fs::read(&file).ok().filter(|bytes| Digest::of(bytes) == of.digest);
-        let bytes = match known {
+        let bytes = match self.known_document(&of.digest) {
             Some(bytes) => bytes,
             None => {
                 let bytes = self.document_from_any(&format!("manifests/{}", of.digest), Some(&of.digest))?;
@@ -147,8 +184,13 @@ impl Job {
                 if digest.is_none() && !server.resolves() {
                     continue;
                 }
-                let ask = Ask { path, accept: ACCEPT, from: 0 };
-                match server.get(ask).and_then(|answer| answer.text(MOST_BYTES)) {
+                let ask = ContentRequest { path, accept: ACCEPT, from: 0, most: None };
+                let answered = server.get(ask).and_then(|answer| answer.text(MOST_BYTES));
+                if let Ok(bytes) = &answered {
+                    // Its length was not known before.
+                    self.meter.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX), true)?;
+                }
+                match answered {
                     Ok(bytes) if digest.is_none_or(|digest| Digest::of(&bytes) == *digest) => return Ok(bytes),
                     Ok(_) => {
                         last = Some(FetchError::Digest { what: path.to_owned(), server: server.base().to_owned() })
@@ -180,13 +222,21 @@ impl Job {
         Ok(())
     }
 
-    /// Fetches one blob. Bytes that came before count; without a new byte each failure asks the next server.
+    /// Fetches one blob, continuing an earlier part. After a failure without a new byte, tries the next server.
     fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
         let whole = self.layout.blob(&blob.digest);
-        if fs::metadata(&whole).is_ok_and(|found| found.len() == blob.size) {
-            return Ok(());
+        let counted = self.here(blob);
+        if whole.exists() {
+            // An unreadable sector of the disk is damage, too.
+            if is_blob(&whole, blob).unwrap_or(false) {
+                return Ok(());
+            }
+            log!(warn, "stored image blob is damaged, fetching it again", path = whole.display());
+            fs::remove_file(&whole)?;
         }
         let mut part = PartFile::open(&whole, &self.boot)?;
+        // It may have lost its end in a power cut.
+        self.progress.correct(counted, part.length());
         let mut waits = Backoff::new(self.waits.0, self.waits.1);
         let (mut failures, mut server) = (0, 0);
         loop {
@@ -194,7 +244,7 @@ impl Job {
             let failure = match self.continue_blob(server, blob, &mut part) {
                 Ok(()) if part.is_whole(blob) => return Ok(part.finish()?),
                 Ok(()) => {
-                    // Wrong bytes, of this server or of an earlier attempt.
+                    // Wrong bytes, from this server or from an earlier attempt.
                     self.forget(part.length());
                     part.restart()?;
                     let server = self.servers.get(server).map(|server| server.base().to_owned()).unwrap_or_default();
@@ -202,7 +252,7 @@ impl Job {
                 }
                 Err(error) => error,
             };
-            if matches!(failure, FetchError::Cancelled | FetchError::Disk(_)) {
+            if matches!(failure, FetchError::Cancelled | FetchError::Disk(_) | FetchError::Held) {
                 return Err(failure);
             }
             if part.length() > before {
@@ -211,7 +261,7 @@ impl Job {
             }
             failures += 1;
             server = (server + 1) % self.servers.len().max(1);
-            // Another server may have what this one refuses.
+            // Another server may have the blob.
             let has_others = usize::try_from(failures).unwrap_or(usize::MAX) < self.servers.len();
             if failure.is_retryable() || !has_others {
                 self.wait_after(failure, failures, &mut waits)?;
@@ -225,8 +275,14 @@ impl Job {
         }
         let server = self.servers.get_mut(server).ok_or(FetchError::NoServer)?;
         let path = format!("blobs/{}", blob.digest);
-        let mut answer = server.get(Ask { path: &path, accept: "*/*", from: part.length() })?;
-        // Of both a whole answer and a part of one, the total is that of the blob.
+        // The server must not send what may not be taken.
+        let room = self.meter.room(self.is_urgent);
+        if room == 0 {
+            return Err(FetchError::Held);
+        }
+        let most = Some(room).filter(|room| *room < blob.size - part.length());
+        let mut answer = server.get(ContentRequest { path: &path, accept: "*/*", from: part.length(), most })?;
+        // `total` is the size of the blob, whether the answer has all of it or a range.
         if let Some(told) = answer.total.filter(|told| *told != blob.size) {
             return Err(FetchError::Length { what: path, expected: blob.size, told });
         }
@@ -234,22 +290,34 @@ impl Job {
             self.forget(part.length());
             part.restart()?;
         }
-        let mut buffer = vec![0; BUFFER];
+        let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
         while part.length() < blob.size {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(FetchError::Cancelled);
             }
-            let count = answer.read(&mut buffer)?;
+            let wanted = (blob.size - part.length()).min(BUFFER);
+            let taken = self.meter.take(wanted, self.is_urgent)?;
+            let Some(free) = usize::try_from(taken).ok().and_then(|taken| buffer.get_mut(..taken)) else { break };
+            if free.is_empty() {
+                return Err(FetchError::Held);
+            }
+            let read = answer.read(free);
+            let count = *read.as_ref().unwrap_or(&0);
+            let bytes = free.get(..count).unwrap_or_default();
+            let came = u64::try_from(count).unwrap_or_default();
+            self.meter.give_back(taken.saturating_sub(came), self.is_urgent);
+            read?;
             if count == 0 {
                 return Err(FetchError::Registry(RegistryError::io(&path, &io::ErrorKind::UnexpectedEof.into())));
             }
-            let left = usize::try_from(blob.size - part.length()).unwrap_or(usize::MAX);
-            let bytes = buffer.get(..count.min(left)).unwrap_or_default();
             part.append(bytes)?;
-            self.progress.here.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
+            self.progress.here.fetch_add(came, Ordering::Relaxed);
+            if !self.is_urgent {
+                self.meter.pace(came, &self.cancelled);
+            }
         }
         if answer.total.is_some() {
-            // Reading the end keeps the connection for the next blob. What follows does not matter.
+            // Reading to the end keeps the connection usable for the next blob. Further bytes are ignored.
             let _ = answer.read(&mut buffer);
         }
         Ok(())
@@ -265,9 +333,25 @@ impl Job {
 
 const STEP: Duration = Duration::from_millis(200);
 
+/// Whether a finished file still is the blob: a disk may have lost or changed bytes since.
+fn is_blob(whole: &Path, blob: &Descriptor) -> io::Result<bool> {
+    if fs::metadata(whole)?.len() != blob.size {
+        return Ok(false);
+    }
+    let mut hash = Context::new(&SHA256);
+    let mut file = File::open(whole)?;
+    let mut buffer = vec![0; usize::try_from(BUFFER).unwrap_or_default()];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(blob.digest.is_of(hash)),
+            count => hash.update(buffer.get(..count).unwrap_or_default()),
+        }
+    }
+}
+
 /// The descriptor of a document at the top of an image.
 fn described(digest: Digest, bytes: &[u8]) -> Descriptor {
-    let document: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let document = document(bytes).unwrap_or_default();
     let is_index = document.get("manifests").is_some();
     let default = match is_index {
         true => "application/vnd.oci.image.index.v1+json",

@@ -1,4 +1,4 @@
-//! The OCI layout of a fetched image: a directory, and the same as a tar stream.
+//! The OCI layout of a fetched image, as a directory and as a tar stream.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::manifest::{Descriptor, Digest};
+use crate::kubelet::images::tar_header::{BLOCK, header, padding};
 
 /// The directory of an image that is being fetched.
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ impl Layout {
         fs::write(self.0.join(VERSION), r#"{"imageLayoutVersion":"1.0.0"}"#)
     }
 
-    /// Writes the layout as a tar, with the blobs that are there.
+    /// Writes the layout as a tar, with the blobs in the directory.
     pub(super) fn write_tar(&self, sink: &mut dyn Write) -> io::Result<()> {
         for name in [VERSION, INDEX] {
             add(sink, name, &self.0.join(name))?;
@@ -48,7 +49,7 @@ impl Layout {
                 add(sink, &format!("{BLOBS}/{name}"), &entry.path())?;
             }
         }
-        // Two empty blocks are the end.
+        // Two empty blocks mark the end.
         sink.write_all(&[0; 2 * BLOCK])
     }
 }
@@ -56,9 +57,6 @@ impl Layout {
 const BLOBS: &str = "blobs/sha256";
 const INDEX: &str = "index.json";
 const VERSION: &str = "oci-layout";
-const BLOCK: usize = 512;
-/// The largest size in eleven octal digits.
-const MOST: u64 = 0o77_777_777_777;
 
 fn add(sink: &mut dyn Write, name: &str, path: &Path) -> io::Result<()> {
     let mut file = File::open(path)?;
@@ -68,37 +66,7 @@ fn add(sink: &mut dyn Write, name: &str, path: &Path) -> io::Result<()> {
     if copied != size {
         return Err(io::Error::other(format!("{name} has changed")));
     }
-    let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
-    let padding = usize::try_from(size.next_multiple_of(block) - size).unwrap_or_default();
-    sink.write_all([0; BLOCK].get(..padding).unwrap_or_default())
-}
-
-/// A ustar header of a regular file.
-fn header(name: &str, size: u64) -> Option<Vec<u8>> {
-    if size > MOST || name.len() > 100 {
-        return None;
-    }
-    let mut header = vec![0; BLOCK];
-    let mut put = |at: usize, text: &[u8]| {
-        if let Some(field) = header.get_mut(at..at + text.len()) {
-            field.copy_from_slice(text);
-        }
-    };
-    put(0, name.as_bytes());
-    put(100, b"0000644\0");
-    put(108, b"0000000\0");
-    put(116, b"0000000\0");
-    put(124, format!("{size:011o}\0").as_bytes());
-    put(136, b"00000000000\0");
-    // The checksum is that of a header with spaces in its place.
-    put(148, b"        ");
-    put(156, b"0");
-    put(257, b"ustar\x0000");
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    if let Some(field) = header.get_mut(148..156) {
-        field.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    }
-    Some(header)
+    sink.write_all(padding(size))
 }
 
 #[cfg(test)]

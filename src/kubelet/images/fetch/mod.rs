@@ -5,12 +5,11 @@
 //!                 -> the layout as a tar -> ctr, or as a directory -> skopeo
 //! ```
 //!
-//! Dropping the future of a pull ends its thread; the parts stay for the next pull of the image.
+//! Dropping the future of a pull ends its thread; the next pull of the image continues with the parts.
 
 mod error;
 mod job;
 mod layout;
-mod manifest;
 mod part_file;
 
 use std::cell::RefCell;
@@ -24,16 +23,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_channel::{Receiver, Sender};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::CertificateDer;
 
 use self::error::FetchError;
+pub(super) use self::error::FetchFailure;
 use self::job::Job;
 pub(crate) use self::job::Progress;
 use self::layout::Layout;
 use self::manifest::Descriptor;
 use super::archives::{ImportTool, import_layout};
 use super::image_name::{Reference, reference};
+use super::link_budget::LinkBudget;
+use super::manifest;
 use crate::platform::cri::v1::{AuthConfig, ImageSpec};
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::host::{clock, file, program};
@@ -55,11 +58,51 @@ pub(crate) struct Fetcher {
     images: ImageService,
     runtime: RuntimeService,
     proxies: Arc<ProxySettings>,
-    /// Pulls under way by directory, so that two pods do not fetch one image at the same time.
-    busy: RefCell<SortedMap<String, Rc<rt::Semaphore>>>,
+    /// Pulls in progress by directory, so that two pods do not fetch the same image at the same time.
+    busy: RefCell<SortedMap<String, Rc<Turn>>>,
 }
 
-/// Where the fetcher works.
+/// One fetch of an image at a time.
+struct Turn {
+    free: rt::Semaphore,
+    /// Closed when the last thread has ended, which takes a moment after it was cancelled.
+    thread: RefCell<Receiver<()>>,
+}
+
+impl Turn {
+    fn new() -> Self {
+        Self { free: rt::Semaphore::new(1), thread: RefCell::new(async_channel::bounded(1).1) }
+    }
+
+    /// Waits for the last thread. The next one holds the sender.
+    async fn next_thread(&self) -> Result<Sender<()>, String> {
+        let (alive, ended) = async_channel::bounded(1);
+        let last = self.thread.borrow().clone();
+        let _: Result<(), _> = rt::deadline(THREAD_END, last.recv())
+            .await
+            .map_err(|rt::Elapsed| "the last fetch of the image has not ended yet".to_owned())?;
+        self.thread.replace(ended);
+        Ok(alive)
+    }
+}
+
+/// Under which limits a fetch runs.
+#[derive(Clone, Copy)]
+pub(super) struct Passage<'a> {
+    pub(super) budget: &'a LinkBudget,
+    pub(super) is_urgent: bool,
+}
+
+/// What a thread gets.
+struct Fetch {
+    login: Option<Login>,
+    layout: Layout,
+    present: SortedSet<String>,
+    progress: Arc<Progress>,
+    alive: Sender<()>,
+}
+
+/// Paths of the fetcher.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchPlaces {
     pub(crate) directory: PathBuf,
@@ -74,6 +117,10 @@ const UNUSED: i64 = 7 * 24 * 3600;
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Number and interval of checks until the runtime lists an imported image.
 const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
+/// Interval of checks of the budget during a fetch.
+const CHECK: Duration = Duration::from_secs(1);
+/// How long a cancelled thread may take to end.
+const THREAD_END: Duration = Duration::from_secs(60);
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 const MOST_FILE: u64 = 4 << 20;
 
@@ -95,20 +142,25 @@ impl Fetcher {
         image: &str,
         auth: Option<&AuthConfig>,
         progress: Arc<Progress>,
-    ) -> Result<String, String> {
+        passage: Passage<'_>,
+    ) -> Result<String, FetchFailure> {
         let name = reference(image).map_err(|error| error.to_string())?;
         let runtime = self.runtime.version().await.map_err(|error| ErrorChain(&error).to_string())?.runtime_name;
         let tool = ImportTool::of(&runtime, &self.endpoint)
             .ok_or_else(|| format!("no tool is known that imports for the runtime {runtime}"))?;
         let key: String = sha256(image.as_bytes()).chars().take(32).collect();
-        let turn =
-            Rc::clone(self.busy.borrow_mut().entry(key.clone()).or_insert_with(|| Rc::new(rt::Semaphore::new(1))));
-        let turn_held = turn.acquire().await;
-        self.busy.borrow_mut().retain(|other, turn| *other == key || Rc::strong_count(turn) > 1);
+        let turn = Rc::clone(self.busy.borrow_mut().entry(key.clone()).or_insert_with(|| Rc::new(Turn::new())));
+        let turn_held = turn.free.acquire().await;
+        let is_busy = |turn: &Rc<Turn>| Rc::strong_count(turn) > 1 || !turn.thread.borrow().is_closed();
+        self.busy.borrow_mut().retain(|other, turn| *other == key || is_busy(turn));
+        let alive = turn.next_thread().await?;
         self.sweep(&key).await;
         let layout = Layout(self.directory.join(&key));
         let present = self.present(&tool).await;
-        let top = self.fetch(&name, auth, layout.clone(), present, progress).await?;
+        let top = {
+            let fetch = Fetch { login: login(auth), layout: layout.clone(), present, progress, alive };
+            self.fetch(&name, fetch, passage).await?
+        };
         let names = name.all_names(&top.digest.to_string());
         self.import(&tool, &layout, top, names.clone()).await?;
         let id = self.shown(image).await?;
@@ -120,7 +172,7 @@ impl Fetcher {
         Ok(id)
     }
 
-    /// Blobs that the runtime has, where its tool tells.
+    /// Blobs that the runtime has, if its tool can list them.
     async fn present(&self, tool: &ImportTool) -> SortedSet<String> {
         let Some(command) = tool.list_blobs() else { return SortedSet::new() };
         match program::run(command, Vec::new(), LIST_LIMIT).await {
@@ -132,22 +184,15 @@ impl Fetcher {
         }
     }
 
-    async fn fetch(
-        &self,
-        name: &Reference,
-        auth: Option<&AuthConfig>,
-        layout: Layout,
-        present: SortedSet<String>,
-        progress: Arc<Progress>,
-    ) -> Result<Descriptor, String> {
-        let login = auth.map(|auth| Login { username: auth.username.clone(), password: auth.password.0.clone() });
-        let login = login.filter(|login| !login.username.is_empty());
+    async fn fetch(&self, name: &Reference, fetch: Fetch, passage: Passage<'_>) -> Result<Descriptor, FetchFailure> {
+        let Fetch { login, layout, present, progress, alive } = fetch;
         let cancelled = Arc::new(AtomicBool::new(false));
         let _cancels = CancelOnDrop(Arc::clone(&cancelled));
         let (hosts, repository, registry) = (self.hosts.clone(), name.path.clone(), name.registry.clone());
         let reference = name.reference().to_owned();
         let boot = clock::boot_id();
         let proxies = Arc::clone(&self.proxies);
+        let (meter, is_urgent) = (passage.budget.meter(), passage.is_urgent);
         let (tell, told) = async_channel::bounded(1);
         let work = move || {
             let connect = |mirror: &Mirror| {
@@ -159,17 +204,35 @@ impl Fetcher {
                 })
             };
             let servers = servers(&registry, &repository, login, &hosts, connect);
-            let fetched = servers.and_then(|servers| {
+            let fetched = servers.map_err(FetchFailure::Failed).and_then(|servers| {
                 let machine = std::env::consts::ARCH;
-                let mut job =
-                    Job { servers, reference, layout, present, machine, boot, cancelled, progress, waits: WAITS };
-                job.run().map_err(|error| error.to_string())
+                let mut job = Job {
+                    servers,
+                    reference,
+                    layout,
+                    present,
+                    machine,
+                    boot,
+                    cancelled,
+                    progress,
+                    meter: Arc::clone(&meter),
+                    is_urgent,
+                    waits: WAITS,
+                };
+                job.run().map_err(FetchFailure::from)
             });
-            // The pull may be gone.
+            meter.settle();
+            // Fails if the pull was cancelled.
             let _ = tell.try_send(fetched);
+            drop(alive);
         };
         rt::thread("image-fetch", work).map_err(|error| format!("start a thread: {error}"))?;
-        told.recv().await.unwrap_or_else(|_| Err("the fetch has ended without a result".to_owned()))
+        let ended = async {
+            told.recv().await.unwrap_or_else(|_| Err("the fetch has ended without a result".to_owned().into()))
+        };
+        let fetched = rt::either(ended, passage.stopped()).await;
+        passage.budget.charge();
+        fetched
     }
 
     async fn import(
@@ -184,7 +247,7 @@ impl Fetcher {
         written.map_err(|error| FetchError::from(error).to_string())?;
         let source = layout.clone();
         let tar = move |mut stdin: ChildStdin| {
-            // The tool reports what it lacks.
+            // The tool reports a truncated archive itself.
             let _ = source.write_tar(&mut stdin);
         };
         import_layout(tool, &layout.0, &names, tar).await
@@ -203,7 +266,7 @@ impl Fetcher {
         Err("it is imported, but the runtime does not list it".to_owned())
     }
 
-    /// Removes what no pull has used for long.
+    /// Removes parts that no pull has used for [`UNUSED`] seconds.
     async fn sweep(&self, but: &str) {
         let busy: Vec<String> = self.busy.borrow().keys().cloned().chain([but.to_owned()]).collect();
         let (directory, now) = (self.directory.clone(), clock::timestamp().as_second());
@@ -214,12 +277,32 @@ impl Fetcher {
     }
 }
 
+impl Passage<'_> {
+    /// Ends when the fetch has to stop, because a window closes or the cluster's budget is used up.
+    async fn stopped<T>(self) -> Result<T, FetchFailure> {
+        if !self.budget.is_limited() {
+            return std::future::pending().await;
+        }
+        loop {
+            rt::sleep(CHECK).await;
+            if self.budget.stop().is_some() && !self.is_urgent {
+                return Err(FetchFailure::Held);
+            }
+        }
+    }
+}
+
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+fn login(auth: Option<&AuthConfig>) -> Option<Login> {
+    let login = auth.map(|auth| Login { username: auth.username.clone(), password: auth.password.0.clone() });
+    login.filter(|login| !login.username.is_empty())
 }
 
 fn sweep(directory: &Path, busy: &[String], now: i64) -> io::Result<()> {
@@ -242,7 +325,7 @@ fn sweep(directory: &Path, busy: &[String], now: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// The servers to ask, mirrors first.
+/// The servers to try, mirrors first.
 fn servers(
     registry: &str,
     repository: &str,
@@ -267,7 +350,8 @@ const HOSTS_FILE: &str = "hosts.toml";
 
 fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, String> {
     match authorities(mirror)? {
-        // The registry is asked over plain HTTP; the digests protect what it redirects to.
+        // The registry itself uses plain HTTP, so certificates of redirects are not verified; the digests protect the
+        // content.
         all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
         all => believing(&all).map_err(|error| format!("CA certificates for {}: {error}", mirror.base)),
     }

@@ -1,8 +1,8 @@
 //! A blob that is being fetched: a `.part` file that survives restarts and power cuts.
 //!
-//! A process that is killed loses nothing: the kernel has what was written. A power cut loses what was not synced, and on
-//! some file systems leaves zeros in its place. So the length at the last sync is kept in a `.mark` file with the id of the
-//! boot; after another boot the part is cut to that length. The digest of the whole decides in the end.
+//! A killed process loses nothing: the kernel has all written bytes. A power cut loses bytes that were not synced, and
+//! on some file systems leaves zeros in their place. So the length at the last sync is kept in a `.mark` file with the
+//! boot id; after a reboot the part is truncated to that length. The digest of the whole blob is checked at the end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -35,8 +35,8 @@ impl std::fmt::Debug for Hash {
     }
 }
 
-/// A sync follows this many bytes, or [`SYNC_BYTES`] when this time has passed. A power cut costs a fast link four
-/// megabytes at most, and a slow one 64 KiB or ten seconds; flash is not worn by a sync for each packet.
+/// The part is synced after this many bytes, or after [`SYNC_BYTES`] and a while. A power cut costs a fast link at most
+/// four megabytes, and a slow one 64 KiB or ten seconds; flash is not worn by a sync for each packet.
 const MOST_UNSYNCED: u64 = 4 << 20;
 const SYNC_BYTES: u64 = 64 << 10;
 const SYNC_TIME: Duration = Duration::from_secs(10);
@@ -80,7 +80,7 @@ impl PartFile {
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all(bytes) {
-            // A part of the bytes may have been written.
+            // Some of the bytes may have been written.
             self.file.set_len(self.length)?;
             return Err(error);
         }
@@ -103,11 +103,9 @@ impl PartFile {
         self.mark()
     }
 
-    /// Whether the bytes are the blob.
+    /// Whether the bytes match the blob's digest.
     pub(super) fn is_whole(&self, blob: &Descriptor) -> bool {
-        let digest = self.hash.0.clone().finish();
-        let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        self.length == blob.size && hex == blob.digest.hex()
+        self.length == blob.size && blob.digest.is_of(self.hash.0.clone())
     }
 
     /// Gives the file its final name, durably.
@@ -127,7 +125,7 @@ impl PartFile {
 fn read_mark(whole: &Path) -> (String, u64) {
     let text = fs::read_to_string(whole.with_extension("mark")).unwrap_or_default();
     let (boot, length) = text.trim_end().split_once(' ').unwrap_or_default();
-    // A line without its end may lack digits.
+    // A line without a line end may lack digits.
     let length = if text.ends_with('\n') { length.parse().unwrap_or(0) } else { 0 };
     (boot.to_owned(), length)
 }
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn killed_process_loses_nothing_and_a_power_cut_what_was_not_synced() {
+    fn kill_loses_nothing_and_power_cut_loses_unsynced_bytes() {
         let folder = Folder::new("cut");
         let whole = folder.0.join("blob");
         let bytes: Vec<u8> = (0..MOST_UNSYNCED + 1000).map(|number| u8::try_from(number % 256).unwrap()).collect();
@@ -177,7 +175,7 @@ mod tests {
         let part = PartFile::open(&whole, "boot-1").unwrap();
         assert_eq!(part.length(), MOST_UNSYNCED + 500);
         drop(part);
-        // What follows the last sync may be anything after a power cut.
+        // After a power cut, bytes written after the last sync may have any value.
         fs::write(whole.with_extension("mark"), format!("boot-1 {MOST_UNSYNCED}\n")).unwrap();
         let mut file = OpenOptions::new().append(true).open(whole.with_extension("part")).unwrap();
         file.write_all(&[0; 100]).unwrap();

@@ -27,7 +27,7 @@ fn objects() -> Objects {
     let secret = json!({"metadata": meta("sec"), "data": {"b": "/w==", "d": "aHVzaA=="}});
     let config_map: ConfigMap = decode(config_map).unwrap().value;
     let secret: Secret = decode(secret).unwrap().value;
-    let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
     let from = |object| SourceObject { object: Arc::new(object), origin: "".into(), since };
     let mut objects = Objects::default();
     objects.replace(&[from(config_map.into()), from(secret.into())]);
@@ -212,7 +212,10 @@ fn service_variables_may_be_referred_to_and_overridden() {
         }],
     }];
     let content = Some(crate::state::objects::Content::Services(services));
-    objects.hear(crate::state::objects::ObjectEvent::Heard(crate::state::objects::Topic::ApiServerService, content));
+    objects.on_event(crate::state::objects::ObjectEvent::Received(
+        crate::state::objects::Topic::ApiServerService,
+        content,
+    ));
     let (pod, node) = (pod(), golden::node());
     let given = EnvironmentInputs { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
     let env =

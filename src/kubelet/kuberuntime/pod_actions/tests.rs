@@ -35,25 +35,25 @@ fn exited(code: i32) -> ContainerState {
     ContainerState::Exited(Box::new(Exit { code, ..Exit::default() }))
 }
 
-fn wanted(name: &str) -> Wanted<'_> {
-    Wanted {
+fn wanted(name: &str) -> WantedContainer<'_> {
+    WantedContainer {
         name,
         hash: HASH,
         restart_policy: None,
         restart_rules: &[],
         not_before: None,
         held_until: None,
-        health: Health::Started,
+        health: ProbedHealth::Started,
         resize: None,
     }
 }
 
-fn sidecar(name: &str) -> Wanted<'_> {
-    Wanted { restart_policy: Some(RestartPolicy::Always), ..wanted(name) }
+fn sidecar(name: &str) -> WantedContainer<'_> {
+    WantedContainer { restart_policy: Some(RestartPolicy::Always), ..wanted(name) }
 }
 
 /// A pod with main containers a, b, c… in these states, in one ready sandbox.
-fn with_states(states: &[Option<ContainerState>]) -> (ObservedPod, Vec<Wanted<'static>>) {
+fn with_states(states: &[Option<ContainerState>]) -> (ObservedPod, Vec<WantedContainer<'static>>) {
     const NAMES: [&str; 3] = ["a", "b", "c"];
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
@@ -66,10 +66,10 @@ fn with_states(states: &[Option<ContainerState>]) -> (ObservedPod, Vec<Wanted<'s
 fn situation<'a>(
     observed: &'a ObservedPod,
     policy: RestartPolicy,
-    init: Vec<Wanted<'a>>,
-    main: Vec<Wanted<'a>>,
-) -> Situation<'a> {
-    Situation {
+    init: Vec<WantedContainer<'a>>,
+    main: Vec<WantedContainer<'a>>,
+) -> ActionInputs<'a> {
+    ActionInputs {
         restart_policy: policy,
         host_network: false,
         init,
@@ -90,7 +90,7 @@ fn check(policy: RestartPolicy, states: &[Option<ContainerState>], actions: &[Ac
     assert_eq!(plan, Plan { actions: actions.to_vec(), completed, ..Plan::default() });
 }
 
-fn start(place: Place, restart_count: u32) -> Action {
+fn start(place: ContainerIndex, restart_count: u32) -> Action {
     Action::StartContainer { place, restart_count }
 }
 
@@ -99,7 +99,7 @@ fn new_pod_gets_a_sandbox_and_all_containers() {
     let pod = observed();
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), vec![wanted("a"), wanted("b")]));
     let sandbox = Action::CreateSandbox { attempt: 0 };
-    assert_eq!(plan.actions, [sandbox, start(Place::Main(0), 0), start(Place::Main(1), 0)]);
+    assert_eq!(plan.actions, [sandbox, start(ContainerIndex::Main(0), 0), start(ContainerIndex::Main(1), 0)]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn new_pod_starts_only_its_first_init_container() {
     let pod = observed();
     let init = vec![wanted("i"), wanted("j")];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, init, vec![wanted("a")]));
-    assert_eq!(plan.actions, [Action::CreateSandbox { attempt: 0 }, start(Place::Init(0), 0)]);
+    assert_eq!(plan.actions, [Action::CreateSandbox { attempt: 0 }, start(ContainerIndex::Init(0), 0)]);
 }
 
 #[test]
@@ -120,19 +120,19 @@ fn on_failure_restarts_only_what_failed() {
     check(
         RestartPolicy::OnFailure,
         &[Some(exited(0)), Some(exited(2)), Some(running())],
-        &[start(Place::Main(1), 1)],
+        &[start(ContainerIndex::Main(1), 1)],
         false,
     );
 }
 
 #[test]
 fn always_restarts_succeeded_containers_too() {
-    check(RestartPolicy::Always, &[Some(exited(0))], &[start(Place::Main(0), 1)], false);
+    check(RestartPolicy::Always, &[Some(exited(0))], &[start(ContainerIndex::Main(0), 1)], false);
 }
 
 #[test]
-fn never_restarts_nothing_but_starts_what_never_ran() {
-    check(RestartPolicy::Never, &[Some(exited(1)), None], &[start(Place::Main(1), 0)], false);
+fn never_starts_only_containers_that_have_not_run() {
+    check(RestartPolicy::Never, &[Some(exited(1)), None], &[start(ContainerIndex::Main(1), 0)], false);
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn changed_container_is_replaced_whatever_the_policy() {
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), main));
     let kill = Action::KillContainer {
         id: "a-id".to_owned(),
-        place: Place::Main(0),
+        place: ContainerIndex::Main(0),
         why: KillReason::DefinitionChanged,
         restarts: true,
     };
-    assert_eq!(plan.actions, [kill, start(Place::Main(0), 1)]);
+    assert_eq!(plan.actions, [kill, start(ContainerIndex::Main(0), 1)]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn created_container_is_started_not_created_again() {
     check(
         RestartPolicy::Always,
         &[Some(ContainerState::Created)],
-        &[Action::StartCreated { id: "a-id".to_owned(), place: Place::Main(0) }],
+        &[Action::StartCreated { id: "a-id".to_owned(), place: ContainerIndex::Main(0) }],
         false,
     );
 }
@@ -170,11 +170,11 @@ fn created_container_is_started_not_created_again() {
 fn container_of_unknown_state_is_killed_before_it_is_replaced() {
     let kill = Action::KillContainer {
         id: "a-id".to_owned(),
-        place: Place::Main(0),
+        place: ContainerIndex::Main(0),
         why: KillReason::StateUnknown,
         restarts: true,
     };
-    check(RestartPolicy::Always, &[Some(ContainerState::Unknown)], &[kill, start(Place::Main(0), 1)], false);
+    check(RestartPolicy::Always, &[Some(ContainerState::Unknown)], &[kill, start(ContainerIndex::Main(0), 1)], false);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn container_in_back_off_waits_and_the_pod_is_not_completed() {
     let later = Instant::now() + Duration::from_secs(10);
     main[0].not_before = Some(later);
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
-    assert_eq!(plan, Plan { backing_off: vec![(Place::Main(0), later)], ..Plan::default() });
+    assert_eq!(plan, Plan { backing_off: vec![(ContainerIndex::Main(0), later)], ..Plan::default() });
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn expired_back_off_does_not_delay_the_start() {
     main[0].not_before = Some(Instant::now());
     let mut pod = situation(&pod, RestartPolicy::Always, Vec::new(), main);
     pod.now = Instant::now();
-    assert_eq!(compute_pod_actions(&pod).actions, [start(Place::Main(0), 1)]);
+    assert_eq!(compute_pod_actions(&pod).actions, [start(ContainerIndex::Main(0), 1)]);
 }
 
 #[test]
@@ -207,9 +207,9 @@ fn init_containers_run_in_sequence() {
     pod.containers = vec![container("i", "s", running())];
     assert_eq!(plan(&pod), []);
     pod.containers = vec![container("i", "s", exited(0))];
-    assert_eq!(plan(&pod), [start(Place::Init(1), 0)]);
+    assert_eq!(plan(&pod), [start(ContainerIndex::Init(1), 0)]);
     pod.containers.insert(0, container("j", "s", exited(0)));
-    assert_eq!(plan(&pod), [start(Place::Main(0), 0)]);
+    assert_eq!(plan(&pod), [start(ContainerIndex::Main(0), 0)]);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn failed_init_container_is_retried_unless_never() {
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
     pod.containers = vec![container("i", "s", exited(9))];
     let plan = |policy| compute_pod_actions(&situation(&pod, policy, vec![wanted("i")], vec![wanted("a")]));
-    assert_eq!(plan(RestartPolicy::OnFailure).actions, [start(Place::Init(0), 1)]);
+    assert_eq!(plan(RestartPolicy::OnFailure).actions, [start(ContainerIndex::Init(0), 1)]);
     assert_eq!(plan(RestartPolicy::Never), Plan { completed: true, ..Plan::default() });
 }
 
@@ -236,11 +236,11 @@ fn sidecar_blocks_the_next_until_running_and_always_restarts() {
     let plan = |pod: &ObservedPod| {
         compute_pod_actions(&situation(pod, RestartPolicy::Never, vec![sidecar("i")], vec![wanted("a")])).actions
     };
-    assert_eq!(plan(&pod), [start(Place::Init(0), 0)]);
+    assert_eq!(plan(&pod), [start(ContainerIndex::Init(0), 0)]);
     pod.containers = vec![container("i", "s", running())];
-    assert_eq!(plan(&pod), [start(Place::Main(0), 0)]);
+    assert_eq!(plan(&pod), [start(ContainerIndex::Main(0), 0)]);
     pod.containers = vec![container("i", "s", exited(0)), container("a", "s", running())];
-    assert_eq!(plan(&pod), [start(Place::Init(0), 1)]);
+    assert_eq!(plan(&pod), [start(ContainerIndex::Init(0), 1)]);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn sandbox_not_ready_is_replaced_with_counts_continued() {
     pod.sandboxes.push(sandbox("s", 3, SandboxState::NotReady));
     pod.containers.push(container("a", "s", exited(137)));
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), vec![wanted("a")]));
-    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 4 }, start(Place::Main(0), 1)];
+    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 4 }, start(ContainerIndex::Main(0), 1)];
     assert_eq!(plan.actions, actions);
 }
 
@@ -276,12 +276,12 @@ fn only_a_sandbox_outside_the_pods_cgroup_is_replaced() {
     let (pod, main) = with_states(&[Some(running())]);
     for (groupless, expected) in [("s", true), ("another", false)] {
         let situation = situation(&pod, RestartPolicy::Always, Vec::new(), main.clone());
-        let plan = compute_pod_actions(&Situation { groupless: Some(groupless), ..situation });
-        let anew = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(Place::Main(0), 1)];
+        let plan = compute_pod_actions(&ActionInputs { groupless: Some(groupless), ..situation });
+        let anew = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(ContainerIndex::Main(0), 1)];
         assert_eq!(plan.actions, if expected { anew.to_vec() } else { Vec::new() });
     }
     let never = situation(&pod, RestartPolicy::Never, Vec::new(), main.clone());
-    assert!(compute_pod_actions(&Situation { groupless: Some("s"), ..never }).completed, "the pod has run");
+    assert!(compute_pod_actions(&ActionInputs { groupless: Some("s"), ..never }).completed, "the pod has run");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn pod_with_never_starts_after_a_failed_first_sandbox() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), vec![wanted("a")]));
-    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(Place::Main(0), 0)];
+    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(ContainerIndex::Main(0), 0)];
     assert_eq!(plan.actions, actions);
 }
 
@@ -318,7 +318,7 @@ fn succeeded_container_with_on_failure_does_not_run_in_a_new_sandbox() {
     pod.containers = vec![container("a", "s", exited(0)), container("b", "s", exited(1))];
     let main = || vec![wanted("a"), wanted("b")];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::OnFailure, Vec::new(), main()));
-    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(Place::Main(1), 1)];
+    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(ContainerIndex::Main(1), 1)];
     assert_eq!(plan.actions, actions);
     pod.containers[1].state = exited(0);
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::OnFailure, Vec::new(), main()));
@@ -332,10 +332,13 @@ fn failed_start_is_held_back_without_affecting_others() {
     main[0].held_until = Some(later);
     main[1].held_until = Some(later + Duration::from_secs(1));
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
-    assert_eq!(plan, Plan { actions: vec![start(Place::Main(2), 1)], held_until: Some(later), ..Plan::default() });
+    assert_eq!(
+        plan,
+        Plan { actions: vec![start(ContainerIndex::Main(2), 1)], held_until: Some(later), ..Plan::default() }
+    );
 }
 
-fn kill(place: Place, id: &str, why: KillReason, restarts: bool) -> Action {
+fn kill(place: ContainerIndex, id: &str, why: KillReason, restarts: bool) -> Action {
     Action::KillContainer { id: id.to_owned(), place, why, restarts }
 }
 
@@ -345,11 +348,12 @@ fn container_failing_a_probe_is_killed_and_restarted_unless_never() {
         [(RestartPolicy::Always, true), (RestartPolicy::OnFailure, true), (RestartPolicy::Never, false)]
     {
         let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
-        main[0].health = Health::Failed(ProbeKind::Liveness);
-        main[1].health = Health::Starting;
+        main[0].health = ProbedHealth::Failed(ProbeKind::Liveness);
+        main[1].health = ProbedHealth::Starting;
         let plan = compute_pod_actions(&situation(&pod, policy, Vec::new(), main));
-        let mut actions = vec![kill(Place::Main(0), "a-id", KillReason::FailedProbe(ProbeKind::Liveness), restarts)];
-        actions.extend(restarts.then(|| start(Place::Main(0), 1)));
+        let mut actions =
+            vec![kill(ContainerIndex::Main(0), "a-id", KillReason::FailedProbe(ProbeKind::Liveness), restarts)];
+        actions.extend(restarts.then(|| start(ContainerIndex::Main(0), 1)));
         assert_eq!(plan.actions, actions, "{policy:?}");
         assert!(!plan.completed);
     }
@@ -359,40 +363,51 @@ fn container_failing_a_probe_is_killed_and_restarted_unless_never() {
 fn container_failing_a_probe_again_is_killed_at_once_and_backs_off() {
     let (pod, mut main) = with_states(&[Some(running())]);
     let until = Instant::now() + Duration::from_secs(10);
-    main[0] = Wanted { health: Health::Failed(ProbeKind::Startup), not_before: Some(until), ..main[0].clone() };
+    main[0] = WantedContainer {
+        health: ProbedHealth::Failed(ProbeKind::Startup),
+        not_before: Some(until),
+        ..main[0].clone()
+    };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
-    assert_eq!(plan.actions, [kill(Place::Main(0), "a-id", KillReason::FailedProbe(ProbeKind::Startup), true)]);
-    assert_eq!(plan.backing_off, [(Place::Main(0), until)]);
+    assert_eq!(
+        plan.actions,
+        [kill(ContainerIndex::Main(0), "a-id", KillReason::FailedProbe(ProbeKind::Startup), true)]
+    );
+    assert_eq!(plan.backing_off, [(ContainerIndex::Main(0), until)]);
 }
 
 /// The plan of a pod with sidecars `x` and `y` and a main container `a` that never started.
 #[track_caller]
-fn check_sidecars(x: (ContainerState, Health), y: Option<ContainerState>, actions: &[Action]) {
+fn check_sidecars(x: (ContainerState, ProbedHealth), y: Option<ContainerState>, actions: &[Action]) {
     let (mut pod, main) = with_states(&[None]);
     pod.containers.push(container("x", "s", x.0));
     pod.containers.extend(y.map(|state| container("y", "s", state)));
-    let init = vec![Wanted { health: x.1, ..sidecar("x") }, sidecar("y")];
+    let init = vec![WantedContainer { health: x.1, ..sidecar("x") }, sidecar("y")];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, init, main));
     assert_eq!(plan.actions, actions);
 }
 
 #[test]
 fn startup_probe_of_a_sidecar_blocks_the_following_containers() {
-    check_sidecars((running(), Health::Starting), None, &[]);
-    check_sidecars((running(), Health::Started), None, &[start(Place::Init(1), 0)]);
+    check_sidecars((running(), ProbedHealth::Starting), None, &[]);
+    check_sidecars((running(), ProbedHealth::Started), None, &[start(ContainerIndex::Init(1), 0)]);
     let failed = KillReason::FailedProbe(ProbeKind::Startup);
-    let again = [kill(Place::Init(0), "x-id", failed, true), start(Place::Init(0), 1)];
-    check_sidecars((running(), Health::Failed(ProbeKind::Startup)), None, &again);
+    let again = [kill(ContainerIndex::Init(0), "x-id", failed, true), start(ContainerIndex::Init(0), 1)];
+    check_sidecars((running(), ProbedHealth::Failed(ProbeKind::Startup)), None, &again);
 }
 
 #[test]
 fn restarting_sidecar_does_not_block_running_containers() {
     let failed = KillReason::FailedProbe(ProbeKind::Liveness);
-    let again = [kill(Place::Init(0), "x-id", failed, true), start(Place::Init(0), 1), start(Place::Main(0), 0)];
-    check_sidecars((running(), Health::Failed(ProbeKind::Liveness)), Some(running()), &again);
-    check_sidecars((running(), Health::Starting), Some(running()), &[start(Place::Main(0), 0)]);
-    let ended = [start(Place::Init(0), 1), start(Place::Main(0), 0)];
-    check_sidecars((exited(1), Health::Started), Some(running()), &ended);
+    let again = [
+        kill(ContainerIndex::Init(0), "x-id", failed, true),
+        start(ContainerIndex::Init(0), 1),
+        start(ContainerIndex::Main(0), 0),
+    ];
+    check_sidecars((running(), ProbedHealth::Failed(ProbeKind::Liveness)), Some(running()), &again);
+    check_sidecars((running(), ProbedHealth::Starting), Some(running()), &[start(ContainerIndex::Main(0), 0)]);
+    let ended = [start(ContainerIndex::Init(0), 1), start(ContainerIndex::Main(0), 0)];
+    check_sidecars((exited(1), ProbedHealth::Started), Some(running()), &ended);
 }
 
 fn on_code(code: i32, action: RestartRuleAction) -> Vec<ContainerRestartRule> {
@@ -403,7 +418,7 @@ fn on_code(code: i32, action: RestartRuleAction) -> Vec<ContainerRestartRule> {
 #[test]
 fn exit_code_rule_overrides_container_and_pod_policy() {
     let rules = on_code(42, RestartRuleAction::Restart);
-    let own = |policy| Wanted { restart_policy: Some(policy), restart_rules: &rules, ..wanted("a") };
+    let own = |policy| WantedContainer { restart_policy: Some(policy), restart_rules: &rules, ..wanted("a") };
     for (policy, code, expected) in [
         (RestartPolicy::Never, 42, true),
         (RestartPolicy::Never, 1, false),
@@ -414,7 +429,7 @@ fn exit_code_rule_overrides_container_and_pod_policy() {
         let (pod, _) = with_states(&[Some(exited(code))]);
         for of_pod in [RestartPolicy::Never, RestartPolicy::Always] {
             let plan = compute_pod_actions(&situation(&pod, of_pod, Vec::new(), vec![own(policy)]));
-            let actions = if expected { vec![start(Place::Main(0), 1)] } else { Vec::new() };
+            let actions = if expected { vec![start(ContainerIndex::Main(0), 1)] } else { Vec::new() };
             assert_eq!((plan.actions, plan.completed), (actions, !expected), "{policy} {code}");
         }
     }
@@ -423,8 +438,8 @@ fn exit_code_rule_overrides_container_and_pod_policy() {
 #[test]
 fn init_container_with_never_fails_the_pod_except_for_its_rules() {
     let rules = on_code(7, RestartRuleAction::Restart);
-    let init = || Wanted { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("i") };
-    for (code, expected) in [(7, vec![start(Place::Init(0), 1)]), (8, Vec::new())] {
+    let init = || WantedContainer { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("i") };
+    for (code, expected) in [(7, vec![start(ContainerIndex::Init(0), 1)]), (8, Vec::new())] {
         let (mut pod, _) = with_states(&[]);
         pod.containers.push(container("i", "s", exited(code)));
         let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, vec![init()], vec![wanted("a")]));
@@ -436,7 +451,10 @@ fn init_container_with_never_fails_the_pod_except_for_its_rules() {
 fn restart_of_all_kills_running_and_removes_the_cause_last() {
     let rules = on_code(42, RestartRuleAction::RestartAllContainers);
     let main = || {
-        vec![Wanted { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("a") }, wanted("b")]
+        vec![
+            WantedContainer { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("a") },
+            wanted("b"),
+        ]
     };
     let (mut pod, _) = with_states(&[Some(exited(42)), Some(running())]);
     pod.containers.push(container("i", "s", exited(0)));
@@ -450,7 +468,7 @@ fn restart_of_all_kills_running_and_removes_the_cause_last() {
     pod.containers.retain(|container| container.name == "a");
     assert_eq!(plan(&pod).actions, [remove("a")]);
     pod.containers.clear();
-    assert_eq!(plan(&pod).actions, [start(Place::Init(0), 0)]);
+    assert_eq!(plan(&pod).actions, [start(ContainerIndex::Init(0), 0)]);
 }
 
 #[test]
@@ -458,15 +476,15 @@ fn new_sandbox_runs_only_containers_that_would_restart() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
     pod.containers = vec![container("a", "s", exited(137)), container("b", "s", exited(137))];
-    let b = Wanted { restart_policy: Some(RestartPolicy::Always), ..wanted("b") };
+    let b = WantedContainer { restart_policy: Some(RestartPolicy::Always), ..wanted("b") };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), vec![wanted("a"), b]));
-    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(Place::Main(1), 1)];
+    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(ContainerIndex::Main(1), 1)];
     assert_eq!(plan.actions, actions);
 }
 
-fn with_debugger<'a>(pod: &'a ObservedPod, init: Vec<Wanted<'a>>, main: Vec<Wanted<'a>>) -> Plan {
+fn with_debugger<'a>(pod: &'a ObservedPod, init: Vec<WantedContainer<'a>>, main: Vec<WantedContainer<'a>>) -> Plan {
     let ephemeral = vec![wanted("debug")];
-    compute_pod_actions(&Situation { ephemeral, ..situation(pod, RestartPolicy::Never, init, main) })
+    compute_pod_actions(&ActionInputs { ephemeral, ..situation(pod, RestartPolicy::Never, init, main) })
 }
 
 #[test]
@@ -474,7 +492,7 @@ fn ephemeral_container_starts_once_before_init_is_done() {
     let (mut pod, main) = with_states(&[None]);
     pod.containers.push(container("i", "s", running()));
     let plan = |pod: &ObservedPod| with_debugger(pod, vec![wanted("i")], main.clone()).actions;
-    assert_eq!(plan(&pod), [start(Place::Ephemeral(0), 0)]);
+    assert_eq!(plan(&pod), [start(ContainerIndex::Ephemeral(0), 0)]);
     for state in [running(), exited(0), exited(1)] {
         pod.containers.truncate(1);
         pod.containers.push(container("debug", "s", state));
@@ -495,8 +513,11 @@ fn decreases_are_planned_before_increases() {
     let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
     main[0].resize = Some(Resize::InPlace { shrinks: false });
     main[1].resize = Some(Resize::InPlace { shrinks: true });
-    let resize =
-        |id: &str, index, shrinks| Action::ResizeContainer { id: id.to_owned(), place: Place::Main(index), shrinks };
+    let resize = |id: &str, index, shrinks| Action::ResizeContainer {
+        id: id.to_owned(),
+        place: ContainerIndex::Main(index),
+        shrinks,
+    };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
     assert_eq!(plan.actions, [resize("b-id", 1, true), resize("a-id", 0, false)]);
     assert!(!plan.completed && plan.resizes() && !plan.remakes());
@@ -507,9 +528,9 @@ fn running_init_container_is_resized_and_still_waited_for() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::Ready));
     pod.containers.push(container("i", "s", running()));
-    let init = vec![Wanted { resize: Some(Resize::InPlace { shrinks: false }), ..wanted("i") }];
+    let init = vec![WantedContainer { resize: Some(Resize::InPlace { shrinks: false }), ..wanted("i") }];
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, init, vec![wanted("a")]));
-    let resize = Action::ResizeContainer { id: "i-id".to_owned(), place: Place::Init(0), shrinks: false };
+    let resize = Action::ResizeContainer { id: "i-id".to_owned(), place: ContainerIndex::Init(0), shrinks: false };
     assert_eq!(plan, Plan { actions: vec![resize], ..Plan::default() });
 }
 
@@ -517,7 +538,7 @@ fn running_init_container_is_resized_and_still_waited_for() {
 fn resources_of_the_pod_itself_are_resized() {
     let (pod, main) = with_states(&[Some(running())]);
     let situation = situation(&pod, RestartPolicy::Always, Vec::new(), main);
-    let plan = compute_pod_actions(&Situation { resizes_pod: true, ..situation });
+    let plan = compute_pod_actions(&ActionInputs { resizes_pod: true, ..situation });
     assert_eq!(plan.actions, [Action::ResizePod]);
     assert!(plan.resizes() && !plan.completed);
     assert!(plan.without_resizes().actions.is_empty());
@@ -527,7 +548,7 @@ fn resources_of_the_pod_itself_are_resized() {
 fn container_with_restart_resize_policy_is_replaced() {
     let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
     main[1].resize = Some(Resize::Restart);
-    let place = Place::Main(1);
+    let place = ContainerIndex::Main(1);
     let kill = Action::KillContainer { id: "b-id".to_owned(), place, why: KillReason::Resized, restarts: true };
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
     assert_eq!(plan.actions, [kill, start(place, 1)]);
@@ -540,15 +561,15 @@ fn requested_restarts_kill_together_and_start_in_order() {
     pod.containers.push(ObservedContainer { restart_count: 4, ..container("side", "s", running()) });
     let asked = ["a-id", "side-id"].map(str::to_owned);
     for policy in [RestartPolicy::Always, RestartPolicy::OnFailure] {
-        let plan = compute_pod_actions(&Situation {
+        let plan = compute_pod_actions(&ActionInputs {
             asked: &asked,
             ..situation(&pod, policy, vec![sidecar("side")], main.clone())
         });
         let ids = ["side-id", "a-id"].map(str::to_owned).to_vec();
         let expected = [
             Action::KillContainers { ids, why: KillReason::Requested },
-            start(Place::Init(0), 5),
-            start(Place::Main(0), 1),
+            start(ContainerIndex::Init(0), 5),
+            start(ContainerIndex::Main(0), 1),
         ];
         assert_eq!(plan.actions, expected);
         assert!(!plan.completed && !plan.remakes());
@@ -558,22 +579,29 @@ fn requested_restarts_kill_together_and_start_in_order() {
 
 #[test]
 fn sidecar_does_not_keep_a_finished_pod() {
-    let finished = |side: Wanted<'static>, state| {
+    let finished = |side: WantedContainer<'static>, state| {
         let (mut pod, main) = with_states(&[Some(exited(0)), Some(exited(1))]);
         pod.containers.push(container("side", "s", state));
         let later = Instant::now() + Duration::from_secs(300);
-        let side =
-            Wanted { not_before: side.not_before.map(|_| later), held_until: side.held_until.map(|_| later), ..side };
+        let side = WantedContainer {
+            not_before: side.not_before.map(|_| later),
+            held_until: side.held_until.map(|_| later),
+            ..side
+        };
         compute_pod_actions(&situation(&pod, RestartPolicy::Never, vec![side], main))
     };
     let some = Some(Instant::now());
     let done = Plan { completed: true, ..Plan::default() };
     assert_eq!(finished(sidecar("side"), exited(1)), done, "it would restart");
-    assert_eq!(finished(Wanted { not_before: some, ..sidecar("side") }, exited(1)), done, "it backs off");
-    assert_eq!(finished(Wanted { held_until: some, ..sidecar("side") }, exited(1)), done, "its start failed");
-    assert_eq!(finished(Wanted { hash: HASH + 1, ..sidecar("side") }, running()), done, "its definition changed");
-    let failed = Health::Failed(ProbeKind::Liveness);
-    assert_eq!(finished(Wanted { health: failed, ..sidecar("side") }, running()), done, "its probe failed");
+    assert_eq!(finished(WantedContainer { not_before: some, ..sidecar("side") }, exited(1)), done, "it backs off");
+    assert_eq!(finished(WantedContainer { held_until: some, ..sidecar("side") }, exited(1)), done, "its start failed");
+    assert_eq!(
+        finished(WantedContainer { hash: HASH + 1, ..sidecar("side") }, running()),
+        done,
+        "its definition changed"
+    );
+    let failed = ProbedHealth::Failed(ProbeKind::Liveness);
+    assert_eq!(finished(WantedContainer { health: failed, ..sidecar("side") }, running()), done, "its probe failed");
 }
 
 #[test]
@@ -592,8 +620,8 @@ fn crash_looping_sidecar_restarts_while_a_container_waits() {
     main[0].not_before = Some(later);
     pod.containers.push(container("side", "s", exited(1)));
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::OnFailure, vec![sidecar("side")], main));
-    assert_eq!(plan.actions, [start(Place::Init(0), 1)]);
-    assert_eq!(plan.backing_off, [(Place::Main(0), later)]);
+    assert_eq!(plan.actions, [start(ContainerIndex::Init(0), 1)]);
+    assert_eq!(plan.backing_off, [(ContainerIndex::Main(0), later)]);
     assert!(!plan.completed);
 }
 
@@ -603,7 +631,7 @@ fn replaced_instances_are_those_that_start_again() {
     pod.containers[0].hash = Some(HASH + 1);
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), main.clone()));
     assert_eq!(plan.replaced(), ["a-id"]);
-    let failed = |wanted| Wanted { health: Health::Failed(ProbeKind::Liveness), ..wanted };
+    let failed = |wanted| WantedContainer { health: ProbedHealth::Failed(ProbeKind::Liveness), ..wanted };
     pod.containers[0].hash = Some(HASH);
     for (policy, expected) in [(RestartPolicy::OnFailure, &["a-id", "b-id"][..]), (RestartPolicy::Never, &[])] {
         let main = main.iter().cloned().map(failed).collect();
@@ -615,7 +643,9 @@ fn replaced_instances_are_those_that_start_again() {
 fn restart_request_for_another_instance_is_ignored() {
     let (pod, main) = with_states(&[Some(running())]);
     let asked = ["earlier-id".to_owned()];
-    let plan =
-        compute_pod_actions(&Situation { asked: &asked, ..situation(&pod, RestartPolicy::Always, Vec::new(), main) });
+    let plan = compute_pod_actions(&ActionInputs {
+        asked: &asked,
+        ..situation(&pod, RestartPolicy::Always, Vec::new(), main)
+    });
     assert_eq!(plan, Plan::default());
 }

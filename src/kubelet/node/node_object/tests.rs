@@ -39,7 +39,7 @@ impl Case {
         self.seconds += i64::try_from(time.as_secs()).unwrap();
     }
 
-    fn next(&mut self) -> Step {
+    fn next(&mut self) -> NodeStep {
         let sight = NodeObservation {
             volumes_in_use: &[],
             devices: &Default::default(),
@@ -60,7 +60,7 @@ impl Case {
 
     /// The server creates the object as requested.
     fn create(&mut self) -> Node {
-        let Step::Create(node) = self.next() else { panic!("nothing to create") };
+        let NodeStep::Create(node) = self.next() else { panic!("nothing to create") };
         let mut node: Node = decode(node).unwrap().value;
         node.metadata.uid = "u1".into();
         self.done(Outcome::Seen(Box::new(node.clone())));
@@ -70,7 +70,7 @@ impl Case {
     #[track_caller]
     fn patch(&mut self) -> Value {
         match self.next() {
-            Step::Patch(body) => body,
+            NodeStep::Patch(body) => body,
             other => panic!("{other:?}"),
         }
     }
@@ -78,7 +78,7 @@ impl Case {
     #[track_caller]
     fn assert_waits(&mut self) -> Option<Duration> {
         match self.next() {
-            Step::Wait(moment) => moment.map(|moment| moment - self.now),
+            NodeStep::Wait(moment) => moment.map(|moment| moment - self.now),
             other => panic!("{other:?}"),
         }
     }
@@ -108,7 +108,7 @@ fn absent_node_is_created_and_reported_every_five_minutes() {
     case.own.heard_all(None);
     let node = case.create();
     // The watch reports the created object.
-    case.own.heard(node);
+    case.own.on_server_object(node);
     assert_eq!(case.assert_waits(), Some(5 * MINUTE / 2));
     for wait in [5 * MINUTE / 2, 5 * MINUTE, 5 * MINUTE] {
         assert_eq!(case.assert_waits(), Some(wait));
@@ -121,12 +121,12 @@ fn absent_node_is_created_and_reported_every_five_minutes() {
 }
 
 #[test]
-fn registration_is_retried_for_ever_with_backoff() {
+fn registration_is_retried_forever_with_backoff() {
     let mut case = Case::new();
     case.own.heard_all(None);
     let mut waits = Vec::new();
     for _ in 0..9 {
-        assert!(matches!(case.next(), Step::Create(_)));
+        assert!(matches!(case.next(), NodeStep::Create(_)));
         case.done(Outcome::Failed { is_retryable: true });
         let wait = case.assert_waits().unwrap();
         waits.push(u64::try_from(wait.as_millis()).unwrap());
@@ -155,7 +155,7 @@ fn existing_node_is_reconciled_and_foreign_fields_stay() {
     assert_eq!(case.patch()["status"]["capacity"], body["status"]["capacity"]);
     case.done(Outcome::Patched);
     // A stale object with an old boot id does not count as another reboot.
-    case.own.heard(node);
+    case.own.on_server_object(node);
     assert!(case.events().is_empty());
     let server = case.own.server().unwrap();
     assert_eq!(server.metadata.labels.get("theirs").map(String::as_str), Some("x"));
@@ -165,16 +165,16 @@ fn existing_node_is_reconciled_and_foreign_fields_stay() {
 fn forbidden_registration_looks_for_an_existing_node() {
     let mut case = Case::new();
     case.own.heard_all(None);
-    assert!(matches!(case.next(), Step::Create(_)));
+    assert!(matches!(case.next(), NodeStep::Create(_)));
     case.done(Outcome::Exists);
     case.pass(MINUTE);
-    assert_eq!(case.next(), Step::Look);
+    assert_eq!(case.next(), NodeStep::Look);
     case.done(Outcome::NotFound);
     case.pass(MINUTE);
-    assert!(matches!(case.next(), Step::Create(_)));
+    assert!(matches!(case.next(), NodeStep::Create(_)));
     case.done(Outcome::Exists);
     case.pass(MINUTE);
-    assert_eq!(case.next(), Step::Look);
+    assert_eq!(case.next(), NodeStep::Look);
     case.done(Outcome::Seen(Box::default()));
     assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is reconciled");
 }
@@ -184,18 +184,18 @@ fn without_registration_the_node_waits_and_keeps_its_labels() {
     let mut case = Case::of(false);
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), None);
-    case.own.heard(Node::default());
+    case.own.on_server_object(Node::default());
     let body = case.patch();
     assert_eq!(body["metadata"]["labels"].as_object().unwrap().len(), 2);
     assert!(body["metadata"].get("annotations").is_none());
 }
 
 #[test]
-fn change_is_reported_once_and_at_once_with_its_event() {
+fn change_is_reported_at_once_with_one_event() {
     let (mut case, node) = registered();
     case.pass(MINUTE);
-    case.own.heard(node);
-    assert!(matches!(case.next(), Step::Wait(_)));
+    case.own.on_server_object(node);
+    assert!(matches!(case.next(), NodeStep::Wait(_)));
     case.shuts_down = true;
     let body = case.patch();
     assert_eq!(ready(&body)["message"], "node is shutting down");
@@ -205,7 +205,7 @@ fn change_is_reported_once_and_at_once_with_its_event() {
     assert_eq!(ready(&case.patch())["status"], "False");
     assert!(case.events().is_empty(), "the event was sent already");
     case.done(Outcome::Patched);
-    assert!(matches!(case.next(), Step::Wait(_)));
+    assert!(matches!(case.next(), NodeStep::Wait(_)));
     case.shuts_down = false;
     assert_eq!(ready(&case.patch())["reason"], "KubeletReady");
     assert_eq!(case.events(), ["NodeReady"]);
@@ -217,7 +217,7 @@ fn flapping_condition_is_rate_limited() {
     let mut sent = 0;
     for second in 0..120 {
         case.shuts_down = second % 2 == 0;
-        if matches!(case.next(), Step::Patch(_)) {
+        if matches!(case.next(), NodeStep::Patch(_)) {
             sent += 1;
             case.done(Outcome::Patched);
         }
@@ -231,13 +231,13 @@ fn dropped_field_is_not_sent_with_every_change() {
     let (mut case, node) = registered();
     let mut old = node.clone();
     old.status.declared_features.clear();
-    case.own.heard(old.clone());
+    case.own.on_server_object(old.clone());
     case.pass(Duration::from_secs(1));
     assert_eq!(case.patch()["status"].as_object().unwrap().len(), 2);
     case.done(Outcome::Patched);
     for _ in 0..3 {
-        case.own.heard(old.clone());
-        assert!(matches!(case.next(), Step::Wait(Some(_))));
+        case.own.on_server_object(old.clone());
+        assert!(matches!(case.next(), NodeStep::Wait(Some(_))));
     }
     case.pass(10 * MINUTE);
     assert!(case.patch()["status"].get("declaredFeatures").is_some(), "the next report has it");
@@ -259,17 +259,17 @@ fn refused_patch_is_retried_with_growing_backoff() {
 }
 
 #[test]
-fn deleted_node_stays_deleted_and_one_gone_after_an_outage_registers() {
+fn node_registers_again_only_if_missing_after_an_outage() {
     let (mut case, node) = registered();
     case.own.heard_all(None);
-    assert!(matches!(case.next(), Step::Create(_)));
+    assert!(matches!(case.next(), NodeStep::Create(_)));
     let again = Node { metadata: crate::types::api::ObjectMeta { uid: "u2".into(), ..node.metadata.clone() }, ..node };
     case.done(Outcome::Seen(Box::new(again.clone())));
     case.own.heard_deletion();
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), None);
     assert!(case.own.server().is_none());
-    case.own.heard(again);
+    case.own.on_server_object(again);
     assert!(case.own.server().is_some());
 }
 
@@ -280,7 +280,7 @@ fn registration_waits_briefly_for_the_runtime() {
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), Some(RUNTIME_FIRST));
     case.pass(RUNTIME_FIRST);
-    let Step::Create(node) = case.next() else { panic!("no registration without a runtime") };
+    let NodeStep::Create(node) = case.next() else { panic!("no registration without a runtime") };
     assert_eq!(ready(&node)["status"], "False");
 }
 
@@ -289,10 +289,10 @@ fn cordoning_sends_an_event() {
     let (mut case, mut node) = registered();
     for (unschedulable, event) in [(true, "NodeNotSchedulable"), (false, "NodeSchedulable")] {
         node.spec.unschedulable = unschedulable;
-        case.own.heard(node.clone());
-        case.own.heard(node.clone());
+        case.own.on_server_object(node.clone());
+        case.own.on_server_object(node.clone());
         assert_eq!(case.events(), [event]);
-        assert!(matches!(case.next(), Step::Wait(_)), "no patch is needed");
+        assert!(matches!(case.next(), NodeStep::Wait(_)), "no patch is needed");
     }
 }
 

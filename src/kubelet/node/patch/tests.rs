@@ -34,9 +34,9 @@ fn no_change_sends_nothing_and_a_heartbeat_four_times() {
     let profile = profile(|_, _| {});
     let server = registered(&profile);
     let wanted = status(&profile, &server.status, 60);
-    assert_eq!(profile.patch(&server, &wanted, Occasion::Change), None);
-    assert_eq!(profile.patch(&server, &wanted, Occasion::Registration), None);
-    let patch = profile.patch(&server, &wanted, Occasion::Heartbeat).unwrap();
+    assert_eq!(profile.patch(&server, &wanted, PatchReason::Change), None);
+    assert_eq!(profile.patch(&server, &wanted, PatchReason::Registration), None);
+    let patch = profile.patch(&server, &wanted, PatchReason::Heartbeat).unwrap();
     let beat = |kind: &str| json!({ "type": kind, "lastHeartbeatTime": "1970-01-01T00:01:00Z" });
     let beats = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(beat);
     assert_eq!(patch, StatusPatch { body: json!({ "status": { "conditions": beats } }), has_news: false });
@@ -51,7 +51,7 @@ fn changed_condition_is_sent_with_all_heartbeats() {
     let mut wanted = status(&profile, &server.status, 60);
     let ready = wanted.conditions.last_mut().unwrap();
     ready.message = "other".to_owned();
-    let patch = profile.patch(&server, &wanted, Occasion::Change).unwrap();
+    let patch = profile.patch(&server, &wanted, PatchReason::Change).unwrap();
     assert!(patch.has_news);
     let conditions = patch.body["status"]["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 4);
@@ -65,7 +65,7 @@ fn addresses_are_replaced_as_a_whole() {
     let profile = profile(|_, _| {});
     let mut server = registered(&profile);
     server.status.addresses[0].address = "10.0.0.9".to_owned();
-    let patch = profile.patch(&server, &status(&profile, &server.status, 1), Occasion::Change).unwrap();
+    let patch = profile.patch(&server, &status(&profile, &server.status, 1), PatchReason::Change).unwrap();
     let addresses = json!([
         { "type": "InternalIP", "address": "10.0.0.1" }, { "type": "Hostname", "address": "n" }, { "$patch": "replace" },
     ]);
@@ -82,7 +82,7 @@ fn removed_entries_are_deleted_by_name() {
     status.node_info.swap = Some(crate::types::api::NodeSwapStatus { capacity: Some(1) });
     status.volumes_in_use = vec!["kubernetes.io/csi/x".to_owned()];
     status.images = vec![crate::types::api::ContainerImage::default()];
-    let patch = profile.patch(&server, &tests::status(&profile, &server.status, 1), Occasion::Change).unwrap();
+    let patch = profile.patch(&server, &tests::status(&profile, &server.status, 1), PatchReason::Change).unwrap();
     let expected = json!({ "status": {
         "capacity": { "hugepages-1Gi": null },
         "allocatable": { "example.com/gone": null },
@@ -103,7 +103,7 @@ fn foreign_fields_are_left_alone() {
     server.spec.unschedulable = true;
     server.status.conditions.push(NodeCondition { kind: "NetworkUnavailable".into(), ..NodeCondition::default() });
     let wanted = status(&profile, &server.status, 1);
-    for occasion in [Occasion::Registration, Occasion::Change] {
+    for occasion in [PatchReason::Registration, PatchReason::Change] {
         assert_eq!(profile.patch(&server, &wanted, occasion), None);
     }
 }
@@ -124,7 +124,7 @@ fn labels_are_reconciled_at_registration_and_os_and_arch_always() {
         "labels": { "kubernetes.io/arch": "arm", "kubernetes.io/os": "linux" },
         "annotations": { "alpha.kubernetes.io/provided-node-ip": null },
     } });
-    assert_eq!(sent(Occasion::Change), standing);
+    assert_eq!(sent(PatchReason::Change), standing);
     let at_registration = json!({ "metadata": {
         "labels": {
             "beta.kubernetes.io/arch": "arm", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "arm",
@@ -135,7 +135,7 @@ fn labels_are_reconciled_at_registration_and_os_and_arch_always() {
             "volumes.kubernetes.io/controller-managed-attach-detach": "true",
         },
     } });
-    assert_eq!(sent(Occasion::Registration), at_registration);
+    assert_eq!(sent(PatchReason::Registration), at_registration);
 }
 
 /// Apimachinery's strategic merge for the fields of a node status.
@@ -174,11 +174,11 @@ fn patched_object_equals_the_wanted_one() {
     other.status.addresses.clear();
     for server in [whole, empty, other] {
         let wanted = status(&profile, &server.status, 99);
-        let patch = profile.patch(&server, &wanted, Occasion::Heartbeat).unwrap();
+        let patch = profile.patch(&server, &wanted, PatchReason::Heartbeat).unwrap();
         let mut merged = encode(&server);
         merge(&mut merged, &patch.body);
         let merged: Node = decode(merged).unwrap().value;
         assert_eq!(merged.status, wanted);
-        assert_eq!(profile.patch(&merged, &wanted, Occasion::Heartbeat), None);
+        assert_eq!(profile.patch(&merged, &wanted, PatchReason::Heartbeat), None);
     }
 }

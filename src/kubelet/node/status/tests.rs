@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::node::profile::tests::profile;
-use crate::kubelet::node::{Facts, Machine, NodeSettings};
+use crate::kubelet::node::{Machine, NodeInfo, NodeSettings};
 use crate::platform::config::{self, Request};
 use crate::state::pods::{NodePressures, RuntimeState};
 use crate::types::api::{Node, NodeFeatures, NodeRuntimeHandler, decode, encode};
@@ -50,7 +50,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("/metadata/resourceVersion", "the API server's"),
     ("/metadata/uid", "the API server's"),
     ("/status/declaredFeatures/0", "ExtendWebSocketsToKubelet: not served here"),
-    ("/status/nodeInfo/kubeletVersion", "tells which kubelet it is"),
+    ("/status/nodeInfo/kubeletVersion", "differs by kubelet"),
 ];
 
 #[test]
@@ -63,12 +63,12 @@ fn status_matches_the_recorded_node() {
     let settings = format!("--config={tests}/config/configz-1.36.json");
     let line = ["--hostname-override=node1".to_owned(), "--node-ip=10.77.0.1".to_owned(), settings];
     let Ok(Request::Run(config, _)) = config::load(&line) else { panic!("the settings of the recording") };
-    let facts = Facts {
+    let facts = NodeInfo {
         cpus: 2,
         memory_bytes: 24_684_092 << 10,
         storage_bytes: 264_212_084 << 10,
         huge_pages: vec![(2 << 20, 0), (1 << 30, 0)],
-        ..Facts::default()
+        ..NodeInfo::default()
     };
     let info = &recorded.status.node_info;
     let machine = Machine {

@@ -216,13 +216,13 @@ fn unchanged_content_and_new_resource_versions_are_not_written() {
     let before = files.operations();
     for (mut journal, _) in [(journal, JournalContents::default()), open(&files)] {
         let same = batch(&[("configmap/a", Some(&version("2"))), ("secret/s", Some("2")), ("pod/none", None)]);
-        assert_eq!(journal.commit(&same).unwrap(), Committed::default());
+        assert_eq!(journal.commit(&same).unwrap(), CommitResult::default());
         assert_eq!(files.operations(), before);
     }
 }
 
 #[test]
-fn batch_costs_one_write_and_one_sync() {
+fn batch_is_written_with_one_append_and_one_sync() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
@@ -248,7 +248,7 @@ fn file_size_is_bounded_by_twice_the_live_size_and_spare() {
 }
 
 #[test]
-fn record_beyond_the_limit_is_left_out_and_the_old_one_stays() {
+fn record_beyond_the_limit_keeps_its_old_content() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     let large = format!("\"{}\"", "x".repeat(usize::try_from(MOST).unwrap()));
@@ -340,7 +340,7 @@ fn flipped_bit_costs_at_most_two_records_and_the_file_is_set_aside() {
         assert!(found.faults.damaged + u64::from(found.contents.len() < 3) >= 1, "bit {bit}: {:?}", found.faults);
         if found.faults.damaged > 0 {
             assert_eq!(files.file(ASIDE[0]), Some(bad), "bit {bit}");
-            assert_eq!(open(&files).1.faults, Faults::default(), "it is told once");
+            assert_eq!(open(&files).1.faults, Faults::default(), "reported once");
         }
         assert_eq!(journal.records(), found.contents.len());
     }
@@ -407,7 +407,7 @@ fn secrets_are_encrypted_plain_or_not_written() {
 }
 
 #[test]
-fn undecryptable_record_stays_until_replaced() {
+fn undecryptable_record_is_kept_until_replaced() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
     journal.commit(&batch(&[("secret/s", Some("hidden")), ("secret/t", Some("hidden"))])).unwrap();
@@ -424,7 +424,7 @@ fn undecryptable_record_stays_until_replaced() {
 /// Environment variable with the directory of the process under test.
 const PLACE: &str = "CORACLE_STORE_UNDER_TEST";
 
-/// Increments two records in one batch for ever, and prints each count.
+/// Increments two records in one batch forever, and prints each count.
 fn write_for_ever(folder: std::path::PathBuf) {
     let (mut journal, found) = Journal::open(Box::new(crate::kubelet::offline::files::Folder(folder)), key());
     let mut count = count_in(&found.unwrap(), "pod/a").unwrap_or(0);
@@ -443,7 +443,7 @@ fn count_in(found: &JournalContents, name: &str) -> Option<u64> {
 }
 
 #[test]
-fn killed_process_leaves_what_it_has_committed() {
+fn committed_records_survive_a_kill() {
     use std::io::{BufRead as _, BufReader};
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
@@ -455,7 +455,7 @@ fn killed_process_leaves_what_it_has_committed() {
         write_for_ever(folder.into());
     }
     let folder = std::env::temp_dir().join(format!("coracle-killed-{}", std::process::id()));
-    let name = "kubelet::offline::journal::tests::killed_process_leaves_what_it_has_committed";
+    let name = "kubelet::offline::journal::tests::committed_records_survive_a_kill";
     let mut commits = 0;
     for round in 0..40_u64 {
         let mut writer = Command::new(std::env::current_exe().unwrap());
@@ -527,7 +527,7 @@ fn unreadable_key_is_read_again_before_a_secret_is_written() {
     std::fs::remove_dir(&path).unwrap();
     let done = journal.commit(&secret);
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(refused, [true, false], "what is no Secret does not wait for the key");
+    assert_eq!(refused, [true, false], "only Secrets wait for the key");
     assert!(done.unwrap().secrets.is_some_and(|secrets| secrets.starts_with("sealed with")));
     assert_eq!(journal.records(), 2);
 }

@@ -45,20 +45,20 @@ fn result(id: &str, kind: ProbeKind, passed: bool) -> ProbeResult {
 }
 
 /// The initials of the probes that are due.
-fn due(book: &ProbeResults, spec: &PodSpec, ending: bool) -> String {
+fn due(probe_results: &ProbeResults, spec: &PodSpec, ending: bool) -> String {
     let initials = [('S', ProbeKind::Startup), ('R', ProbeKind::Readiness), ('L', ProbeKind::Liveness)];
-    let due = initials.iter().filter(|(_, kind)| book.is_due(&spec.containers[0], *kind, ending));
+    let due = initials.iter().filter(|(_, kind)| probe_results.is_due(&spec.containers[0], *kind, ending));
     due.map(|(initial, _)| *initial).collect()
 }
 
 fn seen(spec: &PodSpec, found: ProbeOutcome) -> ProbeResults {
-    let mut book = ProbeResults::default();
-    book.see(spec, &running("c1"), |_| found);
-    book
+    let mut probe_results = ProbeResults::default();
+    probe_results.on_observation(spec, &running("c1"), |_| found);
+    probe_results
 }
 
-fn state(book: &ProbeResults) -> (bool, bool, Option<ProbeKind>) {
-    let probed = &book.probed()["main"];
+fn state(probe_results: &ProbeResults) -> (bool, bool, Option<ProbeKind>) {
+    let probed = &probe_results.probed()["main"];
     (probed.started, probed.ready, probed.failed)
 }
 
@@ -67,56 +67,56 @@ fn container_without_results_is_alive_but_not_started_or_ready() {
     assert_eq!(state(&seen(&spec("SRL"), FRESH)), (false, false, None));
     assert_eq!(state(&seen(&spec("RL"), FRESH)), (true, false, None));
     assert_eq!(state(&seen(&spec("L"), FRESH)), (true, true, None));
-    assert!(seen(&spec(""), FRESH).probed().is_empty(), "nothing is kept of a container without probes");
+    assert!(seen(&spec(""), FRESH).probed().is_empty(), "a container without probes has no entry");
 }
 
 #[test]
 fn readiness_and_liveness_wait_for_the_startup_probe() {
     let spec = spec("SRL");
-    let mut book = seen(&spec, FRESH);
-    assert_eq!(due(&book, &spec, false), "S");
-    assert!(book.take_in(&result("c1", ProbeKind::Startup, true)));
-    assert_eq!((due(&book, &spec, false).as_str(), state(&book)), ("RL", (true, false, None)));
-    assert!(book.take_in(&result("c1", ProbeKind::Readiness, true)));
-    assert_eq!(state(&book), (true, true, None));
-    assert!(!book.take_in(&result("c1", ProbeKind::Readiness, true)), "no news");
-    assert!(book.take_in(&result("c1", ProbeKind::Readiness, false)));
-    assert_eq!(state(&book), (true, false, None));
+    let mut probe_results = seen(&spec, FRESH);
+    assert_eq!(due(&probe_results, &spec, false), "S");
+    assert!(probe_results.take_in(&result("c1", ProbeKind::Startup, true)));
+    assert_eq!((due(&probe_results, &spec, false).as_str(), state(&probe_results)), ("RL", (true, false, None)));
+    assert!(probe_results.take_in(&result("c1", ProbeKind::Readiness, true)));
+    assert_eq!(state(&probe_results), (true, true, None));
+    assert!(!probe_results.take_in(&result("c1", ProbeKind::Readiness, true)), "no news");
+    assert!(probe_results.take_in(&result("c1", ProbeKind::Readiness, false)));
+    assert_eq!(state(&probe_results), (true, false, None));
 }
 
 #[test]
 fn failed_container_is_not_probed_until_another_instance_runs() {
     for (probes, kind, left) in [("SRL", ProbeKind::Startup, ""), ("RL", ProbeKind::Liveness, "R")] {
         let spec = spec(probes);
-        let mut book = seen(&spec, FRESH);
-        assert!(book.take_in(&result("c1", kind, false)));
-        assert_eq!((state(&book).2, due(&book, &spec, false).as_str()), (Some(kind), left));
-        book.see(&spec, &running("c1"), |_| panic!("the instance is known already"));
-        assert_eq!(state(&book).2, Some(kind));
-        book.see(&spec, &running("c2"), |_| FRESH);
-        assert_eq!(state(&book).2, None);
-        assert!(!due(&book, &spec, false).is_empty());
+        let mut probe_results = seen(&spec, FRESH);
+        assert!(probe_results.take_in(&result("c1", kind, false)));
+        assert_eq!((state(&probe_results).2, due(&probe_results, &spec, false).as_str()), (Some(kind), left));
+        probe_results.on_observation(&spec, &running("c1"), |_| panic!("the instance is known already"));
+        assert_eq!(state(&probe_results).2, Some(kind));
+        probe_results.on_observation(&spec, &running("c2"), |_| FRESH);
+        assert_eq!(state(&probe_results).2, None);
+        assert!(!due(&probe_results, &spec, false).is_empty());
     }
 }
 
 #[test]
 fn result_of_an_earlier_instance_is_ignored() {
     let spec = spec("L");
-    let mut book = seen(&spec, FRESH);
-    book.see(&spec, &running("c2"), |_| FRESH);
-    assert!(!book.take_in(&result("c1", ProbeKind::Liveness, false)));
-    assert_eq!(state(&book), (true, true, None));
+    let mut probe_results = seen(&spec, FRESH);
+    probe_results.on_observation(&spec, &running("c2"), |_| FRESH);
+    assert!(!probe_results.take_in(&result("c1", ProbeKind::Liveness, false)));
+    assert_eq!(state(&probe_results), (true, true, None));
 }
 
 #[test]
 fn stopped_container_is_not_probed_and_its_results_are_dropped() {
     let spec = spec("RL");
-    let mut book = seen(&spec, FRESH);
+    let mut probe_results = seen(&spec, FRESH);
     let mut ended = running("c1");
     ended.containers[0].state = ContainerState::Exited(Box::default());
-    book.see(&spec, &ended, |_| FRESH);
-    assert_eq!(due(&book, &spec, false), "");
-    assert!(book.probed().is_empty());
+    probe_results.on_observation(&spec, &ended, |_| FRESH);
+    assert_eq!(due(&probe_results, &spec, false), "");
+    assert!(probe_results.probed().is_empty());
 }
 
 #[test]

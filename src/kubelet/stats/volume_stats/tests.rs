@@ -24,7 +24,7 @@ impl Scratch {
         Self { root, server: None }
     }
 
-    /// Mounts a file system like that of a hanging file server; false if the kernel has no FUSE.
+    /// Mounts a file system that hangs like that of an unreachable file server; false if the kernel has no FUSE.
     fn with_server_away(&mut self) -> bool {
         let Ok(server) = OpenOptions::new().read(true).write(true).open("/dev/fuse") else { return false };
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
@@ -57,7 +57,7 @@ fn inquiries(root: &Path) -> VolumeStatsCache {
     VolumeStatsCache::new(Csi::new(root, "node", async_channel::bounded(1).0, None))
 }
 
-/// On a busy machine an inquiry takes longer than a request waits.
+/// Repeats the request: on a busy machine an inquiry may take longer than a request waits.
 async fn answer(inquiries: &VolumeStatsCache, volumes: &[ForeignVolume], of: &ForeignVolume) -> VolumeSnapshot {
     loop {
         inquiries.begin(volumes.iter());
@@ -98,7 +98,7 @@ fn file_system_is_measured_and_forgotten_with_its_volume() {
 }
 
 #[test]
-fn hanging_file_server_is_waited_for_once_with_bounded_threads() {
+fn only_the_first_request_waits_for_a_hanging_file_server() {
     let mut scratch = Scratch::new("away");
     if !scratch.with_server_away() {
         eprintln!("not run: there is no /dev/fuse");

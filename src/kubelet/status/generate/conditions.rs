@@ -10,10 +10,10 @@ use crate::types::api::{
     RestartRuleAction, Time, conditions,
 };
 
-use super::{Failed, Resize, ResizeProgress, restarts_all};
+use super::{PodFailure, Resize, ResizeProgress, restarts_all};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts<'a> {
+pub(super) struct ConditionInputs<'a> {
     pub(super) pod: &'a Pod,
     pub(super) observed: &'a ObservedPod,
     pub(super) phase: PodPhase,
@@ -22,13 +22,13 @@ pub(super) struct Facts<'a> {
     pub(super) previous: &'a PodStatus,
     pub(super) now: Time,
     pub(super) resize: Resize<'a>,
-    pub(super) failed: Option<&'a Failed>,
+    pub(super) failed: Option<&'a PodFailure>,
 }
 
 /// All conditions in upstream's order: those of other controllers unchanged, then the kubelet's own.
-pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
+pub(super) fn conditions(facts: &ConditionInputs<'_>) -> Vec<PodCondition> {
     let mut all: Vec<PodCondition> = facts.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
-    // Records a single event, the eviction, which cannot be derived from the observed state again.
+    // DisruptionTarget records an eviction, which cannot be derived from the observed state.
     let told = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
     if let Some(disruption) = told.or_else(|| disruption(facts)) {
         all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
@@ -37,13 +37,13 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
     all.extend(resize(facts));
     let containers_ready = containers_ready(facts);
     let ready = ready(facts, &containers_ready, &all);
-    let sandbox = Verdict::plain(has_usable_sandbox(facts.pod, facts.observed));
+    let sandbox = ConditionResult::plain(has_usable_sandbox(facts.pod, facts.observed));
     for (kind, verdict) in [
         (conditions::POD_READY_TO_START_CONTAINERS, sandbox),
         (conditions::INITIALIZED, initialized(facts)),
         (conditions::READY, ready),
         (conditions::CONTAINERS_READY, containers_ready),
-        (conditions::POD_SCHEDULED, Verdict::plain(true)),
+        (conditions::POD_SCHEDULED, ConditionResult::plain(true)),
     ] {
         all.push(verdict.into_condition(kind, facts));
     }
@@ -53,7 +53,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
 
 /// `AllContainersRestarting`: true from the exit that triggers the restart until that container is removed. `None` if
 /// no container has a RestartAllContainers rule.
-fn restarting(facts: &Facts<'_>) -> Option<Verdict> {
+fn restarting(facts: &ConditionInputs<'_>) -> Option<ConditionResult> {
     let spec = &facts.pod.spec;
     let could_ask = |container: &&Container| {
         let mut actions = container.restart_policy_rules.iter().map(|rule| rule.action);
@@ -61,32 +61,33 @@ fn restarting(facts: &Facts<'_>) -> Option<Verdict> {
     };
     spec.init_containers.iter().chain(&spec.containers).find(could_ask)?;
     if let Some(reason) = terminal_reason(facts.phase) {
-        return Some(Verdict::not(reason, String::new()));
+        return Some(ConditionResult::not(reason, String::new()));
     }
     Some(match restarts_all(facts.pod, facts.observed) {
-        true => Verdict {
+        true => ConditionResult {
             holds: true,
             reason: Reason::RESTART_ALL_CONTAINERS_STARTED,
             message: "container exited with restart policy rule".to_owned(),
         },
-        false => Verdict::plain(false),
+        false => ConditionResult::plain(false),
     })
 }
 
-fn disruption(facts: &Facts<'_>) -> Option<PodCondition> {
+fn disruption(facts: &ConditionInputs<'_>) -> Option<PodCondition> {
     let message = facts.failed?.disruption.as_deref()?;
-    let verdict = Verdict { holds: true, reason: Reason::TERMINATION_BY_KUBELET, message: message.to_owned() };
+    let verdict = ConditionResult { holds: true, reason: Reason::TERMINATION_BY_KUBELET, message: message.to_owned() };
     Some(verdict.into_condition(conditions::DISRUPTION_TARGET, facts))
 }
 
 /// Conditions of an outstanding resize. A pod in a terminal phase has none.
-fn resize(facts: &Facts<'_>) -> impl Iterator<Item = PodCondition> {
-    let outstanding = |reason: Reason, message: &str| Verdict { holds: true, reason, message: message.to_owned() };
+fn resize(facts: &ConditionInputs<'_>) -> impl Iterator<Item = PodCondition> {
+    let outstanding =
+        |reason: Reason, message: &str| ConditionResult { holds: true, reason, message: message.to_owned() };
     let pending = facts.resize.pending;
     let pending = pending.map(|(reason, message, generation)| (outstanding(reason.clone(), message), generation));
     let progress = match facts.resize.progress {
         ResizeProgress::None => None,
-        ResizeProgress::Goes(generation) => Some((Verdict::plain(true), generation)),
+        ResizeProgress::InProgress(generation) => Some((ConditionResult::plain(true), generation)),
         ResizeProgress::Failed(message, generation) => Some((outstanding(Reason::ERROR, message), generation)),
     };
     let all = [(conditions::POD_RESIZE_PENDING, pending), (conditions::POD_RESIZE_IN_PROGRESS, progress)];
@@ -126,13 +127,13 @@ pub(in crate::kubelet::status) fn terminal_reason(phase: PodPhase) -> Option<Rea
 }
 
 #[derive(Clone, Debug, Default)]
-struct Verdict {
+struct ConditionResult {
     holds: bool,
     reason: Reason,
     message: String,
 }
 
-impl Verdict {
+impl ConditionResult {
     fn plain(holds: bool) -> Self {
         Self { holds, ..Self::default() }
     }
@@ -141,7 +142,7 @@ impl Verdict {
         Self { holds: false, reason, message }
     }
 
-    fn into_condition(self, kind: &'static str, facts: &Facts<'_>) -> PodCondition {
+    fn into_condition(self, kind: &'static str, facts: &ConditionInputs<'_>) -> PodCondition {
         let status = if self.holds { ConditionStatus::True } else { ConditionStatus::False };
         let before = find(&facts.previous.conditions, kind).filter(|before| before.status == status);
         PodCondition {
@@ -167,28 +168,28 @@ fn has_usable_sandbox(pod: &Pod, observed: &ObservedPod) -> bool {
     })
 }
 
-fn initialized(facts: &Facts<'_>) -> Verdict {
+fn initialized(facts: &ConditionInputs<'_>) -> ConditionResult {
     let done = |container: &Container, status: &ContainerStatus| {
         if container.is_sidecar() { status.started == Some(true) } else { status.ready }
     };
     let lists = Lists::of(facts.pod.spec.init_containers.iter(), facts.init, done);
     if facts.phase == PodPhase::Succeeded && lists.unknown.is_empty() {
-        return Verdict { holds: true, reason: Reason::POD_COMPLETED, message: String::new() };
+        return ConditionResult { holds: true, reason: Reason::POD_COMPLETED, message: String::new() };
     }
     // A restarting sidecar does not undo the initialization.
     let has_started = |status: &ContainerStatus| {
         matches!(status.state, Some(ContainerState::Running(_) | ContainerState::Terminated(_)))
     };
     if facts.main.iter().any(has_started) {
-        return Verdict::plain(true);
+        return ConditionResult::plain(true);
     }
     match lists.message("incomplete") {
-        Some(message) => Verdict::not(Reason::CONTAINERS_NOT_INITIALIZED, message),
-        None => Verdict::plain(true),
+        Some(message) => ConditionResult::not(Reason::CONTAINERS_NOT_INITIALIZED, message),
+        None => ConditionResult::plain(true),
     }
 }
 
-fn containers_ready(facts: &Facts<'_>) -> Verdict {
+fn containers_ready(facts: &ConditionInputs<'_>) -> ConditionResult {
     let spec = &facts.pod.spec;
     let sidecars = spec.init_containers.iter().filter(|container| container.is_sidecar());
     let ready = |_: &Container, status: &ContainerStatus| status.ready;
@@ -196,17 +197,17 @@ fn containers_ready(facts: &Facts<'_>) -> Verdict {
     lists.append(Lists::of(spec.containers.iter(), facts.main, ready));
     match terminal_reason(facts.phase) {
         Some(reason) if facts.phase == PodPhase::Failed || lists.unknown.is_empty() => {
-            Verdict::not(reason, String::new())
+            ConditionResult::not(reason, String::new())
         }
         Some(_) | None => match lists.message("unready") {
-            Some(message) => Verdict::not(Reason::CONTAINERS_NOT_READY, message),
-            None => Verdict::plain(true),
+            Some(message) => ConditionResult::not(Reason::CONTAINERS_NOT_READY, message),
+            None => ConditionResult::plain(true),
         },
     }
 }
 
 /// True if all containers are ready and every readiness gate is true.
-fn ready(facts: &Facts<'_>, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
+fn ready(facts: &ConditionInputs<'_>, containers_ready: &ConditionResult, others: &[PodCondition]) -> ConditionResult {
     if !containers_ready.holds {
         return containers_ready.clone();
     }
@@ -223,9 +224,9 @@ fn ready(facts: &Facts<'_>, containers_ready: &Verdict, others: &[PodCondition])
         }
     }
     if closed.is_empty() {
-        Verdict::plain(true)
+        ConditionResult::plain(true)
     } else {
-        Verdict::not(Reason::READINESS_GATES_NOT_READY, closed.join(", "))
+        ConditionResult::not(Reason::READINESS_GATES_NOT_READY, closed.join(", "))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Container statuses. Pure.
 //!
-//! As `convertToAPIContainerStatuses` in pkg/kubelet/kubelet_pods.go: from the two newest instances in the runtime,
-//! the last reported status, and the reason for which the last start failed.
+//! As `convertToAPIContainerStatuses` in pkg/kubelet/kubelet_pods.go: computed from the two newest instances in the
+//! runtime, the last reported status, and the reason for which the last start failed.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,8 @@ pub(super) fn container_statuses(
     };
     let of = |container: &Container| {
         let before = before.iter().find(|status| status.name == container.name);
-        Of { input, list, container, before, restarting_all: restarting_all && list != List::Ephemeral }.status()
+        ContainerInput { input, list, container, before, restarting_all: restarting_all && list != List::Ephemeral }
+            .status()
     };
     let mut statuses: Vec<ContainerStatus> = containers.iter().map(of).collect();
     if list != List::Init {
@@ -76,16 +77,16 @@ const REMOVED_TO_RESTART: &str = "The container is removed because RestartAllCon
 const LOST_EXIT_CODE: i32 = 137;
 
 /// One container and the inputs of its status.
-struct Of<'a> {
+struct ContainerInput<'a> {
     input: &'a StatusInput<'a>,
     list: List,
     container: &'a Container,
     before: Option<&'a ContainerStatus>,
-    /// All containers restart: one that the runtime does not have was removed for that.
+    /// All containers restart: a container that is missing in the runtime was removed for the restart.
     restarting_all: bool,
 }
 
-impl Of<'_> {
+impl ContainerInput<'_> {
     fn status(&self) -> ContainerStatus {
         let mut instances = self.input.observed.containers.iter().filter(|seen| seen.name == self.container.name);
         let newest = instances.next();
@@ -101,7 +102,7 @@ impl Of<'_> {
         };
         self.apply_waiting(newest, &mut status);
         self.apply_probes(&mut status);
-        // Nothing serves until the next instance has started.
+        // The container is not ready until the next instance has started.
         status.ready &= !newest.is_some_and(|newest| self.is_replaced(newest));
         if self.list == List::Main {
             status.allocated_resources_status = self.devices();
@@ -207,15 +208,15 @@ impl Of<'_> {
         status
     }
 
-    /// The running work replaces this instance although its exit would be final. As upstream, the exit is not shown:
+    /// Whether the worker replaces this instance although its exit would be final. As upstream, the exit is not shown:
     /// the API server accepts no other state after it, and the phase would be terminal.
     fn is_replaced(&self, seen: &ObservedContainer) -> bool {
         let is_final = seen.exit().is_some_and(|exit| !restarts(self.input.pod, self.container, exit.code));
         is_final && self.input.replaced.contains(&seen.id)
     }
 
-    /// The container's current resources: until a resize has taken effect, those that the runtime was last given, or
-    /// the previous ones if these are unknown.
+    /// The container's current resources. Until a resize has taken effect, these are the resources last sent to the
+    /// runtime, or those of the previous status if that is unknown.
     fn given_resources(&self, id: &str) -> Cow<'_, ResourceRequirements> {
         let allocated = &self.container.resources;
         if self.input.resize.progress == ResizeProgress::None {

@@ -92,7 +92,9 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
         .map(|(name, seconds)| (name.to_owned(), Duration::from_secs(seconds)))
         .into_iter()
         .collect();
-    let not_ready = recording.not_ready.map(|name| (name.to_owned(), Probed { ready: false, ..Probed::default() }));
+    let not_ready = recording
+        .not_ready
+        .map(|name| (name.to_owned(), ContainerProbeState { ready: false, ..ContainerProbeState::default() }));
     let probed = not_ready.into_iter().collect();
     let start = Time::from_unix_nanos(0);
     let mut deadlines = ActiveDeadlines::default();
@@ -285,6 +287,6 @@ fn text(value: &Value) -> String {
 }
 
 fn nanos(value: &Value) -> i64 {
-    let moment: jiff::Timestamp = value.as_str().unwrap().parse().unwrap();
-    moment.as_nanosecond().try_into().unwrap_or(0)
+    let moment: crate::types::timestamp::Timestamp = value.as_str().unwrap().parse().unwrap();
+    moment.as_nanosecond()
 }

@@ -15,13 +15,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::kubelet::allocation::PodResourceInfo;
-use crate::kubelet::probes::Probed;
+use crate::kubelet::probes::ContainerProbeState;
 use crate::state::pods::{AllocatedDevices, MOST_MESSAGE, ObservedPod, Waiting};
 use crate::types::api::{self, AfterExit, Pod, PodPhase, PodStatus, Reason, Time};
 use crate::types::sorted::SortedMap;
 use crate::types::text;
 
-use conditions::Facts;
+use conditions::ConditionInputs;
 pub(super) use conditions::is_own;
 use container_statuses::{List, container_statuses};
 use phase::Progress;
@@ -38,16 +38,16 @@ pub(crate) struct StatusInput<'a> {
     /// Containers in crash-loop back-off, with the delay.
     pub(crate) backing_off: &'a [(String, Duration)],
     /// Probe results; a container without an entry is started and ready once it runs.
-    pub(crate) probed: &'a SortedMap<String, Probed>,
+    pub(crate) probed: &'a SortedMap<String, ContainerProbeState>,
     /// One address, or one of each family; the node's primary address first.
     pub(crate) host_ips: &'a [IpAddr],
     /// The scheme of container ids, such as `containerd`.
     pub(crate) runtime_name: &'a str,
     pub(crate) now: Time,
-    /// No container of the pod will start again.
+    /// The worker will start no container of the pod again.
     pub(crate) ended: bool,
     /// Why the pod has failed, whatever its containers do: evicted, or past its deadline.
-    pub(crate) failed: Option<&'a Failed>,
+    pub(crate) failed: Option<&'a PodFailure>,
     pub(crate) resize: Resize<'a>,
     /// The runtime mounts read-only volumes recursively; `None` while that is not known.
     pub(crate) recursive_read_only: Option<bool>,
@@ -55,14 +55,14 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) actuated: Option<&'a PodResourceInfo>,
     /// Devices of all its containers.
     pub(crate) devices: &'a [AllocatedDevices],
-    /// Ids of the instances that the running work replaces.
+    /// Ids of the instances that the worker's current sync replaces.
     pub(crate) replaced: &'a [String],
 }
 
 /// A pending or running resize.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resize<'a> {
-    /// Why the resize is not possible now, and the pod's generation that asks for it.
+    /// Why the resize is not possible now, and the pod's generation that requests it.
     pub(crate) pending: Option<(&'a Reason, &'a str, i64)>,
     pub(crate) progress: ResizeProgress<'a>,
 }
@@ -71,18 +71,18 @@ pub(crate) struct Resize<'a> {
 pub(crate) enum ResizeProgress<'a> {
     #[default]
     None,
-    /// With the pod's generation that asked for it.
-    Goes(i64),
-    /// The resize is retried. As [`Self::Goes`].
+    /// In progress, with the pod's generation that requested it.
+    InProgress(i64),
+    /// Failed, and will be retried: the error, and the generation as for [`Self::InProgress`].
     Failed(&'a str, i64),
 }
 
 /// Why the node terminates or rejects a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failed {
+pub(crate) struct PodFailure {
     pub(crate) reason: Reason,
     pub(crate) message: Cow<'static, str>,
-    /// Message of the `DisruptionTarget` condition, if the pod is terminated for the sake of others.
+    /// Message of the `DisruptionTarget` condition, if the pod is terminated in favour of others.
     pub(crate) disruption: Option<Cow<'static, str>>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     };
     let seen = phase::phase(pod, progress);
     let (phase, reason, mut message) = settle(input, previous, seen);
-    let facts = Facts {
+    let facts = ConditionInputs {
         pod,
         observed: input.observed,
         phase,
@@ -147,7 +147,7 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
     let terminal = [shown, previous].into_iter().find(|status| status.phase.is_terminal());
     let phase = match (terminal, input.failed) {
         (Some(status), _) => status.phase,
-        (None, Some(Failed { reason, message, .. })) => {
+        (None, Some(PodFailure { reason, message, .. })) => {
             return (PodPhase::Failed, reason.clone(), message.clone().into_owned());
         }
         (None, None) => seen,
@@ -158,7 +158,7 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
     (phase, reason.cloned().unwrap_or_default(), message.cloned().unwrap_or_default())
 }
 
-/// A container has exited with a RestartAllContainers rule and has not been removed yet: it is removed last.
+/// Whether a container has exited with a RestartAllContainers rule and still exists; it is removed last.
 fn restarts_all(pod: &Pod, observed: &ObservedPod) -> bool {
     let sandbox = observed.newest_sandbox();
     let mut containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
@@ -194,7 +194,7 @@ impl StatusInput<'_> {
 
     fn crash_loop(&self, container: &str, wait: Duration) -> Waiting {
         let meta = &self.pod.metadata;
-        let wait = Minutes(wait.as_secs());
+        let wait = GoDuration(wait.as_secs());
         let pod = format!("{}_{}({})", meta.name, meta.namespace, meta.uid);
         let message = format!("back-off {wait} restarting failed container={container} pod={pod}");
         Waiting::new(Reason::CRASH_LOOP_BACK_OFF, message)
@@ -202,9 +202,9 @@ impl StatusInput<'_> {
 }
 
 /// Seconds in Go's duration format: `40s`, `2m40s`, `5m0s`.
-struct Minutes(u64);
+struct GoDuration(u64);
 
-impl std::fmt::Display for Minutes {
+impl std::fmt::Display for GoDuration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.0 / 60, self.0 % 60) {
             (0, seconds) => write!(f, "{seconds}s"),

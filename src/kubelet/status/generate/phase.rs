@@ -19,7 +19,7 @@ pub(super) struct Progress<'a> {
 pub(super) fn phase(pod: &Pod, progress: Progress<'_>) -> PodPhase {
     let restarts = |container: &Container, end| progress.restarting_all || restarts_after(pod, container, end);
     let initialization = Initialization::of(pod, progress.init, restarts);
-    let mut tally = Tally::default();
+    let mut tally = ContainerCounts::default();
     for container in pod.spec.init_containers.iter().filter(|container| container.is_sidecar()) {
         tally.add_sidecar(status_of(progress.init, container));
     }
@@ -49,7 +49,7 @@ pub(super) fn restarts(pod: &Pod, container: &Container, code: i32) -> bool {
     container.after_exit(pod.spec.restart_policy, code) != AfterExit::Stay
 }
 
-fn restarts_after(pod: &Pod, container: &Container, end: Ended) -> bool {
+fn restarts_after(pod: &Pod, container: &Container, end: ExitedRun) -> bool {
     end.restarting_all || restarts(pod, container, end.code)
 }
 
@@ -63,15 +63,15 @@ enum Initialization {
 }
 
 impl Initialization {
-    fn of(pod: &Pod, statuses: &[ContainerStatus], restarts: impl Fn(&Container, Ended) -> bool) -> Self {
+    fn of(pod: &Pod, statuses: &[ContainerStatus], restarts: impl Fn(&Container, ExitedRun) -> bool) -> Self {
         let mut all = Self::Done;
         for container in pod.spec.init_containers.iter().filter(|container| !container.is_sidecar()) {
-            let one = match status_of(statuses, container).and_then(Ran::of) {
-                Some(Ran::Ended(Ended { code: 0, .. })) => Self::Done,
+            let one = match status_of(statuses, container).and_then(LastRun::of) {
+                Some(LastRun::Ended(ExitedRun { code: 0, .. })) => Self::Done,
                 // A failed init container that is retried does not decide the phase; the following ones do.
-                Some(Ran::Ended(end)) if restarts(container, end) => Self::Done,
-                Some(Ran::Ended(_)) => return Self::Failed,
-                Some(Ran::Runs) | None => Self::Pending,
+                Some(LastRun::Ended(end)) if restarts(container, end) => Self::Done,
+                Some(LastRun::Ended(_)) => return Self::Failed,
+                Some(LastRun::Runs) | None => Self::Pending,
             };
             if one == Self::Pending {
                 all = Self::Pending;
@@ -83,7 +83,7 @@ impl Initialization {
 
 /// Counts of the main containers and sidecars.
 #[derive(Debug, Default)]
-struct Tally {
+struct ContainerCounts {
     sidecars_pending: bool,
     waiting: bool,
     running: bool,
@@ -94,19 +94,19 @@ struct Tally {
     restartable: usize,
 }
 
-impl Tally {
+impl ContainerCounts {
     /// A terminated sidecar is not counted.
     fn add_sidecar(&mut self, status: Option<&ContainerStatus>) {
         let Some(status) = status else {
             self.unknown = true;
             return;
         };
-        match Ran::of(status) {
-            Some(Ran::Runs) => {
+        match LastRun::of(status) {
+            Some(LastRun::Runs) => {
                 self.sidecars_pending |= status.started != Some(true);
                 self.running = true;
             }
-            Some(Ran::Ended(_)) => {}
+            Some(LastRun::Ended(_)) => {}
             None => {
                 self.sidecars_pending = true;
                 self.waiting = true;
@@ -118,15 +118,15 @@ impl Tally {
         &mut self,
         container: &Container,
         status: Option<&ContainerStatus>,
-        restarts: impl Fn(&Container, Ended) -> bool,
+        restarts: impl Fn(&Container, ExitedRun) -> bool,
     ) {
         let Some(status) = status else {
             self.unknown = true;
             return;
         };
-        match Ran::of(status) {
-            Some(Ran::Runs) => self.running = true,
-            Some(Ran::Ended(end)) => {
+        match LastRun::of(status) {
+            Some(LastRun::Runs) => self.running = true,
+            Some(LastRun::Ended(end)) => {
                 self.stopped += 1;
                 self.restartable += usize::from(restarts(container, end));
                 // A container waiting for its restart is not counted as completed.
@@ -140,19 +140,19 @@ impl Tally {
 
 /// The container's current run, or its last one while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ran {
+enum LastRun {
     Runs,
-    Ended(Ended),
+    Ended(ExitedRun),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ended {
+struct ExitedRun {
     code: i32,
     /// The container was removed because all containers of the pod restart.
     restarting_all: bool,
 }
 
-impl Ran {
+impl LastRun {
     /// `None`: it has never run.
     fn of(status: &ContainerStatus) -> Option<Self> {
         match (&status.state, &status.last_state) {
@@ -160,7 +160,7 @@ impl Ran {
             (Some(ContainerState::Terminated(end)), _)
             | (Some(ContainerState::Waiting(_)), Some(ContainerState::Terminated(end))) => {
                 let restarting_all = end.reason == Reason::RESTARTING_ALL_CONTAINERS;
-                Some(Self::Ended(Ended { code: end.exit_code, restarting_all }))
+                Some(Self::Ended(ExitedRun { code: end.exit_code, restarting_all }))
             }
             (Some(ContainerState::Waiting(_)) | None, _) => None,
         }

@@ -27,7 +27,7 @@ struct Life {
     pod: Pod,
     status: Option<PodStatus>,
     waiting: SortedMap<String, Waiting>,
-    probed: SortedMap<String, Probed>,
+    probed: SortedMap<String, ContainerProbeState>,
     host_ips: Vec<IpAddr>,
     sandbox: Option<ObservedSandbox>,
     second: i64,
@@ -75,7 +75,7 @@ impl Life {
         self.see_failed(containers, None)
     }
 
-    fn see_failed(&mut self, containers: &[(&str, Seen)], failed: Option<&Failed>) -> PodStatus {
+    fn see_failed(&mut self, containers: &[(&str, Seen)], failed: Option<&PodFailure>) -> PodStatus {
         let mut observed = ObservedPod::new("u".into(), "default", "web");
         observed.sandboxes.extend(self.sandbox.clone());
         observed.containers = containers.iter().filter_map(|(name, seen)| instance(name, *seen)).collect();
@@ -200,7 +200,10 @@ fn sidecar_counts_as_running_but_not_as_completed() {
 fn sidecar_startup_probe_blocks_initialization() {
     let mut life = Life::new(RestartPolicy::Always, &["side"], &["main"]);
     life.pod.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
-    life.probed.insert("side".to_owned(), Probed { started: false, ready: false, ..Probed::default() });
+    life.probed.insert(
+        "side".to_owned(),
+        ContainerProbeState { started: false, ready: false, ..ContainerProbeState::default() },
+    );
     let status = life.see(&[("side", Seen::Running)]);
     assert_eq!(condition(&status, conditions::INITIALIZED).message, "containers with incomplete status: [side]");
     assert_eq!(status.init_container_statuses[0].started, Some(false));
@@ -223,7 +226,7 @@ fn terminating_pod_gets_a_terminal_phase_unless_static() {
 fn failure_reason_is_reported_with_the_phase_and_kept() {
     let mut life = Life::main(RestartPolicy::Always);
     life.see(&[("main", Seen::Running)]);
-    let evicted = Failed {
+    let evicted = PodFailure {
         reason: Reason::EVICTED,
         message: Cow::Borrowed("The node was low on memory."),
         disruption: Some(Cow::Borrowed("For the others.")),
@@ -238,6 +241,16 @@ fn failure_reason_is_reported_with_the_phase_and_kept() {
         assert_eq!((disrupted.status, &disrupted.reason), (ConditionStatus::True, &Reason::TERMINATION_BY_KUBELET));
         assert_eq!(disrupted.message, "For the others.");
     }
+}
+
+#[test]
+fn messages_of_the_pod_and_its_conditions_are_cut() {
+    let mut life = Life::main(RestartPolicy::Always);
+    let long = || Cow::Owned("m".repeat(1 << 20));
+    let evicted = PodFailure { reason: Reason::EVICTED, message: long(), disruption: Some(long()) };
+    let status = life.see_failed(&[("main", Seen::Running)], Some(&evicted));
+    let disrupted = condition(&status, conditions::DISRUPTION_TARGET);
+    assert_eq!((status.message.len(), disrupted.message.len()), (MOST_MESSAGE, MOST_MESSAGE));
 }
 
 #[test]
@@ -433,7 +446,7 @@ fn missing_init_container_has_succeeded_once_a_main_one_exists() {
 #[test]
 fn back_off_is_formatted_like_go_durations() {
     for (seconds, text) in [(10, "10s"), (60, "1m0s"), (160, "2m40s"), (300, "5m0s")] {
-        assert_eq!(Minutes(seconds).to_string(), text);
+        assert_eq!(GoDuration(seconds).to_string(), text);
     }
 }
 
@@ -656,7 +669,7 @@ fn read_only_mounts_show_whether_they_are_recursive() {
     };
     assert_eq!(modes(None, Seen::Nothing), "- Disabled Disabled Disabled Disabled");
     assert_eq!(modes(Some(true), Seen::Running), "- Disabled Disabled Enabled Enabled");
-    assert_eq!(modes(None, Seen::Running), "- Disabled Disabled Enabled Enabled", "the runtime is away");
+    assert_eq!(modes(None, Seen::Running), "- Disabled Disabled Enabled Enabled", "the runtime is unknown");
     assert_eq!(modes(Some(false), Seen::Running), "- Disabled Disabled Disabled Disabled");
 }
 
@@ -689,7 +702,7 @@ fn resize_conditions_last_until_the_resize_is_done() {
     };
     assert!(conditions_of(Resize::default()).is_empty());
     let pending = Some((&Reason::DEFERRED, "not now", 4));
-    let waits = Resize { pending, progress: ResizeProgress::Goes(3) };
+    let waits = Resize { pending, progress: ResizeProgress::InProgress(3) };
     assert_eq!(conditions_of(waits), ["PodResizePending 4 Deferred not now", "PodResizeInProgress 3  "]);
     let failed = Resize { pending: None, progress: ResizeProgress::Failed("no such file", 3) };
     assert_eq!(conditions_of(failed), ["PodResizeInProgress 3 Error no such file"]);
@@ -730,7 +743,7 @@ fn running_container_shows_what_the_runtime_has_until_it_is_resized() {
         assert_eq!(container.allocated_resources, list("2"));
         container.resources.as_deref().map(|resources| resources.requests.clone())
     };
-    assert_eq!(shown(ResizeProgress::Goes(2), Some(&actuated)), Some(list("1")));
+    assert_eq!(shown(ResizeProgress::InProgress(2), Some(&actuated)), Some(list("1")));
     assert_eq!(shown(ResizeProgress::None, Some(&actuated)), Some(list("2")));
-    assert_eq!(shown(ResizeProgress::Goes(2), None), Some(list("2")));
+    assert_eq!(shown(ResizeProgress::InProgress(2), None), Some(list("2")));
 }

@@ -82,7 +82,7 @@ fn pod_in_a_terminal_phase_is_not_ready() {
 }
 
 #[test]
-fn container_not_seen_to_exit_is_lost() {
+fn container_whose_exit_was_not_observed_is_lost() {
     let mut pod = Pod::default();
     let mut now = status(PodPhase::Running, Vec::new());
     now.container_statuses = vec![running("a"), waiting("b")];

@@ -17,7 +17,7 @@ fn objects() -> Objects {
     let from = |object| SourceObject {
         object: Arc::new(object),
         origin: "".into(),
-        since: Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+        since: Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH),
     };
     let mut objects = Objects::default();
     objects.replace(&[from(config_map.into()), from(secret.into())]);
@@ -35,7 +35,7 @@ fn files(volume: Value) -> Result<Payload, FilesProblem> {
     let mut pod: Pod = decode(pod).unwrap().value;
     crate::types::api::defaults::apply(&mut pod);
     let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
-    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &objects() };
+    let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &objects() };
     payload(&pod, &pod.spec.volumes[0].source, with)
 }
 
@@ -127,4 +127,12 @@ fn path_cannot_leave_the_volume_or_use_reserved_names() {
         let found = files(json!({"name": "v", "configMap": {"name": "cm", "items": items}}));
         assert!(matches!(found, Err(FilesProblem::BackSteps { .. })), "{path:?}");
     }
+}
+
+#[test]
+fn key_under_many_items_is_held_once() {
+    let items: Vec<Value> = (0..150).map(|number| json!({"key": "k1", "path": format!("f{number}")})).collect();
+    let found = files(json!({"name": "v", "configMap": {"name": "cm", "items": items}})).unwrap();
+    let first = &found.values().next().unwrap().content;
+    assert_eq!(found.values().filter(|file| Arc::ptr_eq(&file.content, first)).count(), 150);
 }

@@ -1,12 +1,13 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::kuberuntime::golden;
-use crate::state::objects::{Content, ObjectEvent, Objects, PersistentVolume};
+use crate::state::objects::{Content, ObjectEvent, Objects, PersistentVolume, SourceObject};
 use crate::state::pods::PodDirs;
-use crate::types::api::decode;
+use crate::types::api::{ConfigMap, Time, decode};
 
 const GIB: u64 = 1 << 30;
 
@@ -16,7 +17,7 @@ fn dirs() -> PodDirs {
 
 fn plan(pod: &Pod) -> Result<Plan, Error> {
     let node = golden::node_with_memory(GIB);
-    Plan::new(pod, SetUp { dirs: &dirs(), node: &node, objects: &Objects::default() })
+    Plan::new(pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &Objects::default() })
 }
 
 fn pod(containers: Value, volume: Value) -> Pod {
@@ -141,7 +142,7 @@ fn bind(objects: &mut Objects, claim: &str, spec: &Value) {
     let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
     let content = Content::Volume(Box::new(volume.unwrap()));
     let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
-    assert!(objects.hear(ObjectEvent::Heard(topic, Some(content))));
+    assert!(objects.on_event(ObjectEvent::Received(topic, Some(content))));
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn block_device_is_writable_unless_read_only() {
         let claim = json!({"claimName": "disk", "readOnly": read_only});
         let containers = json!([{"name": "main", "volumeDevices": [{"name": "v", "devicePath": "/dev/disk"}]}]);
         let pod = pod(containers, json!({"name": "v", "persistentVolumeClaim": claim}));
-        let plan = Plan::new(&pod, SetUp { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
+        let plan = Plan::new(&pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
         let volume = &plan.volumes[0];
         assert_eq!((volume.is_device(), volume.read_only()), (true, read_only));
     }
@@ -181,7 +182,36 @@ fn only_used_claims_of_the_given_drivers_are_listed() {
         bind(&mut objects, name, &spec);
     }
     let node = golden::node_with_memory(GIB);
-    let with = SetUp { dirs: &dirs(), node: &node, objects: &objects };
+    let with = SetUpInputs { dirs: &dirs(), node: &node, objects: &objects };
     let found: Vec<String> = of_drivers(&pod, with, &|driver| driver == "meant").map(|csi| csi.volume.name).collect();
     assert_eq!(found, ["pv-meant"]);
+}
+
+#[test]
+fn files_of_a_pods_volumes_have_a_bound_together() {
+    let meta = json!({"namespace": "ns", "name": "cm"});
+    let map: ConfigMap = decode(json!({"metadata": meta, "data": {"k": "x".repeat(1 << 20)}})).unwrap().value;
+    let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
+    let mut objects = Objects::default();
+    objects.replace(&[SourceObject { object: Arc::new(map.into()), origin: "".into(), since }]);
+    let node = golden::node_with_memory(GIB);
+    let problems = |files: usize| {
+        let items: Vec<Value> = (0..files).map(|number| json!({"key": "k", "path": format!("f{number}")})).collect();
+        let source = json!({"name": "cm", "items": items});
+        let volumes = ["v", "w"].map(|name| json!({"name": name, "configMap": source}));
+        let mounts = ["v", "w"].map(|name| json!({"name": name, "mountPath": format!("/{name}")}));
+        let mut pod = using(json!({"name": "v", "emptyDir": {}}));
+        pod.spec = decode(json!({"containers": [{"name": "main", "volumeMounts": mounts}], "volumes": volumes}))
+            .unwrap()
+            .value;
+        let plan = Plan::new(&pod, SetUpInputs { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
+        let of = |planned: &PlannedVolume| match &planned.source {
+            Source::Files(Files { payload, .. }) => payload.as_ref().err().map(ToString::to_string),
+            other => panic!("{other:?}"),
+        };
+        plan.volumes.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(problems(32), [None, None]);
+    let message = "the files of the pod's volumes have more than 67108864 bytes".to_owned();
+    assert_eq!(problems(33), [None, Some(message)]);
 }

@@ -27,9 +27,9 @@ fn refused(code: u16) -> ApiError {
 
 /// The next request, as type and query.
 fn asked(reflection: &Reflection) -> String {
-    let (kind, request) = match reflection.ask(false, 0) {
-        Ask::List(request) => ("list", request),
-        Ask::Watch { request, .. } => ("watch", request),
+    let (kind, request) = match reflection.next_request(false, 0) {
+        ReflectorRequest::List(request) => ("list", request),
+        ReflectorRequest::Watch { request, .. } => ("watch", request),
     };
     let text = format!("{request:?}");
     let path = text.split("path: \"").nth(1).unwrap().split('"').next().unwrap();
@@ -60,11 +60,11 @@ fn a_changed_history_starts_over() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
-    reflection.begin_anew();
+    reflection.start_over();
     assert_eq!((asked(&reflection).as_str(), reflection.ended(LONG)), (STREAM, Duration::ZERO));
     reflection.begun();
     reflection.watched(WatchEvent::Added(object("a", 3)));
-    reflection.begin_anew();
+    reflection.start_over();
     assert_eq!((asked(&reflection).as_str(), reflection.ended(LONG)), (STREAM, Duration::ZERO));
 }
 
@@ -167,9 +167,9 @@ fn repeatedly_expired_versions_back_off() {
 
 #[test]
 fn a_watch_may_exceed_its_duration_by_a_minute() {
-    let limit = |once| match Reflection::new(pods()).ask(once, 5) {
-        Ask::Watch { limit, .. } => Some(limit),
-        Ask::List(_) => None,
+    let limit = |once| match Reflection::new(pods()).next_request(once, 5) {
+        ReflectorRequest::Watch { limit, .. } => Some(limit),
+        ReflectorRequest::List(_) => None,
     };
     assert_eq!(limit(false), Some(Duration::from_secs(1805 + 60)));
 }

@@ -91,6 +91,7 @@ fn server_settings_are_read() {
         authorization: Authorization::Webhook { allowed_ttl: seconds(8), refused_ttl: seconds(9) },
         read_only: Some("[::1]:10255".parse().unwrap()),
         system_logs: false,
+        system_log_queries: false,
         profiling: false,
         debugging: false,
     };

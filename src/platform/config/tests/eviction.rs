@@ -17,15 +17,15 @@ fn reserved_resources_are_read() {
         config.reserved.system_cgroup = "/system.slice".to_owned();
         config.reserved.kube_cgroup = "/kube".to_owned();
         config.reserved.enforced =
-            Enforced { pods: true, system: true, kube_compressible: true, ..Enforced::default() };
+            EnforcedLimits { pods: true, system: true, kube_compressible: true, ..EnforcedLimits::default() };
         config.cgroups.swap = SwapBehavior::LimitedSwap;
     });
     assert_eq!((config, warnings), (expected, vec![]));
     let (config, _) = file_loaded(r#""enforceNodeAllocatable":["none"]"#);
-    assert_eq!(config.reserved.enforced, Enforced::default());
+    assert_eq!(config.reserved.enforced, EnforcedLimits::default());
     let (config, _) = loaded(&["--system-reserved=memory=64Mi,pid=10", "--enforce-node-allocatable="]);
     assert_eq!(config.reserved.system, list(&[("memory", "64Mi"), ("pid", "10")]));
-    assert_eq!(config.reserved.enforced, Enforced::default());
+    assert_eq!(config.reserved.enforced, EnforcedLimits::default());
 }
 
 #[test]

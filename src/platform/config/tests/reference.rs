@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::super::flag_table::{FLAGS, Meaning};
+use super::super::flag_table::{FLAGS, FlagEffect};
 use super::super::schema::{
     CORACLE_FILE, CREDENTIAL_PROVIDER_CONFIG, Field, FieldSupport, KUBELET_CONFIGURATION, Kind,
 };
@@ -89,14 +89,14 @@ fn configuration_page_lists_every_flag_and_no_other() {
     for (name, meaning) in FLAGS {
         let effect = &rows[&format!("--{name}")].effect;
         let standing = match meaning {
-            Meaning::Field(path) => {
+            FlagEffect::Field(path) => {
                 assert!(effect.contains(&format!("`{path}`")), "--{name} sets {path}: {effect}");
                 // Flags for a whole object have no standing of their own.
                 standings.get(*path).copied().unwrap_or(FieldSupport::InForce)
             }
-            Meaning::Own(_) => FieldSupport::InForce,
-            Meaning::NotYet(_) | Meaning::Gone(..) => FieldSupport::NotYet,
-            Meaning::Refused(_) => FieldSupport::Refused,
+            FlagEffect::Own(_) => FieldSupport::InForce,
+            FlagEffect::NotYet(_) | FlagEffect::Gone(..) => FieldSupport::NotYet,
+            FlagEffect::Refused(_) => FieldSupport::Refused,
         };
         check_effect(name, standing, effect);
     }

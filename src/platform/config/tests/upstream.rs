@@ -14,7 +14,7 @@ fn upstreams_configz_is_accepted_whole() {
         config.dns.cluster_domain = "cluster.local".to_owned();
         config.dns.resolv_conf = Some("/lab/resolv.conf".into());
         config.cgroups.per_qos = false;
-        config.reserved.enforced = Enforced::default();
+        config.reserved.enforced = EnforcedLimits::default();
         config.process.fail_swap_on = false;
         config.process.verbosity = 2;
         config.eviction = hard_eviction(&[
@@ -190,9 +190,8 @@ fn cpu_manager_options_come_from_file_and_flags() {
                     "cpuManagerPolicyOptions":{"full-pcpus-only":"true","prefer-align-cpus-by-uncorecache":"true"}"#;
     let (config, warnings) = file_loaded(fields);
     let options = |config: &Config| config.managers.static_cpus.unwrap();
-    assert_eq!(options(&config), CpuOptions { full_cores: true, ..CpuOptions::default() });
-    let named = "cpuManagerPolicyOptions.prefer-align-cpus-by-uncorecache";
-    assert_eq!(warnings, [format!("not supported yet, without effect: {named}")]);
+    assert_eq!(options(&config), CpuOptions { full_cores: true, by_cache: true, ..CpuOptions::default() });
+    assert!(warnings.is_empty(), "{warnings:?}");
     let line = [
         "--cpu-manager-policy=static",
         "--cpu-manager-policy-options=strict-cpu-reservation=true",
@@ -200,7 +199,8 @@ fn cpu_manager_options_come_from_file_and_flags() {
         "--reserved-cpus=1",
     ];
     let (config, warnings) = loaded(&line);
-    assert_eq!(options(&config), CpuOptions { full_cores: false, strict_reservation: true, across_nodes: true });
+    let expected = CpuOptions { strict_reservation: true, across_nodes: true, ..CpuOptions::default() };
+    assert_eq!(options(&config), expected);
     assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(config.managers.reserved_cpus.to_string(), "1");
 }
@@ -211,16 +211,19 @@ fn topology_manager_policy_and_scope_are_read() {
     assert_eq!(topology(r#""topologyManagerPolicy":"none","topologyManagerScope":"pod""#), None);
     let fields = r#""topologyManagerPolicy":"single-numa-node","topologyManagerScope":"pod""#;
     let policy = TopologyPolicy::SingleNumaNode;
-    assert_eq!(topology(fields), Some(TopologyManager { policy, pod_scope: true, most_nodes: 8 }));
+    assert_eq!(
+        topology(fields),
+        Some(TopologyManager { policy, pod_scope: true, most_nodes: 8, closest_nodes: false })
+    );
     let line = [
         "--topology-manager-policy=restricted",
         "--topology-manager-policy-options=max-allowable-numa-nodes=16,prefer-closest-numa-nodes=true",
     ];
     let (config, warnings) = loaded(&line);
     let policy = TopologyPolicy::Restricted;
-    assert_eq!(config.managers.topology, Some(TopologyManager { policy, pod_scope: false, most_nodes: 16 }));
-    let named = "--topology-manager-policy-options=prefer-closest-numa-nodes";
-    assert_eq!(warnings, [format!("not supported yet, without effect: {named}")]);
+    let expected = TopologyManager { policy, pod_scope: false, most_nodes: 16, closest_nodes: true };
+    assert_eq!(config.managers.topology, Some(expected));
+    assert!(warnings.is_empty(), "{warnings:?}");
 }
 
 #[test]

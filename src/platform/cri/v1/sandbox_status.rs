@@ -1,4 +1,4 @@
-//! What a runtime answers about one sandbox and its containers. Pure.
+//! The status of a sandbox and its containers. Pure.
 
 use super::ContainerStatus;
 use super::PodSandboxStatus;
@@ -13,7 +13,7 @@ message! {
 
     pub struct PodSandboxStatusResponse {
         1 => status: Option<PodSandboxStatus>,
-        /// Only when asked for: free text of the runtime, mostly JSON.
+        /// Only if verbose: runtime-specific text, mostly JSON.
         2 => info: SortedMap<String, String>,
         /// Only from runtimes with container events.
         3 => containers_statuses: Vec<ContainerStatus>,

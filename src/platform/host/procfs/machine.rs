@@ -10,9 +10,9 @@ use super::{MILLISECONDS_PER_TICK, is_number, only};
 /// CPU time of the machine, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTimes {
-    /// Programs, and those with a nice value. Time of guests is in it already.
+    /// Programs, including those with a nice value. Guest time is already included.
     pub(crate) user: u64,
-    /// The kernel and interrupts. Time that other guests of the hypervisor took (steal) is in neither.
+    /// The kernel and interrupts. Steal time is in neither field.
     pub(crate) system: u64,
 }
 
@@ -54,9 +54,9 @@ pub(crate) struct DiskIo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processors {
     pub(crate) processors: u64,
-    /// At least one: boards do not number them.
+    /// At least one, because kernels of boards do not number them.
     pub(crate) sockets: u64,
-    /// As many as processors where the kernel does not number them.
+    /// If the kernel does not number them, as many as processors.
     pub(crate) cores: u64,
 }
 
@@ -65,7 +65,7 @@ impl CpuTimes {
         // The four lines that the crate demands; those of each processor and each interrupt are long.
         let lines =
             only(stat, |line| ["cpu ", "ctxt ", "btime ", "processes "].iter().any(|key| line.starts_with(key)));
-        // Only ticks are read, so what the crate would convert them with does not matter.
+        // Only ticks are read, so the crate's conversion factors do not matter.
         let system = ExplicitSystemInfo {
             boot_time_secs: 0,
             ticks_per_second: 1000 / MILLISECONDS_PER_TICK,

@@ -1,8 +1,8 @@
 //! The one reader of procfs: the kernel's files about the machine and about processes.
 //!
-//! The `procfs` crate parses what it parses well. It fails for a whole file where one line is not as it expects, so it
-//! gets single lines, or only the lines that are read here: what a later kernel adds or changes then costs one value.
-//! Parsers of our own, each with its reason at its head: `mountinfo`, pressure stall information, `cpuinfo`,
+//! The `procfs` crate parses most of them. It fails for a whole file if one line is not as it expects, so it gets
+//! single lines, or only the lines that are read here: a change in a later kernel then costs one value. These have
+//! parsers of our own, whose first lines give the reason: `mountinfo`, pressure stall information, `cpuinfo`,
 //! `ipv6_route`, `swaps`. Numbers below `sys` are files of one word.
 //!
 //! A file that cannot be read, or a value that is not in it, is `None`.
@@ -43,7 +43,7 @@ pub(crate) struct Process {
 }
 
 impl Procfs {
-    /// That of this machine.
+    /// The procfs of this machine.
     pub(crate) fn host() -> Self {
         Self::at("/proc")
     }
@@ -89,7 +89,7 @@ impl Procfs {
         machine::tasks(&self.bytes("loadavg")?)
     }
 
-    /// Highest number of tasks. Both bounds hold: of process numbers, and of tasks.
+    /// Maximum number of tasks: the lower of the kernel's limits on pids and on threads.
     pub(crate) fn most_tasks(&self) -> Option<u64> {
         ["kernel/pid_max", "kernel/threads-max"].iter().filter_map(|name| self.sysctl(name)).min()
     }
@@ -206,8 +206,7 @@ impl Process {
 /// Bytes read of one file of a process.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Each line of a table on its own, behind the head lines that the crate skips. It passes over a line that it cannot
-/// parse.
+/// Parses each row of a table on its own, after the head lines that the crate expects. Skips rows that do not parse.
 fn rows<'a, T: FromBufRead + 'a>(head: &'static [u8], table: &'a [u8]) -> impl Iterator<Item = T> + 'a {
     table.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).filter_map(move |line| {
         let lines = [head, line].concat();
@@ -221,7 +220,7 @@ fn only(text: &[u8], keep: impl Fn(&str) -> bool) -> Vec<u8> {
     text.split_inclusive(|byte| *byte == b'\n').filter(is_kept).collect::<Vec<_>>().concat()
 }
 
-/// `Key: 12 kB` or `Key: 12`, and no larger number than has room in bytes.
+/// Whether the line is `Key: 12 kB` or `Key: 12`, with a number that does not overflow in bytes.
 fn is_number(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let key = words.next().is_some_and(|key| key.is_ascii() && key.ends_with(':'));

@@ -7,14 +7,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-/// What is read of a mount.
+/// The fields of a mount that are used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     /// Major and minor number of the file system's device.
     pub(crate) device: (u32, u32),
     pub(crate) point: PathBuf,
     pub(crate) file_system: String,
-    /// As `/dev/vda1`.
+    /// Such as `/dev/vda1`.
     pub(crate) source: String,
     pub(crate) read_only: bool,
     /// Each file has a security label.

@@ -9,7 +9,7 @@ use procfs::process::{Io, LimitValue, Limits, Stat, Status};
 
 use super::{MILLISECONDS_PER_TICK, is_number, only, rows};
 
-/// What is read of `stat`.
+/// The fields of `stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
     pub(crate) cpu_time: Duration,
@@ -17,10 +17,10 @@ pub(crate) struct ProcessStat {
     pub(crate) started_after_boot: Duration,
 }
 
-/// What is read of `status`.
+/// The fields of `status` that are used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessStatus {
-    /// As `D (disk sleep)`.
+    /// Such as `D (disk sleep)`.
     pub(crate) state: String,
     /// Kernel threads have none.
     pub(crate) resident_bytes: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct ProcessCgroups(Vec<procfs::ProcessCGroup>);
 
 impl ProcessStat {
     pub(super) fn parse(stat: &[u8]) -> Option<Self> {
-        // The crate slices the line around the brackets without looking, and would panic where it is not whole.
+        // The crate slices the line at the parentheses without a check, and would panic on a truncated line.
         let text = String::from_utf8_lossy(stat);
         let (pid, rest) = text.split_once(" (")?;
         let (_, fields) = rest.rsplit_once(") ")?;

@@ -57,7 +57,7 @@ fn request(url: &str) -> FetchRequest {
     }
 }
 
-fn fetch(request: FetchRequest) -> Result<Fetched, GetError> {
+fn fetch(request: FetchRequest) -> Result<FetchResponse, GetError> {
     rt::block_on(Dialer::of_server(ProxySettings::default()).fetch(request))
 }
 

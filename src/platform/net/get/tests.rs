@@ -51,7 +51,7 @@ fn head(stream: &Socket) -> String {
 
 const LONG: Duration = Duration::from_secs(20);
 
-fn get(url: &Url, headers: &[HttpHeader], limit: Duration) -> Result<Answer, GetError> {
+fn get(url: &Url, headers: &[HttpHeader], limit: Duration) -> Result<GetResponse, GetError> {
     rt::block_on(Dialer::new().get(url, &Headers::new(headers, Purpose::Probe), limit))
 }
 
@@ -118,7 +118,7 @@ fn closed_and_malformed_responses_differ() {
 
 #[test]
 fn the_timeout_is_respected() {
-    // The kernel completes connections although nobody accepts them.
+    // The kernel completes connections that the listener never accepts.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
     let silent = get(&url, &[], Duration::from_millis(50));

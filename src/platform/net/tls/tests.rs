@@ -9,7 +9,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 
 use super::*;
-use crate::platform::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
+use crate::platform::net::{Dialer, GetError, GetResponse, Headers, Purpose, Url};
 use crate::platform::rt;
 use crate::types::api::UriScheme;
 
@@ -68,7 +68,7 @@ impl Server {
         Self { port, asked }
     }
 
-    fn get(&self, path: &str) -> Result<Answer, GetError> {
+    fn get(&self, path: &str) -> Result<GetResponse, GetError> {
         get(&Dialer::new(), "127.0.0.1", self.port, path)
     }
 }
@@ -88,7 +88,7 @@ fn serve(config: &Arc<ServerConfig>, mut tcp: Socket, answer: impl Fn(&str) -> S
     // No close_notify, like many servers.
 }
 
-fn get(dialer: &Dialer, host: &str, port: u16, path: &str) -> Result<Answer, GetError> {
+fn get(dialer: &Dialer, host: &str, port: u16, path: &str) -> Result<GetResponse, GetError> {
     let url = Url::new(UriScheme::Https, host, port, path);
     rt::block_on(dialer.get(&url, &Headers::new(&[], Purpose::Probe), LIMIT))
 }
@@ -171,7 +171,7 @@ fn handshake_errors_have_upstreams_text() {
 
 #[test]
 fn a_hanging_handshake_times_out() {
-    // The kernel completes connections although nobody accepts them.
+    // The kernel completes connections that the listener never accepts.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::new(UriScheme::Https, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
     let began = Instant::now();

@@ -4,11 +4,11 @@ use super::super::error::{self, Error, ErrorCode, Fault};
 use super::super::frame::{Flags, Kind, write_frame};
 use super::super::stream::State;
 use super::super::stream_id::StreamId;
-use super::receive::Arrival;
+use super::receive::ReceivedFrame;
 use super::{Connection, Ending, Event};
 
 impl Connection {
-    pub(super) fn on_ping(&mut self, arrival: Arrival<'_>) -> Result<(), Error> {
+    pub(super) fn on_ping(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Error> {
         if arrival.frame.stream != StreamId::CONNECTION {
             return Err(error::protocol("PING on a stream"));
         }
@@ -23,7 +23,7 @@ impl Connection {
         self.count_answer()
     }
 
-    pub(super) fn on_go_away(&mut self, arrival: Arrival<'_>) -> Result<(), Error> {
+    pub(super) fn on_go_away(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Error> {
         if arrival.frame.stream != StreamId::CONNECTION {
             return Err(error::protocol("GOAWAY on a stream"));
         }
@@ -47,7 +47,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn on_reset(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+    pub(super) fn on_reset(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Fault> {
         let id = arrival.frame.stream;
         let &[a, b, c, d] = arrival.frame.payload else {
             return Err(error::frame_size("RST_STREAM with a wrong length").into());
@@ -66,7 +66,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn on_window_update(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+    pub(super) fn on_window_update(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Fault> {
         let id = arrival.frame.stream;
         let &[a, b, c, d] = arrival.frame.payload else {
             return Err(error::frame_size("WINDOW_UPDATE with a wrong length").into());

@@ -3,11 +3,11 @@
 use super::super::error::{self, ErrorCode, Fault};
 use super::super::frame::{Flags, unpad};
 use super::super::stream_id::StreamId;
-use super::receive::Arrival;
+use super::receive::ReceivedFrame;
 use super::{Connection, Event};
 
 impl Connection {
-    pub(super) fn on_data(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+    pub(super) fn on_data(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Fault> {
         let (id, flags) = (arrival.frame.stream, arrival.frame.flags);
         if id == StreamId::CONNECTION {
             return Err(error::protocol("DATA without a stream").into());

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use super::super::error::{self, Error, ErrorCode, Fault};
-use super::super::fields::{self, Place};
+use super::super::fields::{self, BlockKind};
 use super::super::frame::{Flags, unpad};
 use super::super::limits;
 use super::super::stream::{State, Stream};
 use super::super::stream_id::StreamId;
-use super::receive::Arrival;
+use super::receive::ReceivedFrame;
 use super::{Connection, Event, Role};
 use crate::protocol::hpack::Field;
 
@@ -22,7 +22,7 @@ pub(super) struct Block {
 }
 
 impl Connection {
-    pub(super) fn on_headers(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+    pub(super) fn on_headers(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Fault> {
         let (id, flags) = (arrival.frame.stream, arrival.frame.flags);
         if id == StreamId::CONNECTION {
             return Err(error::protocol("HEADERS without a stream").into());
@@ -43,7 +43,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn on_continuation(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+    pub(super) fn on_continuation(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Fault> {
         let Some(mut block) = self.block.take().filter(|block| block.stream == arrival.frame.stream) else {
             return Err(error::protocol("CONTINUATION without its HEADERS").into());
         };
@@ -95,7 +95,7 @@ impl Connection {
             return Err(Fault::Stream(id, ErrorCode::REFUSED_STREAM, "stream refused"));
         }
         let malformed = |what| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, what);
-        fields::check(&list, Place::Request).map_err(malformed)?;
+        fields::check(&list, BlockKind::Request).map_err(malformed)?;
         let mut stream = Stream::new(id, State::Open, self.peer.initial_window);
         stream.receive_head(&list, end).map_err(malformed)?;
         self.streams.push(stream);
@@ -117,14 +117,14 @@ impl Connection {
             return Err(Fault::Stream(id, ErrorCode::STREAM_CLOSED, "HEADERS after the end of its stream"));
         }
         if stream.head_received {
-            fields::check(&list, Place::Trailers).map_err(malformed)?;
+            fields::check(&list, BlockKind::Trailers).map_err(malformed)?;
             if !end {
                 return Err(malformed("trailers without END_STREAM"));
             }
             stream.receive_content(0, true).map_err(malformed)?;
             events.push(Event::Trailers { stream: id, fields: list });
         } else {
-            fields::check(&list, Place::Response).map_err(malformed)?;
+            fields::check(&list, BlockKind::Response).map_err(malformed)?;
             if fields::is_informational(&list) {
                 return match end {
                     true => Err(malformed("informational response with END_STREAM")),

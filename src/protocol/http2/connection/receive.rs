@@ -9,7 +9,7 @@ use super::super::stream_id::StreamId;
 use super::{Connection, Ending, Error, Event, Greeting, MAGIC};
 
 /// A received frame and the context of its handler.
-pub(super) struct Arrival<'a> {
+pub(super) struct ReceivedFrame<'a> {
     pub(super) frame: Frame<'a>,
     pub(super) now: Instant,
     pub(super) events: &'a mut Vec<Event>,
@@ -57,7 +57,7 @@ impl Connection {
         }
         while let Some((frame, after)) = take_frame(rest)? {
             rest = after;
-            match self.on_frame(Arrival { frame, now, events }) {
+            match self.on_frame(ReceivedFrame { frame, now, events }) {
                 Ok(()) => {}
                 Err(Fault::Connection(error)) => return Err(error),
                 Err(Fault::Stream(id, code, what)) => self.end_faulty(id, code, what, now, events)?,
@@ -66,7 +66,7 @@ impl Connection {
         Ok(rest.len())
     }
 
-    fn on_frame(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+    fn on_frame(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Fault> {
         let Frame { kind, flags, stream, payload } = arrival.frame;
         if self.greeting == Greeting::Settings {
             if kind != Kind::SETTINGS || flags.has(Flags::ACK) {

@@ -5,7 +5,7 @@ use super::super::frame::{Flags, Kind, write_frame};
 use super::super::limits;
 use super::super::settings::{Setting, read_settings};
 use super::super::stream_id::StreamId;
-use super::receive::Arrival;
+use super::receive::ReceivedFrame;
 use super::{Connection, Role};
 
 /// The peer's settings; defaults before it has sent any.
@@ -25,7 +25,7 @@ impl Default for PeerSettings {
 }
 
 impl Connection {
-    pub(super) fn on_settings(&mut self, arrival: Arrival<'_>) -> Result<(), Error> {
+    pub(super) fn on_settings(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Error> {
         if arrival.frame.stream != StreamId::CONNECTION {
             return Err(error::protocol("SETTINGS on a stream"));
         }

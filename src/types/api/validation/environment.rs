@@ -1,7 +1,7 @@
 //! Validates the environment variables of a container and their sources. Pure.
 
 use super::faults::Faults;
-use super::field_selectors::{self, Into};
+use super::field_selectors::{self, FieldTarget};
 use super::file_paths;
 use super::names::{CONFIG_KEY, DNS_LABEL, DNS_SUBDOMAIN, NAME_PREFIX, VARIABLE_NAME};
 use super::scope::Scope;
@@ -34,11 +34,11 @@ fn check_variable(variable: &EnvVar, scope: &Scope<'_>, path: &Path<'_>, faults:
     match &from.source {
         EnvVarSource::ConfigMapKey(key) => check_key(key, &path.key("configMapKeyRef"), faults),
         EnvVarSource::Field(field) => {
-            field_selectors::check_field(field, Into::Variable, &path.key("fieldRef"), faults);
+            field_selectors::check_field(field, FieldTarget::Variable, &path.key("fieldRef"), faults);
         }
         EnvVarSource::FileKey(key) => check_file_key(key, scope, &path.key("fileKeyRef"), faults),
         EnvVarSource::ResourceField(field) => {
-            field_selectors::check_resource(field, Into::Variable, scope, &path.key("resourceFieldRef"), faults);
+            field_selectors::check_resource(field, FieldTarget::Variable, scope, &path.key("resourceFieldRef"), faults);
         }
         EnvVarSource::SecretKey(key) => check_key(key, &path.key("secretKeyRef"), faults),
     }

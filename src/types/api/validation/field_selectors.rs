@@ -8,12 +8,12 @@ use crate::types::api::{HUGE_PAGES_PREFIX, ObjectFieldSelector, ResourceFieldSel
 
 /// The target of the value. Each target supports different fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Into {
+pub(super) enum FieldTarget {
     File,
     Variable,
 }
 
-pub(super) fn check_field(selector: &ObjectFieldSelector, into: Into, path: &Path<'_>, faults: &mut Faults) {
+pub(super) fn check_field(selector: &ObjectFieldSelector, into: FieldTarget, path: &Path<'_>, faults: &mut Faults) {
     if selector.api_version != "v1" {
         faults.invalid(&path.key("apiVersion"), &selector.api_version, "must be \"v1\"");
     }
@@ -29,8 +29,8 @@ pub(super) fn check_field(selector: &ObjectFieldSelector, into: Into, path: &Pat
         }
     } else {
         let (holds, wanted) = match into {
-            Into::File => (FILE_FIELDS.contains(&field), FILE_WANTED),
-            Into::Variable => (VARIABLE_FIELDS.contains(&field), VARIABLE_WANTED),
+            FieldTarget::File => (FILE_FIELDS.contains(&field), FILE_WANTED),
+            FieldTarget::Variable => (VARIABLE_FIELDS.contains(&field), VARIABLE_WANTED),
         };
         if !holds {
             faults.invalid(&path, field, wanted);
@@ -64,14 +64,14 @@ fn subscript(field: &str) -> Option<(&str, &str)> {
 
 pub(super) fn check_resource(
     selector: &ResourceFieldSelector,
-    into: Into,
+    into: FieldTarget,
     scope: &Scope<'_>,
     path: &Path<'_>,
     faults: &mut Faults,
 ) {
     let name = selector.container_name.as_str();
     // A variable belongs to a container, a file does not.
-    if name.is_empty() && into == Into::File {
+    if name.is_empty() && into == FieldTarget::File {
         faults.required(&path.key("containerName"));
     } else if !name.is_empty() && !scope.containers.contains(name) {
         faults.invalid(&path.key("containerName"), name, "no container has this name");

@@ -3,10 +3,11 @@
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
 use crate::types::api::annotations::{
-    APP_ARMOR_PREFIX, KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, pull_first, ready_within,
+    APP_ARMOR_PREFIX, DEVICE_SELECTORS, KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, URGENT, keep_versions, ready_within,
+    yes_or_no,
 };
 use crate::types::api::decode::Path;
-use crate::types::api::{Map, ObjectMeta, OwnerReference, SecurityProfile};
+use crate::types::api::{DeviceSelectors, Map, ObjectMeta, OwnerReference, SecurityProfile};
 
 /// Upper bound on all annotations of an object, keys and values, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -49,11 +50,16 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
                 Some("must be a whole number of s, m or h, as 60s, up to 24h")
             }
             KEEP_VERSIONS if keep_versions(value).is_none() => Some("must be a number from 1 to 10"),
-            PULL_FIRST if pull_first(value).is_none() => Some("must be \"true\" or \"false\""),
+            PULL_FIRST | URGENT if yes_or_no(value).is_none() => Some("must be \"true\" or \"false\""),
             _ => None,
         };
         if let Some(wanted) = is_wrong {
             faults.invalid(&path.key(key), value, wanted);
+        }
+        if key == DEVICE_SELECTORS {
+            if let Err(wrong) = DeviceSelectors::parse(value) {
+                faults.other(&path.key(key), format_args!("{wrong}"));
+            }
         }
         size = size.saturating_add(key.len()).saturating_add(value.len());
     }

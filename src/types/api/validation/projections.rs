@@ -1,7 +1,7 @@
 //! Validates the volumes whose files the kubelet writes: ConfigMaps, Secrets, downward API, tokens. Pure.
 
 use super::faults::Faults;
-use super::field_selectors::{self, Into};
+use super::field_selectors::{self, FieldTarget};
 use super::file_paths;
 use super::scope::Scope;
 use crate::types::api::decode::Path;
@@ -95,10 +95,10 @@ fn check_files(files: &[DownwardApiVolumeFile], scope: &Scope<'_>, path: &Path<'
         check_mode(file.mode, &path.key("mode"), faults);
         match (&file.field_ref, &file.resource_field_ref) {
             (Some(field), None) => {
-                field_selectors::check_field(field, Into::File, &path.key("fieldRef"), faults);
+                field_selectors::check_field(field, FieldTarget::File, &path.key("fieldRef"), faults);
             }
             (None, Some(field)) => {
-                field_selectors::check_resource(field, Into::File, scope, &path.key("resourceFieldRef"), faults);
+                field_selectors::check_resource(field, FieldTarget::File, scope, &path.key("resourceFieldRef"), faults);
             }
             (None, None) => faults.required_as(&path, "one of fieldRef and resourceFieldRef"),
             (Some(_), Some(_)) => faults.other(&path, "only one of fieldRef and resourceFieldRef may be given"),

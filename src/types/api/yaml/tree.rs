@@ -71,7 +71,7 @@ enum Content {
     Object { entries: Map<String, Value>, key: Key, merged: Vec<Value> },
 }
 
-/// The state of an object: the key that comes next, or whose value comes next.
+/// What an object expects next: a key, or the value of a key.
 enum Key {
     Awaited,
     Merge,

@@ -17,7 +17,7 @@ impl Desk {
         Self { files: Files::new(PathBuf::from("/m"), start), start, now: start, listing }
     }
 
-    /// A desk after its first look, with one file `name` in its directory.
+    /// A desk after its first listing, with one file `name` in its directory.
     fn with(name: &str, text: &str) -> Self {
         let mut desk = Self::new();
         desk.put(name, 1);
@@ -40,13 +40,13 @@ impl Desk {
 
     /// The names of the files to read.
     fn look(&mut self) -> Vec<String> {
-        let look = self.files.look(&self.listing, self.now, time());
+        let look = self.files.compare(&self.listing, self.now, time());
         look.read.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
-    /// When to look again, in milliseconds from now.
+    /// When to list again, in milliseconds from now.
     fn again(&mut self) -> Option<u128> {
-        self.files.look(&self.listing, self.now, time()).again.map(|again| (again - self.now).as_millis())
+        self.files.compare(&self.listing, self.now, time()).again.map(|again| (again - self.now).as_millis())
     }
 
     fn note(&mut self, name: &str, event: FileEvent) -> Option<u128> {
@@ -211,7 +211,7 @@ fn file_missing_without_an_event_is_removed_after_two_looks() {
 #[test]
 fn editor_that_renames_the_old_file_away_makes_one_change() {
     let mut desk = Desk::with("a", &pod("web"));
-    // A slow vim with backupcopy=no: a look happens in between.
+    // A slow vim with backupcopy=no: the directory is listed in between.
     desk.note("a", FileEvent::MovedAway);
     desk.remove("a");
     assert_eq!(desk.note("a~", FileEvent::MovedIn), Some(0));
@@ -347,10 +347,10 @@ fn objects_are_added_changed_and_removed_with_their_file() {
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 1"]);
     let before = desk.files.update();
     desk.read("a", 2, &format!("# remark\n---\n{CONFIG}---\n{}", pod("web")));
-    assert!(says_the_same(&before, &desk.files.update()));
+    assert!(is_same_update(&before, &desk.files.update()));
     desk.read("a", 3, &CONFIG.replace("\"1\"", "\"2\""));
     assert_eq!(objects(&desk), ["/m/a ConfigMap default/c 2"]);
-    assert!(!says_the_same(&before, &desk.files.update()));
+    assert!(!is_same_update(&before, &desk.files.update()));
     desk.read("a", 4, &pod("web"));
     assert_eq!(objects(&desk), [] as [&str; 0]);
 }
@@ -389,10 +389,10 @@ fn unchanged_pod_keeps_its_allocation() {
     desk.read("a", 2, &format!("# a remark\n{}---\n{}", pod("web"), pod("cache")));
     let new = desk.files.update();
     assert!(Arc::ptr_eq(&old.pods[0].pod, &new.pods[0].pod));
-    assert!(!says_the_same(&old, &new));
+    assert!(!is_same_update(&old, &new));
     desk.pass(1);
     desk.read("a", 3, &format!("# another remark\n{}---\n{}", pod("web"), pod("cache")));
-    assert!(says_the_same(&new, &desk.files.update()));
+    assert!(is_same_update(&new, &desk.files.update()));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn after(pods: &[&Arc<Pod>], now: Instant) -> Record {
     for pod in pods {
         record.offer(pod);
         record.on_trial(true, now);
-        record.judge(Doing::Ready, now);
+        record.judge(TrialState::Ready, now);
     }
     record
 }
@@ -86,9 +86,9 @@ fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
     record.on_trial(true, now);
     let end = now + Duration::from_secs(60);
     assert_eq!(record.due(), Some(end));
-    assert_eq!(record.judge(Doing::NotReady, end - Duration::from_millis(1)), None);
-    let verdict = record.judge(Doing::NotReady, end);
-    assert_eq!(verdict, Some(Verdict::Rejected("it was not ready within 60s".to_owned())));
+    assert_eq!(record.judge(TrialState::NotReady, end - Duration::from_millis(1)), None);
+    let verdict = record.judge(TrialState::NotReady, end);
+    assert_eq!(verdict, Some(TrialResult::Rejected("it was not ready within 60s".to_owned())));
     assert_eq!((runs(&record), record.due(), kept(&record).as_slice()), ("2", None, &["1", "2"][..]));
     assert_eq!(record.state().unwrap().0, "rejected");
     assert!(!record.offer(&gated("3")));
@@ -96,7 +96,7 @@ fn version_ready_in_time_is_kept_and_a_late_one_is_rejected() {
 
     assert!(record.offer(&gated("4")));
     assert_eq!(runs(&record), "4");
-    assert!(record.judge(Doing::Failed, now).is_some());
+    assert!(record.judge(TrialState::Failed, now).is_some());
     assert_eq!(runs(&record), "2");
     // The former manifest is the version that runs.
     assert!(record.offer(&gated("2")));
@@ -148,24 +148,27 @@ fn decisions_survive_restarts_and_trials_restart_a_few_times() {
 fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1"), &plain("2"), &plain("3")], now);
-    assert_eq!(record.ask(Ask::Rollback(3)), Err("2 earlier versions of it are kept: expected --to 1 to 2".to_owned()));
-    assert!(record.ask(Ask::Rollback(0)).is_err());
-    assert_eq!(record.ask(Ask::Rollback(2)), Ok("rolled back"));
+    assert_eq!(
+        record.apply_request(RecordAction::Rollback(3)),
+        Err("2 earlier versions of it are kept: expected --to 1 to 2".to_owned())
+    );
+    assert!(record.apply_request(RecordAction::Rollback(0)).is_err());
+    assert_eq!(record.apply_request(RecordAction::Rollback(2)), Ok("rolled back"));
     assert_eq!((runs(&record), kept(&record).as_slice()), ("1", &["2", "3", "1"][..]));
     record = after_a_restart(&record);
     assert!(!record.offer(&plain("3")));
     assert_eq!((runs(&record), record.state().unwrap().0), ("1", "rolled back"));
     // A second rollback returns to the original version.
-    assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
+    assert_eq!(record.apply_request(RecordAction::Rollback(1)), Ok("rolled back"));
     assert_eq!(runs(&record), "3");
-    assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
+    assert_eq!(record.apply_request(RecordAction::Rollback(1)), Ok("rolled back"));
     record.offer(&gated("4"));
     assert_eq!((runs(&record), record.trial.is_some()), ("4", true));
-    assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
+    assert_eq!(record.apply_request(RecordAction::Rollback(1)), Ok("rolled back"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false), "what had run before comes back");
-    assert_eq!(record.ask(Ask::Confirm), Ok("confirmed"));
+    assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), record.state(), kept(&record).as_slice()), ("4", None, &["3", "1", "4"][..]));
-    let none = after(&[&plain("1")], now).ask(Ask::Rollback(1));
+    let none = after(&[&plain("1")], now).apply_request(RecordAction::Rollback(1));
     assert_eq!(none, Err("no earlier version of it is kept".to_owned()));
 }
 
@@ -173,19 +176,19 @@ fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
 fn held_version_stays_until_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1")], now);
-    assert_eq!(record.ask(Ask::Hold), Ok("held"));
+    assert_eq!(record.apply_request(RecordAction::Hold), Ok("held"));
     for uid in ["2", "3"] {
         assert!(!record.offer(&plain(uid)));
         record = after_a_restart(&record);
         assert!(!record.offer(&gated(uid)));
         assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false));
     }
-    assert!(record.state().unwrap().1.starts_with("its manifest has another one; "));
-    assert_eq!(record.ask(Ask::Confirm), Ok("confirmed"));
+    assert!(record.state().unwrap().1.starts_with("the manifest has changed; "));
+    assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now), record.state()), ("3", false, None));
     record.offer(&gated("4"));
-    assert!(record.ask(Ask::Hold).is_err());
-    assert_eq!(record.ask(Ask::Confirm), Ok("confirmed"));
+    assert!(record.apply_request(RecordAction::Hold).is_err());
+    assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("4", false));
 }
 
@@ -223,7 +226,7 @@ fn trial_begins_when_the_images_of_the_next_version_are_there() {
     // A still newer version waits while the trial continues; its verdict leaves the newer one waiting.
     record.propose(&with_image("3", None));
     assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
-    assert!(record.judge(Doing::Failed, now).is_some());
+    assert!(record.judge(TrialState::Failed, now).is_some());
     assert_eq!((runs(&record), next(&record)), ("1", Some("3")));
     record.propose(&with_image("4", None));
     assert_eq!((runs(&record), next(&record)), ("1", Some("4")));
@@ -249,17 +252,19 @@ fn requests_end_the_wait_of_the_next_version() {
         assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
         record
     };
-    for (ask, shown, state) in
-        [(Ask::Confirm, "3", None), (Ask::Hold, "2", Some("held")), (Ask::Rollback(1), "1", Some("rolled back"))]
-    {
+    for (ask, shown, state) in [
+        (RecordAction::Confirm, "3", None),
+        (RecordAction::Hold, "2", Some("held")),
+        (RecordAction::Rollback(1), "1", Some("rolled back")),
+    ] {
         let mut record = waiting();
-        assert!(record.ask(ask).is_ok());
+        assert!(record.apply_request(ask).is_ok());
         assert_eq!((runs(&record), next(&record), record.state().map(|state| state.0)), (shown, None, state));
         assert!(!record.propose(&with_image("3", None)), "{ask:?}: the manifest is the same");
         assert_eq!((runs(&record), next(&record)), (shown, None));
     }
     let mut record = waiting();
-    assert!(record.ask(Ask::Rollback(2)).is_err());
+    assert!(record.apply_request(RecordAction::Rollback(2)).is_err());
     assert_eq!((runs(&record), next(&record)), ("2", Some("3")));
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::testing::{Node, pod, with_node};
-use crate::kubelet::status::{Failed, Resize};
+use crate::kubelet::status::{PodFailure, Resize};
 use crate::platform::rt;
 use crate::state::pods::PodEvent;
 use crate::types::api::{EventKind, Reason};
@@ -13,7 +13,7 @@ const CAUSES: [EndCause; 5] =
 
 fn end(uid: &PodUid, cause: EndCause, reason: Reason) -> Effect {
     let event = Some(PodEvent::of_pod(uid, EventKind::Warning, reason.clone(), "message"));
-    let failed = Failed { reason, message: "message".into(), disruption: None };
+    let failed = PodFailure { reason, message: "message".into(), disruption: None };
     Effect::End(EndPod { uid: uid.clone(), cause, failed, grace: Duration::from_secs(7), event })
 }
 
@@ -87,7 +87,7 @@ fn changed_node_addresses_appear_in_every_status() {
             node.pods.node_state().statuses.status(uid).map(|status| status.host_ip.clone())
         };
         assert_eq!(shown(&node, &uids[0]).as_deref(), Some("10.77.0.1"));
-        assert!(node.pods.runtime().node.node_ips.see(&["10.0.0.9".parse().unwrap()]));
+        assert!(node.pods.runtime().node.node_ips.update(&["10.0.0.9".parse().unwrap()]));
         node.pods.mark_all_statuses();
         let dirty = node.pods.take_dirty();
         for uid in &uids {

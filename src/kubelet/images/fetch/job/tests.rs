@@ -17,16 +17,18 @@ use crate::platform::registry::{Login, Mirror};
 enum Fault {
     /// The connection ends after this many bytes of the body.
     Cut(usize),
-    /// Another length than the manifest's, and as many bytes.
+    /// This length, which differs from the manifest's, and as many bytes.
     Length(usize),
-    /// Other bytes of the right length.
+    /// Wrong bytes of the right length.
     Wrong,
     Status(u16),
-    /// The whole blob although a range was asked for.
+    /// 429, with the seconds to wait.
+    Busy(u32),
+    /// The whole blob instead of the requested range.
     NoRange,
     /// No byte after the head.
     Stall,
-    /// The token is no longer good.
+    /// The token has expired.
     Expired,
 }
 
@@ -35,7 +37,7 @@ struct State {
     blobs: Vec<Vec<u8>>,
     manifest: Vec<u8>,
     faults: Vec<Fault>,
-    /// Faults that never end.
+    /// A fault of every answer.
     forever: Option<Fault>,
     /// Requests for blobs go to this server.
     redirect: Option<String>,
@@ -133,19 +135,23 @@ impl FakeRegistry {
         let from =
             from.split("range: bytes=").nth(1).and_then(|rest| rest.split('-').next()?.parse().ok()).unwrap_or(0);
         let from: usize = if fault == Some(Fault::NoRange) { 0 } else { from };
+        let end =
+            head.split("ange: bytes=").nth(1).and_then(|rest| rest.split_once('-')?.1.lines().next()?.parse().ok());
+        let end = end.map_or(blob.len(), |last: usize| blob.len().min(last + 1));
         match fault {
             Some(Fault::Status(status)) => return say(&format!("{status} No"), "Retry-After: 0\r\n", b""),
+            Some(Fault::Busy(seconds)) => {
+                return say("429 Too Many Requests", &format!("Retry-After: {seconds}\r\n"), b"");
+            }
             Some(Fault::Length(length)) => return say("200 OK", "", &vec![7; length]),
             Some(Fault::Wrong) => blob.iter_mut().for_each(|byte| *byte ^= 0xff),
             _ => {}
         }
         let (status, range) = match from {
-            0 => ("200 OK", String::new()),
-            from => {
-                ("206 Partial Content", format!("Content-Range: bytes {from}-{}/{}\r\n", blob.len() - 1, blob.len()))
-            }
+            0 if end == blob.len() => ("200 OK", String::new()),
+            from => ("206 Partial Content", format!("Content-Range: bytes {from}-{}/{}\r\n", end - 1, blob.len())),
         };
-        let body = &blob[from..];
+        let body = &blob[from..end];
         match fault {
             Some(Fault::Cut(most)) => {
                 let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{range}\r\n", body.len());
@@ -226,6 +232,8 @@ fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
         boot: boot.to_owned(),
         cancelled,
         progress: Arc::default(),
+        meter: Arc::new(Meter::unlimited()),
+        is_urgent: false,
         waits: (Duration::from_millis(1), Duration::from_millis(2)),
     }
 }
@@ -235,7 +243,7 @@ fn layer(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn cuts_and_refusals_cost_no_byte_twice() {
+fn cuts_and_refusals_fetch_no_byte_twice() {
     let (layer, folder) = (layer(300_000), Folder::new("cuts"));
     let registry = FakeRegistry::start(std::slice::from_ref(&layer));
     let cuts = [Fault::Cut(0), Fault::Cut(1), Fault::Cut(65_536), Fault::Status(503), Fault::Cut(70_000)];
@@ -263,23 +271,23 @@ fn next_fetch_continues_after_a_kill_and_a_power_cut() {
     assert!(first.run().is_err());
     let sent = registry.state.lock().unwrap().sent;
     registry.set(|state| state.faults.clear());
-    // The cut was five megabytes in; one sync came after four.
+    // The connection was cut after five megabytes, and the part was synced after four.
     let mut second = job(&[&registry], &folder, "boot-2");
     second.run().unwrap();
     assert!(folder.has(&layer));
     let again = registry.state.lock().unwrap().sent - (layer.len() + 2);
     assert!((1..=(4 << 20) + (64 << 10)).contains(&again), "{again} bytes came twice, of {sent}");
-    // A third fetch asks for the tag only.
+    // A third fetch only resolves the tag.
     let before = registry.blob_requests().len();
     job(&[&registry], &folder, "boot-2").run().unwrap();
     assert_eq!(registry.blob_requests().len(), before);
 }
 
 #[test]
-fn blob_without_its_digest_or_length_is_never_used() {
+fn blob_with_wrong_digest_or_length_is_never_used() {
     let layer = layer(100_000);
     for (name, fault, expected) in [
-        ("wrong", Fault::Wrong, "sent other content than sha256:"),
+        ("wrong", Fault::Wrong, "sent content that does not match sha256:"),
         ("short", Fault::Length(99), "has 99 bytes at the registry, and 100000 in the manifest"),
         ("long", Fault::Length(100_001), "has 100001 bytes at the registry"),
     ] {
@@ -292,7 +300,7 @@ fn blob_without_its_digest_or_length_is_never_used() {
         let error = job(&[&registry], &folder, "b").run().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert!(!folder.layout().blob(&Digest::of(&layer)).exists());
-        // One bad answer is only an interruption.
+        // After a single bad answer the fetch continues.
         registry.set(|state| (state.forever, state.faults) = (None, vec![fault]));
         job(&[&registry], &folder, "b").run().unwrap();
         assert!(folder.has(&layer));
@@ -309,7 +317,7 @@ fn server_without_ranges_sends_the_whole_blob_again() {
 }
 
 #[test]
-fn expired_token_is_renewed_in_the_middle() {
+fn expired_token_is_renewed_during_a_fetch() {
     let (layer, folder) = (layer(100_000), Folder::new("token"));
     let registry = FakeRegistry::start(std::slice::from_ref(&layer));
     registry.set(|state| {
@@ -326,7 +334,7 @@ fn expired_token_is_renewed_in_the_middle() {
 }
 
 #[test]
-fn credentials_stay_with_the_registry() {
+fn credentials_are_sent_only_to_the_registry() {
     let (layer, folder) = (layer(1000), Folder::new("redirect"));
     let registry = FakeRegistry::start(std::slice::from_ref(&layer));
     let storage = FakeRegistry::start(std::slice::from_ref(&layer));
@@ -340,7 +348,7 @@ fn credentials_stay_with_the_registry() {
     assert_eq!(of_storage.len(), 2);
     assert!(of_storage.iter().all(|head| !head.to_ascii_lowercase().contains("authorization")), "{of_storage:?}");
 
-    // A mirror is another host, too: it gets no login, and what it lacks comes from the registry.
+    // A mirror on another host gets no login, and blobs that it lacks come from the registry.
     let (mirror, folder) = (FakeRegistry::start(&[]), Folder::new("mirror"));
     registry.set(|state| state.redirect = None);
     mirror.set(|state| state.manifest = registry.state.lock().unwrap().manifest.clone());
@@ -368,7 +376,7 @@ fn cancelled_fetch_ends_while_the_server_stalls() {
 }
 
 #[test]
-fn image_that_the_disk_cannot_hold_is_not_begun() {
+fn image_larger_than_the_free_space_is_not_fetched() {
     let folder = Folder::new("room");
     let registry = FakeRegistry::start(&[]);
     let digest = Digest::of(b"huge").to_string();
@@ -390,7 +398,7 @@ fn layers_that_the_runtime_has_are_not_fetched() {
     assert_eq!(registry.state.lock().unwrap().sent, 2002);
 }
 
-/// A proxy that takes every server for the one at `behind`. Returns its address and the bytes that clients sent first.
+/// A proxy that connects every client to `behind`. Returns its address and the bytes that clients sent first.
 fn proxy(behind: &str, is_socks: bool) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -444,7 +452,7 @@ fn proxy_of_the_environment_is_used() {
         assert!(folder.has(&layer));
         let asked = std::mem::take(&mut *asked.lock().unwrap());
         if is_socks {
-            // The blobs came over the kept connection.
+            // The blobs are requested over the same connection.
             assert_eq!(asked, ["registry.test"]);
         } else {
             assert_eq!(asked.len(), 3, "{asked:?}");
@@ -453,7 +461,7 @@ fn proxy_of_the_environment_is_used() {
             let credentials = "proxy-authorization: basic dxnlcjpwyxnz\r\n";
             assert!(asked.iter().all(|head| head.to_ascii_lowercase().matches(credentials).count() == 1), "{asked:?}");
         }
-        // Loopback is never behind a proxy.
+        // Loopback addresses never use a proxy.
         let folder = Folder::new(&format!("{name}-loopback"));
         job.layout = folder.layout();
         job.servers = vec![server(&registry.address, true, &job.cancelled, proxies)];
@@ -474,4 +482,164 @@ fn error_names_the_proxy_that_refuses() {
     let error = job.run().unwrap_err().to_string();
     let expected = format!("proxy http://{dead}: dial tcp {dead}: connect: connection refused");
     assert_eq!(error, format!("get http://registry.test:5000/v2/team/app/manifests/1: {expected}"));
+}
+
+#[test]
+fn layer_that_an_index_names_as_its_manifest_is_not_read_whole() {
+    let folder = Folder::new("named");
+    let registry = FakeRegistry::start(&[]);
+    let job = job(&[&registry], &folder, "b");
+    fs::create_dir_all(job.layout.blobs()).unwrap();
+    let layer = layer(5 << 20);
+    for (bytes, is_known) in [(&layer[..], false), (&layer[..1000], true)] {
+        let digest = Digest::of(bytes);
+        fs::write(job.layout.blob(&digest), bytes).unwrap();
+        assert_eq!(job.known_document(&digest).is_some(), is_known);
+    }
+}
+
+/// A meter with a record in the folder.
+fn metered(folder: &Folder, per_day: u64, per_second: Option<u64>) -> Arc<Meter> {
+    fs::create_dir_all(&folder.0).unwrap();
+    Arc::new(Meter::open(Some(per_day), per_second, folder.0.join("image-bytes")))
+}
+
+#[test]
+fn fetch_stops_at_the_budget_and_goes_on_the_next_day() {
+    let (layer, folder) = (layer(300_000), Folder::new("budget"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    let mut first = job(&[&registry], &folder, "b");
+    first.meter = metered(&folder, 100_000, None);
+    assert!(matches!(first.run(), Err(FetchError::Held)));
+    let of_manifest = registry.state.lock().unwrap().manifest.len();
+    assert_eq!(registry.state.lock().unwrap().sent + of_manifest, 100_000, "not a byte too many");
+    assert_eq!(first.meter.used(), Some((100_000, 100_000)));
+    // An agent that restarts has not more.
+    first.meter.settle();
+    let mut same_day = job(&[&registry], &folder, "b");
+    same_day.meter = metered(&folder, 100_000, None);
+    assert!(matches!(same_day.run(), Err(FetchError::Held)));
+    assert_eq!(registry.blob_requests().len(), 2, "the config, and a part of the layer");
+    // An urgent pod is not held, and its bytes count.
+    same_day.is_urgent = true;
+    same_day.run().unwrap();
+    assert!(folder.has(&layer));
+    assert_eq!(registry.state.lock().unwrap().sent, layer.len() + 2);
+    assert!(same_day.meter.used().unwrap().0 > 300_000);
+}
+
+#[test]
+fn rate_limit_slows_the_fetch() {
+    let (layer, folder) = (layer(20_000), Folder::new("rate"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    let mut job = job(&[&registry], &folder, "b");
+    job.meter = metered(&folder, 1 << 20, Some(40_000));
+    let begun = Instant::now();
+    job.run().unwrap();
+    let took = begun.elapsed();
+    assert!(folder.has(&layer) && took >= Duration::from_millis(500), "{took:?}");
+}
+
+#[test]
+fn finished_blob_with_wrong_bytes_is_fetched_again() {
+    let (layer, folder) = (layer(100_000), Folder::new("damaged"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    job(&[&registry], &folder, "b").run().unwrap();
+    let path = folder.layout().blob(&Digest::of(&layer));
+    let mut wrong = layer.clone();
+    wrong[70_000] ^= 1;
+    fs::write(&path, &wrong).unwrap();
+    job(&[&registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer));
+    assert_eq!(registry.state.lock().unwrap().sent, 2 * layer.len() + 2, "the config was not fetched again");
+}
+
+#[test]
+fn busy_registry_is_asked_again_when_it_says() {
+    let (layer, folder) = (layer(1000), Folder::new("busy"));
+    let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+    registry.set(|state| state.faults = vec![Fault::Busy(1)]);
+    let begun = Instant::now();
+    job(&[&registry], &folder, "b").run().unwrap();
+    assert!(folder.has(&layer) && begun.elapsed() >= Duration::from_secs(1));
+    assert_eq!(registry.blob_requests().len(), 3);
+}
+
+#[test]
+fn mirror_that_lies_is_passed_over() {
+    let layer = layer(100_000);
+    for (name, fault) in [("bytes", Fault::Wrong), ("short", Fault::Length(9)), ("long", Fault::Length(100_001))] {
+        let folder = Folder::new(&format!("mirror-{name}"));
+        let mirror = FakeRegistry::start(std::slice::from_ref(&layer));
+        let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+        mirror.set(|state| state.forever = Some(fault));
+        job(&[&mirror, &registry], &folder, "b").run().unwrap();
+        assert!(folder.has(&layer) && folder.has(b"{}"), "{name}");
+        assert_eq!(registry.state.lock().unwrap().sent, layer.len() + 2, "{name}");
+    }
+}
+
+/// What a power cut may leave of a fetch, step by step: names without bytes, zeros, halves, a mark of another time.
+#[test]
+fn fetch_recovers_from_a_power_cut_at_each_step() {
+    type Damage = fn(&Layout, &FakeRegistry, &[u8]);
+    let damages: [(&str, Damage); 11] = [
+        ("manifest without bytes", |layout, registry, _| {
+            fs::write(layout.blob(&Digest::of(&registry.state.lock().unwrap().manifest)), b"").unwrap();
+        }),
+        ("manifest of zeros", |layout, registry, _| {
+            let manifest = registry.state.lock().unwrap().manifest.clone();
+            fs::write(layout.blob(&Digest::of(&manifest)), vec![0; manifest.len()]).unwrap();
+        }),
+        ("config without bytes", |layout, _, _| fs::write(layout.blob(&Digest::of(b"{}")), b"").unwrap()),
+        ("part without bytes", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)).with_extension("part"), b"").unwrap();
+        }),
+        ("zeros after the mark", |layout, _, layer| {
+            let whole = layout.blob(&Digest::of(layer));
+            let bytes = [&layer[..70_000], &[0; 80_000]].concat();
+            fs::write(whole.with_extension("part"), bytes).unwrap();
+            fs::write(whole.with_extension("mark"), "boot-1 70000\n").unwrap();
+        }),
+        ("part shorter than its mark", |layout, _, layer| {
+            let whole = layout.blob(&Digest::of(layer));
+            fs::write(whole.with_extension("part"), &layer[..10]).unwrap();
+            fs::write(whole.with_extension("mark"), "boot-1 70000\n").unwrap();
+        }),
+        ("half a mark", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)).with_extension("mark"), "boot-1 15").unwrap();
+        }),
+        ("no mark", |layout, _, layer| {
+            fs::remove_file(layout.blob(&Digest::of(layer)).with_extension("mark")).unwrap();
+        }),
+        ("wrong bytes before the mark", |layout, _, layer| {
+            let whole = layout.blob(&Digest::of(layer));
+            fs::write(whole.with_extension("part"), vec![1; 150_000]).unwrap();
+            fs::write(whole.with_extension("mark"), "boot-1 150000\n").unwrap();
+        }),
+        ("final name with half the bytes", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)), &layer[..150_000]).unwrap();
+        }),
+        ("final name with zeros", |layout, _, layer| {
+            fs::write(layout.blob(&Digest::of(layer)), vec![0; layer.len()]).unwrap();
+        }),
+    ];
+    let layer = layer(300_000);
+    for (index, (name, damage)) in damages.into_iter().enumerate() {
+        let folder = Folder::new(&format!("step-{index}"));
+        let registry = FakeRegistry::start(std::slice::from_ref(&layer));
+        registry.set(|state| {
+            state.faults = vec![Fault::Cut(2), Fault::Cut(150_000)];
+            state.faults.extend([Fault::Cut(0); 9]);
+        });
+        assert!(job(&[&registry], &folder, "boot-1").run().is_err(), "{name}");
+        registry.set(|state| state.faults.clear());
+        damage(&folder.layout(), &registry, &layer);
+        let mut second = job(&[&registry], &folder, "boot-2");
+        second.run().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(folder.has(&layer) && folder.has(b"{}"), "{name}");
+        assert!(folder.has(&registry.state.lock().unwrap().manifest.clone()), "{name}");
+        let all = layer.len() as u64 + 2;
+        assert_eq!(second.progress.bytes(), Some((all, all)), "{name}");
+    }
 }

@@ -1,0 +1,87 @@
+//! `coracle devices`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use argh::FromArgs;
+
+use super::ask::ask;
+use super::outputs::TopOutput;
+use super::table::table;
+use super::{failed, print};
+use crate::control::server::{DeviceEntries, DeviceEntry};
+use crate::platform::config::LOCAL_SOCKET;
+use crate::types::error::ErrorChain;
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "devices")]
+/// Show the devices of this node, their attributes, and who has them.
+pub(super) struct ListDevices {
+    /// table (the default) or json
+    #[argh(option, short = 'o', default = "TopOutput::Table")]
+    pub(super) output: TopOutput,
+    /// socket of the agent (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+pub(super) fn run(command: &ListDevices) -> ExitCode {
+    list(&command.local_socket, command.output).map_or_else(|line| failed(&line), |text| print(&text))
+}
+
+fn list(socket: &Path, output: TopOutput) -> Result<String, String> {
+    let answer: DeviceEntries = ask(socket, "/devices").map_err(|error| ErrorChain(&error).to_string())?;
+    Ok(match output {
+        TopOutput::Table => rows(&answer.devices),
+        TopOutput::Json => serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n",
+    })
+}
+
+fn rows(devices: &[DeviceEntry]) -> String {
+    if devices.is_empty() {
+        return "No devices.\n".to_owned();
+    }
+    let head = ["RESOURCE", "DEVICE", "USED BY", "ATTRIBUTES"];
+    let mut rows: Vec<Vec<String>> = vec![head.map(str::to_owned).to_vec()];
+    for device in devices {
+        let user = if device.used_by.is_empty() { "<none>" } else { &device.used_by };
+        let unhealthy = if device.healthy { "" } else { " (unhealthy)" };
+        let attributes: Vec<String> = device
+            .attributes
+            .iter()
+            .map(|(name, value)| [name, "=", value.as_str().unwrap_or_default()].concat())
+            .collect();
+        rows.push(vec![
+            device.resource.clone(),
+            [&device.device, unhealthy].concat(),
+            user.to_owned(),
+            attributes.join(", "),
+        ]);
+    }
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_has_a_row_with_its_user_and_attributes() {
+        let pairs = [("bus", "usb"), ("model", "HD Webcam")];
+        let used = DeviceEntry {
+            resource: "example.com/camera".to_owned(),
+            device: "/dev/video0".to_owned(),
+            healthy: true,
+            attributes: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect(),
+            used_by: "default/web-node1/main".to_owned(),
+        };
+        let free = DeviceEntry { device: "gpu-1".to_owned(), resource: "example.com/gpu".to_owned(), ..<_>::default() };
+        let text = "\
+RESOURCE             DEVICE              USED BY                  ATTRIBUTES
+example.com/camera   /dev/video0         default/web-node1/main   bus=usb, model=HD Webcam
+example.com/gpu      gpu-1 (unhealthy)   <none>
+";
+        assert_eq!(rows(&[used, free]), text);
+        assert_eq!(rows(&[]), "No devices.\n");
+    }
+}
