@@ -220,6 +220,9 @@ impl ContainerRuntime {
             self.changes.set(self.changes.get() + 1);
             self.check_repeated(&method, &request.message);
         }
+        if method == "RunPodSandbox" {
+            self.check_allocation(&request.message);
+        }
         self.on_resources(&method, &request.message);
         let begun = rt::now();
         // Some pulls are slow.
@@ -414,7 +417,6 @@ impl ContainerRuntime {
                 });
                 inside.iter().for_each(|container| self.on_stop(container));
             }
-            "RunPodSandbox" => self.check_allocation(message),
             _ => {}
         }
         let answer = self.change(|runtime| runtime.answer(method, message)).map(Reply::Message);

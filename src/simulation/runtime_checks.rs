@@ -2,7 +2,7 @@
 
 use super::container_runtime::{ContainerRuntime, MINUTE, POD_UID, revision, short};
 use super::record::Rule;
-use super::wanted::{TOO_MUCH, shares};
+use super::wanted::{REVISION, TOO_MUCH, shares};
 use super::{device_plugin, dra_driver, fake_cri};
 use crate::platform::cri::v1;
 use crate::protocol::protobuf::decode;
@@ -41,13 +41,20 @@ impl ContainerRuntime {
         }
     }
 
-    /// The sandbox's pod is in the checkpoint of allocated resources.
+    /// The sandbox's pod is in the checkpoint of allocated resources. The pod may have been replaced while the call was
+    /// on its way; then it need not be there.
     pub(super) fn check_allocation(&self, message: &[u8]) {
         let counts = self.record.counts();
         if ["full disks", "disks that failed"].iter().any(|fault| counts.contains_key(fault)) {
             return;
         }
-        let Some(uid) = self.uid_of("RunPodSandbox", message) else { return };
+        let Some(config) = decode::<v1::RunPodSandboxRequest>(message).ok().and_then(|request| request.config) else {
+            return;
+        };
+        if !self.wanted.borrow().is_wanted(config.labels.get(REVISION).map_or("", String::as_str)) {
+            return;
+        }
+        let uid = config.metadata.unwrap_or_default().uid;
         let text = std::fs::read_to_string(ALLOCATED).unwrap_or_default();
         if !text.contains(&uid) {
             self.record.violated(Rule::RecordsAllocation, format!("pod {uid} starts before its allocation is on disk"));

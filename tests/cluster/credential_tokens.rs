@@ -63,6 +63,7 @@ fn requests(joined: &Joined) -> Vec<Value> {
 fn provider_gets_a_token_of_the_pods_service_account_once_for_all_its_pods() {
     let mut joined = Joined::new();
     let arguments = provider(&joined, "ServiceAccount");
+    joined.api.allow("system:nodes", "request-serviceaccounts-token-audience", "registry");
     joined.api.create(&account("robot", &json!({"example.com/role": "reader"})));
     joined.start("", &arguments.iter().map(String::as_str).collect::<Vec<_>>());
     for name in ["web", "db"] {

@@ -85,7 +85,8 @@ fn container_call(world: &mut World, method: &str, request: &[u8]) -> Option<Ans
             let id = world.container(&request.container_id)?.id.clone();
             let updated = world.containers.iter_mut().find(|container| container.id == id);
             if let Some(linux) = updated.and_then(|container| container.config.linux.as_mut()) {
-                linux.resources = request.linux;
+                let present = linux.resources.get_or_insert_default();
+                change_resources(present, request.linux.unwrap_or_default());
             }
             Ok(UpdateContainerResourcesResponse {})
         }),
@@ -192,4 +193,26 @@ fn read<M: Message + Default>(request: &[u8]) -> Result<M, Status> {
 
 fn url(kind: &str, id: &str) -> String {
     format!("http://127.0.0.1:1/{kind}/{id}")
+}
+
+/// Takes what the update names: zero and empty mean "as it is", as for containerd and CRI-O.
+fn change_resources(present: &mut LinuxContainerResources, update: LinuxContainerResources) {
+    let change = |present: &mut i64, update| *present = if update == 0 { *present } else { update };
+    change(&mut present.cpu_period, update.cpu_period);
+    change(&mut present.cpu_quota, update.cpu_quota);
+    change(&mut present.cpu_shares, update.cpu_shares);
+    change(&mut present.memory_limit_in_bytes, update.memory_limit_in_bytes);
+    change(&mut present.oom_score_adj, update.oom_score_adj);
+    change(&mut present.memory_swap_limit_in_bytes, update.memory_swap_limit_in_bytes);
+    let change = |present: &mut String, update: String| {
+        if !update.is_empty() {
+            *present = update;
+        }
+    };
+    change(&mut present.cpuset_cpus, update.cpuset_cpus);
+    change(&mut present.cpuset_mems, update.cpuset_mems);
+    if !update.hugepage_limits.is_empty() {
+        present.hugepage_limits = update.hugepage_limits;
+    }
+    present.unified.extend(update.unified);
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::cli::commands;
 
-const PARSER: &str = concat!(include_str!("../commands.rs"), include_str!("../devices.rs"));
+const PARSER: &str =
+    concat!(include_str!("../commands.rs"), include_str!("../devices.rs"), include_str!("../validate.rs"));
 
 /// The flags of each command, as its argh struct declares them: `-o --output`.
 fn declared(name: &str) -> BTreeSet<String> {
