@@ -49,6 +49,9 @@ impl Node {
     }
 
     pub(super) fn start_agent(&mut self) {
+        let known = self.api.look(|server| server.list("/api/v1/pods"));
+        let known: Vec<&str> = known.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
+        self.runtime.forget_graces_except(&known);
         let path = |name: &str| self.machine.path(name);
         let arguments = [
             ("--config", path("config.yaml")),

@@ -248,6 +248,18 @@ fn refused_resize_is_not_applied_by_a_restart() {
     ]);
 }
 
+/// A manifest changes again while its pod ends: the versions between never start.
+#[test]
+fn versions_that_never_started_leave_nothing_behind() {
+    let stubborn = wanted::Traits { stubborn: true, ..wanted::Traits::default() };
+    let change = |which| after(1, StepKind::ChangeManifest(which));
+    let changes = (0..4).flat_map(|which| [change(which), change(which), change(which)]);
+    live_through(&[
+        ((0..4).map(|_| after(1, StepKind::WriteManifest(stubborn))).collect(), Start::None),
+        (changes.collect(), Start::None),
+    ]);
+}
+
 /// The first of two pods that share a claim ends while its driver is away and the agent is killed.
 #[test]
 fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {

@@ -135,6 +135,19 @@ impl ContainerRuntime {
         }
     }
 
+    /// An agent that starts learns the grace periods of the pods that the API server still has. It ends the others, which
+    /// were deleted with force meanwhile, with the pod's own grace period.
+    pub(super) fn forget_graces_except(&self, known: &[&str]) {
+        let is_known = |id: &String| {
+            self.look(|runtime| {
+                let container = runtime.world.containers.iter().find(|one| one.id == *id);
+                let uid = container.and_then(|container| container.config.labels.get(POD_UID));
+                uid.is_some_and(|uid| known.contains(&uid.as_str()))
+            })
+        };
+        self.graces.borrow_mut().retain(|id, _| is_known(id));
+    }
+
     /// A container, or its sandbox, gets these resources: no node has as much as a refused resize asks for.
     pub(super) fn on_resources(&self, method: &str, message: &[u8]) {
         let given = match method {

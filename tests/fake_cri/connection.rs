@@ -71,11 +71,15 @@ impl Wire {
     fn send<T>(&self, act: impl FnOnce(&mut Connection) -> T) -> T {
         let mut http = lock(&self.http);
         let done = act(&mut http);
-        let mut out = Vec::new();
-        http.transmit(&mut out);
-        // The peer may be gone.
-        let _ = (&self.stream).write_all(&out);
-        done
+        // Each call gives the next piece.
+        loop {
+            let mut out = Vec::new();
+            http.transmit(&mut out);
+            // The peer may be gone.
+            if out.is_empty() || (&self.stream).write_all(&out).is_err() {
+                return done;
+            }
+        }
     }
 }
 

@@ -28,11 +28,11 @@ use fake_cri::{FakeCri, World};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn runtime(fake: &FakeCri) -> RuntimeService {
-    RuntimeService::new(rpc::Client::new(&fake.endpoint()), TIMEOUT)
+    RuntimeService::new(rpc::Client::with_limit(&fake.endpoint(), coracle::protocol::grpc::MESSAGE_LIMIT), TIMEOUT)
 }
 
 fn images(fake: &FakeCri) -> ImageService {
-    ImageService::new(rpc::Client::new(&fake.endpoint()), TIMEOUT)
+    ImageService::new(rpc::Client::with_limit(&fake.endpoint(), coracle::protocol::grpc::MESSAGE_LIMIT), TIMEOUT)
 }
 
 fn sandbox_config(name: &str) -> PodSandboxConfig {

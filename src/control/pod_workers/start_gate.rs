@@ -20,11 +20,13 @@ impl PodWorkers {
         self.touched.extend(namesakes);
     }
 
-    /// Two pods of the same name do not run side by side: the later one waits until nothing is left of the other.
+    /// Two pods of the same name do not run side by side: the later one waits until nothing is left of the other. A pod
+    /// that ends before it has begun waits for nobody.
     pub(super) fn waits_for_namesake(&self, uid: &PodUid, cache: &ObservedCache) -> bool {
         // Also counts a pod that an earlier agent started and that has needed no work since.
         let has_begun = |entry: &Entry| entry.begun || cache.pod(&entry.worker.identity.uid).is_some();
-        let Some(entry) = self.workers.get(uid).filter(|entry| !has_begun(entry)) else { return false };
+        let waits = |entry: &&Entry| entry.worker.state == State::Sync && !has_begun(entry);
+        let Some(entry) = self.workers.get(uid).filter(waits) else { return false };
         let identity = &entry.worker.identity;
         let mut begun = self.workers.values().filter(|other| has_begun(other)).map(|other| &other.worker.identity);
         begun.any(|other| other.is_namesake(identity) && other.uid != identity.uid)
