@@ -58,6 +58,11 @@ impl Cluster {
         cluster
     }
 
+    /// Until then, pods have to name their node.
+    pub(crate) fn start_scheduler(&mut self) {
+        self.plane.start_scheduler(&self.node);
+    }
+
     fn kubeconfig_of(node: &Node) -> PathBuf {
         node.folder().join("kubelet.conf")
     }
@@ -149,6 +154,12 @@ impl Cluster {
         let mut command = self.plane.kubectl_command(&self.node, &admin, arguments);
         command.stdin(Stdio::from(fs::File::open(&file).unwrap()));
         succeeded(arguments, &command.output().unwrap())
+    }
+
+    #[track_caller]
+    pub(crate) fn apply(&self, object: &Value) {
+        // The schemas may not be served yet.
+        self.kubectl_with(&["apply", "--validate=false", "--filename", "-"], &object.to_string());
     }
 
     /// Runs kubectl with the node's credentials.

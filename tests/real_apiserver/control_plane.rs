@@ -218,6 +218,19 @@ impl ControlPlane {
         self.start_program(node, "kube-controller-manager", &arguments);
     }
 
+    pub(crate) fn start_scheduler(&mut self, node: &Node) {
+        let file = |flag: &str, name: &str| format!("--{flag}={}", self.path(name));
+        let arguments = [
+            file("kubeconfig", "admin.conf"),
+            file("authentication-kubeconfig", "admin.conf"),
+            file("authorization-kubeconfig", "admin.conf"),
+            file("cert-dir", "run"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--leader-elect=false".to_owned(),
+        ];
+        self.start_program(node, "kube-scheduler", &arguments);
+    }
+
     pub(crate) fn kubectl_command(&self, node: &Node, kubeconfig: &Path, arguments: &[&str]) -> Command {
         let mut command = node.enclosure().command(self.assets.program("kubectl"));
         command.env("HOME", &self.folder).env("KUBECONFIG", kubeconfig).args(arguments);
@@ -231,7 +244,7 @@ impl ControlPlane {
 
     /// The last log lines of the programs.
     fn logs(&self) -> String {
-        let names = ["kube-apiserver", "kube-controller-manager"];
+        let names = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
         let ends = names.iter().map(|name| {
             let text = fs::read_to_string(self.folder.join(format!("{name}.log"))).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();

@@ -2,8 +2,8 @@
 //! own in its own namespaces.
 //!
 //! `KUBEBUILDER_ASSETS` names a directory with `kube-apiserver`, `etcd` and `kubectl`, like envtest's. A
-//! `kube-controller-manager` in it is used. Without the variable, each test prints one line that says why it did not
-//! run.
+//! `kube-controller-manager` in it is used, and a `kube-scheduler` by the tests that need it. Without the variable, each
+//! test prints one line that says why it did not run.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -15,6 +15,7 @@
 #[path = "../fake_api/certificates.rs"]
 #[expect(dead_code, reason = "other tests use other parts of it")]
 mod certificates;
+mod claims;
 mod cluster;
 mod control_plane;
 #[path = "../fake_api/der.rs"]

@@ -111,7 +111,7 @@ fn a_config_map_change_reaches_the_pod() {
             "volumes": [{"name": "v", "configMap": {"name": "m"}}]
         },
     });
-    cluster.kubectl_with(&["apply", "--filename", "-"], &pod.to_string());
+    cluster.apply(&pod);
     let pod = cluster.wait_until_pod_is_ready("web");
     let file = || cluster.volume_file(&pod, "kubernetes.io~configmap", "k");
     assert_eq!(file().as_deref(), Some("one"));

@@ -38,7 +38,7 @@ fn a_deployment_rolls_out_pod_by_pod() {
             },
         },
     });
-    cluster.kubectl_with(&["apply", "--filename", "-"], &deployment.to_string());
+    cluster.apply(&deployment);
     cluster.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
     let before = cluster.pods_of_web();
     assert_eq!(before.len(), 3);
