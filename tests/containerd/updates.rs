@@ -83,8 +83,10 @@ fn waiting_version_is_shown_superseded_and_forgotten() {
         node.write_manifest("web", &web("two", &image, "coracle.dev/ready-within: 5s"));
         let row = || node.ask(&["pods"]).filter(|text| text.contains("Running (next version: pulling)")).map(drop);
         wait_for("the next version to be shown", PATIENCE, row);
-        let shown = node.ask(&["describe", "web"]).unwrap();
-        assert!(shown.contains(&format!("Next Version:      pulling ({image}, ")), "{shown}");
+        wait_for("the pull of its image to be described", PATIENCE, || {
+            let text = node.ask(&["describe", "web"])?;
+            text.contains(&format!("Next Version:      pulling ({image}, ")).then_some(())
+        });
         // Neither the trial's time nor a new agent ends the present version.
         std::thread::sleep(Duration::from_secs(6));
         node.kill_agent();
