@@ -180,6 +180,7 @@ mod tests {
         AnswerFuture, DeviceEntry, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus,
         NotFound, Page, PodEntry, PodQuery, SyncStatus,
     };
+    use crate::kubelet::status::{LogUnavailable, NoLog};
     use crate::platform::rt::{block_on, blocking, either};
     use crate::state::pods::{PodAnswer, PodChange};
     use crate::types::api::Event;
@@ -221,8 +222,9 @@ mod tests {
             Box::pin(async { Ok(SyncStatus::default()) })
         }
 
-        fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {
-            Err("no such log".to_owned())
+        fn log(&self, query: &LogQuery) -> Result<LogSource, LogUnavailable> {
+            let LogQuery { pod, container, .. } = query;
+            Err(LogUnavailable { pod: pod.clone(), container: container.clone(), why: NoLog::NoPod })
         }
 
         fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {

@@ -27,7 +27,7 @@ pub(super) fn run(command: &ListImages) -> ExitCode {
 fn delta(files: &[String], output: &ImagesOutput) -> Result<String, String> {
     // The parser accepts nothing else.
     let ([old, new], ImagesOutput::File(target)) = (files, output) else { return Ok(String::new()) };
-    let made = make_delta(Path::new(old), Path::new(new), target)?;
+    let made = make_delta(Path::new(old), Path::new(new), target).map_err(|error| error.to_string())?;
     let DeltaSummary { image, delta_bytes, layer_bytes, patched, whole } = made;
     let (delta, layers, target) = (size(delta_bytes), size(layer_bytes), target.display());
     Ok(format!("{target}: {delta} for {image}: {patched} layers patched, {whole} whole, {layers} in the archive\n"))

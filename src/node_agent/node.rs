@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::StartError;
 use crate::kubelet::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::kubelet::node::{Machine, NodeInfo, NodeProfile, NodeSettings};
-use crate::kubelet::resource_managers::{self, ResourceManagers, Topology};
+use crate::kubelet::resource_managers::{self, ResourceManagers, SettingsError, Topology};
 use crate::platform::cgroups::HIERARCHY;
 use crate::platform::config::{Config, KernelParameters};
 use crate::platform::rt;
@@ -84,8 +84,9 @@ async fn open_managers(config: &Config, facts: &NodeInfo) -> Result<ResourceMana
     let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
     let kept = [&config.reserved.system, &config.reserved.kube, &guarded];
     let kept = kept.iter().filter_map(|list| u64::try_from(list.get(MEMORY)?.value()).ok()).sum();
-    let managers = ResourceManagers::new(config, topology, states.cpus).map_err(StartError::Settings)?;
-    managers.with_memory(config, &nodes, kept, states.memory).map_err(StartError::Settings)
+    let unfit = |error: SettingsError| StartError::Settings(error.to_string());
+    let managers = ResourceManagers::new(config, topology, states.cpus).map_err(unfit)?;
+    managers.with_memory(config, &nodes, kept, states.memory).map_err(unfit)
 }
 
 fn container_manager(config: &Config, facts: &NodeInfo) -> ContainerManager {

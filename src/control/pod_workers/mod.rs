@@ -5,6 +5,7 @@
 //! running. Events that arrive meanwhile change the worker, and so its next work.
 
 mod entry;
+mod error;
 mod refresh_volumes;
 mod relist_pod;
 mod requested_restart;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::control::pod_workers::resize_pod::{PodResize, no_group};
+use crate::control::pod_workers::error::SyncError;
+use crate::control::pod_workers::resize_pod::PodResize;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::{ContainerFile, DeviceError, Devices};
@@ -71,17 +72,15 @@ async fn sync_untraced(
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
     let prepared = match prepare_claims(with, pod, plan).await {
-        Err(failure) => Err((Reason::FAILED_PREPARE_DYNAMIC_RESOURCES, failure)),
-        Ok(()) => {
-            let devices = prepare_devices(with, inbox, pod, plan, observed).await;
-            devices.map_err(|failure| (Reason::FAILED_SYNC, failure))
-        }
+        Ok(()) => prepare_devices(with, inbox, pod, plan, observed).await,
+        Err(error) => Err(error),
     };
     let begun = rt::now();
     let executed = match prepared {
         Ok(()) => set_up_and_execute(with, pod, plan, observed, &mut warnings).await,
-        Err((reason, failure)) => {
-            warnings.push((reason, failure.clone()));
+        Err(error) => {
+            let failure = ErrorChain(&error).to_string();
+            warnings.push((error.reason(), failure.clone()));
             ExecuteResult { failure: Some(failure), ..ExecuteResult::default() }
         }
     };
@@ -113,9 +112,9 @@ async fn sync_untraced(
     WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, resize_failure, warnings } }
 }
 
-/// Prepares the pod's claims, with upstream's message. A pod does not start without them. The devices of a sandbox's
-/// claims stay prepared while it exists.
-async fn prepare_claims(with: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> Result<(), String> {
+/// Prepares the pod's claims. A pod does not start without them. The devices of a sandbox's claims stay prepared while
+/// it exists.
+async fn prepare_claims(with: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> Result<(), SyncError> {
     if !plan.creates_sandbox() && (!plan.starts() || with.dra.is_recorded(pod)) {
         return Ok(());
     }
@@ -123,10 +122,7 @@ async fn prepare_claims(with: SyncContext<'_>, pod: &Arc<Pod>, plan: &Plan) -> R
         with.cancel.cancelled().await;
         Err(DraError::PodEnds)
     };
-    let prepared = rt::either(cancelled, with.dra.prepare(pod, &with.runtime.objects)).await;
-    prepared.map_err(|error| {
-        format!("Failed to prepare dynamic resources: prepare dynamic resources: {}", ErrorChain(&error))
-    })
+    rt::either(cancelled, with.dra.prepare(pod, &with.runtime.objects)).await.map_err(SyncError::Claims)
 }
 
 /// Prepares the pod's devices. A pod does not start without them.
@@ -136,7 +132,7 @@ async fn prepare_devices(
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
-) -> Result<(), String> {
+) -> Result<(), SyncError> {
     if !plan.starts() {
         return Ok(());
     }
@@ -150,10 +146,10 @@ async fn prepare_devices(
         Err(error) if error.is_refusal() && !pod.is_static() => {
             let why = ErrorChain(&error).to_string();
             // The loop outlives its workers.
-            let _ = inbox.send(SyncEvent::DevicesRefused(pod.metadata.uid.clone(), why.clone())).await;
-            Err(why)
+            let _ = inbox.send(SyncEvent::DevicesRefused(pod.metadata.uid.clone(), why)).await;
+            Err(SyncError::DevicesRefused(error))
         }
-        Err(error) => Err(format!("the pod waits for its devices: {}", ErrorChain(&error))),
+        Err(error) => Err(SyncError::Devices(error)),
     }
 }
 
@@ -176,11 +172,11 @@ async fn set_up_and_execute(
     if plan.resizes() {
         match resize.begin().await {
             Ok(begun) => steps = Some(begun),
-            Err(failure) => resize_failure = Some(failure),
+            Err(error) => resize_failure = Some(ErrorChain(&error).to_string()),
         }
-    } else if let Err(error) = groups.ensure_pod(pod).await {
-        let failure = no_group(&error);
-        warnings.push((Reason::FAILED_CREATE_POD_CONTAINER, failure.clone()));
+    } else if let Err(error) = groups.ensure_pod(pod).await.map_err(SyncError::Cgroup) {
+        let failure = ErrorChain(&error).to_string();
+        warnings.push((error.reason(), failure.clone()));
         return ExecuteResult { failure: Some(failure), ..ExecuteResult::default() };
     }
     let plan = match resize_failure {
@@ -215,11 +211,11 @@ async fn set_up_and_execute(
     let file_values = |container: &Container| -> BoxFuture<Vec<FileValue>> {
         let values = volumes.file_values(container);
         Box::pin(async move {
-            let given = |found: volumes::FileValue| FileValue {
+            let boxed = |found: volumes::FileValue| FileValue {
                 file: found.file,
-                value: found.value.map_err(|error| ErrorChain(&error).to_string()),
+                value: found.value.map_err(VolumeError::from),
             };
-            values.await.into_iter().map(given).collect()
+            values.await.into_iter().map(boxed).collect()
         })
     };
     let uid = &pod.metadata.uid;
@@ -251,7 +247,7 @@ async fn set_up_and_execute(
     }
     executed.resize_failure = resize_failure.or(executed.resize_failure);
     if let Some(steps) = steps.filter(|_| executed.failure.is_none() && executed.resize_failure.is_none()) {
-        executed.resize_failure = resize.end(steps.as_ref()).await.err();
+        executed.resize_failure = resize.end(steps.as_ref()).await.err().map(|error| ErrorChain(&error).to_string());
     }
     executed
 }

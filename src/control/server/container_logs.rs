@@ -18,7 +18,7 @@ pub(super) fn container_logs(path: &str, query: &str, api: &dyn LocalApi) -> Opt
     let asked = asked.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
     let found = asked.and_then(|asked| match api.log(&asked) {
         Ok(source) => Ok(LogText { source, request: asked.request, reader: None }),
-        Err(error) => Err(Response::text(Status::NotFound, error + "\n")),
+        Err(error) => Err(Response::text(Status::NotFound, format!("{error}\n"))),
     });
     Some(match found {
         Ok(text) => Reply::Text(Box::new(text)),

@@ -11,6 +11,7 @@ use super::log_query::LogQuery;
 use super::metrics_pages::Page;
 use super::node_status::NodeStatus;
 use super::sync_status::SyncStatus;
+use crate::kubelet::status::LogUnavailable;
 use crate::state::pods::{PodAnswer, PodChange};
 use crate::types::api::Event;
 
@@ -46,7 +47,7 @@ pub(crate) trait LocalApi {
     fn sync(&self, wait: bool) -> AnswerFuture<SyncStatus>;
 
     /// The log file of a container.
-    fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
+    fn log(&self, query: &LogQuery) -> Result<LogSource, LogUnavailable>;
 
     /// The runtime's id of the running container of this name.
     fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, NotFound>;

@@ -29,7 +29,7 @@ use crate::kubelet::devices::{DeviceRecord, Devices};
 use crate::kubelet::images::{ArchiveView, LinkBudget, PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
-use crate::kubelet::status::run_to_read;
+use crate::kubelet::status::{LogUnavailable, NoLog, run_to_read};
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::rt;
@@ -173,7 +173,7 @@ impl LocalApi for NodeLocalApi {
             if !is_known {
                 return Err("pod sources are not ready yet, try again in a moment".to_owned());
             }
-            runtime.remove_image(&name, &pods).await
+            runtime.remove_image(&name, &pods).await.map_err(|error| error.to_string())
         })
     }
 
@@ -188,18 +188,18 @@ impl LocalApi for NodeLocalApi {
         })
     }
 
-    fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
-        let LogQuery { namespace, pod: name, container, previous, .. } = asked;
+    fn log(&self, query: &LogQuery) -> Result<LogSource, LogUnavailable> {
+        let LogQuery { namespace, pod: name, container, previous, .. } = query;
+        let unavailable = |why| LogUnavailable { pod: name.clone(), container: container.clone(), why };
         let mut node_state = self.node_state.borrow_mut();
-        let asked = PodQuery::new(namespace, name, None);
-        let Some(uid) = node_state.uid_of(&asked) else { return Err(format!("pod {name:?} does not exist")) };
+        let pod = PodQuery::new(namespace, name, None);
+        let Some(uid) = node_state.uid_of(&pod) else { return Err(unavailable(NoLog::NoPod)) };
         let nothing = Arc::default();
-        let id = run_to_read(name, node_state.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
+        let status = node_state.statuses.status(uid).unwrap_or(&nothing);
+        let id = run_to_read(status, container, *previous).map_err(unavailable)?;
         let seen = self.seen.borrow();
         let run = seen.pod(uid).and_then(|pod| Some((pod, pod.containers.iter().find(|run| run.id == id)?)));
-        let Some((pod, run)) = run else {
-            return Err(format!("the runtime no longer has container {container:?} of pod {name:?}"));
-        };
+        let Some((pod, run)) = run else { return Err(unavailable(NoLog::Removed)) };
         let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
         Ok(LogSource { log, ended: node_state.followers.add(pod, &run.id) })
     }

@@ -13,6 +13,7 @@ use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAction, VersionActionRequest};
 use crate::types::api::conditions::READY;
 use crate::types::api::{ConditionStatus, EventKind, PodPhase, PodStatus, PodUid, Reason};
+use crate::types::error::ErrorChain;
 
 /// Writes the versions, and answers the requests about them.
 pub(super) struct PodVersions {
@@ -81,10 +82,10 @@ impl PodVersions {
                 replace_pods(pods);
                 vec![Effect::Reconcile]
             }
-            Err(why) => {
+            Err(error) => {
                 let name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
                 // The user may have disconnected.
-                let _ = answer.try_send(PodAnswer::Conflict(format!("pod {name}: {why}")));
+                let _ = answer.try_send(PodAnswer::Conflict(format!("pod {name}: {error}")));
                 Vec::new()
             }
         }
@@ -103,6 +104,7 @@ impl PodVersions {
         let inbox = self.inbox.clone();
         self.writer = Some(rt::spawn(async move {
             let done = rt::blocking(move || versions::write(&written)).await;
+            let done = done.map_err(|error| ErrorChain(&error).to_string());
             for (asker, answer) in answers {
                 let answer = done.clone().map_or_else(PodAnswer::Failed, |()| answer);
                 // The user may have disconnected.

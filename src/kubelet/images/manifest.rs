@@ -1,5 +1,7 @@
 //! Image indexes and manifests, and the choice of the platform. Pure.
 
+use std::fmt;
+
 use ring::digest::Context;
 use serde_json::Value;
 
@@ -40,8 +42,8 @@ impl Digest {
     }
 }
 
-impl std::fmt::Display for Digest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{ALGORITHM}{}", self.0)
     }
 }
@@ -86,20 +88,45 @@ pub fn check_manifest(bytes: &[u8]) {
             drop(machines.map(|machine| select(&manifests, machine).cloned()));
         }
         Ok(Document::Manifest { layers, .. }) => assert!(layers.len() <= MOST_LAYERS),
-        Err(problem) => assert!(problem.len() < 1000, "{problem}"),
+        Err(problem) => assert!(problem.to_string().len() < 1000, "{problem}"),
     }
 }
 
+/// Why a document is neither an index nor a manifest.
+#[derive(Debug)]
+pub(super) enum ManifestError {
+    Invalid(&'static str),
+    Json(serde_json::Error),
+    Missing(&'static str),
+    TooManyValues,
+    /// With the head of the digest.
+    UnsupportedDigest(String),
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(what) => f.write_str(what),
+            Self::Json(error) => write!(f, "no manifest: {error}"),
+            Self::Missing(name) => write!(f, "a manifest without {name}"),
+            Self::TooManyValues => write!(f, "a manifest with more than {MOST_VALUES} values"),
+            Self::UnsupportedDigest(head) => write!(f, "unsupported digest {head:?}"),
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
 impl Document {
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         let document = document(bytes)?;
         if let Some(manifests) = document.get("manifests").and_then(Value::as_array) {
             // A platform that cannot be parsed is not this machine's.
             return Ok(Self::Index(manifests.iter().filter_map(platform_manifest).collect()));
         }
-        let of = |name: &str| document.get(name).ok_or_else(|| format!("a manifest without {name}"));
+        let of = |name: &'static str| document.get(name).ok_or(ManifestError::Missing(name));
         let layers = of("layers")?.as_array().filter(|layers| layers.len() <= MOST_LAYERS);
-        let layers = layers.ok_or("a manifest with invalid layers")?;
+        let layers = layers.ok_or(ManifestError::Invalid("a manifest with invalid layers"))?;
         Ok(Self::Manifest {
             config: descriptor(of("config")?)?,
             layers: layers.iter().map(descriptor).collect::<Result<_, _>>()?,
@@ -108,22 +135,21 @@ impl Document {
 }
 
 /// The JSON of a document with a bounded number of values.
-pub(super) fn document(bytes: &[u8]) -> Result<Value, String> {
+pub(super) fn document(bytes: &[u8]) -> Result<Value, ManifestError> {
     // Each value has one of these before it or is the first of its document.
     let values = bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
     if values > MOST_VALUES {
-        return Err(format!("a manifest with more than {MOST_VALUES} values"));
+        return Err(ManifestError::TooManyValues);
     }
-    serde_json::from_slice(bytes).map_err(|error| format!("no manifest: {error}"))
+    serde_json::from_slice(bytes).map_err(ManifestError::Json)
 }
 
-fn descriptor(value: &Value) -> Result<Descriptor, String> {
+fn descriptor(value: &Value) -> Result<Descriptor, ManifestError> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let digest = Digest::parse(text("digest")).ok_or_else(|| {
-        let head: String = text("digest").chars().take(100).collect();
-        format!("unsupported digest {head:?}")
-    })?;
-    let size = value.get("size").and_then(Value::as_u64).ok_or("a descriptor without a size")?;
+    let digest = Digest::parse(text("digest"))
+        .ok_or_else(|| ManifestError::UnsupportedDigest(text("digest").chars().take(100).collect()))?;
+    let size = value.get("size").and_then(Value::as_u64);
+    let size = size.ok_or(ManifestError::Invalid("a descriptor without a size"))?;
     Ok(Descriptor { digest, size, media_type: text("mediaType").to_owned() })
 }
 
@@ -202,12 +228,13 @@ mod tests {
     #[test]
     fn document_of_small_values_that_take_much_memory_is_refused() {
         let values = format!("{{\"layers\":[{}0]}}", "[0],".repeat(1_000_000));
-        assert_eq!(Document::parse(values.as_bytes()), Err("a manifest with more than 100000 values".to_owned()));
+        let error = Document::parse(values.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "a manifest with more than 100000 values");
     }
 
     #[test]
     fn error_shows_only_the_head_of_a_digest() {
         let long = json!({"config": {"digest": "x".repeat(1 << 20), "size": 1}, "layers": []}).to_string();
-        assert!(Document::parse(long.as_bytes()).unwrap_err().len() < 200);
+        assert!(Document::parse(long.as_bytes()).unwrap_err().to_string().len() < 200);
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::credentials::{Credential, Owner};
 use super::ensure_image::PullInputs;
-use super::fetch::{FetchFailure, Passage};
+use super::fetch::{FetchError, Passage};
 use super::pull_budget::Hold;
 use super::pull_error::{self, FailedPull, PullError};
 use super::service::{ImageError, Service};
@@ -158,10 +158,10 @@ impl<S: Service> Images<S> {
             let progress = self.under_way.progress(order.image());
             let passage = Passage { budget: &self.budget, is_urgent: order.is_urgent() };
             let fetched = fetcher.pull(&order.spec.image, auth.as_ref(), progress, passage).await;
-            fetched.map_err(|failure| match failure {
-                FetchFailure::Held => PullError::Held,
+            fetched.map_err(|error| match error {
+                FetchError::Held => PullError::Held,
                 // In the same form as errors of the runtime's own pull.
-                FetchFailure::Failed(message) => ImageError::Runtime(Status::new(Code::Unknown, message)).into(),
+                error => ImageError::Runtime(Status::new(Code::Unknown, error.to_string())).into(),
             })
         };
         let reminders = async {

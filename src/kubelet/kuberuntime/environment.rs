@@ -1,6 +1,7 @@
 //! Environment variables of a container. Pure.
 
 use core::net::IpAddr;
+use std::error::Error;
 
 use super::config_error::ConfigError;
 use super::service_links::service_variables;
@@ -10,6 +11,7 @@ use crate::types::api::{
     Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Pod, expand_bytes,
     metadata_field, resource_field,
 };
+use crate::types::error::ErrorChain;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Sources of variables other than the container spec.
@@ -25,11 +27,11 @@ pub(crate) struct EnvironmentInputs<'a> {
 }
 
 /// The value of a variable that comes from a file.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct FileValue {
     pub(crate) file: String,
     /// `None` if the file does not set it; or why it cannot be read.
-    pub(crate) value: Result<Option<String>, String>,
+    pub(crate) value: Result<Option<String>, Box<dyn Error>>,
 }
 
 /// Variables in the order of their first definition; a later value replaces an earlier one in place.
@@ -178,9 +180,11 @@ impl<'a> EnvironmentInputs<'a> {
     }
 
     /// An empty value counts as not set, as upstream.
-    fn file_key(&self, key: &FileKeySelector, found: Option<&FileValue>) -> Result<Option<String>, ConfigError> {
-        let file = match found {
-            Some(FileValue { value: Err(why), .. }) => return Err(ConfigError::EnvFile { why: why.clone() }),
+    fn file_key(&self, key: &FileKeySelector, value: Option<&FileValue>) -> Result<Option<String>, ConfigError> {
+        let file = match value {
+            Some(FileValue { value: Err(error), .. }) => {
+                return Err(ConfigError::EnvFile { why: ErrorChain(&**error).to_string() });
+            }
             Some(FileValue { value: Ok(Some(value)), .. }) if !value.is_empty() => return Ok(Some(value.clone())),
             Some(FileValue { file, .. }) => file,
             None => &key.path,

@@ -1,5 +1,6 @@
 //! The node's images with their users, and the removal of an unused image.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::image_gc::images_of;
@@ -17,6 +18,41 @@ pub(crate) struct KnownImage {
     pub(crate) image: Image,
     /// Such as `default/web-node1`; [`SANDBOXES`] for the pause image.
     pub(crate) users: SortedSet<String>,
+}
+
+/// Why an image was not removed.
+#[derive(Debug)]
+pub(crate) enum RemoveImageError {
+    Call(CollectError),
+    InUse {
+        image: String,
+        users: SortedSet<String>,
+    },
+    Missing(String),
+    /// By the runtime.
+    Pinned(String),
+}
+
+impl fmt::Display for RemoveImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(error) => error.fmt(f),
+            Self::InUse { image, users } => {
+                let users: Vec<&str> = users.iter().map(String::as_str).collect();
+                write!(f, "image {image} is in use by {}", users.join(", "))
+            }
+            Self::Missing(image) => write!(f, "no image {image}"),
+            Self::Pinned(image) => write!(f, "image {image} is pinned by the runtime"),
+        }
+    }
+}
+
+impl std::error::Error for RemoveImageError {}
+
+impl<E: Into<CollectError>> From<E> for RemoveImageError {
+    fn from(error: E) -> Self {
+        Self::Call(error.into())
+    }
 }
 
 /// The user of the pause image.
@@ -64,16 +100,15 @@ impl PodRuntime {
         self.images.archives()
     }
 
-    /// Removes the image with this name; returns its id, or one line about why it was not removed.
-    pub(crate) async fn remove_image(&self, name: &str, pods: &[Arc<Pod>]) -> Result<String, String> {
-        let told = |error: CollectError| error.to_string();
-        let id = self.images.id_of(name).await.map_err(told)?;
-        let known = self.known_images(pods).await.map_err(told)?;
-        let found = known.iter().find(|known| Some(&known.image.id) == id.as_ref());
-        let found = found.ok_or_else(|| format!("no image {name}"))?;
-        found.may_go(name)?;
-        self.images.remove_one(&found.image).await.map_err(told)?;
-        Ok(found.image.id.clone())
+    /// Removes the image with this name; returns its id.
+    pub(crate) async fn remove_image(&self, name: &str, pods: &[Arc<Pod>]) -> Result<String, RemoveImageError> {
+        let id = self.images.id_of(name).await?;
+        let known = self.known_images(pods).await?;
+        let known = known.iter().find(|known| Some(&known.image.id) == id.as_ref());
+        let known = known.ok_or_else(|| RemoveImageError::Missing(name.to_owned()))?;
+        known.check_removable(name)?;
+        self.images.remove_one(&known.image).await?;
+        Ok(known.image.id.clone())
     }
 }
 
@@ -93,13 +128,13 @@ fn named_by(pods: &[Arc<Pod>]) -> SortedMap<String, Vec<String>> {
 }
 
 impl KnownImage {
-    fn may_go(&self, name: &str) -> Result<(), String> {
+    fn check_removable(&self, name: &str) -> Result<(), RemoveImageError> {
+        let image = name.to_owned();
         if !self.users.is_empty() {
-            let users = self.users.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-            return Err(format!("image {name} is in use by {users}"));
+            return Err(RemoveImageError::InUse { image, users: self.users.clone() });
         }
         match self.image.pinned {
-            true => Err(format!("image {name} is pinned by the runtime")),
+            true => Err(RemoveImageError::Pinned(image)),
             false => Ok(()),
         }
     }
@@ -141,10 +176,11 @@ mod tests {
         users.add("a:1@digest".to_owned(), "x/a");
         users.add("id".to_owned(), "x/a");
         let needed = users.of(image("id", "a:1"));
-        assert_eq!(needed.may_go("a:1"), Err("image a:1 is in use by x/a, x/b".to_owned()));
+        let refusal = |known: &KnownImage, name| known.check_removable(name).map_err(|error| error.to_string());
+        assert_eq!(refusal(&needed, "a:1"), Err("image a:1 is in use by x/a, x/b".to_owned()));
         let mut other = users.of(image("other", "b:1"));
-        assert_eq!(other.may_go("b:1"), Ok(()));
+        assert_eq!(refusal(&other, "b:1"), Ok(()));
         other.image.pinned = true;
-        assert_eq!(other.may_go("b:1"), Err("image b:1 is pinned by the runtime".to_owned()));
+        assert_eq!(refusal(&other, "b:1"), Err("image b:1 is pinned by the runtime".to_owned()));
     }
 }

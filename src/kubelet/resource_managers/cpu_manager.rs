@@ -4,6 +4,7 @@
 
 use super::cpu_assignment::{take_by_cache, take_distributed, take_packed};
 use super::cpu_topology::{Level, Topology};
+use super::settings_error::SettingsError;
 use super::topology_manager::{self, Hints, Nodes};
 use crate::platform::config::CpuOptions;
 use crate::state::pods::Assigned;
@@ -24,21 +25,23 @@ pub(crate) struct CpuManager {
 
 impl CpuManager {
     /// Reserves the CPUs in `named`, or if that is empty any `count` CPUs.
-    pub(super) fn new(topology: Topology, named: &CpuSet, count: usize, options: CpuOptions) -> Result<Self, String> {
+    pub(super) fn new(
+        topology: Topology,
+        named: &CpuSet,
+        count: usize,
+        options: CpuOptions,
+    ) -> Result<Self, SettingsError> {
         let all = topology.all();
         if !named.is_within(&all) {
-            return Err(format!("reservedSystemCPUs: {named} are not all online, online are {all}"));
+            return Err(SettingsError::OfflineCpus { reserved: named.clone(), online: all });
         }
         let mut policy = Self { topology, reserved: named.clone(), options };
         if named.is_empty() {
             if count == 0 {
-                let wanted = "expected CPUs in reservedSystemCPUs, or cpu in systemReserved or kubeReserved, with the static \
-                              policy: containers without exclusive CPUs need one";
-                return Err(format!("cpuManagerPolicy: {wanted}"));
+                return Err(SettingsError::NoReservedCpus);
             }
             let reserved = policy.take(&all, count);
-            let fault = || format!("systemReserved and kubeReserved: {count} of cpu for both, but {all} are online");
-            policy.reserved = reserved.ok_or_else(fault)?;
+            policy.reserved = reserved.ok_or(SettingsError::TooFewCpus { reserved: count, online: all })?;
         }
         Ok(policy)
     }
@@ -419,13 +422,13 @@ mod tests {
     fn reserved_count_must_be_positive_and_available() {
         let reserved = |count| {
             let policy = CpuManager::new(single_socket(), &CpuSet::EMPTY, count, CpuOptions::default());
-            policy.map(|policy| policy.reserved.to_string())
+            policy.map(|policy| policy.reserved.to_string()).map_err(|error| error.to_string())
         };
         assert_eq!((reserved(1), reserved(2)), (Ok("0".to_owned()), Ok("0,4".to_owned())));
         assert!(reserved(0).unwrap_err().starts_with("cpuManagerPolicy: "));
         assert!(reserved(9).unwrap_err().ends_with("9 of cpu for both, but 0-7 are online"));
         let offline = CpuManager::new(board(2), &set("1-2"), 0, CpuOptions::default()).unwrap_err();
-        assert_eq!(offline, "reservedSystemCPUs: 1-2 are not all online, online are 0-1");
+        assert_eq!(offline.to_string(), "reservedSystemCPUs: 1-2 are not all online, online are 0-1");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Memory assignments of containers by NUMA node, and their state file. Pure.
 
 use super::memory_policy::{Block, Blocks, MemoryPlanning, OwnMemory, StaticMemory};
+use super::settings_error::SettingsError;
 use super::state_files::State;
 use super::topology_manager::Nodes;
 use super::{InUse, MemoryNodes, memory_state};
@@ -31,7 +32,7 @@ impl MemoryManager {
         nodes: &MemoryNodes,
         kept: u64,
         state: State<(String, Blocks)>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SettingsError> {
         let mut manager = Self::default();
         if !config.managers.static_memory {
             manager.unwritten =
@@ -40,16 +41,13 @@ impl MemoryManager {
         }
         let reserved = &config.managers.reserved_memory;
         if let Some((node, ..)) = reserved.iter().find(|(node, ..)| !nodes.iter().any(|(number, _)| number == node)) {
-            return Err(format!("reservedMemory: NUMA node {node} does not exist"));
+            return Err(SettingsError::UnknownNode(*node));
         }
         for kind in reserved.iter().map(|(_, kind, _)| kind.as_str()).chain([MEMORY]) {
-            let sum: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
-            let wanted = if kind == MEMORY { kept } else { 0 };
-            if sum != wanted {
-                let why = "the sum of systemReserved, kubeReserved and evictionHard";
-                return Err(format!(
-                    "reservedMemory: expected {wanted} bytes of {kind} on all nodes, {why}, found {sum}"
-                ));
+            let found: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
+            let expected = if kind == MEMORY { kept } else { 0 };
+            if found != expected {
+                return Err(SettingsError::ReservedMemory { kind: kind.to_owned(), expected, found });
             }
         }
         let policy = StaticMemory::new(nodes, reserved);

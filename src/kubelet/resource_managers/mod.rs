@@ -19,6 +19,7 @@ mod host_topology;
 mod memory_manager;
 mod memory_policy;
 mod memory_state;
+mod settings_error;
 mod state_files;
 mod topology_manager;
 
@@ -37,6 +38,7 @@ pub(crate) use cpu_manager::{AllocationRejection, unexpected};
 pub(crate) use cpu_topology::Topology;
 pub(crate) use host_topology::{MemoryNodes, read_memory};
 pub(crate) use memory_policy::{Blocks, OwnMemory};
+pub(crate) use settings_error::SettingsError;
 pub(crate) use state_files::{State, read_states, write_state};
 pub(crate) use topology_manager::{Hints, Nodes, hints};
 
@@ -105,16 +107,13 @@ pub(crate) trait Provider {
 const NO_LOCALITY: &str = "Resources cannot be allocated with Topology locality";
 
 impl ResourceManagers {
-    /// Starts from the state file. An error is one line about the configuration.
-    pub(crate) fn new(config: &Config, topology: Topology, state: State<SavedState>) -> Result<Self, String> {
+    /// Starts from the state file.
+    pub(crate) fn new(config: &Config, topology: Topology, state: State<SavedState>) -> Result<Self, SettingsError> {
         let nodes = topology.nodes();
         if let Some(TopologyManager { most_nodes, .. }) =
             config.managers.topology.filter(|manager| manager.most_nodes < nodes.len())
         {
-            return Err(format!(
-                "topologyManagerPolicy: expected none on a machine with more than {most_nodes} NUMA nodes, found {}",
-                nodes.len()
-            ));
+            return Err(SettingsError::TooManyNodes { most: most_nodes, found: nodes.len() });
         }
         let distances = match config.managers.topology {
             Some(manager) if manager.closest_nodes => distances(&topology)?,
@@ -183,7 +182,7 @@ impl ResourceManagers {
         nodes: &MemoryNodes,
         kept: u64,
         state: State<(String, Blocks)>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SettingsError> {
         self.memory = MemoryManager::new(config, nodes, kept, state)?;
         self.place_memory();
         Ok(self)
@@ -398,12 +397,10 @@ impl ResourceManagers {
     }
 }
 
-/// As upstream, which does not start without them.
-fn distances(topology: &Topology) -> Result<Vec<(u32, Vec<u32>)>, String> {
+fn distances(topology: &Topology) -> Result<Vec<(u32, Vec<u32>)>, SettingsError> {
     let distances = topology.distances.clone();
     let is_known = topology.nodes().len() <= 1 || distances.iter().all(|(_, row)| row.len() >= distances.len());
-    let fault = "topologyManagerPolicyOptions.prefer-closest-numa-nodes: the kernel shows no distances of NUMA nodes";
-    is_known.then_some(distances).ok_or_else(|| fault.to_owned())
+    is_known.then_some(distances).ok_or(SettingsError::NoDistances)
 }
 
 const CONTAINER: &str = "container";

@@ -1,48 +1,78 @@
 //! Selects the container instance whose log is read. Pure.
 
+use std::fmt;
+
 use crate::types::api::{ContainerState, PodStatus, Reason};
 
+/// A container without a log that can be read. The messages are upstream's where upstream has one.
+#[derive(Debug)]
+pub(crate) struct LogUnavailable {
+    pub(crate) pod: String,
+    pub(crate) container: String,
+    pub(crate) why: NoLog,
+}
+
+#[derive(Debug)]
+pub(crate) enum NoLog {
+    NoPod,
+    NoPrevious,
+    NoStatus,
+    NotStarted,
+    /// The runtime no longer has the container.
+    Removed,
+    Terminated,
+    Waiting(Reason),
+}
+
+impl fmt::Display for LogUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, container, why } = self;
+        match why {
+            NoLog::NoPod => write!(f, "pod {pod:?} does not exist"),
+            NoLog::NoPrevious => {
+                write!(f, "previous terminated container {container:?} in pod {pod:?} not found")
+            }
+            NoLog::NoStatus => write!(f, "container {container:?} in pod {pod:?} is not available"),
+            NoLog::NotStarted => {
+                write!(f, "container {container:?} in pod {pod:?} is waiting to start - no logs yet")
+            }
+            NoLog::Removed => write!(f, "the runtime no longer has container {container:?} of pod {pod:?}"),
+            NoLog::Terminated => write!(f, "container {container:?} in pod {pod:?} is terminated"),
+            NoLog::Waiting(reason) => {
+                let why = match reason {
+                    reason if *reason == Reason::ERR_IMAGE_PULL => "image can't be pulled",
+                    reason if *reason == Reason::IMAGE_PULL_BACK_OFF => "trying and failing to pull image",
+                    reason => reason.as_str(),
+                };
+                write!(f, "container {container:?} in pod {pod:?} is waiting to start: {why}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogUnavailable {}
+
 /// The container id without the runtime's scheme (kubelet: `validateContainerLogStatus`).
-pub(crate) fn run_to_read<'a>(
-    pod: &str,
-    status: &'a PodStatus,
-    container: &str,
-    previous: bool,
-) -> Result<&'a str, String> {
+pub(crate) fn run_to_read<'a>(status: &'a PodStatus, container: &str, previous: bool) -> Result<&'a str, NoLog> {
     let all = status.init_container_statuses.iter().chain(&status.container_statuses);
     let mut all = all.chain(&status.ephemeral_container_statuses);
-    let Some(found) = all.find(|status| status.name == container) else {
-        return Err(format!("container {container:?} in pod {pod:?} is not available"));
-    };
-    let last = match &found.last_state {
+    let status = all.find(|status| status.name == container).ok_or(NoLog::NoStatus)?;
+    let last = match &status.last_state {
         Some(ContainerState::Terminated(ended)) => id(&ended.container_id),
         _ => None,
     };
     if previous {
-        return last.ok_or_else(|| format!("previous terminated container {container:?} in pod {pod:?} not found"));
+        return last.ok_or(NoLog::NoPrevious);
     }
-    let current = match &found.state {
-        Some(ContainerState::Running(_)) => id(&found.container_id),
+    let current = match &status.state {
+        Some(ContainerState::Running(_)) => id(&status.container_id),
         Some(ContainerState::Terminated(ended)) => id(&ended.container_id),
         Some(ContainerState::Waiting(_)) | None => None,
     };
-    current.or(last).ok_or_else(|| {
-        let why = match &found.state {
-            Some(ContainerState::Terminated(_)) => {
-                return format!("container {container:?} in pod {pod:?} is terminated");
-            }
-            Some(ContainerState::Waiting(waiting)) if waiting.reason == Reason::ERR_IMAGE_PULL => {
-                "image can't be pulled"
-            }
-            Some(ContainerState::Waiting(waiting)) if waiting.reason == Reason::IMAGE_PULL_BACK_OFF => {
-                "trying and failing to pull image"
-            }
-            Some(ContainerState::Waiting(waiting)) => waiting.reason.as_str(),
-            Some(ContainerState::Running(_)) | None => {
-                return format!("container {container:?} in pod {pod:?} is waiting to start - no logs yet");
-            }
-        };
-        format!("container {container:?} in pod {pod:?} is waiting to start: {why}")
+    current.or(last).ok_or_else(|| match &status.state {
+        Some(ContainerState::Terminated(_)) => NoLog::Terminated,
+        Some(ContainerState::Waiting(waiting)) => NoLog::Waiting(waiting.reason.clone()),
+        Some(ContainerState::Running(_)) | None => NoLog::NotStarted,
     })
 }
 
@@ -61,7 +91,11 @@ mod tests {
             "name": "c", "state": state, "lastState": last, "containerID": "containerd://now",
         }]});
         let status = decode::<PodStatus>(status).unwrap().value;
-        run_to_read("p", &status, "c", previous).map(str::to_owned)
+        run_to_read(&status, "c", previous).map(str::to_owned).map_err(message)
+    }
+
+    fn message(why: NoLog) -> String {
+        LogUnavailable { pod: "p".to_owned(), container: "c".to_owned(), why }.to_string()
     }
 
     fn ended(id: &str) -> serde_json::Value {
@@ -94,7 +128,7 @@ mod tests {
         }
         let nothing = PodStatus::default();
         assert_eq!(
-            run_to_read("p", &nothing, "c", false),
+            run_to_read(&nothing, "c", false).map_err(message),
             Err("container \"c\" in pod \"p\" is not available".to_owned())
         );
     }

@@ -15,7 +15,7 @@ use crate::types::sorted::SortedMap;
 
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
 pub(crate) use generate::{PodFailure, Resize, ResizeProgress, StatusInput, pod_status};
-pub(crate) use log_source::run_to_read;
+pub(crate) use log_source::{LogUnavailable, NoLog, run_to_read};
 pub(crate) use patch::status_patch;
 pub(crate) use reported::{reported, terminated};
 

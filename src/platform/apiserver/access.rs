@@ -106,7 +106,7 @@ fn client_config(
         }
         (Some(authority), false) => {
             let (place, pem) = load(authority, path, "certificate-authority-data")?;
-            tls::Trust::Authorities(certificates(&pem).map_err(|what| place.wrong(&what))?)
+            tls::Trust::Authorities(certificates(&pem).ok_or_else(|| place.wrong(NO_CERTIFICATES))?)
         }
     };
     let authorities = match &trust {
@@ -117,7 +117,7 @@ fn client_config(
         None => None,
         Some((certificate, key)) => {
             let (place, pem) = load(certificate, path, "client-certificate-data")?;
-            let chain = certificates(&pem).map_err(|what| place.wrong(&what))?;
+            let chain = certificates(&pem).ok_or_else(|| place.wrong(NO_CERTIFICATES))?;
             let (place, pem) = load(key, path, "client-key-data")?;
             let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| place.wrong("expected a private key in PEM"))?;
             Some((chain, key))
@@ -154,12 +154,11 @@ fn load(pem: &Pem, kubeconfig: &Path, field: &'static str) -> Result<(Credential
     }
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match read {
-        Ok(list) if !list.is_empty() => Ok(list),
-        Ok(_) | Err(_) => Err("expected certificates in PEM".to_owned()),
-    }
+const NO_CERTIFICATES: &str = "expected certificates in PEM";
+
+fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    list.ok().filter(|list| !list.is_empty())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, AccessError> {

@@ -133,7 +133,7 @@ impl LocalPodSource {
                     self.pod_list.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
                 let AcceptedManifest { manifest, how, warnings } = match judged {
                     Ok(verdict) => verdict,
-                    Err(why) => return PodAnswer::Refused(why),
+                    Err(error) => return PodAnswer::Refused(error.to_string()),
                 };
                 match rt::blocking(move || files::write(&path, &text)).await {
                     Ok(is_new) => {

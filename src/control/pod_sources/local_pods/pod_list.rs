@@ -1,5 +1,6 @@
 //! The pods put on this node, and whether a manifest may be added. Pure: the moment is an argument.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -40,6 +41,40 @@ pub(super) struct AcceptedManifest {
     pub(super) warnings: Vec<String>,
 }
 
+/// Why a manifest is not accepted.
+#[derive(Debug)]
+pub(super) enum RefusedManifest {
+    /// One line.
+    Invalid(String),
+    LongName,
+    /// Of another pod than that of the path.
+    OtherPod {
+        field: &'static str,
+        expected: String,
+        found: String,
+    },
+    PodCount(usize),
+}
+
+impl fmt::Display for RefusedManifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(problems) => f.write_str(problems),
+            Self::LongName => {
+                write!(f, "metadata.name: expected at most {LONGEST_KEY} bytes together with the namespace")
+            }
+            Self::OtherPod { field, expected, found } => {
+                write!(f, "{field}: expected {expected} as in the path, found {found}")
+            }
+            Self::PodCount(count) => {
+                write!(f, "expected one Pod, and ConfigMaps and Secrets that it uses; found {count}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RefusedManifest {}
+
 impl PodList {
     pub(super) fn new(node_name: String) -> Self {
         Self { node_name, pods: SortedMap::new(), problem: None, loaded: false, told: Vec::new() }
@@ -54,7 +89,9 @@ impl PodList {
             let Some((namespace, name)) = names(&key) else { continue };
             let origin = origin(namespace, name);
             let manifest = match loaded {
-                Ok(FileContent::Manifest(text)) => self.read(namespace, name, &text, &seen, now),
+                Ok(FileContent::Manifest(text)) => {
+                    self.read(namespace, name, &text, &seen, now).map_err(|error| error.to_string())
+                }
                 Ok(FileContent::Damaged) => {
                     Err("its file is corrupt and was set aside: apply the pod again, or delete it".to_owned())
                 }
@@ -82,7 +119,7 @@ impl PodList {
         self.pods.contains_key(key)
     }
 
-    /// Whether `text` may be the manifest of this pod. The error is one line.
+    /// Whether `text` may be the manifest of this pod.
     pub(super) fn judge(
         &self,
         namespace: &str,
@@ -90,11 +127,11 @@ impl PodList {
         text: &[u8],
         seen: impl ToString,
         now: Time,
-    ) -> Result<AcceptedManifest, String> {
+    ) -> Result<AcceptedManifest, RefusedManifest> {
         let manifest = self.read(namespace, name, text, &seen.to_string(), now)?;
         let key = key(namespace, name);
         if key.len() > LONGEST_KEY {
-            return Err(format!("metadata.name: expected at most {LONGEST_KEY} bytes together with the namespace"));
+            return Err(RefusedManifest::LongName);
         }
         let before = self.pods.get(&key);
         let how = if before.is_some() { ApplyOutcome::Changed } else { ApplyOutcome::Created };
@@ -106,16 +143,18 @@ impl PodList {
         Ok(AcceptedManifest { manifest, how, warnings })
     }
 
-    fn read(&self, namespace: &str, name: &str, text: &[u8], seen: &str, now: Time) -> Result<WholeManifest, String> {
+    fn read(
+        &self,
+        namespace: &str,
+        name: &str,
+        text: &[u8],
+        seen: &str,
+        now: Time,
+    ) -> Result<WholeManifest, RefusedManifest> {
         let shown = origin(namespace, name);
         let origin = Origin { source: SourceName::Local, path: &shown, node_name: &self.node_name, seen };
-        let manifest = WholeManifest::read(text, &origin, &shown, now)?;
-        let [pod] = &*manifest.pods else {
-            return Err(format!(
-                "expected one Pod, and ConfigMaps and Secrets that it uses; found {}",
-                manifest.pods.len()
-            ));
-        };
+        let manifest = WholeManifest::read(text, &origin, &shown, now).map_err(RefusedManifest::Invalid)?;
+        let [pod] = &*manifest.pods else { return Err(RefusedManifest::PodCount(manifest.pods.len())) };
         let metadata = &pod.metadata;
         let suffix = format!("-{}", self.node_name.to_lowercase());
         let own_name = metadata.name.strip_suffix(&suffix).unwrap_or(&metadata.name);
@@ -123,7 +162,8 @@ impl PodList {
             [("metadata.namespace", namespace, &*metadata.namespace), ("metadata.name", name, own_name)]
         {
             if expected != found {
-                return Err(format!("{field}: expected {expected} as in the path, found {found}"));
+                let (expected, found) = (expected.to_owned(), found.to_owned());
+                return Err(RefusedManifest::OtherPod { field, expected, found });
             }
         }
         Ok(manifest)

@@ -1,10 +1,11 @@
-//! Why a URL could not be fetched, or its response not stored. Pure.
+//! Why a URL could not be fetched, or its response not accepted or stored. Pure.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use super::signature::SignatureError;
 use crate::platform::net::GetError;
 
 #[derive(Debug)]
@@ -41,6 +42,27 @@ pub(super) enum FetchError {
     /// The response does not state its length.
     Uncounted,
 }
+
+/// Why a response was rejected as a whole.
+#[derive(Debug)]
+pub(super) enum ResponseError {
+    Empty,
+    /// One line.
+    Manifest(String),
+    Signature(SignatureError),
+}
+
+impl fmt::Display for ResponseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("there is nothing in it; to remove its pods, give a PodList without items"),
+            Self::Manifest(problems) => f.write_str(problems),
+            Self::Signature(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ResponseError {}
 
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -126,8 +126,8 @@ impl UrlSource {
         };
         // Ignores the stored pods of another URL.
         let Some(given) = decode(&self.source.configured, &kept) else { return };
-        if let Err(why) = self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
-            self.not_kept(&why);
+        if let Err(error) = self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
+            self.not_kept(&error.to_string());
         }
     }
 
@@ -174,7 +174,7 @@ impl UrlSource {
                             self.fail(ErrorChain(&error).to_string()) || taken == ResponseVerdict::New
                         }
                     },
-                    Err(why) => self.fail(why),
+                    Err(error) => self.fail(error.to_string()),
                 }
             }
             Err(error) => self.fail(ErrorChain(&error).to_string()),

@@ -9,6 +9,8 @@
 //!
 //! A plain signature, of the manifest alone, can be replayed: it is accepted only if configured.
 
+use std::fmt;
+
 use ring::signature::{ED25519, UnparsedPublicKey};
 
 use crate::types::api::Bytes;
@@ -54,31 +56,75 @@ pub(crate) struct Trust {
 /// A good signature: its serial number, if it has one.
 pub(super) type Serial = Option<u64>;
 
+/// Why a signature does not make a manifest acceptable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SignatureError {
+    Forged,
+    LowerSerial {
+        serial: u64,
+        highest: u64,
+    },
+    Malformed,
+    /// It has no serial number, and an earlier one had.
+    NoSerial {
+        highest: u64,
+    },
+    NoSignature,
+    OtherAudience(String),
+    /// Of the manifest alone, which is not configured.
+    Plain,
+    /// The serial number of an earlier and different manifest.
+    UsedSerial(u64),
+}
+
+impl fmt::Display for SignatureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forged => f.write_str("the signature is not that of this manifest by this key"),
+            Self::LowerSerial { serial, highest } => {
+                write!(f, "the serial number {serial} is lower than {highest} of an earlier manifest")
+            }
+            Self::Malformed => f.write_str(
+                "the signature is malformed: expected the lines audience and serial, and 64 bytes in base64",
+            ),
+            Self::NoSerial { highest } => {
+                write!(f, "the signature has no serial number, and that of an earlier one is {highest}")
+            }
+            Self::NoSignature => f.write_str("the signature is none: expected 64 bytes, as they are or in base64"),
+            Self::OtherAudience(audience) => write!(f, "the manifest is signed for another audience: {audience:?}"),
+            Self::Plain => {
+                f.write_str("the signature has no audience and no serial number (--manifest-plain-signatures takes it)")
+            }
+            Self::UsedSerial(serial) => {
+                write!(f, "the serial number {serial} is that of an earlier and different manifest")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SignatureError {}
+
 impl Trust {
-    /// The error is one line.
-    pub(super) fn verify(&self, manifest: &[u8], signature: Option<&[u8]>) -> Result<Serial, String> {
+    pub(super) fn verify(&self, manifest: &[u8], signature: Option<&[u8]>) -> Result<Serial, SignatureError> {
         let signature = signature.unwrap_or_default();
         if !signature.starts_with(FORMAT.as_bytes()) {
-            let plain = plain(signature).ok_or("the signature is none: expected 64 bytes, as they are or in base64")?;
+            let plain = plain(signature).ok_or(SignatureError::NoSignature)?;
             if !self.takes_plain {
-                let why = "the signature has no audience and no serial number (--manifest-plain-signatures takes it)";
-                return Err(why.to_owned());
+                return Err(SignatureError::Plain);
             }
-            return if self.key.has_signed(manifest, &plain) { Ok(None) } else { Err(FORGED.to_owned()) };
+            return if self.key.has_signed(manifest, &plain) { Ok(None) } else { Err(SignatureError::Forged) };
         }
-        let Signed { head, audience, serial, signature } = Signed::read(signature).ok_or(MALFORMED)?;
+        let Signed { head, audience, serial, signature } = Signed::read(signature).ok_or(SignatureError::Malformed)?;
         if !self.key.has_signed(&[head, manifest].concat(), &signature) {
-            return Err(FORGED.to_owned());
+            return Err(SignatureError::Forged);
         }
         if !self.audiences.iter().any(|own| own == audience) {
-            return Err(format!("the manifest is signed for another audience: {audience:?}"));
+            return Err(SignatureError::OtherAudience(audience.to_owned()));
         }
         Ok(Some(serial))
     }
 }
 
-const FORGED: &str = "the signature is not that of this manifest by this key";
-const MALFORMED: &str = "the signature is malformed: expected the lines audience and serial, and 64 bytes in base64";
 const FORMAT: &str = "coracle-manifest-v1\n";
 
 struct Signed<'a> {
@@ -122,15 +168,12 @@ impl HighestSerial {
     }
 
     /// Fails for a manifest that this one forbids.
-    pub(super) fn allows(&self, serial: Serial, digest: [u8; 32]) -> Result<(), String> {
+    pub(super) fn allows(&self, serial: Serial, digest: [u8; 32]) -> Result<(), SignatureError> {
+        let highest = self.serial;
         match serial {
-            None => Err(format!("the signature has no serial number, and that of an earlier one is {}", self.serial)),
-            Some(serial) if serial < self.serial => {
-                Err(format!("the serial number {serial} is lower than {} of an earlier manifest", self.serial))
-            }
-            Some(serial) if serial == self.serial && digest != self.digest => {
-                Err(format!("the serial number {serial} is that of an earlier and different manifest"))
-            }
+            None => Err(SignatureError::NoSerial { highest }),
+            Some(serial) if serial < highest => Err(SignatureError::LowerSerial { serial, highest }),
+            Some(serial) if serial == highest && digest != self.digest => Err(SignatureError::UsedSerial(serial)),
             Some(_) => Ok(()),
         }
     }
@@ -209,24 +252,24 @@ mod tests {
         assert_eq!(verify(&signed(&head("https://h/a", "7"))), Ok(Some(7)));
         assert_eq!(verify(&signed(&head("node/n1", "0"))), Ok(Some(0)));
         for other in ["node/n2", "https://h/b", "https://h/a?x", ""] {
-            let error = verify(&signed(&head(other, "7"))).unwrap_err();
+            let error = verify(&signed(&head(other, "7"))).unwrap_err().to_string();
             assert!(error.contains("another audience"), "{error}");
         }
         let text = String::from_utf8(signed(&head("node/n2", "7"))).unwrap();
         let serial = text.replace("serial: 7", "serial: 8");
         for forged in [text.replace("n2", "n1"), serial] {
-            assert_eq!(verify(forged.as_bytes()), Err(FORGED.to_owned()));
+            assert_eq!(verify(forged.as_bytes()), Err(SignatureError::Forged));
         }
         for malformed in [FORMAT, &head("a", "x"), &head("a", "-1"), &format!("{FORMAT}serial: 1\n")] {
-            assert_eq!(verify(&signed(malformed)), Err(MALFORMED.to_owned()), "{malformed}");
+            assert_eq!(verify(&signed(malformed)), Err(SignatureError::Malformed), "{malformed}");
         }
-        assert_eq!(trust().verify(b"kind: Job\n", Some(&signed(&head("node/n1", "7")))), Err(FORGED.to_owned()));
+        assert_eq!(trust().verify(b"kind: Job\n", Some(&signed(&head("node/n1", "7")))), Err(SignatureError::Forged));
     }
 
     #[test]
     fn plain_signature_is_accepted_only_if_configured() {
         let plain = signed("");
-        let error = trust().verify(MANIFEST, Some(&plain)).unwrap_err();
+        let error = trust().verify(MANIFEST, Some(&plain)).unwrap_err().to_string();
         assert!(error.contains("--manifest-plain-signatures"), "{error}");
         assert_eq!(Trust { takes_plain: true, ..trust() }.verify(MANIFEST, Some(&plain)), Ok(None));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
+use super::error::ResponseError;
 use super::signature::{HighestSerial, Trust};
 use crate::control::pod_sources::static_pod::Origin;
 use crate::control::pod_sources::whole_manifest::WholeManifest;
@@ -73,28 +74,33 @@ impl UrlState {
         self.known.is_some()
     }
 
-    /// Accepts or rejects a response as a whole. The error is one line.
-    pub(super) fn take(&mut self, given: &SignedManifest, seen: &str, now: Time) -> Result<ResponseVerdict, String> {
-        let digest = mark(&given.manifest);
-        let found = Some(digest);
+    /// Accepts or rejects a response as a whole.
+    pub(super) fn take(
+        &mut self,
+        response: &SignedManifest,
+        seen: &str,
+        now: Time,
+    ) -> Result<ResponseVerdict, ResponseError> {
+        let SignedManifest { manifest, signature } = response;
+        let digest = mark(manifest);
         let mut highest = self.highest;
         if let Some(trust) = &self.trust {
-            let serial = trust.verify(&given.manifest, given.signature.as_deref())?;
-            highest.map_or(Ok(()), |highest| highest.allows(serial, digest))?;
+            let serial = trust.verify(manifest, signature.as_deref()).map_err(ResponseError::Signature)?;
+            highest.map_or(Ok(()), |highest| highest.allows(serial, digest)).map_err(ResponseError::Signature)?;
             highest = serial.map(|serial| HighestSerial { serial, digest });
         }
-        if self.known == found {
+        if self.known == Some(digest) {
             self.highest = highest;
             return Ok(ResponseVerdict::Same);
         }
-        if given.manifest.iter().all(u8::is_ascii_whitespace) {
-            return Err("there is nothing in it; to remove its pods, give a PodList without items".to_owned());
+        if manifest.iter().all(u8::is_ascii_whitespace) {
+            return Err(ResponseError::Empty);
         }
         let origin = Origin { source: SourceName::Http, path: &self.url, node_name: &self.node_name, seen };
-        let manifest = WholeManifest::read(&given.manifest, &origin, &self.shown, now)?;
+        let manifest = WholeManifest::read(manifest, &origin, &self.shown, now).map_err(ResponseError::Manifest)?;
         self.manifest = manifest.keeping(&self.manifest);
         self.highest = highest;
-        self.known = found;
+        self.known = Some(digest);
         Ok(ResponseVerdict::New)
     }
 
@@ -195,7 +201,7 @@ mod tests {
     }
 
     fn take(url_state: &mut UrlState, given: &SignedManifest) -> Result<ResponseVerdict, String> {
-        url_state.take(given, "2026-11-20T20:03:54Z", now())
+        url_state.take(given, "2026-11-20T20:03:54Z", now()).map_err(|error| error.to_string())
     }
 
     fn names(url_state: &UrlState) -> Vec<String> {

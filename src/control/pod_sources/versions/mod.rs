@@ -7,6 +7,7 @@
 //!
 //! Only pods are versioned: a manifest's ConfigMaps and Secrets always are the manifest's.
 
+mod error;
 mod record;
 
 use std::fs;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use self::error::{RequestError, WriteError};
 use self::record::Record;
 pub(crate) use self::record::{RecordAction, TrialResult, TrialState};
 use super::static_pod::is_own_uid;
@@ -175,8 +177,8 @@ impl Versions {
         self.records.values().filter_map(|entry| entry.record.due()).chain(self.retry).min()
     }
 
-    /// Carries out a user's request. Returns what was done, or why it is not possible.
-    pub(crate) fn apply_request(&mut self, pod: &Pod, ask: RecordAction) -> Result<&'static str, String> {
+    /// Carries out a user's request. Returns what was done.
+    pub(crate) fn apply_request(&mut self, pod: &Pod, ask: RecordAction) -> Result<&'static str, RequestError> {
         let key = key(pod);
         match self.records.get_mut(&key).filter(|_| has_versions(pod)) {
             Some(entry) => {
@@ -184,8 +186,8 @@ impl Versions {
                 self.dirty.insert(key);
                 Ok(done)
             }
-            None if pod.is_of_cluster() => Err("it is the cluster's, which keeps its versions".to_owned()),
-            None => Err("it has no versions: its manifest gives it a uid, or another source has it, too".to_owned()),
+            None if pod.is_of_cluster() => Err(RequestError::ClusterPod),
+            None => Err(RequestError::NoVersions),
         }
     }
 
@@ -251,17 +253,15 @@ impl Versions {
     }
 }
 
-/// Writes the changes. An error does not keep the others from being written; the first is returned as one line.
-/// Blocking.
-pub(crate) fn write(written: &[FileChange]) -> Result<(), String> {
+/// Writes the changes. An error does not keep the others from being written; the first is returned. Blocking.
+pub(crate) fn write(written: &[FileChange]) -> Result<(), WriteError> {
     let mut result = Ok(());
     for (path, text) in written {
         let done = match text {
             Some(text) => durable::write_changed(path, text).map(drop),
             None => durable::remove(path),
         };
-        let done = done.map_err(|error| format!("versions of a pod not written: {}: {error}", path.display()));
-        result = result.and(done);
+        result = result.and(done.map_err(|cause| WriteError { path: path.clone(), cause }));
     }
     result
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::error::RequestError;
 use crate::control::pod_sources::merge::same_content;
 use crate::types::api::annotations::{KEEP_VERSIONS, PULL_FIRST, READY_WITHIN, keep_versions, ready_within, yes_or_no};
 use crate::types::api::{Pod, PodUid, PullPolicy, VolumeSource, decode, encode};
@@ -229,8 +230,8 @@ impl Record {
         }
     }
 
-    /// Carries out a user's request. Returns what was done, or why it is not possible.
-    pub(super) fn apply_request(&mut self, ask: RecordAction) -> Result<&'static str, String> {
+    /// Carries out a user's request. Returns what was done.
+    pub(super) fn apply_request(&mut self, ask: RecordAction) -> Result<&'static str, RequestError> {
         match ask {
             RecordAction::Confirm => {
                 self.drop_next();
@@ -238,9 +239,7 @@ impl Record {
                 self.accept();
                 Ok("confirmed")
             }
-            RecordAction::Hold if self.trial.is_some() => {
-                Err("its new version is on trial: confirm it, or roll it back".to_owned())
-            }
+            RecordAction::Hold if self.trial.is_some() => Err(RequestError::OnTrial),
             RecordAction::Hold => {
                 self.drop_next();
                 self.hold = Some(Hold::Manual);
@@ -252,15 +251,8 @@ impl Record {
                 Ok("rolled back")
             }
             RecordAction::Rollback(back) => {
-                let there = self.earlier();
-                let at = there.checked_sub(back).filter(|_| back > 0);
-                let Some(at) = at else {
-                    return Err(match there {
-                        0 => "no earlier version of it is kept".to_owned(),
-                        1 => "only one earlier version of it is kept: expected --to 1".to_owned(),
-                        _ => format!("{there} earlier versions of it are kept: expected --to 1 to {there}"),
-                    });
-                };
+                let kept = self.earlier();
+                let at = kept.checked_sub(back).filter(|_| back > 0).ok_or(RequestError::NoSuchVersion(kept))?;
                 // The chosen version becomes the current one, and the one before it the target of a further rollback.
                 let chosen = self.accepted.remove(at);
                 self.accepted.push(chosen);

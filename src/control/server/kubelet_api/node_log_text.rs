@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Command;
@@ -74,8 +74,12 @@ impl NodeLogText {
             )));
         } else {
             let root = self.root.clone();
-            let found = rt::blocking(move || in_files.iter().map(|service| log_of(&root, service)).collect::<Vec<_>>());
-            self.parts.extend(found.await.into_iter().map(|found| found.map_or_else(Part::Note, Part::File)));
+            let open = move |service: String| (log_of(&root, &service), service);
+            let logs = rt::blocking(move || in_files.into_iter().map(open).collect::<Vec<_>>()).await;
+            let part = |(log, service): (io::Result<File>, String)| {
+                log.map_or_else(|error| note(&service, &error), Part::File)
+            };
+            self.parts.extend(logs.into_iter().map(part));
         }
     }
 
@@ -127,20 +131,26 @@ impl Text for NodeLogText {
     }
 }
 
-/// The log file of a service, by its usual names; or why there is none. Blocking.
-fn log_of(root: &Path, service: &str) -> Result<File, String> {
+/// In place of the log file of a service.
+fn note(service: &str, error: &io::Error) -> Part {
+    Part::Note(match error.kind() {
+        io::ErrorKind::NotFound => format!("\nlog not found for {service}\n"),
+        _ => format!("\nerror getting log for {service}: {error}\n"),
+    })
+}
+
+/// The log file of a service, by its usual names. Blocking.
+fn log_of(root: &Path, service: &str) -> io::Result<File> {
     for name in [service.to_owned(), format!("{service}.log"), format!("{service}/{service}.log")] {
-        match open_below(root, Path::new(&name))
-            .map_err(std::io::Error::from)
-            .and_then(|file| Ok((file.metadata()?, file)))
+        match open_below(root, Path::new(&name)).map_err(io::Error::from).and_then(|file| Ok((file.metadata()?, file)))
         {
             Ok((metadata, file)) if metadata.is_file() => return Ok(file),
             Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("\nerror getting log for {service}: {error}\n")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
-    Err(format!("\nlog not found for {service}\n"))
+    Err(io::ErrorKind::NotFound.into())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::control::server::{
     AnswerFuture, DeviceEntry, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery,
     SyncStatus,
 };
+use crate::kubelet::status::{LogUnavailable, NoLog};
 use crate::platform::rt::{block_on, blocking, either};
 use crate::state::pods::PodAnswer;
 use crate::types::api::Event;
@@ -85,9 +86,12 @@ impl LocalApi for TwoPods {
         Box::pin(async move { Err(format!("image {name} stays")) })
     }
 
-    fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
-        match asked.container.as_str() {
-            "none" => Err("no such container".to_owned()),
+    fn log(&self, query: &LogQuery) -> Result<LogSource, LogUnavailable> {
+        match query.container.as_str() {
+            "none" => {
+                let (pod, container) = (query.pod.clone(), query.container.clone());
+                Err(LogUnavailable { pod, container, why: NoLog::NoPod })
+            }
             name => {
                 Ok(LogSource { log: PathBuf::from(format!("/nowhere/{name}")), ended: async_channel::bounded(1).1 })
             }

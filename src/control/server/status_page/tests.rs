@@ -16,6 +16,7 @@ use crate::control::server::{
     AnswerFuture, DeviceEntry, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, NotFound, PodEntry, PodQuery,
     SyncStatus,
 };
+use crate::kubelet::status::{LogUnavailable, NoLog};
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
 use crate::types::api::Event;
@@ -84,9 +85,9 @@ impl LocalApi for Asked {
         Box::pin(async { Err("none is removed".to_owned()) })
     }
 
-    fn log(&self, _: &LogQuery) -> Result<LogSource, String> {
+    fn log(&self, _: &LogQuery) -> Result<LogSource, LogUnavailable> {
         self.note();
-        Err("asked for a log".to_owned())
+        Err(LogUnavailable { pod: String::new(), container: String::new(), why: NoLog::NoPod })
     }
 
     fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, NotFound> {

@@ -9,6 +9,7 @@
 //!      +------------------------- Refused <----+
 //! ```
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -203,7 +204,7 @@ impl ArchiveList {
 
 /// Why an archive gave no images.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(in crate::kubelet::images) enum Failure {
     /// Invalid; only a changed file can succeed.
     Refused(String),
     Failed(String),
@@ -211,13 +212,15 @@ pub(super) enum Failure {
     Lacks(String),
 }
 
-impl Failure {
-    pub(super) fn text(self) -> String {
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(why) | Self::Failed(why) | Self::Lacks(why) => why,
+            Self::Refused(why) | Self::Failed(why) | Self::Lacks(why) => f.write_str(why),
         }
     }
 }
+
+impl std::error::Error for Failure {}
 
 /// Whether a file with this name may be an archive; hidden files and unfinished downloads are not.
 pub(super) fn is_archive(name: &str) -> bool {

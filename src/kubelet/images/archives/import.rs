@@ -95,11 +95,11 @@ pub(in crate::kubelet::images) async fn import_layout(
     directory: &Path,
     names: &[String],
     tar: impl FnOnce(ChildStdin) + Send + 'static,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     match tool {
         Tool::Ctr(endpoint) => {
             let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), tar, LIMIT).await;
-            check("ctr", ended).map_err(Failure::text)
+            check("ctr", ended)
         }
         Tool::Skopeo => {
             // The names of one image; those with a digest come with it.
@@ -107,7 +107,7 @@ pub(in crate::kubelet::images) async fn import_layout(
             let mut command = Command::new("skopeo");
             let from = format!("oci:{}:{name}", directory.display());
             command.args(["copy", "--quiet", &from, &format!("containers-storage:{name}")]);
-            check("skopeo", program::run(command, Vec::new(), LIMIT).await).map_err(Failure::text)
+            check("skopeo", program::run(command, Vec::new(), LIMIT).await)
         }
     }
 }

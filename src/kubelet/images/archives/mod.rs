@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
+pub(super) use self::archive_list::Failure as ImportFailure;
 pub(crate) use self::archive_list::Stamp;
 use self::archive_list::{ArchiveList, Failure, State, is_archive};
 pub(crate) use self::delta::{DeltaSummary, make_delta};

@@ -4,10 +4,21 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::kubelet::images::archives::ImportFailure;
+use crate::kubelet::images::manifest::{Digest, ManifestError};
+use crate::platform::cri;
 use crate::platform::registry::RegistryError;
+use crate::types::error::ErrorChain;
 
+/// Why a pull has ended without the image.
 #[derive(Debug)]
-pub(super) enum FetchError {
+pub(in crate::kubelet::images) enum FetchError {
+    /// The CA certificates of a server cannot be used.
+    Authorities {
+        /// Such as `for https://registry.example`.
+        which: String,
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
     Cancelled,
     /// The bytes of a server do not match the digest.
     Digest {
@@ -15,17 +26,29 @@ pub(super) enum FetchError {
         server: String,
     },
     Disk(io::Error),
-    /// No bytes are left of a budget.
+    /// By a window, or no bytes are left of a budget.
     Held,
-    /// A document is malformed.
-    Invalid(String),
+    Import(ImportFailure),
+    InvalidManifest {
+        digest: Digest,
+        problem: ManifestError,
+    },
+    /// With one line about the image's name.
+    InvalidName(String),
     /// The length at a server differs from the manifest's.
     Length {
         what: String,
         expected: u64,
         told: u64,
     },
+    NestedIndex(Digest),
+    /// The thread is gone.
+    NoResult,
     NoServer,
+    /// For the runtime with this name.
+    NoTool(String),
+    /// The runtime does not list the imported image.
+    NotListed,
     /// The image does not support this machine.
     Platform(&'static str),
     Registry(RegistryError),
@@ -33,30 +56,11 @@ pub(super) enum FetchError {
         wanted: u64,
         free: u64,
     },
-}
-
-/// Why a pull has ended without the image.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::kubelet::images) enum FetchFailure {
-    /// With one line about it.
-    Failed(String),
-    /// By a window or a budget.
-    Held,
-}
-
-impl From<String> for FetchFailure {
-    fn from(message: String) -> Self {
-        Self::Failed(message)
-    }
-}
-
-impl From<FetchError> for FetchFailure {
-    fn from(error: FetchError) -> Self {
-        match error {
-            FetchError::Held => Self::Held,
-            error => Self::Failed(error.to_string()),
-        }
-    }
+    Runtime(cri::Error),
+    StartThread(io::Error),
+    /// The thread of the last fetch has not ended.
+    ThreadBusy,
+    Tls(rustls::Error),
 }
 
 impl FetchError {
@@ -65,13 +69,24 @@ impl FetchError {
         match self {
             Self::Registry(error) => error.is_retryable(),
             Self::Digest { .. } | Self::Length { .. } => true,
-            Self::Cancelled
+            Self::Authorities { .. }
+            | Self::Cancelled
             | Self::Disk(_)
             | Self::Held
-            | Self::Invalid(_)
+            | Self::Import(_)
+            | Self::InvalidManifest { .. }
+            | Self::InvalidName(_)
+            | Self::NestedIndex(_)
+            | Self::NoResult
             | Self::NoServer
+            | Self::NoTool(_)
+            | Self::NotListed
             | Self::Platform(_)
-            | Self::Room { .. } => false,
+            | Self::Room { .. }
+            | Self::Runtime(_)
+            | Self::StartThread(_)
+            | Self::ThreadBusy
+            | Self::Tls(_) => false,
         }
     }
 
@@ -101,19 +116,30 @@ impl From<RegistryError> for FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Authorities { which, cause } => write!(f, "CA certificates {which}: {cause}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Digest { what, server } => write!(f, "{server} sent content that does not match {what}"),
             Self::Disk(error) if error.kind() == io::ErrorKind::StorageFull => f.write_str("no space left on device"),
             Self::Disk(error) => write!(f, "write to the disk: {error}"),
             Self::Held => f.write_str("held"),
-            Self::Invalid(problem) => f.write_str(problem),
+            Self::Import(failure) => failure.fmt(f),
+            Self::InvalidManifest { digest, problem } => write!(f, "{digest}: {problem}"),
+            Self::InvalidName(problem) => f.write_str(problem),
             Self::Length { what, expected, told } => {
                 write!(f, "{what} has {told} bytes at the registry, and {expected} in the manifest")
             }
+            Self::NestedIndex(digest) => write!(f, "manifest {digest} is an index"),
+            Self::NoResult => f.write_str("the fetch has ended without a result"),
             Self::NoServer => f.write_str("no server of the registry resolves tags"),
+            Self::NoTool(runtime) => write!(f, "no tool is known that imports for the runtime {runtime}"),
+            Self::NotListed => f.write_str("it is imported, but the runtime does not list it"),
             Self::Platform(machine) => write!(f, "no image for this machine ({machine})"),
             Self::Registry(error) => error.fmt(f),
             Self::Room { wanted, free } => write!(f, "no space left on device: {wanted} bytes needed, {free} free"),
+            Self::Runtime(error) => ErrorChain(error).fmt(f),
+            Self::StartThread(error) => write!(f, "start a thread: {error}"),
+            Self::ThreadBusy => f.write_str("the last fetch of the image has not ended yet"),
+            Self::Tls(error) => error.fmt(f),
         }
     }
 }

@@ -108,7 +108,7 @@ impl Job {
             document = self.document(&manifest)?;
         }
         let Document::Manifest { config, layers } = document else {
-            return Err(FetchError::Invalid(format!("manifest {} is an index", manifest.digest)));
+            return Err(FetchError::NestedIndex(manifest.digest));
         };
         let mut missing: Vec<Descriptor> = Vec::new();
         for blob in std::iter::once(config).chain(layers) {
@@ -171,7 +171,7 @@ impl Job {
                 bytes
             }
         };
-        Document::parse(&bytes).map_err(|problem| FetchError::Invalid(format!("{}: {problem}", of.digest)))
+        Document::parse(&bytes).map_err(|problem| FetchError::InvalidManifest { digest: of.digest.clone(), problem })
     }
 
     /// A small document with this digest, if one is given.

@@ -27,8 +27,7 @@ use async_channel::{Receiver, Sender};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::CertificateDer;
 
-use self::error::FetchError;
-pub(super) use self::error::FetchFailure;
+pub(super) use self::error::FetchError;
 use self::job::Job;
 pub(crate) use self::job::Progress;
 use self::layout::Layout;
@@ -75,12 +74,11 @@ impl Turn {
     }
 
     /// Waits for the last thread. The next one holds the sender.
-    async fn next_thread(&self) -> Result<Sender<()>, String> {
+    async fn next_thread(&self) -> Result<Sender<()>, FetchError> {
         let (alive, ended) = async_channel::bounded(1);
         let last = self.thread.borrow().clone();
-        let _: Result<(), _> = rt::deadline(THREAD_END, last.recv())
-            .await
-            .map_err(|rt::Elapsed| "the last fetch of the image has not ended yet".to_owned())?;
+        let _: Result<(), _> =
+            rt::deadline(THREAD_END, last.recv()).await.map_err(|rt::Elapsed| FetchError::ThreadBusy)?;
         self.thread.replace(ended);
         Ok(alive)
     }
@@ -136,18 +134,17 @@ impl Fetcher {
         Self { directory, hosts, endpoint, images, runtime, proxies: Arc::new(proxies), busy: RefCell::default() }
     }
 
-    /// Makes the image present in the runtime; returns its id, or one line about the failure.
+    /// Makes the image present in the runtime; returns its id.
     pub(super) async fn pull(
         &self,
         image: &str,
         auth: Option<&AuthConfig>,
         progress: Arc<Progress>,
         passage: Passage<'_>,
-    ) -> Result<String, FetchFailure> {
-        let name = reference(image).map_err(|error| error.to_string())?;
-        let runtime = self.runtime.version().await.map_err(|error| ErrorChain(&error).to_string())?.runtime_name;
-        let tool = ImportTool::of(&runtime, &self.endpoint)
-            .ok_or_else(|| format!("no tool is known that imports for the runtime {runtime}"))?;
+    ) -> Result<String, FetchError> {
+        let name = reference(image).map_err(|error| FetchError::InvalidName(error.to_string()))?;
+        let runtime = self.runtime.version().await.map_err(FetchError::Runtime)?.runtime_name;
+        let tool = ImportTool::of(&runtime, &self.endpoint).ok_or(FetchError::NoTool(runtime))?;
         let key: String = sha256(image.as_bytes()).chars().take(32).collect();
         let turn = Rc::clone(self.busy.borrow_mut().entry(key.clone()).or_insert_with(|| Rc::new(Turn::new())));
         let turn_held = turn.free.acquire().await;
@@ -184,7 +181,7 @@ impl Fetcher {
         }
     }
 
-    async fn fetch(&self, name: &Reference, fetch: Fetch, passage: Passage<'_>) -> Result<Descriptor, FetchFailure> {
+    async fn fetch(&self, name: &Reference, fetch: Fetch, passage: Passage<'_>) -> Result<Descriptor, FetchError> {
         let Fetch { login, layout, present, progress, alive } = fetch;
         let cancelled = Arc::new(AtomicBool::new(false));
         let _cancels = CancelOnDrop(Arc::clone(&cancelled));
@@ -197,14 +194,11 @@ impl Fetcher {
         let work = move || {
             let connect = |mirror: &Mirror| {
                 let (proxies, cancelled) = (Arc::clone(&proxies), Arc::clone(&cancelled));
-                Ok(Connect {
-                    tls: tls_config(verifier(mirror)?).map_err(|error| error.to_string())?,
-                    proxies,
-                    cancelled,
-                })
+                let tls = tls_config(verifier(mirror)?).map_err(FetchError::Tls)?;
+                Ok(Connect { tls, proxies, cancelled })
             };
             let servers = servers(&registry, &repository, login, &hosts, connect);
-            let fetched = servers.map_err(FetchFailure::Failed).and_then(|servers| {
+            let fetched = servers.and_then(|servers| {
                 let machine = std::env::consts::ARCH;
                 let mut job = Job {
                     servers,
@@ -219,17 +213,15 @@ impl Fetcher {
                     is_urgent,
                     waits: WAITS,
                 };
-                job.run().map_err(FetchFailure::from)
+                job.run()
             });
             meter.settle();
             // Fails if the pull was cancelled.
             let _ = tell.try_send(fetched);
             drop(alive);
         };
-        rt::thread("image-fetch", work).map_err(|error| format!("start a thread: {error}"))?;
-        let ended = async {
-            told.recv().await.unwrap_or_else(|_| Err("the fetch has ended without a result".to_owned().into()))
-        };
+        rt::thread("image-fetch", work).map_err(FetchError::StartThread)?;
+        let ended = async { told.recv().await.unwrap_or(Err(FetchError::NoResult)) };
         let fetched = rt::either(ended, passage.stopped()).await;
         passage.budget.charge();
         fetched
@@ -241,29 +233,28 @@ impl Fetcher {
         layout: &Layout,
         top: Descriptor,
         names: Vec<String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), FetchError> {
         let (here, shown) = (layout.clone(), names.clone());
-        let written = rt::blocking(move || here.write_index(&top, &shown)).await;
-        written.map_err(|error| FetchError::from(error).to_string())?;
+        rt::blocking(move || here.write_index(&top, &shown)).await?;
         let source = layout.clone();
         let tar = move |mut stdin: ChildStdin| {
             // The tool reports a truncated archive itself.
             let _ = source.write_tar(&mut stdin);
         };
-        import_layout(tool, &layout.0, &names, tar).await
+        import_layout(tool, &layout.0, &names, tar).await.map_err(FetchError::Import)
     }
 
     /// Waits until the runtime lists the image.
-    async fn shown(&self, image: &str) -> Result<String, String> {
+    async fn shown(&self, image: &str) -> Result<String, FetchError> {
         let spec = ImageSpec { image: image.to_owned(), ..ImageSpec::default() };
         for _ in 0..SHOWN.0 {
-            let found = self.images.image_status(&spec).await.map_err(|error| ErrorChain(&error).to_string())?;
+            let found = self.images.image_status(&spec).await.map_err(FetchError::Runtime)?;
             if let Some(found) = found {
                 return Ok(found.id);
             }
             rt::sleep(SHOWN.1).await;
         }
-        Err("it is imported, but the runtime does not list it".to_owned())
+        Err(FetchError::NotListed)
     }
 
     /// Removes parts that no pull has used for [`UNUSED`] seconds.
@@ -279,14 +270,14 @@ impl Fetcher {
 
 impl Passage<'_> {
     /// Ends when the fetch has to stop, because a window closes or the cluster's budget is used up.
-    async fn stopped<T>(self) -> Result<T, FetchFailure> {
+    async fn stopped<T>(self) -> Result<T, FetchError> {
         if !self.budget.is_limited() {
             return std::future::pending().await;
         }
         loop {
             rt::sleep(CHECK).await;
             if self.budget.stop().is_some() && !self.is_urgent {
-                return Err(FetchFailure::Held);
+                return Err(FetchError::Held);
             }
         }
     }
@@ -331,8 +322,8 @@ fn servers(
     repository: &str,
     login: Option<Login>,
     hosts: &Path,
-    connect: impl Fn(&Mirror) -> Result<Connect, String>,
-) -> Result<Vec<Registry>, String> {
+    connect: impl Fn(&Mirror) -> Result<Connect, FetchError>,
+) -> Result<Vec<Registry>, FetchError> {
     let places = [registry.to_owned(), registry.replace(':', "_") + "_", "_default".to_owned()];
     let directory = places.iter().map(|place| hosts.join(place)).find(|place| place.join(HOSTS_FILE).exists());
     let directory = directory.unwrap_or_default();
@@ -348,22 +339,26 @@ fn servers(
 
 const HOSTS_FILE: &str = "hosts.toml";
 
-fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, String> {
+fn verifier(mirror: &Mirror) -> Result<Arc<dyn ServerCertVerifier>, FetchError> {
     match authorities(mirror)? {
         // The registry itself uses plain HTTP, so certificates of redirects are not verified; the digests protect the
         // content.
         all if mirror.skip_verify || all.is_empty() && mirror.base.starts_with("http:") => Ok(Arc::new(AnyCertificate)),
-        all => believing(&all).map_err(|error| format!("CA certificates for {}: {error}", mirror.base)),
+        all => believing(&all).map_err(|error| unusable(format!("for {}", mirror.base), error)),
     }
 }
 
 /// The system's CAs, and those for this server.
-fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, String> {
+fn authorities(mirror: &Mirror) -> Result<Vec<CertificateDer<'static>>, FetchError> {
     let mut all = Vec::new();
     for path in &mirror.authorities {
-        let unusable = |why: &dyn std::fmt::Display| format!("CA certificates {}: {why}", path.display());
-        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(&error))?;
-        all.extend(pem::certificates(&text).map_err(|error| unusable(&error.0))?);
+        let which = || path.display().to_string();
+        let text = file::read_all(path, MOST_FILE).map_err(|error| unusable(which(), error))?;
+        all.extend(pem::certificates(&text).map_err(|error| unusable(which(), error.0))?);
     }
-    with_system(&all).map_err(|error| format!("CA certificates of the system: {error}"))
+    with_system(&all).map_err(|error| unusable("of the system".to_owned(), error))
+}
+
+fn unusable(which: String, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FetchError {
+    FetchError::Authorities { which, cause: cause.into() }
 }

@@ -174,17 +174,18 @@ fn variable_from_a_file_has_the_files_value() {
         };
         json!({"name": "main", "env": [file("A"), {"name": "B", "value": "$(A)"}, file("C")]})
     };
-    let found = |value| FileValue { file: "/v/env".to_owned(), value };
-    let both = [found(Ok(Some("1".to_owned()))), found(Ok(Some("2".to_owned())))];
+    let in_file = |value| FileValue { file: "/v/env".to_owned(), value };
+    let first = || in_file(Ok(Some("1".to_owned())));
+    let both = [first(), in_file(Ok(Some("2".to_owned())))];
     let expected = [("A", b"1"), ("B", b"1"), ("C", b"2")].map(|(name, value)| (name.to_owned(), value.to_vec()));
     assert_eq!(environment(env(false), &both).unwrap().into_variables(), expected);
     for missing in [Ok(None), Ok(Some(String::new()))] {
-        let one = [both[0].clone(), found(missing)];
+        let one = [first(), in_file(missing)];
         assert_eq!(environment(env(true), &one).unwrap().into_variables(), expected[..2]);
         let error = environment(env(false), &one).unwrap_err().to_string();
         assert_eq!(error, "environment variable key \"C\" not found in file \"/v/env\"");
     }
-    let wrong = [both[0].clone(), found(Err("line 1: no '='".to_owned()))];
+    let wrong = [first(), in_file(Err("line 1: no '='".into()))];
     let error = environment(env(true), &wrong).unwrap_err().to_string();
     assert_eq!(error, "couldn't parse env file: line 1: no '='");
 }

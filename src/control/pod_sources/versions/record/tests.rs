@@ -148,10 +148,7 @@ fn decisions_survive_restarts_and_trials_restart_a_few_times() {
 fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
     let now = Instant::now();
     let mut record = after(&[&plain("1"), &plain("2"), &plain("3")], now);
-    assert_eq!(
-        record.apply_request(RecordAction::Rollback(3)),
-        Err("2 earlier versions of it are kept: expected --to 1 to 2".to_owned())
-    );
+    assert_eq!(record.apply_request(RecordAction::Rollback(3)), Err(RequestError::NoSuchVersion(2)));
     assert!(record.apply_request(RecordAction::Rollback(0)).is_err());
     assert_eq!(record.apply_request(RecordAction::Rollback(2)), Ok("rolled back"));
     assert_eq!((runs(&record), kept(&record).as_slice()), ("1", &["2", "3", "1"][..]));
@@ -169,7 +166,7 @@ fn rollback_holds_until_the_manifest_changes_or_is_confirmed() {
     assert_eq!(record.apply_request(RecordAction::Confirm), Ok("confirmed"));
     assert_eq!((runs(&record), record.state(), kept(&record).as_slice()), ("4", None, &["3", "1", "4"][..]));
     let none = after(&[&plain("1")], now).apply_request(RecordAction::Rollback(1));
-    assert_eq!(none, Err("no earlier version of it is kept".to_owned()));
+    assert_eq!(none, Err(RequestError::NoSuchVersion(0)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::error::DeltaError;
 use crate::kubelet::images::manifest::{Descriptor, Digest, Document};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,11 +127,12 @@ impl Description {
 }
 
 /// The uncompressed layers in an image's configuration.
-pub(super) fn diff_ids(config: &[u8]) -> Result<Vec<Digest>, String> {
-    let config: Value = serde_json::from_slice(config).map_err(|error| format!("its configuration: {error}"))?;
+pub(super) fn diff_ids(config: &[u8]) -> Result<Vec<Digest>, DeltaError> {
+    let config: Value =
+        serde_json::from_slice(config).map_err(|error| DeltaError::Json { name: "configuration", error })?;
     let ids = config.get("rootfs").and_then(|rootfs| rootfs.get("diff_ids")).and_then(Value::as_array);
     let ids = ids.into_iter().flatten().map(|id| Digest::parse(id.as_str().unwrap_or_default()));
-    ids.collect::<Option<_>>().ok_or_else(|| "its configuration has a layer without a SHA-256 digest".to_owned())
+    ids.collect::<Option<_>>().ok_or(DeltaError::Invalid("its configuration has a layer without a SHA-256 digest"))
 }
 
 fn new_layer(layer: &Value, at: &mut u64) -> Option<DeltaLayer> {

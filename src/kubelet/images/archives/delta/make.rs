@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use super::MAGIC;
 use super::description::{Content, DeltaLayer, Description, OldImage, OldLayer, Section};
 use super::difference::Matcher;
+use super::error::DeltaError;
 use super::layer::{temporary, unpack};
 use super::saved_image::{SavedImage, SavedLayer};
-use crate::kubelet::images::archives::archive_list::Failure;
 use crate::kubelet::images::manifest::Digest;
 
 /// Bytes of a delta, and of what it stands for.
@@ -28,15 +28,16 @@ pub(crate) struct DeltaSummary {
 const WORTH: u64 = 90;
 
 /// Writes what the image in `new` has and that in `old` lacks to `target`. Blocks.
-pub(crate) fn make_delta(old: &Path, new: &Path, target: &Path) -> Result<DeltaSummary, String> {
+pub(crate) fn make_delta(old: &Path, new: &Path, target: &Path) -> Result<DeltaSummary, DeltaError> {
     let (old_image, new_image) = (SavedImage::open(old)?, SavedImage::open(new)?);
     if old_image.config == new_image.config {
-        return Err("both archives have the same image".to_owned());
+        return Err(DeltaError::Invalid("both archives have the same image"));
     }
     let mut unfinished = target.as_os_str().to_owned();
     unfinished.push(".part");
     let unfinished = PathBuf::from(unfinished);
-    let written = |error: io::Error| format!("{}: {error}", unfinished.display());
+    let written =
+        |error: io::Error| DeltaError::File { path: unfinished.clone(), problem: Box::new(DeltaError::Io(error)) };
     let directory = target.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&unfinished);
     let mut maker = Maker { file: file.map_err(written)?, directory, summary: DeltaSummary::default() };
@@ -57,8 +58,8 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn make(&mut self, old: &SavedImage, new: &SavedImage) -> Result<(), String> {
-        self.file.write_all(MAGIC).map_err(|error| error.to_string())?;
+    fn make(&mut self, old: &SavedImage, new: &SavedImage) -> Result<(), DeltaError> {
+        self.file.write_all(MAGIC).map_err(DeltaError::Io)?;
         let has = |image: &SavedImage, layer: &SavedLayer| image.layers.iter().any(|one| one.diff_id == layer.diff_id);
         let mut base = Vec::new();
         let mut old_layers: Vec<OldLayer> = Vec::new();
@@ -86,7 +87,8 @@ impl Maker<'_> {
             old_layers.clear();
         }
         let text = |bytes: &[u8]| {
-            String::from_utf8(bytes.to_vec()).map_err(|_| "its configuration or manifest is no UTF-8".to_owned())
+            let text = String::from_utf8(bytes.to_vec());
+            text.map_err(|_| DeltaError::Invalid("its configuration or manifest is no UTF-8"))
         };
         let description = Description {
             names: new.names.clone(),
@@ -98,7 +100,7 @@ impl Maker<'_> {
         let bytes = description.to_json().to_string().into_bytes();
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let written = self.file.write_all(&bytes).and_then(|()| self.file.write_all(&length.to_be_bytes()));
-        written.map_err(|error| error.to_string())?;
+        written.map_err(DeltaError::Io)?;
         self.summary.image = new.names.first().cloned().unwrap_or_default();
         self.summary.delta_bytes = self.place()?;
         Ok(())
@@ -110,7 +112,7 @@ impl Maker<'_> {
         image: &SavedImage,
         layer: &SavedLayer,
         matcher: &Matcher<'_>,
-    ) -> Result<(u64, Content), String> {
+    ) -> Result<(u64, Content), DeltaError> {
         let mut bytes = Vec::new();
         let length = self.unpack(image, layer, &mut bytes)?;
         let begin = self.place()?;
@@ -132,39 +134,36 @@ impl Maker<'_> {
                 self.summary.whole += 1;
                 let begun = self.file.set_len(begin).and_then(|()| self.file.seek(io::SeekFrom::Start(begin)));
                 let written = begun.and_then(|_| image.copy_layer(layer, &mut self.file));
-                written.map_err(|error| error.to_string())?;
+                written.map_err(DeltaError::Io)?;
                 Ok((length, Content::Whole(Section { at: begin, length: layer.size() })))
             }
         }
     }
 
-    fn unpack(&self, image: &SavedImage, layer: &SavedLayer, target: &mut dyn Write) -> Result<u64, String> {
-        let unpacked = temporary(self.directory).and_then(|mut raw| {
-            image.copy_layer(layer, &mut raw).map_err(|error| Failure::Failed(error.to_string()))?;
-            unpack(raw, &layer.diff_id, u64::MAX, target)
-        });
-        unpacked.map_err(Failure::text)
+    fn unpack(&self, image: &SavedImage, layer: &SavedLayer, target: &mut dyn Write) -> Result<u64, DeltaError> {
+        let mut raw = temporary(self.directory)?;
+        image.copy_layer(layer, &mut raw).map_err(DeltaError::Io)?;
+        Ok(unpack(raw, &layer.diff_id, u64::MAX, target)?)
     }
 
     /// Appends the bytes, packed by gzip.
-    fn packed(&mut self, bytes: &[u8]) -> Result<Section, String> {
-        let failed = |error: io::Error| format!("gzip: {error}");
+    fn packed(&mut self, bytes: &[u8]) -> Result<Section, DeltaError> {
         let at = self.place()?;
-        let mut plain = temporary(self.directory).map_err(Failure::text)?;
-        plain.write_all(bytes).and_then(|()| plain.rewind()).map_err(failed)?;
+        let mut plain = temporary(self.directory)?;
+        plain.write_all(bytes).and_then(|()| plain.rewind()).map_err(DeltaError::Gzip)?;
         let mut command = Command::new("gzip");
         command.arg("-9nc").stdin(plain).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = command.spawn().map_err(DeltaError::Gzip)?;
         if let Some(mut packed) = child.stdout.take() {
-            copy(&mut packed, &mut self.file).map_err(failed)?;
+            copy(&mut packed, &mut self.file).map_err(DeltaError::Gzip)?;
         }
-        let status = child.wait().map_err(failed)?;
+        let status = child.wait().map_err(DeltaError::Gzip)?;
         let length = self.place()? - at;
-        if status.success() { Ok(Section { at, length }) } else { Err(format!("gzip: {status}")) }
+        if status.success() { Ok(Section { at, length }) } else { Err(DeltaError::GzipFailed(status)) }
     }
 
-    fn place(&mut self) -> Result<u64, String> {
-        self.file.stream_position().map_err(|error| error.to_string())
+    fn place(&mut self) -> Result<u64, DeltaError> {
+        self.file.stream_position().map_err(DeltaError::Io)
     }
 }
 

@@ -12,6 +12,7 @@
 mod delta_file;
 mod description;
 mod difference;
+mod error;
 mod layer;
 mod make;
 pub mod patch;

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::description::diff_ids;
-use crate::kubelet::images::archives::archive_list::Failure;
+use super::error::DeltaError;
 use crate::kubelet::images::archives::contents::number;
 use crate::kubelet::images::archives::import::{pour_tar, unpacked};
 use crate::kubelet::images::manifest::{Descriptor, Digest, Document, MOST_BYTES};
@@ -53,13 +53,13 @@ const MOST_FILES: usize = 100_000;
 const MOST_DEPTH: usize = 3;
 
 impl SavedImage {
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
-        Self::read(path).map_err(|problem| format!("{}: {problem}", path.display()))
+    pub(super) fn open(path: &Path) -> Result<Self, DeltaError> {
+        Self::read(path).map_err(|problem| DeltaError::File { path: path.to_owned(), problem: Box::new(problem) })
     }
 
-    fn read(path: &Path) -> Result<Self, String> {
-        let mut file = unpacked(path).map_err(Failure::text)?;
-        let named = pour_tar(&mut file, &mut io::sink()).map_err(Failure::text)?.ok_or("it cannot be read")?;
+    fn read(path: &Path) -> Result<Self, DeltaError> {
+        let mut file = unpacked(path)?;
+        let named = pour_tar(&mut file, &mut io::sink())?.ok_or(DeltaError::Invalid("it cannot be read"))?;
         let archive = Archive { files: files(&file)?, file };
         // Archives with both have the manifest in the layout.
         let index = archive.files.get("index.json").copied();
@@ -91,10 +91,10 @@ struct Archive {
 }
 
 impl Archive {
-    fn of_docker(self, names: Vec<String>) -> Result<SavedImage, String> {
+    fn of_docker(self, names: Vec<String>) -> Result<SavedImage, DeltaError> {
         let images = self.json("manifest.json")?;
         let [image] = images.as_array().map(Vec::as_slice).unwrap_or_default() else {
-            return Err("expected an archive of one image".to_owned());
+            return Err(DeltaError::Invalid("expected an archive of one image"));
         };
         let config = self.bytes(image.get("Config").and_then(Value::as_str).unwrap_or_default())?;
         let layers = image.get("Layers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -102,15 +102,15 @@ impl Archive {
         self.saved(names, config, None, layers)
     }
 
-    fn of_layout(self, index: Extent, names: Vec<String>) -> Result<SavedImage, String> {
+    fn of_layout(self, index: Extent, names: Vec<String>) -> Result<SavedImage, DeltaError> {
         let mut found = Vec::new();
         self.manifests(&self.extent(index)?, 0, &mut found)?;
         found.dedup();
         let (manifest, config, layers) = match (found.pop(), found.is_empty()) {
             (Some(only), true) => only,
-            (None, _) => return Err("it has no image with all of its layers".to_owned()),
+            (None, _) => return Err(DeltaError::Invalid("it has no image with all of its layers")),
             (Some(_), false) => {
-                return Err("it has several images: expected one image for one platform".to_owned());
+                return Err(DeltaError::Invalid("it has several images: expected one image for one platform"));
             }
         };
         let config = self.bytes(&place(&config))?;
@@ -124,7 +124,7 @@ impl Archive {
         document: &[u8],
         depth: usize,
         found: &mut Vec<(Vec<u8>, Descriptor, Vec<Descriptor>)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), DeltaError> {
         match Document::parse(document)? {
             Document::Index(_) if depth >= MOST_DEPTH => {}
             Document::Index(manifests) => {
@@ -152,31 +152,31 @@ impl Archive {
         config: Vec<u8>,
         manifest: Option<Vec<u8>>,
         layers: Vec<(String, Option<Descriptor>)>,
-    ) -> Result<SavedImage, String> {
+    ) -> Result<SavedImage, DeltaError> {
         let diff_ids = diff_ids(&config)?;
         if diff_ids.len() != layers.len() {
-            return Err(format!("its configuration has {} layers, and its manifest {}", diff_ids.len(), layers.len()));
+            return Err(DeltaError::Layers { configuration: diff_ids.len(), manifest: layers.len() });
         }
         let layer = |(diff_id, (name, blob)): (Digest, (String, Option<Descriptor>))| {
-            let extent = self.files.get(&name).copied().ok_or_else(|| format!("it has no file {name}"))?;
-            Ok::<_, String>(SavedLayer { diff_id, blob, extent })
+            let extent = self.files.get(&name).copied().ok_or(DeltaError::Missing(name))?;
+            Ok::<_, DeltaError>(SavedLayer { diff_id, blob, extent })
         };
         let layers = diff_ids.into_iter().zip(layers).map(layer).collect::<Result<_, _>>()?;
         Ok(SavedImage { names, config, manifest, layers, file: self.file })
     }
 
-    fn json(&self, name: &str) -> Result<Value, String> {
-        serde_json::from_slice(&self.bytes(name)?).map_err(|error| format!("its {name}: {error}"))
+    fn json(&self, name: &'static str) -> Result<Value, DeltaError> {
+        serde_json::from_slice(&self.bytes(name)?).map_err(|error| DeltaError::Json { name, error })
     }
 
-    fn bytes(&self, name: &str) -> Result<Vec<u8>, String> {
-        self.extent(*self.files.get(name).ok_or_else(|| format!("it has no file {name}"))?)
+    fn bytes(&self, name: &str) -> Result<Vec<u8>, DeltaError> {
+        self.extent(*self.files.get(name).ok_or_else(|| DeltaError::Missing(name.to_owned()))?)
     }
 
-    fn extent(&self, Extent { at, length }: Extent) -> Result<Vec<u8>, String> {
+    fn extent(&self, Extent { at, length }: Extent) -> Result<Vec<u8>, DeltaError> {
         let length = usize::try_from(length.min(MOST_BYTES + 1)).unwrap_or_default();
         let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, at).map_err(|error| format!("cannot be read: {error}"))?;
+        self.file.read_exact_at(&mut bytes, at).map_err(DeltaError::Read)?;
         Ok(bytes)
     }
 }
@@ -186,7 +186,7 @@ fn place(blob: &Descriptor) -> String {
 }
 
 /// The files of a tar by name. Links are those of docker to layers that occur twice.
-fn files(file: &File) -> Result<SortedMap<String, Extent>, String> {
+fn files(file: &File) -> Result<SortedMap<String, Extent>, DeltaError> {
     let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
     let (mut files, mut links) = (SortedMap::new(), Vec::new());
     let mut at = 0;
@@ -194,7 +194,7 @@ fn files(file: &File) -> Result<SortedMap<String, Extent>, String> {
     while files.len() + links.len() < MOST_FILES {
         match file.read_exact_at(&mut header, at) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            read => read.map_err(|error| format!("cannot be read: {error}"))?,
+            read => read.map_err(DeltaError::Read)?,
         }
         if header.iter().all(|byte| *byte == 0) {
             break;
@@ -203,7 +203,8 @@ fn files(file: &File) -> Result<SortedMap<String, Extent>, String> {
             let field = header.get(from..from + length).unwrap_or_default();
             String::from_utf8_lossy(field.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
         };
-        let length = header.get(124..136).and_then(number).ok_or("it is damaged: a file in it has no size")?;
+        let length = header.get(124..136).and_then(number);
+        let length = length.ok_or(DeltaError::Invalid("it is damaged: a file in it has no size"))?;
         at += block;
         let name = match text(345, 155) {
             prefix if prefix.is_empty() => text(0, 100),
@@ -224,7 +225,8 @@ fn files(file: &File) -> Result<SortedMap<String, Extent>, String> {
             }
             _ => {}
         }
-        at = length.checked_next_multiple_of(block).and_then(|length| at.checked_add(length)).ok_or("it is damaged")?;
+        let end = length.checked_next_multiple_of(block).and_then(|length| at.checked_add(length));
+        at = end.ok_or(DeltaError::Invalid("it is damaged"))?;
     }
     for (name, target) in links {
         if let Some(extent) = files.get(&target).copied() {

@@ -232,7 +232,7 @@ fn archives_that_cannot_be_compared_are_refused() {
     let folder = Folder::new("refused");
     let (one, other) = (folder.docker("one:1", &[b"1"]), folder.oci("other:1", &[b"1", b"2"]));
     let target = folder.0.join("x.delta");
-    let refused = |old: &Path, new: &Path| make_delta(old, new, &target).unwrap_err();
+    let refused = |old: &Path, new: &Path| make_delta(old, new, &target).unwrap_err().to_string();
     assert_eq!(refused(&one, &one), "both archives have the same image");
     fs::write(folder.0.join("text"), "hello").unwrap();
     assert!(

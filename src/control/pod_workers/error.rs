@@ -1,0 +1,57 @@
+//! Why a pod was not synced. Pure.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::kubelet::devices::DeviceError;
+use crate::kubelet::dra::DraError;
+use crate::platform::cgroups::CgroupError;
+use crate::platform::cri;
+use crate::types::api::Reason;
+
+/// The messages are upstream's where upstream has one.
+#[derive(Debug)]
+pub(super) enum SyncError {
+    /// The pod's cgroup, which upstream's message calls its container.
+    Cgroup(CgroupError),
+    Claims(DraError),
+    Devices(DeviceError),
+    /// The pod is to be rejected.
+    DevicesRefused(DeviceError),
+    ResizeRefused(cri::Error),
+}
+
+impl SyncError {
+    /// The reason of the event.
+    pub(super) fn reason(&self) -> Reason {
+        match self {
+            Self::Cgroup(_) => Reason::FAILED_CREATE_POD_CONTAINER,
+            Self::Claims(_) => Reason::FAILED_PREPARE_DYNAMIC_RESOURCES,
+            Self::Devices(_) | Self::DevicesRefused(_) | Self::ResizeRefused(_) => Reason::FAILED_SYNC,
+        }
+    }
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cgroup(_) => f.write_str("unable to ensure pod container exists"),
+            Self::Claims(_) => f.write_str("Failed to prepare dynamic resources: prepare dynamic resources"),
+            Self::Devices(_) => f.write_str("the pod waits for its devices"),
+            Self::DevicesRefused(error) => error.fmt(f),
+            Self::ResizeRefused(_) => f.write_str("resize refused by the runtime"),
+        }
+    }
+}
+
+impl Error for SyncError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Cgroup(error) => Some(error),
+            Self::Claims(error) => Some(error),
+            Self::Devices(error) => Some(error),
+            Self::DevicesRefused(error) => error.source(),
+            Self::ResizeRefused(error) => Some(error),
+        }
+    }
+}
