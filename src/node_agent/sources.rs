@@ -19,14 +19,14 @@ pub(super) struct PodSources {
     /// Connects to the URL.
     dialer: Dialer,
     pub(super) local: LocalPods,
-    asked: Receiver<LocalPodRequest>,
+    requests: Receiver<LocalPodRequest>,
 }
 
 impl PodSources {
     pub(super) fn open(config: &Config, proxies: ProxySettings) -> Result<Self, StartError> {
         let url = url_pods(config).map_err(StartError::Settings)?;
-        let (local, asked) = LocalPods::new();
-        Ok(Self { url, dialer: Dialer::of_server(proxies), local, asked })
+        let (local, requests) = LocalPods::new();
+        Ok(Self { url, dialer: Dialer::of_server(proxies), local, requests })
     }
 
     /// The enabled sources, with the API server if `in_cluster`.
@@ -43,7 +43,7 @@ impl PodSources {
         tasks.extend(file_source(config, inbox.clone()));
         tasks.extend(self.url.map(|pods| rt::spawn(url_pods::run(pods, self.dialer, inbox.clone()))));
         let directory = config.root_dir.join("coracle/pods");
-        tasks.push(rt::spawn(local_pods::run(directory, config.node.name.clone(), self.asked, inbox.clone())));
+        tasks.push(rt::spawn(local_pods::run(directory, config.node.name.clone(), self.requests, inbox.clone())));
         tasks
     }
 }

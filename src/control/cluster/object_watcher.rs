@@ -121,11 +121,11 @@ async fn follow_bundles(context: WatchContext, key: BundleKey, topic: Topic, mut
             Ok(None) => "the server has no ClusterTrustBundles".to_owned(),
             Err(error) => error.to_string(),
         };
-        let heard = match stored.take() {
+        let event = match stored.take() {
             Some(stored) => object_event(&topic, &by_name(stored)),
             None => ObjectEvent::Failed(topic.clone(), why),
         };
-        if context.inbox.send(SyncEvent::Object(heard)).await.is_err() {
+        if context.inbox.send(SyncEvent::Object(event)).await.is_err() {
             return;
         }
         rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
@@ -161,7 +161,7 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
         };
         let change = change.map(|change| believed(context, change));
         let is_of_now = !matches!(change, Ok(Change::Away(_)));
-        let heard = match change {
+        let event = match change {
             Err(_) => return,
             Ok(Change::Away(why)) => match stored.take() {
                 Some(stored) => {
@@ -178,18 +178,18 @@ async fn send_changes(context: &WatchContext, topic: &Topic, changes: &Receiver<
                     Change::Deleted(object) => drop(there.remove(&name_of(&object))),
                     Change::Away(_) => {}
                 }
-                let heard = object_event(topic, &there);
-                remember(&context.store, topic, &heard, &there);
-                heard
+                let event = object_event(topic, &there);
+                remember(&context.store, topic, &event, &there);
+                event
             }
         };
         let is_immutable =
-            matches!(&heard, ObjectEvent::Received(_, Some(Content::Object(object))) if object.immutable);
+            matches!(&event, ObjectEvent::Received(_, Some(Content::Object(object))) if object.immutable);
         // The sync loop keeps the object: no second copy is needed.
         if matches!(topic, Topic::Object(_)) {
             there.clear();
         }
-        if context.inbox.send(SyncEvent::Object(heard)).await.is_err() || is_immutable && is_of_now {
+        if context.inbox.send(SyncEvent::Object(event)).await.is_err() || is_immutable && is_of_now {
             return;
         }
     }
@@ -210,8 +210,8 @@ async fn quiet<E>(context: &WatchContext) -> Result<Change, E> {
 }
 
 /// An unreadable object does not replace the stored one.
-fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectEvent, there: &SortedMap<String, Value>) {
-    match heard {
+fn remember(store: &OfflineStore, topic: &Topic, event: &ObjectEvent, there: &SortedMap<String, Value>) {
+    match event {
         // Also stores that the object does not exist.
         ObjectEvent::Received(..) => store.remember(topic, &there.values().map(used_part).collect()),
         ObjectEvent::Failed(..) => {}
@@ -260,10 +260,10 @@ fn handler_of(class: &Value) -> String {
 async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(CLAIM_FIRST, CLAIM_LONGEST);
     loop {
-        let asked = answer_about(&context.client, &topic);
-        let found = match stored {
-            Some(_) => rt::deadline(context.store.patience(), asked).await.unwrap_or(Err(AnswerError::None)),
-            None => asked.await,
+        let request = answer_about(&context.client, &topic);
+        let answer = match stored {
+            Some(_) => rt::deadline(context.store.patience(), request).await.unwrap_or(Err(AnswerError::None)),
+            None => request.await,
         };
         let read = |object: &Value| match &topic {
             Topic::Attachment(_) => {
@@ -277,7 +277,7 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
                 volume.map(|volume| Content::Volume(Box::new(volume)))
             }
         };
-        let (content, is_found) = match (found, stored.take()) {
+        let (content, is_found) = match (answer, stored.take()) {
             (Ok(object), _) => {
                 context.store.remember(&topic, &object);
                 (read(&object), true)
@@ -351,18 +351,18 @@ async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerErr
     let (namespace, name, owner) = match topic {
         Topic::Claim { namespace, name, owner } => (namespace, name, owner),
         Topic::Attachment(name) => {
-            let found = get(format!("/apis/storage.k8s.io/v1/volumeattachments/{name}")).await;
-            let found = found.map_err(AnswerError::Api)?;
+            let attachment = get(format!("/apis/storage.k8s.io/v1/volumeattachments/{name}")).await;
+            let attachment = attachment.map_err(AnswerError::Api)?;
             // A volume that is not attached yet is requested again.
-            Attachment::read(&found).map_err(AnswerError::NotAttached)?;
-            return Ok(without_managed_fields(found));
+            Attachment::read(&attachment).map_err(AnswerError::NotAttached)?;
+            return Ok(without_managed_fields(attachment));
         }
         Topic::ResourceClaim(key) => {
             let ResourceClaimKey { namespace, name, .. } = key;
-            let found = get(format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}")).await;
-            let found = found.map_err(|source| AnswerError::FetchClaim { name: name.clone(), source })?;
-            ResourceClaim::read(&found, key).map_err(AnswerError::ClaimRefused)?;
-            return Ok(without_managed_fields(found));
+            let claim = get(format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}")).await;
+            let claim = claim.map_err(|source| AnswerError::FetchClaim { name: name.clone(), source })?;
+            ResourceClaim::read(&claim, key).map_err(AnswerError::ClaimRefused)?;
+            return Ok(without_managed_fields(claim));
         }
         _ => return Err(AnswerError::None),
     };

@@ -115,8 +115,8 @@ impl StatusManager {
     /// Sets the pod's status to report. `may_run`: not all of its containers are known to have exited.
     pub(crate) fn set_pod_status(&mut self, pod: &PodUid, status: &PodStatus, may_run: bool, now: Time) {
         let Some(shown) = self.reports.shown(pod) else { return };
-        let told = reported(shown, status, may_run, now);
-        self.reports.enqueue(pod, told);
+        let merged = reported(shown, status, may_run, now);
+        self.reports.enqueue(pod, merged);
     }
 
     /// Nothing is left on the node of a pod that the API server is deleting.

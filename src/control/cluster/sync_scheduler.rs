@@ -30,8 +30,8 @@ struct Inner {
     client: Client,
     mode: SyncMode,
     /// A user or component on the node requested an exchange.
-    is_asked: Cell<bool>,
-    asked: Signal,
+    is_requested: Cell<bool>,
+    requests: Signal,
     /// An exchange started or ended, or the gate was opened.
     changed: Signal,
     under_way: Cell<bool>,
@@ -88,8 +88,8 @@ impl SyncScheduler {
         let inner = Inner {
             client,
             mode,
-            is_asked: Cell::default(),
-            asked: Signal::default(),
+            is_requested: Cell::default(),
+            requests: Signal::default(),
             changed: Signal::default(),
             under_way: Cell::default(),
             ended: Cell::default(),
@@ -118,7 +118,7 @@ impl SyncScheduler {
                 SyncMode::Poll { every } => self.poll(*every).await,
                 SyncMode::Windows(windows) => self.follow_windows(windows).await,
                 SyncMode::Manual => loop {
-                    self.asked_again().await;
+                    self.requested().await;
                     self.exchange().await;
                 },
             }
@@ -132,7 +132,7 @@ impl SyncScheduler {
         loop {
             let begin = clock::uptime().saturating_add(wait);
             self.inner.next.set(Some(begin));
-            rt::either(boot_timer::sleep(wait), self.asked_again()).await;
+            rt::either(boot_timer::sleep(wait), self.requested()).await;
             let begun = clock::uptime();
             wait = if self.exchange().await {
                 retry.reset();
@@ -159,11 +159,11 @@ impl SyncScheduler {
                     edge(now, news.as_ref()).await;
                     false
                 };
-                let asked = async {
-                    self.asked_again().await;
+                let requested = async {
+                    self.requested().await;
                     true
                 };
-                if rt::either(asked, edge).await {
+                if rt::either(requested, edge).await {
                     self.exchange().await;
                 }
                 continue;
@@ -171,7 +171,7 @@ impl SyncScheduler {
             self.inner.next.set(None);
             let open = async {
                 let length = now.stays.map_or(UNKNOWN, Duration::from_secs);
-                rt::either(boot_timer::sleep(first_wait(length, rt::random())), self.asked_again()).await;
+                rt::either(boot_timer::sleep(first_wait(length, rt::random())), self.requested()).await;
                 gate.set(Opening::Open(Rank::Lease));
                 self.inner.changed.notify();
                 self.climb(Opening::Open).await;
@@ -195,13 +195,13 @@ impl SyncScheduler {
         }
     }
 
-    async fn asked_again(&self) {
+    async fn requested(&self) {
         loop {
-            let seen = self.inner.asked.changes();
-            if self.inner.is_asked.take() {
+            let seen = self.inner.requests.changes();
+            if self.inner.is_requested.take() {
                 return;
             }
-            self.inner.asked.beyond(seen).await;
+            self.inner.requests.beyond(seen).await;
         }
     }
 
@@ -242,7 +242,7 @@ impl SyncScheduler {
         );
         self.inner.last.replace(Some(exchange));
         self.inner.ended.set(self.inner.ended.get() + 1);
-        self.inner.is_asked.set(false);
+        self.inner.is_requested.set(false);
         under_way.set(false);
         changed.notify();
         went_well
@@ -293,8 +293,8 @@ impl SyncScheduler {
     /// Logs when further kinds of requests are left out.
     fn log_left_out(&self) {
         let left_out = self.left_out();
-        let told = self.inner.logged_left_out.replace(left_out.len());
-        if left_out.len() > told {
+        let logged = self.inner.logged_left_out.replace(left_out.len());
+        if left_out.len() > logged {
             log!(warn, "sync.bytesPerDay nearly used up, holding back traffic", held_back = left_out.join(", "));
         }
     }
@@ -305,15 +305,15 @@ impl SyncScheduler {
 
     /// Requests an exchange, unless the gate is open anyway. With `wait`, returns when the exchange has ended.
     pub(crate) async fn request_exchange(&self, wait: bool) {
-        let Inner { client, is_asked, asked, changed, under_way, ended, .. } = &*self.inner;
+        let Inner { client, is_requested, requests, changed, under_way, ended, .. } = &*self.inner;
         let before = ended.get();
         client.gate().hurried.notify();
-        is_asked.set(!under_way.get());
-        asked.notify();
+        is_requested.set(!under_way.get());
+        requests.notify();
         loop {
             let seen = changed.changes();
             if client.gate().is_open() || !wait && under_way.get() {
-                is_asked.set(false);
+                is_requested.set(false);
                 return;
             }
             if ended.get() > before {

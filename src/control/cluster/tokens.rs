@@ -36,7 +36,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
     let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
     let mut half = None;
     loop {
-        let asked = request_token(&context.client, &key);
+        let request = request_token(&context.client, &key);
         let limit = match (&unsent, used) {
             (Some(_), _) => Some(context.store.patience()),
             // Without access to the API server, wake up to report that the token expires.
@@ -44,8 +44,8 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
             (None, _) => None,
         };
         let answer = match limit {
-            Some(limit) => rt::deadline(limit, asked).await.unwrap_or(Err(ApiError::Timeout)),
-            None => asked.await,
+            Some(limit) => rt::deadline(limit, request).await.unwrap_or(Err(ApiError::Timeout)),
+            None => request.await,
         };
         let now = clock::timestamp().as_second();
         let is_fresh = answer.is_ok();

@@ -31,7 +31,7 @@ pub(super) struct Entry {
     /// A sandbox that was found outside the pod's cgroup and must be replaced.
     pub(super) groupless: Option<String>,
     /// Running containers to restart on a user's request, by their ids in the runtime.
-    pub(super) asked: Vec<String>,
+    pub(super) to_restart: Vec<String>,
     /// Pods that end to make room for this one, which starts when they have ended.
     pub(super) waits_for: Vec<PodUid>,
     /// Brings the pod's images while it waits for other pods to end.
@@ -85,7 +85,7 @@ impl Entry {
             resizing: Resizing::No,
             resizes: false,
             groupless: None,
-            asked: Vec::new(),
+            to_restart: Vec::new(),
             waits_for: Vec::new(),
             early_pull: None,
             overdue: None,

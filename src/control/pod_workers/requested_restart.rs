@@ -7,13 +7,13 @@ use crate::state::pods::RestartRequest;
 
 impl PodWorkers {
     /// Restarts containers of a pod. Instances that have exited, or are exiting, need no request.
-    pub(crate) fn restart(&mut self, asked: RestartRequest) {
-        let RestartRequest { uid, containers, running } = asked;
+    pub(crate) fn restart(&mut self, request: RestartRequest) {
+        let RestartRequest { uid, containers, running } = request;
         let Some(entry) = self.workers.get_mut(&uid).filter(|entry| entry.worker.state == State::Sync) else { return };
         log!(info, "restarting containers on request", pod = uid, containers = containers.join(", "));
         self.backoff.forgive(&uid, &containers);
         entry.worker.asked_to_start(&containers);
-        entry.asked.extend(running);
+        entry.to_restart.extend(running);
         self.touch(&uid);
     }
 }

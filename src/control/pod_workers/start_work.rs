@@ -104,7 +104,7 @@ impl PodWorkers {
         let entry = self.workers.get_mut(uid)?;
         if let Some(observed) = observed {
             // Instances that no longer run need no restart.
-            entry.asked.retain(|id| observed.containers.iter().any(|one| one.id == *id && one.is_running()));
+            entry.to_restart.retain(|id| observed.containers.iter().any(|one| one.id == *id && one.is_running()));
         }
         let pod = entry.worker.pod.clone();
         let backoff = &mut self.backoff;
@@ -126,7 +126,7 @@ impl PodWorkers {
                 resize_of: &resize_of,
                 resizes_pod: runtime.resizes_pod(pod),
                 groupless: entry.groupless.as_deref(),
-                asked: &entry.asked,
+                to_restart: &entry.to_restart,
             };
             let plan = sync_input::plan(pod, &known, backoff, now);
             *backing_off = sync_input::backing_off(pod, &plan, backoff);

@@ -23,12 +23,12 @@ pub(crate) struct SyncInput<'a> {
     /// The sandbox that was found outside the pod's cgroup.
     pub(crate) groupless: Option<&'a str>,
     /// The instances to restart on a user's request.
-    pub(crate) asked: &'a [String],
+    pub(crate) to_restart: &'a [String],
 }
 
 /// The next steps for `pod`.
 pub(crate) fn plan<'a>(pod: &'a Pod, known: &SyncInput<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
-    let SyncInput { observed, probed, held_until, resize_of, resizes_pod, groupless, asked } = *known;
+    let SyncInput { observed, probed, held_until, resize_of, resizes_pod, groupless, to_restart } = *known;
     let nothing;
     let observed = match observed {
         Some(observed) => observed,
@@ -64,7 +64,7 @@ pub(crate) fn plan<'a>(pod: &'a Pod, known: &SyncInput<'a>, backoff: &mut Restar
         ephemeral,
         observed,
         groupless,
-        asked,
+        to_restart,
         resizes_pod,
         now,
     };
@@ -117,9 +117,9 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
         | Action::StartCreated { .. } => None,
     });
     // A requested restart is not a crash.
-    let asked = |name: &str| observed.container(name).is_some_and(|newest| plan.kills_on_request(&newest.id));
+    let is_requested = |name: &str| observed.container(name).is_some_and(|newest| plan.kills_on_request(&newest.id));
     let again =
-        starts.filter(|container| newest_exited(observed, &container.name).is_some() && !asked(&container.name));
+        starts.filter(|container| newest_exited(observed, &container.name).is_some() && !is_requested(&container.name));
     again.map(|container| key(pod, container)).collect()
 }
 

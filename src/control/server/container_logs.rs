@@ -14,13 +14,13 @@ use crate::types::error::ErrorChain;
 
 /// `None` for any other path.
 pub(super) fn container_logs(path: &str, query: &str, api: &dyn LocalApi) -> Option<Reply> {
-    let asked = log_query::parse(path, query, clock::timestamp())?;
-    let asked = asked.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
-    let found = asked.and_then(|asked| match api.log(&asked) {
-        Ok(source) => Ok(LogText { source, request: asked.request, reader: None }),
+    let log_query = log_query::parse(path, query, clock::timestamp())?;
+    let log_query = log_query.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
+    let text = log_query.and_then(|log_query| match api.log(&log_query) {
+        Ok(source) => Ok(LogText { source, request: log_query.request, reader: None }),
         Err(error) => Err(Response::text(Status::NotFound, format!("{error}\n"))),
     });
-    Some(match found {
+    Some(match text {
         Ok(text) => Reply::Text(Box::new(text)),
         Err(response) => Reply::Whole(response),
     })

@@ -53,11 +53,11 @@ impl PodAdmission {
     ) -> Vec<Effect> {
         let uid = &pod.metadata.uid;
         let own = self.plan(pod, pods, cpus);
-        let given = own.as_ref().map(drop).map_err(Rejection::clone);
+        let allocation = own.as_ref().map(drop).map_err(Rejection::clone);
         let is_device = |resource: &str| self.devices.is_known(resource);
         let (others, strict_groups) = (others(uid, pods), pods.runtime().keeps_to_groups());
         let others: Vec<&Pod> = others.iter().map(|other| &**other).collect();
-        let verdict = eviction.and_then(|()| self.admission.admit(pod, &others, strict_groups, given, &is_device));
+        let verdict = eviction.and_then(|()| self.admission.admit(pod, &others, strict_groups, allocation, &is_device));
         match verdict.and_then(|victims| shutdown.map(|()| victims)) {
             Ok(victims) => {
                 cpus.allocate(uid, own.unwrap_or_default());

@@ -42,7 +42,7 @@ impl SyncLoop {
             SyncEvent::StatusesAdmitted => return parts.reporting.on_statuses_admitted(),
             SyncEvent::Mirrored(done) => return parts.reporting.on_mirrored(done, now),
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
-            SyncEvent::VersionRequest(asked) => parts.versions.on_asked(asked, pods),
+            SyncEvent::VersionRequest(request) => parts.versions.on_request(request, pods),
             SyncEvent::NextVersionPulled { uid, pulled } => parts.next_versions.on_pulled(&uid, pulled, pods, now),
             SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, pods, now),
             SyncEvent::CpusMoved(placed) => return parts.cpus.on_cpus_moved(placed),

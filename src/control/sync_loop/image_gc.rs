@@ -16,20 +16,20 @@ pub(super) struct ImageGarbage {
     task: Option<rt::Task<()>>,
     last: Option<Instant>,
     /// When the pending collection was requested.
-    asked: Option<Instant>,
+    requested: Option<Instant>,
 }
 
 impl ImageGarbage {
     /// A collection follows a relist, when the node is awake and busy anyway.
     pub(super) fn on_relisted(&mut self, now: Instant) {
         if self.last.is_none_or(|last| now.saturating_duration_since(last) >= PERIOD) {
-            self.asked.get_or_insert(now);
+            self.requested.get_or_insert(now);
         }
     }
 
     /// Image archives were loaded: pods may be waiting for the images, and disk usage has grown.
     pub(super) fn on_images_imported(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
-        self.asked.get_or_insert(now);
+        self.requested.get_or_insert(now);
         vec![Effect::ReferencesChanged(pods.uids_where(|_| true))]
     }
 
@@ -37,18 +37,18 @@ impl ImageGarbage {
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         let runtime = pods.runtime();
         if runtime.has_pulled_images() {
-            self.asked.get_or_insert(now);
+            self.requested.get_or_insert(now);
         }
-        let Some(asked) = self.asked else { return };
+        let Some(requested) = self.requested else { return };
         let is_busy = self.task.as_ref().is_some_and(|task| !task.is_finished());
         // A source that is not ready may have a pod for any image.
-        if is_busy || !pods.is_idle(asked, now) || !pods.can_work() || !pods.all_sources_ready() {
+        if is_busy || !pods.is_idle(requested, now) || !pods.can_work() || !pods.all_sources_ready() {
             return;
         }
         if !runtime.collects_images() {
             return;
         }
-        self.asked = None;
+        self.requested = None;
         self.last = Some(now);
         let (runtime, pods) = (Rc::clone(runtime), pods.pods_with_images());
         self.task = Some(rt::spawn(async move { runtime.collect_images(&pods).await }));
@@ -65,10 +65,10 @@ mod tests {
         let now = rt::now();
         let mut garbage = ImageGarbage { last: Some(now), ..ImageGarbage::default() };
         garbage.on_relisted(now + PERIOD / 2);
-        assert_eq!(garbage.asked, None);
+        assert_eq!(garbage.requested, None);
         garbage.on_relisted(now + PERIOD);
         garbage.on_relisted(now + PERIOD * 2);
-        assert_eq!(garbage.asked, Some(now + PERIOD));
+        assert_eq!(garbage.requested, Some(now + PERIOD));
     }
 
     #[test]

@@ -106,7 +106,7 @@ mod tests {
         let pull = |here, all| PullUnderWay {
             image: "app:2".to_owned(),
             pod: "web_default".to_owned(),
-            asked: begun,
+            requested: begun,
             begun: Some(begun),
             progress: Some(Arc::new(Progress::of(2_000_000, here, all))),
         };

@@ -219,16 +219,16 @@ impl LocalApi for NodeLocalApi {
 
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         if let PodChangeKind::Restart(container) = &change.what {
-            let asked = self.restart(&change, container.as_deref());
+            let request = self.restart(&change, container.as_deref());
             let inbox = self.inbox.clone();
             return Box::pin(async move {
-                let asked = match asked {
-                    Ok(asked) => asked,
+                let request = match request {
+                    Ok(request) => request,
                     Err(refused) => return refused,
                 };
-                let containers = asked.containers.clone();
+                let containers = request.containers.clone();
                 // Fails only when the agent is ending.
-                let _ = inbox.send(SyncEvent::RestartRequest(asked)).await;
+                let _ = inbox.send(SyncEvent::RestartRequest(request)).await;
                 PodAnswer::Restarts(containers)
             });
         }
@@ -277,17 +277,17 @@ impl NodeLocalApi {
     fn find<'a>(&self, node_state: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
         let PodChange { namespace, name, .. } = change;
         let names = [name.clone(), name_on_node(name, &self.config.node.name)];
-        let found = node_state.sources.pods().find(|pod| {
+        let source = node_state.sources.pods().find(|pod| {
             let metadata = &pod.pod.metadata;
             metadata.namespace == *namespace && names.contains(&metadata.name)
         });
-        found.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
+        source.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
     }
 
     /// Sends the request to the sync loop, which changes the version and answers once it is on disk.
     fn request_of_versions(&self, change: &PodChange, what: VersionAction) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
         let pod = match self.find(&self.node_state.borrow(), change) {
-            Ok(found) => Arc::clone(&found.pod),
+            Ok(source) => Arc::clone(&source.pod),
             Err(missing) => return Box::pin(ready(missing)),
         };
         let inbox = self.inbox.clone();
@@ -302,11 +302,11 @@ impl NodeLocalApi {
     /// Resolves a restart request to containers.
     fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
         let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
-        let found = self.find(&node_state, change)?;
-        let uid = node_state.running_uid(&found.pod.metadata.uid);
-        let phase = node_state.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
-        let asked = pod_requests::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
-        Ok(RestartRequest { uid: uid.clone(), ..asked })
+        let source = self.find(&node_state, change)?;
+        let uid = node_state.running_uid(&source.pod.metadata.uid);
+        let phase = node_state.statuses.status(uid).map_or(source.pod.status.phase, |status| status.phase);
+        let request = pod_requests::restart(&source.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
+        Ok(RestartRequest { uid: uid.clone(), ..request })
     }
 }
 
@@ -354,7 +354,7 @@ fn pull_status(pull: &PullUnderWay) -> PullStatus {
         image: pull.image.clone(),
         pod: pull.pod.clone(),
         begun: pull.begun.is_some(),
-        seconds: rt::elapsed(pull.begun.unwrap_or(pull.asked)).as_secs(),
+        seconds: rt::elapsed(pull.begun.unwrap_or(pull.requested)).as_secs(),
         bytes: pull.progress.as_ref().and_then(|progress| progress.bytes()),
     }
 }

@@ -84,14 +84,14 @@ impl NodeState {
     }
 
     /// The running uid of the named pod, which is wanted or ending.
-    pub(super) fn uid_of(&self, asked: &PodQuery) -> Option<&PodUid> {
+    pub(super) fn uid_of(&self, query: &PodQuery) -> Option<&PodUid> {
         let mut pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
         let pod = pods.find(|pod| {
             let metadata = &pod.metadata;
-            let uid = asked.uid.as_deref().is_none_or(|uid| {
+            let uid = query.uid.as_deref().is_none_or(|uid| {
                 [&metadata.uid, self.running_uid(&metadata.uid)].iter().any(|known| known.as_str() == uid)
             });
-            metadata.namespace == asked.namespace && metadata.name == asked.name && uid
+            metadata.namespace == query.namespace && metadata.name == query.name && uid
         });
         pod.map(|pod| self.running_uid(&pod.metadata.uid))
     }

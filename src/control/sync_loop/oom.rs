@@ -84,15 +84,15 @@ impl OomWatcher {
         let is_named = |id: &str| kills.iter().any(|kill| of(id, kill));
         for container in pod.containers.iter_mut().filter(|container| is_news(container)) {
             let ContainerState::Exited(exit) = &mut container.state else { continue };
-            let told = exit.reason == Reason::OOM_KILLED.as_str();
+            let by_runtime = exit.reason == Reason::OOM_KILLED.as_str();
             let named = is_named(&container.id);
-            if !told && !named && exit.code != KILLED {
+            if !by_runtime && !named && exit.code != KILLED {
                 continue;
             }
             // Also consumes the count of a kill that the runtime has reported itself.
             let counted = counted();
             let others = of_pod.iter().any(|id| *id != container.id && is_named(id));
-            if !told && exit.code != 0 && (named || counted && !others) {
+            if !by_runtime && exit.code != 0 && (named || counted && !others) {
                 exit.reason = Reason::OOM_KILLED.as_str().to_owned();
             }
             self.kills.retain(|kill| !of(&container.id, kill));
@@ -107,10 +107,10 @@ fn system_oom(kill: &OomKill) -> Option<NodeEvent> {
 }
 
 fn open_kernel_log() -> Option<Rc<KernelLog>> {
-    let told = |error: &io::Error| {
+    let log_failure = |error: &io::Error| {
         log!(info, "failed to open the kernel log, not recording SystemOOM", error = ErrorChain(error));
     };
-    KernelLog::open().inspect_err(told).ok().map(Rc::new)
+    KernelLog::open().inspect_err(log_failure).ok().map(Rc::new)
 }
 
 /// Follows the kernel log until it can no longer be read.

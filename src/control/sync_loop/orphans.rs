@@ -63,14 +63,14 @@ async fn remove(
     failed: Rc<Cell<bool>>,
 ) {
     let removed = async {
-        let found = volumes::find_pods(&runtime.dirs).await?;
+        let directories = volumes::find_pods(&runtime.dirs).await?;
         // A directory found above may belong to a pod that was added since.
         {
             let node_state = node_state.borrow();
             let pods = node_state.sources.pods();
             known.extend(pods.map(|pod| node_state.running_uid(&pod.pod.metadata.uid).clone()));
         }
-        found.remove_strays(&known, &csi).await
+        directories.remove_strays(&known, &csi).await
     };
     if let Err(error) = removed.await {
         log!(warn, "failed to remove directories of orphaned pods", error = ErrorChain(&error));

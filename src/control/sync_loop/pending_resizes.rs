@@ -79,9 +79,9 @@ impl PendingResizes {
         if !pods.is_admitted(uid) || pods.allocated(uid).is_none_or(|allocated| allocated == desired) {
             return;
         }
-        let told = pod.status.conditions.iter().find(|condition| condition.kind == conditions::POD_RESIZE_PENDING);
-        let (reason, message, generation) = match told {
-            Some(told) => (told.reason.clone(), told.message.clone(), told.observed_generation),
+        let condition = pod.status.conditions.iter().find(|condition| condition.kind == conditions::POD_RESIZE_PENDING);
+        let (reason, message, generation) = match condition {
+            Some(condition) => (condition.reason.clone(), condition.message.clone(), condition.observed_generation),
             None => (Reason::default(), String::new(), pod.metadata.generation),
         };
         self.waiting.insert(uid.clone(), PendingResize { desired, generation, reason, message, since: now });
@@ -169,7 +169,7 @@ impl PendingResizes {
             }
             Err(Rejection { reason: named, message }) => {
                 let Some(waiting) = self.waiting.get_mut(uid) else { return Vec::new() };
-                let (reason, told) = match named == Reason::INFEASIBLE {
+                let (reason, event_reason) = match named == Reason::INFEASIBLE {
                     true => (Reason::INFEASIBLE, Reason::RESIZE_INFEASIBLE),
                     false => (Reason::DEFERRED, Reason::RESIZE_DEFERRED),
                 };
@@ -179,7 +179,7 @@ impl PendingResizes {
                 }
                 let text = resize_message(&format!("Pod resize {named}"), wanted, generation, Some(&message));
                 (waiting.reason, waiting.message, waiting.generation) = (reason, message, generation);
-                let event = is_news.then(|| event(uid, EventKind::Warning, told, text));
+                let event = is_news.then(|| event(uid, EventKind::Warning, event_reason, text));
                 event.into_iter().chain([Effect::MarkStatus(uid.clone())]).collect()
             }
         }

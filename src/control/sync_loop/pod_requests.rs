@@ -54,7 +54,7 @@ pub(super) fn restart(
         return Err(PodAnswer::Conflict(format!("pod {name} is terminating")));
     }
     let candidates = candidates(pod, container)?;
-    let mut asked = RestartRequest { uid: pod.metadata.uid.clone(), containers: Vec::new(), running: Vec::new() };
+    let mut request = RestartRequest { uid: pod.metadata.uid.clone(), containers: Vec::new(), running: Vec::new() };
     for (candidate, policy) in candidates {
         let newest = observed.and_then(|observed| observed.container(candidate));
         let has_ended_well = newest.and_then(|newest| newest.exit()).is_some_and(|exit| exit.code == 0);
@@ -63,17 +63,17 @@ pub(super) fn restart(
             None => {}
             Some(newest) => {
                 if let ContainerState::Running { .. } = newest.state {
-                    asked.running.push(newest.id.clone());
+                    request.running.push(newest.id.clone());
                 }
-                asked.containers.push(candidate.to_owned());
+                request.containers.push(candidate.to_owned());
             }
         }
     }
-    if asked.containers.is_empty() {
+    if request.containers.is_empty() {
         let what = container.map_or_else(|| format!("pod {name}"), |container| format!("container {container}"));
         return Err(PodAnswer::Conflict(format!("{what} is not running: coracle describe {name} shows why")));
     }
-    Ok(asked)
+    Ok(request)
 }
 
 /// The containers that can restart, each with its effective restart policy.

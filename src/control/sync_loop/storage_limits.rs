@@ -22,18 +22,18 @@ const ROUND: Duration = Duration::from_secs(10);
 /// The measurements against the pods' own limits.
 pub(super) struct StorageLimits {
     inbox: Sender<SyncEvent>,
-    asked: bool,
+    is_requested: bool,
     task: Option<rt::Task<()>>,
     walks: Rc<RefCell<Walks>>,
 }
 
 impl StorageLimits {
     pub(super) fn new(inbox: Sender<SyncEvent>) -> Self {
-        Self { inbox, asked: false, task: None, walks: Rc::default() }
+        Self { inbox, is_requested: false, task: None, walks: Rc::default() }
     }
 
     pub(super) fn on_relisted(&mut self) {
-        self.asked = true;
+        self.is_requested = true;
     }
 
     fn is_busy(&self) -> bool {
@@ -44,10 +44,10 @@ impl StorageLimits {
 impl StorageLimits {
     /// Starts a requested round.
     pub(super) fn round(&mut self, pods: &PodTable, eviction: &EvictionManager) {
-        if !self.asked || self.is_busy() || !pods.can_work() {
+        if !self.is_requested || self.is_busy() || !pods.can_work() {
             return;
         }
-        self.asked = false;
+        self.is_requested = false;
         let candidates: Vec<Candidate> =
             eviction.candidates(pods).into_iter().filter(|candidate| has_limits(&candidate.pod)).collect();
         if candidates.is_empty() {

@@ -67,8 +67,8 @@ impl PodVersions {
     }
 
     /// A user asks to switch versions, or to hold or confirm the running version.
-    pub(super) fn on_asked(&mut self, asked: VersionActionRequest, pods: &PodTable) -> Vec<Effect> {
-        let VersionActionRequest { pod, what, answer } = asked;
+    pub(super) fn on_request(&mut self, request: VersionActionRequest, pods: &PodTable) -> Vec<Effect> {
+        let VersionActionRequest { pod, what, answer } = request;
         let ask = match what {
             VersionAction::Rollback(back) => RecordAction::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
             VersionAction::Hold => RecordAction::Hold,

@@ -61,18 +61,18 @@ impl Admission {
     }
 
     /// Admits the pod beside `others`, which are all pods that have not ended; returns the pods to preempt.
-    /// `strict_groups`: the runtime supports the strict supplemental groups policy. `given`: the result of the
+    /// `strict_groups`: the runtime supports the strict supplemental groups policy. `allocation`: the result of the
     /// resource managers. Device plugin resources (`is_device`) are already allocated.
     pub(crate) fn admit(
         &self,
         pod: &Pod,
         others: &[&Pod],
         strict_groups: bool,
-        given: Result<(), Rejection>,
+        allocation: Result<(), Rejection>,
         is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
         self.sysctls.check(pod)?;
-        given?;
+        allocation?;
         self.node.check_os(pod)?;
         check_groups(pod, strict_groups)?;
         let lacks = fit::lacking(pod, others, &self.room, is_device);

@@ -49,8 +49,8 @@ struct MissingResources<'a> {
 
 fn without<'a>(missing: &[MissingResources<'a>], pods: &[&Pod]) -> Vec<MissingResources<'a>> {
     let left = missing.iter().map(|missing| {
-        let given = pods.iter().fold(0i64, |sum, pod| sum.saturating_add(takes(pod, missing.resource)));
-        MissingResources { amount: missing.amount.saturating_sub(given), ..*missing }
+        let freed = pods.iter().fold(0i64, |sum, pod| sum.saturating_add(takes(pod, missing.resource)));
+        MissingResources { amount: missing.amount.saturating_sub(freed), ..*missing }
     });
     left.filter(|missing| missing.amount > 0).collect()
 }

@@ -17,12 +17,12 @@ const OS: &str = "linux";
 
 impl ThisNode {
     /// The default labels, overridden by the configured ones. `machine` is the architecture in Rust's spelling.
-    pub(super) fn new(name: &str, machine: &'static str, given: &Map<String>) -> Self {
+    pub(super) fn new(name: &str, machine: &'static str, configured: &Map<String>) -> Self {
         let (host, arch) = ("kubernetes.io/hostname", go_architecture(machine));
         let own = [(host, name), (OS_LABEL, OS), ("kubernetes.io/arch", arch)];
         let old = [("beta.kubernetes.io/os", OS), ("beta.kubernetes.io/arch", arch)];
         let own = own.into_iter().chain(old);
-        let all = own.chain(given.iter().map(|(key, value)| (key, value.as_str())));
+        let all = own.chain(configured.iter().map(|(key, value)| (key, value.as_str())));
         let mut labels: Map<String> = all.map(|(key, value)| (key, value.to_owned())).collect();
         // The OS label cannot be overridden.
         labels.insert(OS_LABEL, OS.to_owned());
@@ -91,8 +91,8 @@ mod tests {
     use crate::types::api::decode;
 
     fn node() -> ThisNode {
-        let given = [("zone", "a"), ("beta.kubernetes.io/arch", "own"), ("kubernetes.io/os", "plan9")];
-        ThisNode::new("node1", "aarch64", &given.into_iter().map(|(key, value)| (key, value.to_owned())).collect())
+        let configured = [("zone", "a"), ("beta.kubernetes.io/arch", "own"), ("kubernetes.io/os", "plan9")];
+        ThisNode::new("node1", "aarch64", &configured.into_iter().map(|(key, value)| (key, value.to_owned())).collect())
     }
 
     fn pod(spec: Value) -> Pod {

@@ -77,14 +77,14 @@ const STRANGER: Duration = Duration::from_secs(300);
 impl ClientCertificateManager {
     async fn round(&mut self) {
         let watch = FileWatch::new(&self.files);
-        let found = self.inspect().await;
-        if found.files != self.files {
-            self.files = found.files;
+        let stored = self.inspect().await;
+        if stored.files != self.files {
+            self.files = stored.files;
             return;
         }
-        let present = self.present(&found);
-        let situation = self.situation(&found);
-        self.note(&found, &situation, present);
+        let present = self.present(&stored);
+        let situation = self.situation(&stored);
+        self.note(&stored, &situation, present);
         match situation.step(present) {
             Step::Rest { until } => {
                 let has_certificate = matches!(situation.own, OwnCredentials::Certificate(_));
@@ -106,7 +106,7 @@ impl ClientCertificateManager {
                     Err(error) => Err(error),
                 };
                 if let Err(fault) = done {
-                    let leaf = match &found.own {
+                    let leaf = match &stored.own {
                         StoredPair::Certificate { leaf, .. } => Some(leaf),
                         StoredPair::None | StoredPair::Token => None,
                     };
@@ -119,27 +119,27 @@ impl ClientCertificateManager {
 
     async fn inspect(&mut self) -> StoredCredentials {
         let (places, names) = (self.settings.places.clone(), self.settings.names.clone());
-        let found = rt::blocking(move || places.inspect(&names, clock::now().unix_seconds())).await;
-        if self.mark.as_ref() != Some(&found.mark) {
+        let stored = rt::blocking(move || places.inspect(&names, clock::now().unix_seconds())).await;
+        if self.mark.as_ref() != Some(&stored.mark) {
             if self.mark.is_some() {
                 self.settings.client.renew();
             }
-            self.mark = Some(found.mark.clone());
+            self.mark = Some(stored.mark.clone());
             self.is_stranger = false;
             self.teller.failures = 0;
         }
-        found
+        stored
     }
 
     /// The floor advances by the time that this process has run.
-    fn present(&self, found: &StoredCredentials) -> KnownTime {
+    fn present(&self, stored: &StoredCredentials) -> KnownTime {
         let counted = clock::uptime().saturating_sub(self.started).as_secs();
-        let floor = found.floor.saturating_add(Seconds::try_from(counted).unwrap_or_default());
+        let floor = stored.floor.saturating_add(Seconds::try_from(counted).unwrap_or_default());
         KnownTime { clock: clock::now().unix_seconds(), floor }
     }
 
-    fn situation(&self, found: &StoredCredentials) -> CredentialState {
-        let own = match &found.own {
+    fn situation(&self, stored: &StoredCredentials) -> CredentialState {
+        let own = match &stored.own {
             StoredPair::None => OwnCredentials::None,
             StoredPair::Token => OwnCredentials::Token,
             StoredPair::Certificate { leaf, is_embedded } => {
@@ -153,7 +153,7 @@ impl ClientCertificateManager {
         };
         CredentialState {
             own,
-            has_bootstrap: found.has_bootstrap,
+            has_bootstrap: stored.has_bootstrap,
             rotates: self.settings.rotates,
             is_stranger: self.is_stranger,
         }
@@ -216,8 +216,8 @@ impl ClientCertificateManager {
         Ok(())
     }
 
-    fn note(&self, found: &StoredCredentials, situation: &CredentialState, present: KnownTime) {
-        let mut entry = CertificateEntry { fault: found.faults.first().cloned(), ..CertificateEntry::default() };
+    fn note(&self, stored: &StoredCredentials, situation: &CredentialState, present: KnownTime) {
+        let mut entry = CertificateEntry { fault: stored.faults.first().cloned(), ..CertificateEntry::default() };
         if let OwnCredentials::Certificate(own) = situation.own {
             entry.not_after = Some(own.held.not_after);
             entry.standing = Some(own.held.standing(present));

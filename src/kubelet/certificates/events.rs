@@ -21,12 +21,12 @@ pub(super) struct CertificateEvents {
     /// Consecutive failures.
     pub(super) failures: u32,
     /// The last failure that was reported; each one is reported once.
-    told: String,
+    last_failure: String,
 }
 
 impl CertificateEvents {
     pub(super) fn new(which: CertificateKind, statuses: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
-        Self { which, statuses, inbox, failures: 0, told: String::new() }
+        Self { which, statuses, inbox, failures: 0, last_failure: String::new() }
     }
 
     pub(super) fn issued(&mut self, leaf: &Certificate) {
@@ -34,7 +34,7 @@ impl CertificateEvents {
         let message = format!("{which} certificate issued, good until {until}");
         self.record_event(EventKind::Normal, Reason::CERTIFICATE_ISSUED, message);
         self.failures = 0;
-        self.told.clear();
+        self.last_failure.clear();
     }
 
     /// Reports a failed attempt and returns the back-off.
@@ -53,9 +53,9 @@ impl CertificateEvents {
             }
             None => format!("no {which} certificate: {why}"),
         };
-        if self.told != message {
+        if self.last_failure != message {
             self.record_event(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
-            self.told = message;
+            self.last_failure = message;
         }
         self.statuses.failed(self.which, why);
         let random = u16::try_from(rt::random() >> 16).unwrap_or_default();

@@ -170,19 +170,19 @@ impl Csi {
             Err(error) => return failed(&ErrorChain(&error).to_string()),
         };
         let mut answer = NodeExpandVolumeResponse::default();
-        let asked = driver.call(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
-        let patch = match &asked {
+        let expanded = driver.call(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
+        let patch = match &expanded {
             Ok(()) => Some(done_patch(claim, &target.size)),
             Err(error) => {
                 let code = error.code().filter(|code| is_final(*code));
                 code.map(|code| failed_patch(&ErrorChain(error).to_string(), can_never_be(code), clock::now()))
             }
         };
-        let told = match patch.filter(|_| target.updates_claim) {
+        let patched = match patch.filter(|_| target.updates_claim) {
             Some(patch) => self.patch_claim(volume, &patch).await,
             None => Ok(()),
         };
-        match asked {
+        match expanded {
             Ok(()) => {
                 seen.capacity.set(size.or(seen.capacity.get()));
                 let message =
@@ -196,7 +196,7 @@ impl Csi {
                 failed(&format!("Expander.NodeExpand failed to expand the volume : {}", ErrorChain(&error)));
             }
         }
-        if let Err(error) = told {
+        if let Err(error) = patched {
             log!(warn, "failed to update claim after volume expansion", volume = volume.name, error = error);
         }
     }

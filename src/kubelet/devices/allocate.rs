@@ -29,10 +29,10 @@ impl Devices {
         self.reserve(pod, runs).map_err(DeviceError::Lacks)?;
         let uid = &pod.metadata.uid;
         let unanswered = self.allocations.borrow().unanswered(uid);
-        for given in unanswered {
-            let (given, response) = self.call_plugin(given).await?;
-            if !self.allocations.borrow_mut().answered(&given, response) {
-                return Err(DeviceError::TakenBack { resource: given.resource });
+        for allocation in unanswered {
+            let (allocation, response) = self.call_plugin(allocation).await?;
+            if !self.allocations.borrow_mut().answered(&allocation, response) {
+                return Err(DeviceError::TakenBack { resource: allocation.resource });
             }
         }
         // Written before any container starts, so that the devices are still the pod's after a power failure.
@@ -42,17 +42,17 @@ impl Devices {
     /// Calls GetPreferredAllocation and Allocate; returns the final devices and the response.
     async fn call_plugin(
         &self,
-        given: DeviceAllocation,
+        allocation: DeviceAllocation,
     ) -> Result<(DeviceAllocation, ContainerAllocateResponse), DeviceError> {
-        if let Some(response) = self.of_rule(&given) {
-            return Ok((given, response));
+        if let Some(response) = self.of_rule(&allocation) {
+            return Ok((allocation, response));
         }
-        let resource = given.resource.as_str();
+        let resource = allocation.resource.as_str();
         let client = self.client(resource)?;
-        let choice = self.allocations.borrow().choice(&given);
-        let mut given = given.clone();
+        let choice = self.allocations.borrow().choice(&allocation);
+        let mut allocation = allocation.clone();
         if let Some((available_device_ids, must_include_device_ids)) = choice {
-            let allocation_size = i32::try_from(given.ids().count()).unwrap_or(i32::MAX);
+            let allocation_size = i32::try_from(allocation.ids().count()).unwrap_or(i32::MAX);
             let request =
                 ContainerPreferredAllocationRequest { available_device_ids, must_include_device_ids, allocation_size };
             let request = PreferredAllocationRequest { container_requests: vec![request] };
@@ -62,16 +62,16 @@ impl Devices {
             let answer = answer.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
             let preferred = answer.container_responses.into_iter().next().unwrap_or_default().device_ids;
             let mut allocations = self.allocations.borrow_mut();
-            allocations.prefer(&given, &preferred);
-            given = allocations.current(&given).cloned().unwrap_or(given);
+            allocations.prefer(&allocation, &preferred);
+            allocation = allocations.current(&allocation).cloned().unwrap_or(allocation);
         }
-        let request = ContainerAllocateRequest { devices_ids: given.ids().cloned().collect() };
+        let request = ContainerAllocateRequest { devices_ids: allocation.ids().cloned().collect() };
         let request = AllocateRequest { container_requests: vec![request] };
         let begun = rt::now();
         let answer: Result<AllocateResponse, _> = call(&client, method!("Allocate"), &request, ALLOCATE).await;
-        metrics::took(Timed::DeviceAllocations, &[&given.resource], rt::elapsed(begun));
+        metrics::took(Timed::DeviceAllocations, &[&allocation.resource], rt::elapsed(begun));
         let response = answer?.container_responses.into_iter().next();
-        Ok((given, response.ok_or(DeviceError::NoContainers)?))
+        Ok((allocation, response.ok_or(DeviceError::NoContainers)?))
     }
 
     /// The client of a resource's plugin, if it is connected.
@@ -89,27 +89,27 @@ impl Devices {
         pod: &PodUid,
         container: &Container,
     ) -> Result<v1::ContainerConfig, DeviceError> {
-        let mut given: Vec<DeviceAllocation> =
+        let mut entries: Vec<DeviceAllocation> =
             self.allocations.borrow().of_container(pod, &container.name).cloned().collect();
-        given.sort_by(|one, other| one.resource.cmp(&other.resource));
+        entries.sort_by(|one, other| one.resource.cmp(&other.resource));
         let mut config = v1::ContainerConfig::default();
-        if !given.is_empty() {
-            config.annotations.insert(annotations::DEVICES.to_owned(), checkpoint::mark(&given));
+        if !entries.is_empty() {
+            config.annotations.insert(annotations::DEVICES.to_owned(), checkpoint::mark(&entries));
         }
-        for given in given {
+        for allocation in entries {
             let required = self
                 .allocations
                 .borrow()
-                .options(&given.resource)
+                .options(&allocation.resource)
                 .is_some_and(|(options, _)| options.pre_start_required);
             if required {
-                let client = self.client(&given.resource)?;
-                let request = PreStartContainerRequest { devices_ids: given.ids().cloned().collect() };
+                let client = self.client(&allocation.resource)?;
+                let request = PreStartContainerRequest { devices_ids: allocation.ids().cloned().collect() };
                 let done: Result<Empty, _> = call(&client, method!("PreStartContainer"), &request, PRE_START).await;
                 let doing = "device plugin PreStartContainer rpc failed with err";
                 done.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
             }
-            add(&mut config, given.response.unwrap_or_default());
+            add(&mut config, allocation.response.unwrap_or_default());
         }
         Ok(config)
     }

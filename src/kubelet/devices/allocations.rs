@@ -22,7 +22,7 @@ use crate::types::sorted::{SortedMap, SortedSet};
 pub(super) struct DeviceAllocations {
     resources: SortedMap<String, Resource>,
     /// Allocated and chosen devices of each container.
-    pub(super) given: Vec<DeviceAllocation>,
+    pub(super) entries: Vec<DeviceAllocation>,
     /// Preferred NUMA nodes by pod and container.
     near: Vec<(PodUid, String, Nodes)>,
     /// Resources that no longer exist: reported with a capacity of zero.
@@ -104,42 +104,42 @@ const GRACE: Duration = Duration::from_secs(5 * 60);
 
 impl DeviceAllocations {
     /// Loads the checkpoint of an earlier process. Its plugins have the grace period to register again.
-    pub(super) fn restore(&mut self, given: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
+    pub(super) fn restore(&mut self, entries: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.insert(name, Resource { stopped: Some(now), ..Resource::default() });
         }
-        for one in given {
+        for one in entries {
             // A later entry for the same container and resource replaces an earlier one.
-            self.given.retain(|other| !one.is_of(&other.pod, &other.container, &other.resource));
-            self.given.push(one);
+            self.entries.retain(|other| !one.is_of(&other.pod, &other.container, &other.resource));
+            self.entries.push(one);
         }
     }
 
     /// Loads a checkpoint after pods have been allocated devices: the pods keep them, and conflicting entries are
     /// dropped.
-    pub(super) fn merge(&mut self, given: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
+    pub(super) fn merge(&mut self, entries: Vec<DeviceAllocation>, resources: Vec<String>, now: Instant) {
         for name in resources {
             self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });
         }
-        for one in given {
+        for one in entries {
             let is_same = |other: &DeviceAllocation| {
                 let shares = other.resource == one.resource && other.ids().any(|id| one.ids().any(|own| own == id));
                 shares || other.is_same_place(&one)
             };
-            if !self.given.iter().any(is_same) {
-                self.given.push(one);
+            if !self.entries.iter().any(is_same) {
+                self.entries.push(one);
             }
         }
     }
 
     /// Adds the devices of an existing container without a checkpoint entry. True if anything changed.
     pub(super) fn learn(&mut self, one: DeviceAllocation, now: Instant) -> bool {
-        if self.given.iter().any(|other| other.is_same_place(&one)) {
+        if self.entries.iter().any(|other| other.is_same_place(&one)) {
             return false;
         }
         let stopped = || Resource { stopped: Some(now), ..Resource::default() };
         self.resources.entry(one.resource.clone()).or_insert_with(stopped);
-        self.given.push(one);
+        self.entries.push(one);
         true
     }
 
@@ -249,10 +249,10 @@ impl DeviceAllocations {
 
     /// Releases the devices of pods that are gone. True if there were any.
     pub(super) fn keep_only(&mut self, stays: impl Fn(&PodUid) -> bool) -> bool {
-        let before = self.given.len();
-        self.given.retain(|given| stays(&given.pod));
+        let before = self.entries.len();
+        self.entries.retain(|allocation| stays(&allocation.pod));
         self.near.retain(|(pod, ..)| stays(pod));
-        self.given.len() != before
+        self.entries.len() != before
     }
 
     /// Whether the pod requests a known device resource, or has devices.
@@ -265,7 +265,7 @@ impl DeviceAllocations {
     pub(super) fn is_known(&self, resource: &str) -> bool {
         self.is_unread
             || self.resources.contains_key(resource)
-            || self.given.iter().any(|given| given.resource == resource)
+            || self.entries.iter().any(|allocation| allocation.resource == resource)
     }
 
     /// Chooses devices for all containers of the pod without any. `runs`: running containers, which need no check.
@@ -280,15 +280,18 @@ impl DeviceAllocations {
 
     /// Releases devices that were chosen for the pod but not allocated.
     pub(super) fn give_up(&mut self, pod: &PodUid) {
-        self.given.retain(|given| given.pod != *pod || given.response.is_some());
+        self.entries.retain(|allocation| allocation.pod != *pod || allocation.response.is_some());
     }
 
     /// All devices, and who has them.
     pub(super) fn listed(&self) -> impl Iterator<Item = ListedDevice<'_>> {
         self.resources.iter().flat_map(move |(name, resource)| {
             resource.devices.iter().map(move |(id, device)| {
-                let has = |given: &&DeviceAllocation| given.resource == *name && given.ids().any(|other| other == id);
-                let holder = self.given.iter().find(has).map(|given| (&given.pod, given.container.as_str()));
+                let has = |allocation: &&DeviceAllocation| {
+                    allocation.resource == *name && allocation.ids().any(|other| other == id)
+                };
+                let holder =
+                    self.entries.iter().find(has).map(|allocation| (&allocation.pod, allocation.container.as_str()));
                 let (is_healthy, attributes) = (device.is_healthy, &device.attributes);
                 let claim = match self.is_claimed(resource, id) {
                     true => self.claimed.get(&device_name(id)).map(String::as_str),
@@ -302,8 +305,8 @@ impl DeviceAllocations {
     /// Healthy and not allocated.
     fn available<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let taken = move |id: &str| {
-            let mut of_kind = self.given.iter().filter(|given| given.resource == name);
-            of_kind.any(|given| given.ids().any(|other| other == id))
+            let mut of_kind = self.entries.iter().filter(|allocation| allocation.resource == name);
+            of_kind.any(|allocation| allocation.ids().any(|other| other == id))
         };
         let resource = self.resources.get(name);
         let is_claimed = move |id: &str| resource.is_some_and(|resource| self.is_claimed(resource, id));
@@ -360,18 +363,22 @@ impl DeviceAllocations {
 
     /// The pod's chosen devices for which Allocate was not called.
     pub(super) fn unanswered(&self, pod: &PodUid) -> Vec<DeviceAllocation> {
-        self.given.iter().filter(|given| given.pod == *pod && given.response.is_none()).cloned().collect()
+        self.entries
+            .iter()
+            .filter(|allocation| allocation.pod == *pod && allocation.response.is_none())
+            .cloned()
+            .collect()
     }
 
     /// Records the Allocate response. False if the devices were released meanwhile.
-    pub(super) fn answered(&mut self, given: &DeviceAllocation, response: ContainerAllocateResponse) -> bool {
-        let place = self.given.iter_mut().find(|one| one.is_same_place(given) && one.ids == given.ids);
+    pub(super) fn answered(&mut self, allocation: &DeviceAllocation, response: ContainerAllocateResponse) -> bool {
+        let place = self.entries.iter_mut().find(|one| one.is_same_place(allocation) && one.ids == allocation.ids);
         place.map(|place| place.response = Some(response)).is_some()
     }
 
     /// The current state of these devices, which may have changed meanwhile.
-    pub(super) fn current(&self, given: &DeviceAllocation) -> Option<&DeviceAllocation> {
-        self.given.iter().find(|one| one.is_same_place(given))
+    pub(super) fn current(&self, allocation: &DeviceAllocation) -> Option<&DeviceAllocation> {
+        self.entries.iter().find(|one| one.is_same_place(allocation))
     }
 
     pub(super) fn of_container<'a>(
@@ -379,7 +386,7 @@ impl DeviceAllocations {
         pod: &'a PodUid,
         container: &'a str,
     ) -> impl Iterator<Item = &'a DeviceAllocation> {
-        self.given.iter().filter(move |given| given.pod == *pod && given.container == container)
+        self.entries.iter().filter(move |allocation| allocation.pod == *pod && allocation.container == container)
     }
 
     pub(super) fn options(&self, resource: &str) -> Option<(&DevicePluginOptions, bool)> {
@@ -388,9 +395,9 @@ impl DeviceAllocations {
 
     /// The devices of the pod's containers and their health.
     pub(super) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
-        let of_pod = self.given.iter().filter(|given| given.pod == *pod);
-        let shown = |given: &DeviceAllocation| {
-            let resource = self.resources.get(&given.resource);
+        let of_pod = self.entries.iter().filter(|allocation| allocation.pod == *pod);
+        let shown = |allocation: &DeviceAllocation| {
+            let resource = self.resources.get(&allocation.resource);
             let health = |id: &String| {
                 let is_healthy = match resource.and_then(|resource| resource.devices.get(id)) {
                     Some(device) => device.is_healthy,
@@ -401,9 +408,9 @@ impl DeviceAllocations {
             };
             let device = |id: &String| AllocatedDevice { id: id.clone(), health: health(id), message: String::new() };
             AllocatedDevices {
-                container: given.container.clone(),
-                resource: given.resource.clone(),
-                devices: given.ids().map(device).collect(),
+                container: allocation.container.clone(),
+                resource: allocation.resource.clone(),
+                devices: allocation.ids().map(device).collect(),
             }
         };
         let mut shown: Vec<AllocatedDevices> = of_pod.map(shown).collect();

@@ -64,7 +64,7 @@ fn late_checkpoint_entry_takes_no_device_from_a_running_pod() {
     let (one, two, three) = (pod("1", 1), pod("2", 1), pod("3", 1));
     early.reserve(&one, |_| false).unwrap();
     early.reserve(&two, |_| false).unwrap();
-    let entries = early.given.clone();
+    let entries = early.entries.clone();
     let mut late = allocations(&["a", "b", "c"]);
     late.reserve(&three, |_| false).unwrap();
     late.merge(entries, Vec::new(), Instant::now());
@@ -151,7 +151,7 @@ fn running_containers_keep_their_devices_unchecked() {
     let mut allocations = allocations(&["a"]);
     allocations.reserve(&pod("1", 1), |_| false).unwrap();
     let mut later = DeviceAllocations::default();
-    let mut given = allocations.given.clone();
+    let mut given = allocations.entries.clone();
     given[0].response = Some(ContainerAllocateResponse::default());
     given[0].is_confirmed = false;
     later.restore(given, vec![CAM.to_owned()], Instant::now());
@@ -250,10 +250,10 @@ fn devices_are_stored_by_numa_node() {
     };
     allocations.set_devices(CAM, registration, vec![near("a", &[0, 1]), near("b", &[]), near("c", &[1])]);
     allocations.reserve(&pod("1", 3), |_| false).unwrap();
-    let ids: Vec<(i64, Vec<String>)> = allocations.given[0].ids.clone().into_iter().collect();
+    let ids: Vec<(i64, Vec<String>)> = allocations.entries[0].ids.clone().into_iter().collect();
     let of = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     assert_eq!(ids, [(-1, of(&["b"])), (0, of(&["a"])), (1, of(&["a", "c"]))]);
-    assert_eq!(allocations.given[0].ids().count(), 3);
+    assert_eq!(allocations.entries[0].ids().count(), 3);
 }
 
 fn healthy(id: &str) -> AllocatedDevice {
@@ -276,7 +276,7 @@ fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     allocations.set_devices(CAM, registration, vec![device("a")]);
     assert_eq!(allocations.shown(&"1".into())[0].devices, [healthy("a"), unhealthy("b")]);
     let mut again = DeviceAllocations::default();
-    again.restore(allocations.given.clone(), vec![CAM.to_owned()], Instant::now());
+    again.restore(allocations.entries.clone(), vec![CAM.to_owned()], Instant::now());
     let both = [healthy("a"), healthy("b")];
     assert_eq!(again.shown(&"1".into())[0].devices, both, "no list has arrived yet");
 }
@@ -354,7 +354,7 @@ fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceAl
 
 /// Gives the container these devices without a decision.
 fn put(allocations: &mut DeviceAllocations, pod: &str, container: &str, ids: &[&str]) {
-    allocations.given.push(DeviceAllocation {
+    allocations.entries.push(DeviceAllocation {
         pod: pod.into(),
         container: container.to_owned(),
         resource: CAM.to_owned(),

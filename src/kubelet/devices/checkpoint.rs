@@ -15,7 +15,7 @@ use crate::types::sorted::SortedMap;
 /// The content of a checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
-    pub(super) given: Vec<DeviceAllocation>,
+    pub(super) entries: Vec<DeviceAllocation>,
     /// The registered resources.
     pub(super) resources: Vec<String>,
     /// The checksum does not match; the rest is what could be read.
@@ -23,7 +23,7 @@ pub(super) struct Checkpoint {
 }
 
 pub(super) fn write(allocations: &DeviceAllocations) -> String {
-    let entries = entries(&allocations.given);
+    let entries = entries(&allocations.entries);
     let registered: serde_json::Map<String, Value> =
         allocations.registered().map(|(name, healthy)| (name.to_owned(), json!(healthy))).collect();
     let data = json!({"PodDeviceEntries": entries, "RegisteredDevices": registered});
@@ -32,27 +32,27 @@ pub(super) fn write(allocations: &DeviceAllocations) -> String {
 }
 
 /// The annotation of a container: the entries of its devices.
-pub(super) fn mark(given: &[DeviceAllocation]) -> String {
-    Value::from(entries(given)).to_string()
+pub(super) fn mark(allocations: &[DeviceAllocation]) -> String {
+    Value::from(entries(allocations)).to_string()
 }
 
 /// The entries in a container's annotation that belong to it.
 pub(super) fn read_mark(pod: &PodUid, container: &str, text: &str) -> Vec<DeviceAllocation> {
     let list: Option<Value> = serde_json::from_str(text).ok();
     let entries = list.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(entry);
-    entries.filter(|given| given.pod == *pod && given.container == container).collect()
+    entries.filter(|allocation| allocation.pod == *pod && allocation.container == container).collect()
 }
 
 /// Entries without an Allocate response are left out.
-fn entries(given: &[DeviceAllocation]) -> Vec<Value> {
-    let answered = given.iter().filter_map(|given| Some((given, given.response.as_ref()?)));
-    let entry = |(given, response): (&DeviceAllocation, &ContainerAllocateResponse)| {
+fn entries(allocations: &[DeviceAllocation]) -> Vec<Value> {
+    let answered = allocations.iter().filter_map(|allocation| Some((allocation, allocation.response.as_ref()?)));
+    let entry = |(allocation, response): (&DeviceAllocation, &ContainerAllocateResponse)| {
         let ids: serde_json::Map<String, Value> =
-            given.ids.iter().map(|(node, ids)| (node.to_string(), json!(ids))).collect();
+            allocation.ids.iter().map(|(node, ids)| (node.to_string(), json!(ids))).collect();
         json!({
-            "PodUID": given.pod.as_str(),
-            "ContainerName": given.container,
-            "ResourceName": given.resource,
+            "PodUID": allocation.pod.as_str(),
+            "ContainerName": allocation.container,
+            "ResourceName": allocation.resource,
             "DeviceIDs": ids,
             "AllocResp": Bytes(encode(response)).to_base64(),
         })
@@ -65,14 +65,14 @@ pub(super) fn read(text: &str) -> Checkpoint {
     let Some((file, data)) =
         whole.as_ref().and_then(|file| Some((file, file.get("Data").filter(|data| data.is_object())?)))
     else {
-        return Checkpoint { given: salvage(text), is_damaged: true, ..Checkpoint::default() };
+        return Checkpoint { entries: salvage(text), is_damaged: true, ..Checkpoint::default() };
     };
     let listed = data["PodDeviceEntries"].as_array();
     let entries: Vec<Option<DeviceAllocation>> = listed.into_iter().flatten().map(entry).collect();
     let is_damaged = file.get("Checksum").and_then(Value::as_u64) != Some(checksum(data).into())
         || entries.iter().any(Option::is_none);
     let resources = data["RegisteredDevices"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
-    Checkpoint { resources: resources.collect(), given: entries.into_iter().flatten().collect(), is_damaged }
+    Checkpoint { resources: resources.collect(), entries: entries.into_iter().flatten().collect(), is_damaged }
 }
 
 /// Reads the intact entries of a corrupt text: a device in use must not be allocated again.

@@ -30,7 +30,7 @@ pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Checkpoint
     });
     let found = read.await?;
     if let Some((_, kept)) = found.as_ref().filter(|(_, kept)| kept.is_damaged) {
-        log!(warn, "device checkpoint corrupt, set aside", file = shown, entries_kept = kept.given.len());
+        log!(warn, "device checkpoint corrupt, set aside", file = shown, entries_kept = kept.entries.len());
     }
     Ok(found)
 }
@@ -57,7 +57,7 @@ impl Devices {
         }
         let kept = read(self.directory.join(NAME)).await?.map(|(_, kept)| kept).unwrap_or_default();
         let mut allocations = self.allocations.borrow_mut();
-        allocations.merge(kept.given, kept.resources, rt::now());
+        allocations.merge(kept.entries, kept.resources, rt::now());
         allocations.is_unread = false;
         log!(info, "read the device checkpoint", directory = self.directory.display());
         Ok(())
@@ -80,7 +80,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("coracle-unread-checkpoint-{}", std::process::id()));
         let path = root.join("device-plugins").join(NAME);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let given = DeviceAllocation {
+        let allocation = DeviceAllocation {
             pod: PodUid::from("u"),
             container: "main".to_owned(),
             resource: "example.com/cam".to_owned(),
@@ -89,7 +89,7 @@ mod tests {
             is_confirmed: true,
         };
         let mut allocations = DeviceAllocations::default();
-        allocations.given.push(given);
+        allocations.entries.push(allocation);
         let text = checkpoint::write(&allocations);
         fs::write(&path, &text).unwrap();
         let folder = root.clone();
@@ -104,7 +104,7 @@ mod tests {
         let left = checkpoint::read(&fs::read_to_string(&path).unwrap());
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(told, Ok((true, true, 1)));
-        assert_eq!(left.given.len(), 1);
+        assert_eq!(left.entries.len(), 1);
     }
 
     #[test]

@@ -45,8 +45,8 @@ fn allocations() -> DeviceAllocations {
 type Found = (Vec<(String, Vec<String>)>, Vec<String>, bool);
 
 fn kept(text: &str) -> Found {
-    let Checkpoint { given, resources, is_damaged } = read(text);
-    let ids = given.iter().map(|given| (given.container.clone(), given.ids().cloned().collect())).collect();
+    let Checkpoint { entries, resources, is_damaged } = read(text);
+    let ids = entries.iter().map(|given| (given.container.clone(), given.ids().cloned().collect())).collect();
     (ids, resources, is_damaged)
 }
 
@@ -57,11 +57,11 @@ fn checkpoint_is_read_back_with_a_valid_checksum() {
     let read = read(&text);
     assert!(!read.is_damaged);
     assert_eq!(read.resources, ["a.com/b"]);
-    let mut expected = allocations.given.clone();
+    let mut expected = allocations.entries.clone();
     expected[0].is_confirmed = false;
-    assert_eq!(read.given, expected);
+    assert_eq!(read.entries, expected);
     let mut again = DeviceAllocations::default();
-    again.restore(read.given, read.resources, Instant::now());
+    again.restore(read.entries, read.resources, Instant::now());
     let capacity = &again.amounts()[0];
     assert_eq!(capacity.get("a.com/b").map(|amount| amount.value()), Some(0), "no plugin has registered yet");
 }
@@ -69,7 +69,7 @@ fn checkpoint_is_read_back_with_a_valid_checksum() {
 #[test]
 fn unanswered_allocation_is_not_written() {
     let mut allocations = allocations();
-    allocations.given[0].response = None;
+    allocations.entries[0].response = None;
     assert!(write(&allocations).contains("\"PodDeviceEntries\":[]"));
 }
 

@@ -61,14 +61,14 @@ impl Devices {
     }
 
     /// The Allocate response for devices of a rule; `None` for a plugin's devices.
-    pub(super) fn of_rule(&self, given: &DeviceAllocation) -> Option<ContainerAllocateResponse> {
-        let rule = self.rules.iter().find(|rule| rule.resource == given.resource)?;
+    pub(super) fn of_rule(&self, allocation: &DeviceAllocation) -> Option<ContainerAllocateResponse> {
+        let rule = self.rules.iter().find(|rule| rule.resource == allocation.resource)?;
         let spec = |id: &String| DeviceSpec {
             container_path: id.clone(),
             host_path: id.clone(),
             permissions: rule.permissions.clone(),
         };
-        let devices = given.ids().map(spec).collect();
+        let devices = allocation.ids().map(spec).collect();
         Some(ContainerAllocateResponse { devices, ..ContainerAllocateResponse::default() })
     }
 }

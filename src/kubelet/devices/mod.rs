@@ -117,7 +117,7 @@ impl Devices {
             if !kept.is_damaged {
                 written = text;
             }
-            allocations.restore(kept.given, kept.resources, rt::now());
+            allocations.restore(kept.entries, kept.resources, rt::now());
         }
         for rule in &rules {
             allocations.add_local(&rule.resource);
@@ -182,8 +182,8 @@ impl Devices {
     /// The allocated devices of a container by resource and NUMA node.
     pub(crate) fn of_container(&self, pod: &PodUid, container: &str) -> Vec<(String, SortedMap<i64, Vec<String>>)> {
         let allocations = self.allocations.borrow();
-        let allocated = allocations.of_container(pod, container).filter(|given| given.response.is_some());
-        allocated.map(|given| (given.resource.clone(), given.ids.clone())).collect()
+        let allocated = allocations.of_container(pod, container).filter(|allocation| allocation.response.is_some());
+        allocated.map(|allocation| (allocation.resource.clone(), allocation.ids.clone())).collect()
     }
 
     /// All devices, and who has them.
@@ -264,9 +264,9 @@ impl Devices {
 
     /// Loads the devices from a container's annotation if they are not known otherwise.
     pub(crate) fn learn(&self, pod: &PodUid, container: &str, written: &str) {
-        for given in checkpoint::read_mark(pod, container, written) {
-            let resource = given.resource.clone();
-            if self.allocations.borrow_mut().learn(given, rt::now()) {
+        for allocation in checkpoint::read_mark(pod, container, written) {
+            let resource = allocation.resource.clone();
+            if self.allocations.borrow_mut().learn(allocation, rt::now()) {
                 log!(
                     warn,
                     "device allocation recovered from container annotation",

@@ -109,12 +109,12 @@ fn wanted(pod: &Pod, objects: &Objects) -> Result<Vec<(ClaimName, WantedClaim)>,
 
 /// The devices of each claim of a request.
 fn read(
-    asked: &[super::v1::Claim],
+    claims: &[super::v1::Claim],
     response: PrepareResponse,
 ) -> Result<Vec<(ClaimName, Vec<PreparedDevice>)>, DraError> {
     let mut read = Vec::new();
     for entry in response.claims {
-        let Some(claim) = asked.iter().find(|claim| claim.uid == entry.uid) else {
+        let Some(claim) = claims.iter().find(|claim| claim.uid == entry.uid) else {
             return Err(DraError::UnknownClaim { method: PREPARE, uid: entry.uid });
         };
         let result = entry.result.unwrap_or_default();
@@ -124,7 +124,7 @@ fn read(
         let devices = result.devices.into_iter().map(PreparedDevice::from).collect();
         read.push(((claim.namespace.clone(), claim.name.clone()), devices));
     }
-    match asked.len().saturating_sub(read.len()) {
+    match claims.len().saturating_sub(read.len()) {
         0 => Ok(read),
         count => Err(DraError::Skipped { method: PREPARE, count }),
     }

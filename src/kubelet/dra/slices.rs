@@ -92,7 +92,7 @@ impl SliceCleaner {
     /// The drivers that have slices of this node.
     async fn left_over(&self) -> SortedSet<String> {
         let request = Request::get(SLICES).with_query("fieldSelector", &format!("spec.nodeName={}", self.node_name));
-        match self.asked(&request, &|| true).await {
+        match self.send_until_answered(&request, &|| true).await {
             Ok(list) => {
                 let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
                 items.filter_map(|item| Some(item.pointer("/spec/driver")?.as_str()?.to_owned())).collect()
@@ -107,7 +107,7 @@ impl SliceCleaner {
     async fn remove(&self, driver: &str) {
         let selector = format!("spec.nodeName={},spec.driver={driver}", self.node_name);
         let request = Request::delete(SLICES, &json!({})).with_query("fieldSelector", &selector);
-        match self.asked(&request, &|| !self.manager.is_usable(driver)).await {
+        match self.send_until_answered(&request, &|| !self.manager.is_usable(driver)).await {
             Ok(_) => log!(info, "removed ResourceSlices of a driver that is gone", driver = driver),
             Err(error) => log!(warn, "failed to remove ResourceSlices", driver = driver, error = ErrorChain(&error)),
         }
@@ -115,7 +115,7 @@ impl SliceCleaner {
 
     /// Repeats the request until the API server has answered, while it is `due`. A server without the API has no
     /// slices.
-    async fn asked(&self, request: &Request, is_due: &dyn Fn() -> bool) -> Result<Value, ApiError> {
+    async fn send_until_answered(&self, request: &Request, is_due: &dyn Fn() -> bool) -> Result<Value, ApiError> {
         let mut backoff = Backoff::new(FIRST, LONGEST);
         loop {
             match self.client.send(&request.clone().ranked(Rank::Node)).await {

@@ -101,10 +101,10 @@ async fn reclaim(manager: Rc<DraManager>, pod: PodUid) {
     manager.reclaimed.borrow_mut().remove(&pod);
 }
 
-fn check(asked: &[Claim], response: UnprepareResponse) -> Result<(), DraError> {
+fn check(claims: &[Claim], response: UnprepareResponse) -> Result<(), DraError> {
     let count = response.claims.len();
     for entry in response.claims {
-        let Some(claim) = asked.iter().find(|claim| claim.uid == entry.uid) else {
+        let Some(claim) = claims.iter().find(|claim| claim.uid == entry.uid) else {
             return Err(DraError::UnknownClaim { method: UNPREPARE, uid: entry.uid });
         };
         let message = entry.result.unwrap_or_default().error;
@@ -112,7 +112,7 @@ fn check(asked: &[Claim], response: UnprepareResponse) -> Result<(), DraError> {
             return Err(DraError::Claim { method: UNPREPARE, claim: claim.name.clone(), message });
         }
     }
-    match asked.len().saturating_sub(count) {
+    match claims.len().saturating_sub(count) {
         0 => Ok(()),
         count => Err(DraError::Skipped { method: UNPREPARE, count }),
     }

@@ -30,9 +30,9 @@ impl<S: Service> Images<S> {
     /// Waits for a turn and pulls. A failure is recorded for the back-off.
     pub(super) async fn pull(&self, order: &PullInputs<'_>) -> Result<PresentImage, FailedPull> {
         let image = order.image();
-        let asked = rt::now();
+        let requested = rt::now();
         self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
-        let under_way = self.under_way.add(image, &order.pod.full_name(), asked);
+        let under_way = self.under_way.add(image, &order.pod.full_name(), requested);
         let turn = match self.turn(order).await? {
             PullTurn::Pull(turn) => turn,
             PullTurn::Present(present) => return Ok(present),
@@ -64,7 +64,7 @@ impl<S: Service> Images<S> {
                 self.note_pulled(order, &image_ref, credential.as_ref()).await;
                 self.outages.borrow_mut().over(order.registry());
                 self.backoff.borrow_mut().forget_old(now);
-                let (took, with_wait) = (go_duration(now - begun), go_duration(now - asked));
+                let (took, with_wait) = (go_duration(now - begun), go_duration(now - requested));
                 log!(info, "image pulled", image = image, took = took, with_wait = with_wait);
                 self.image_records.borrow_mut().pulled(&image_ref, now);
                 self.pulled.set(true);

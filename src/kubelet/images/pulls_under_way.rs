@@ -25,7 +25,7 @@ struct Pulls {
 pub(crate) struct PullUnderWay {
     pub(crate) image: String,
     pub(crate) pod: String,
-    pub(crate) asked: Instant,
+    pub(crate) requested: Instant,
     /// `None`: waiting for its turn.
     pub(crate) begun: Option<Instant>,
     /// `None` if the runtime pulls, because it reports no progress.
@@ -57,11 +57,12 @@ impl PullsUnderWay {
         progress
     }
 
-    pub(super) fn add(&self, image: &str, pod: &str, asked: Instant) -> PullGuard {
+    pub(super) fn add(&self, image: &str, pod: &str, requested: Instant) -> PullGuard {
         let mut pulls = self.pulls.borrow_mut();
         let number = pulls.next;
         pulls.next += 1;
-        let pull = PullUnderWay { image: image.to_owned(), pod: pod.to_owned(), asked, begun: None, progress: None };
+        let pull =
+            PullUnderWay { image: image.to_owned(), pod: pod.to_owned(), requested, begun: None, progress: None };
         pulls.list.insert(number, pull);
         PullGuard { all: self.clone(), number }
     }

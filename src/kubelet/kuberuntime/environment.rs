@@ -50,32 +50,32 @@ struct Variable {
 
 impl Environment {
     /// From the container spec; variables may refer to earlier ones.
-    pub(crate) fn new(container: &Container, given: EnvironmentInputs<'_>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(container: &Container, inputs: EnvironmentInputs<'_>) -> Result<Self, ConfigError> {
         let mut environment = Self::default();
-        let links = given.pod.spec.enable_service_links.unwrap_or(true);
-        let services = service_variables(given.objects.services(given.pod), &given.pod.metadata.namespace, links);
+        let links = inputs.pod.spec.enable_service_links.unwrap_or(true);
+        let services = service_variables(inputs.objects.services(inputs.pod), &inputs.pod.metadata.namespace, links);
         for from in &container.env_from {
             let (kind, object) = match &from.source {
                 EnvFromRef::ConfigMap(object) => (ObjectKind::ConfigMap, object),
                 EnvFromRef::Secret(object) => (ObjectKind::Secret, object),
             };
-            let Some(object) = given.object(kind, &object.name, object.optional)? else { continue };
+            let Some(object) = inputs.object(kind, &object.name, object.optional)? else { continue };
             for (key, value) in object.variables() {
                 environment.set(&[from.prefix.as_str(), key].concat(), value.to_owned())?;
             }
         }
-        let mut from_files = given.from_files.iter();
+        let mut from_files = inputs.from_files.iter();
         for variable in &container.env {
             let value = match &variable.value_from {
                 Some(from) if variable.value.is_empty() => match &from.source {
-                    EnvVarSource::ConfigMapKey(key) => given.key(ObjectKind::ConfigMap, key)?.map(<[u8]>::to_vec),
-                    EnvVarSource::Field(field) => Some(given.field(&field.field_path)?.into_bytes()),
-                    EnvVarSource::FileKey(key) => given.file_key(key, from_files.next())?.map(String::into_bytes),
+                    EnvVarSource::ConfigMapKey(key) => inputs.key(ObjectKind::ConfigMap, key)?.map(<[u8]>::to_vec),
+                    EnvVarSource::Field(field) => Some(inputs.field(&field.field_path)?.into_bytes()),
+                    EnvVarSource::FileKey(key) => inputs.file_key(key, from_files.next())?.map(String::into_bytes),
                     EnvVarSource::ResourceField(field) => {
-                        let allocatable = &given.node.allocatable;
-                        Some(resource_field(given.pod, Some(container), field, allocatable)?.into_bytes())
+                        let allocatable = &inputs.node.allocatable;
+                        Some(resource_field(inputs.pod, Some(container), field, allocatable)?.into_bytes())
                     }
-                    EnvVarSource::SecretKey(key) => given.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
+                    EnvVarSource::SecretKey(key) => inputs.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
                 },
                 _ => Some(expand_bytes(&variable.value, |name| {
                     let service =

@@ -287,7 +287,7 @@ impl PodRuntime {
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, words(&error)))?;
         self.record_event(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
-            self.note_told(&id, resources, container);
+            self.note_applied(&id, resources, container);
             self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
         let started = StartedContainer { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };

@@ -69,8 +69,8 @@ pub(crate) fn tell_everything(pod: &Pod) {
     let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "");
     let _ = crate::types::api::qos_class(pod);
     for container in pod.spec.all_containers() {
-        let given = EnvironmentInputs { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
-        let Ok(environment) = Environment::new(container, given) else { continue };
+        let inputs = EnvironmentInputs { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
+        let Ok(environment) = Environment::new(container, inputs) else { continue };
         let _ = container_config(ContainerInput {
             pod,
             container,
@@ -154,7 +154,7 @@ fn check_container(recording: &Recording, recorded: &Value) {
     let pod = &recording.pod;
     let name = recorded["metadata"]["name"].as_str().unwrap();
     let container = pod.spec.all_containers().find(|container| container.name == name).unwrap();
-    let given =
+    let inputs =
         EnvironmentInputs { pod, pod_ips: &recording.pod_ips, node: &node(), objects: &objects(pod), from_files: &[] };
     let input = ContainerInput {
         pod,
@@ -163,7 +163,7 @@ fn check_container(recording: &Recording, recorded: &Value) {
         restart_count: recorded["metadata"]["attempt"].as_u64().unwrap_or(0).try_into().unwrap(),
         image_ref: recorded["image"]["image"].as_str().unwrap(),
         image_user: &ImageUser::Uid(0),
-        environment: Environment::new(container, given).unwrap(),
+        environment: Environment::new(container, inputs).unwrap(),
         mounts: recorded_mounts(&recorded["mounts"]),
         target: None,
         node: &node(),

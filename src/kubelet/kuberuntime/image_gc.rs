@@ -40,7 +40,7 @@ impl PodRuntime {
     }
 
     fn tell_of_images(&self, error: &CollectError) {
-        let (reasons, message) = told(error, self.image_gc_failed.get());
+        let (reasons, message) = event_of(error, self.image_gc_failed.get());
         if reasons.is_empty() {
             log!(info, "failed to collect images", error = message);
         }
@@ -77,7 +77,7 @@ impl PodRuntime {
 
 /// The reasons and the message of the events. `again`: the previous collection failed too; a single failure may just
 /// be a restart of the runtime.
-fn told(error: &CollectError, again: bool) -> (Vec<Reason>, &str) {
+fn event_of(error: &CollectError, again: bool) -> (Vec<Reason>, &str) {
     let (reason, message) = match error {
         CollectError::InvalidCapacity => {
             (Some(Reason::INVALID_DISK_CAPACITY), "invalid capacity 0 on image filesystem")
@@ -111,8 +111,8 @@ mod tests {
             (&few, true, &["FreeDiskSpaceFailed", "ImageGCFailed"], "too few"),
             (&CollectError::InvalidCapacity, false, &["InvalidDiskCapacity"], "invalid capacity 0 on image filesystem"),
         ] {
-            let (found, told) = told(error, again);
-            assert_eq!((found.iter().map(Reason::as_str).collect::<Vec<_>>().as_slice(), told), (reasons, message));
+            let (found, text) = event_of(error, again);
+            assert_eq!((found.iter().map(Reason::as_str).collect::<Vec<_>>().as_slice(), text), (reasons, message));
         }
     }
 }

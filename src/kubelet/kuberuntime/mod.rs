@@ -96,7 +96,7 @@ pub(crate) struct PodRuntime {
     /// Allocated and actuated resources.
     allocations: Rc<Allocations>,
     /// Resources of running containers, by id.
-    told: RefCell<SortedMap<String, resize::AppliedResources>>,
+    applied: RefCell<SortedMap<String, resize::AppliedResources>>,
     /// Cpusets of running containers, by id.
     held: RefCell<SortedMap<String, CpuSet>>,
     /// Wanted placements; written by the sync loop.
@@ -132,7 +132,7 @@ impl PodRuntime {
             user_ranges: rt::Semaphore::new(1),
             strict_groups: Cell::new(false),
             allocations: Rc::default(),
-            told: RefCell::default(),
+            applied: RefCell::default(),
             held: RefCell::default(),
             placements: Rc::default(),
             image_gc_failed: Cell::new(false),

@@ -18,7 +18,7 @@ pub(crate) struct ActionInputs<'a> {
     /// The sandbox running outside of the pod's cgroup, if any.
     pub(crate) groupless: Option<&'a str>,
     /// Ids of running instances with a requested restart.
-    pub(crate) asked: &'a [String],
+    pub(crate) to_restart: &'a [String],
     /// The pod's own resources must be resized.
     pub(crate) resizes_pod: bool,
     pub(crate) now: Instant,
@@ -228,7 +228,7 @@ fn plan_init_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
         }
         match in_sandbox(pod, wanted, sandbox).map(|container| (&container.state, container)) {
             None => plan_start(pod, place, plan),
-            Some((ContainerState::Running { .. }, container)) if pod.asked.contains(&container.id) => {
+            Some((ContainerState::Running { .. }, container)) if pod.to_restart.contains(&container.id) => {
                 plan_restart_on_request(container, place, plan);
             }
             Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) => {
@@ -287,7 +287,7 @@ fn plan_main_containers(pod: &ActionInputs<'_>, sandbox: &ObservedSandbox, plan:
             continue;
         };
         match &container.state {
-            ContainerState::Running { .. } if pod.asked.contains(&container.id) => {
+            ContainerState::Running { .. } if pod.to_restart.contains(&container.id) => {
                 plan_restart_on_request(container, place, plan);
             }
             ContainerState::Running { .. } if container.hash != Some(wanted.hash) => {

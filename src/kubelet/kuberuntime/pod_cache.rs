@@ -91,7 +91,7 @@ impl PodRuntime {
         let sandboxes = self.cri.list_pod_sandbox(None).await?;
         let containers = self.cri.list_containers(None).await?;
         let ids: SortedSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
-        self.forget_told(|id| ids.contains(id));
+        self.forget_applied(|id| ids.contains(id));
         let looks = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);
             let runtime = Rc::clone(self);

@@ -101,8 +101,8 @@ impl PodRuntime {
         running: &ObservedContainer,
     ) -> Option<Resize> {
         let wanted = AppliedResources::of(&self.linux_resources(pod, container, is_init), container);
-        let mut told = self.told.borrow_mut();
-        let told = told.entry(running.id.clone()).or_insert_with(|| {
+        let mut applied = self.applied.borrow_mut();
+        let applied = applied.entry(running.id.clone()).or_insert_with(|| {
             let recorded = self.recorded(pod, container, is_init);
             if recorded.is_none() {
                 // Started by a kubelet without a checkpoint.
@@ -119,7 +119,7 @@ impl PodRuntime {
                 ..AppliedResources::shown(&shown, &wanted)
             })
         });
-        told.resize(&wanted, container)
+        applied.resize(&wanted, container)
     }
 
     /// The container's resources in the checkpoint.
@@ -145,13 +145,13 @@ impl PodRuntime {
         }
     }
 
-    pub(super) fn note_told(&self, id: &str, resources: &LinuxContainerResources, container: &Container) {
-        self.told.borrow_mut().insert(id.to_owned(), AppliedResources::of(resources, container));
+    pub(super) fn note_applied(&self, id: &str, resources: &LinuxContainerResources, container: &Container) {
+        self.applied.borrow_mut().insert(id.to_owned(), AppliedResources::of(resources, container));
     }
 
     /// Forgets containers that no longer exist.
-    pub(super) fn forget_told(&self, known: impl Fn(&str) -> bool) {
-        self.told.borrow_mut().retain(|id, _| known(id));
+    pub(super) fn forget_applied(&self, known: impl Fn(&str) -> bool) {
+        self.applied.borrow_mut().retain(|id, _| known(id));
         self.held.borrow_mut().retain(|id, _| known(id));
     }
 
@@ -178,7 +178,7 @@ impl PodRuntime {
         }
         let updated = self.cri.update_container_resources(&running.id, &request).await;
         updated.map_err(ResizeError::Runtime)?;
-        self.note_told(&running.id, &resources, container);
+        self.note_applied(&running.id, &resources, container);
         let actuated = &self.allocations.actuated;
         actuated.set_container(&pod.metadata.uid, &container.name, &actuated_resources(pod, container));
         Ok(())
@@ -342,15 +342,15 @@ mod tests {
     #[test]
     fn sandbox_gets_the_limits_of_the_cgroup_without_the_overhead() {
         let overhead = LinuxContainerResources { cpu_quota: 25_000, memory_limit_in_bytes: 100, ..Default::default() };
-        let told = |quota: Limit, memory: Limit| {
+        let applied = |quota: Limit, memory: Limit| {
             let mut resources =
                 LinuxContainerResources { cpu_shares: 102, cpu_period: 100_000, cpu_quota: 1, ..Default::default() };
             let cpu_max = Some(CpuMax { quota, period: 100_000 });
             put_limits(&mut resources, &Values { cpu_max, memory_max: Some(memory), ..Values::default() }, &overhead);
             (resources.cpu_shares, resources.cpu_quota, resources.memory_limit_in_bytes)
         };
-        assert_eq!(told(Limit::At(75_000), Limit::At(1000)), (102, 50_000, 900));
-        assert_eq!(told(Limit::Max, Limit::Max), (102, -1, 0));
+        assert_eq!(applied(Limit::At(75_000), Limit::At(1000)), (102, 50_000, 900));
+        assert_eq!(applied(Limit::Max, Limit::Max), (102, -1, 0));
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl RotationTask {
                         self.change(&pod, logs).await;
                     }
                 }
-                WakeReason::LogChanges(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
+                WakeReason::LogChanges(Ok(Some(watches))) => watches.iter().for_each(|watch| self.written(watch)),
                 WakeReason::LogChanges(Ok(None)) => self.look_at_all(),
                 WakeReason::LogChanges(Err(error)) => {
                     log!(warn, "failed to watch logs, polling instead", error = ErrorChain(&error));
@@ -159,7 +159,7 @@ impl RotationTask {
     async fn woken(&self, changed: &Receiver<()>) -> WakeReason {
         let changed = async { changed.recv().await.map_or(WakeReason::Closed, |()| WakeReason::Changed) };
         let done = async { self.done.1.recv().await.map_or(WakeReason::Closed, WakeReason::Done) };
-        let told = async {
+        let log_changes = async {
             match &self.watch {
                 Some(watch) => WakeReason::LogChanges(watch.changes().await),
                 None => std::future::pending().await,
@@ -172,7 +172,7 @@ impl RotationTask {
             }
             WakeReason::Due
         };
-        rt::either(rt::either(changed, done), rt::either(told, due)).await
+        rt::either(rt::either(changed, done), rt::either(log_changes, due)).await
     }
 
     async fn change(&mut self, pod: &PodUid, logs: Vec<ManagedLog>) {
@@ -230,14 +230,14 @@ impl RotationTask {
                 continue;
             }
             // Watch before reading the size, so that no write in between is missed.
-            let told = self.watch.as_ref().and_then(|watch| watch.next_write(&entry.log).ok());
+            let next_write = self.watch.as_ref().and_then(|watch| watch.next_write(&entry.log).ok());
             let size = std::fs::symlink_metadata(&*entry.log).ok().map(|found| found.len());
             entry.looked = now;
             entry.seen |= size.is_some();
             match size {
                 Some(size) if size < self.limits.threshold(entry.rotation.full) => {
                     entry.rotation.size = size;
-                    match told {
+                    match next_write {
                         Some(watch) => drop(self.watched.insert(watch, id.clone())),
                         None => entry.next = Some(now + self.limits.interval),
                     }

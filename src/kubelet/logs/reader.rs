@@ -152,7 +152,7 @@ impl LogReader {
 
     /// Waits until something is written, a file appears or disappears, or `ended` is closed.
     async fn wait(&self, ended: &Receiver<()>) -> io::Result<()> {
-        let told = async {
+        let changed = async {
             match &self.watch {
                 Some(watch) => watch.changes().await.map(drop),
                 None => {
@@ -166,7 +166,7 @@ impl LogReader {
             let _ = ended.recv().await;
             Ok(())
         };
-        rt::either(told, over).await
+        rt::either(changed, over).await
     }
 }
 

@@ -91,23 +91,23 @@ impl Watch {
     pub(super) async fn changes(&self) -> io::Result<Option<Vec<WatchDescriptor>>> {
         let inotify = self.inotify()?;
         inotify.readable().await?;
-        let mut told = Vec::new();
+        let mut changed = Vec::new();
         let mut lost = false;
         loop {
             match inotify.get_ref().read_events() {
                 Ok(events) => {
                     lost |= events.iter().any(|event| event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW));
-                    told.extend(events.into_iter().map(|event| event.wd));
+                    changed.extend(events.into_iter().map(|event| event.wd));
                 }
                 Err(Errno::EAGAIN) => break,
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if told.len() >= MOST {
+            if changed.len() >= MOST {
                 break;
             }
         }
-        Ok((!lost).then_some(told))
+        Ok((!lost).then_some(changed))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct NodeObjectState {
     under_way: Option<PendingUpdate>,
     /// The last change that was sent. A server that drops an unknown field must not get that field again with every
     /// change of the object.
-    told: Option<Value>,
+    reported: Option<Value>,
     begun: Instant,
     news: NodeEventState,
 }
@@ -122,7 +122,7 @@ impl NodeObjectState {
             refusals: Backoff::new(SPACING, REFUSED_MOST),
             not_before: None,
             under_way: None,
-            told: None,
+            reported: None,
             begun: now,
             news: NodeEventState::default(),
         }
@@ -267,7 +267,7 @@ impl NodeObjectState {
             return NodeStep::Wait(rest);
         };
         if !is_due {
-            if self.told.as_ref() == Some(&patch.changes()) {
+            if self.reported.as_ref() == Some(&patch.changes()) {
                 return NodeStep::Wait(rest);
             }
             if !self.changes.take(now) {
@@ -351,7 +351,7 @@ impl NodeObjectState {
         self.news.ready = None;
         self.times.on_reported(patch.has_news, now, random);
         if patch.has_news {
-            self.told = Some(patch.changes());
+            self.reported = Some(patch.changes());
         }
     }
 }

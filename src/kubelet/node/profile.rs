@@ -62,9 +62,9 @@ impl NodeProfile {
         let reporting = &config.cluster.reporting;
         let mut annotations = Map::new();
         annotations.insert(ATTACHED_BY_CONTROLLER, "true".to_owned());
-        let given: Vec<String> = specified(&config.node.ips).map(ToString::to_string).collect();
-        if reporting.external_cloud && !given.is_empty() {
-            annotations.insert(PROVIDED_IP, given.join(","));
+        let configured: Vec<String> = specified(&config.node.ips).map(ToString::to_string).collect();
+        if reporting.external_cloud && !configured.is_empty() {
+            annotations.insert(PROVIDED_IP, configured.join(","));
         }
         let pods = Quantity::new(settings.max_pods.into(), Format::DecimalSi);
         let needs_storage = config.eviction.local_storage;
@@ -114,7 +114,7 @@ pub(super) fn specified(ips: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
     ips.iter().filter(|ip| !ip.is_unspecified())
 }
 
-fn labels(name: &str, architecture: &str, given: &Map<String>) -> Map<String> {
+fn labels(name: &str, architecture: &str, configured: &Map<String>) -> Map<String> {
     let own = [
         (HOSTNAME, label_value(name)),
         (OS, LINUX),
@@ -122,8 +122,8 @@ fn labels(name: &str, architecture: &str, given: &Map<String>) -> Map<String> {
         ("beta.kubernetes.io/os", LINUX),
         ("beta.kubernetes.io/arch", architecture),
     ];
-    let given = given.iter().map(|(key, value)| (key, value.clone()));
-    own.into_iter().map(|(key, value)| (key, value.to_owned())).chain(given).collect()
+    let configured = configured.iter().map(|(key, value)| (key, value.clone()));
+    own.into_iter().map(|(key, value)| (key, value.to_owned())).chain(configured).collect()
 }
 
 /// Node names may be longer than label values, and the API server rejects an object with any invalid part.

@@ -113,14 +113,14 @@ impl NodeRegistration {
     }
 
     /// Must be sent before any pod of the cluster: admission depends on it.
-    async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeFields>) {
+    async fn tell_terms(&self, own: &NodeObjectState, sent: &mut Option<NodeFields>) {
         let terms = own.terms();
-        if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {
-            *told = Some(terms.clone());
+        if let Some(terms) = terms.filter(|terms| sent.as_ref() != Some(terms)) {
+            *sent = Some(terms.clone());
             // The receiver is gone only at shutdown.
             let _ = self.inbox.send(SyncEvent::NodeChanged(terms)).await;
         }
-        if told.is_some() || own.is_left_to_others() {
+        if sent.is_some() || own.is_left_to_others() {
             self.status_inputs.set_heard();
         }
     }

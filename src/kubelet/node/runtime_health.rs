@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(crate) struct RuntimeHealth {
     /// The runtime's last reported state; `None` before the first.
-    told: Option<RuntimeState>,
+    reported: Option<RuntimeState>,
     /// Start of the outage, in which it was not reachable or not ready.
     missing: Option<Instant>,
     /// It was reachable and ready at least once.
@@ -30,13 +30,13 @@ impl RuntimeHealth {
             self.missing.get_or_insert(now);
         }
         if reached {
-            self.told = Some(state);
+            self.reported = Some(state);
         }
     }
 
     /// The runtime's last reported state.
     pub(crate) fn last_reported(&self) -> Option<&RuntimeState> {
-        self.told.as_ref()
+        self.reported.as_ref()
     }
 
     /// Why the node is not ready because of the runtime.
@@ -47,14 +47,14 @@ impl RuntimeHealth {
         } else if self.missing.is_some_and(|since| now >= since + PATIENCE) {
             faults.push("container runtime is down".to_owned());
         }
-        match &self.told {
+        match &self.reported {
             None => faults.push("network state unknown".to_owned()),
-            Some(told) => {
-                if !told.ready {
-                    faults.push(format!("container runtime not ready: {}", told.ready_fault));
+            Some(reported) => {
+                if !reported.ready {
+                    faults.push(format!("container runtime not ready: {}", reported.ready_fault));
                 }
-                if !told.network_ready {
-                    faults.push(format!("container runtime network not ready: {}", told.network_fault));
+                if !reported.network_ready {
+                    faults.push(format!("container runtime network not ready: {}", reported.network_fault));
                 }
             }
         }
@@ -120,6 +120,6 @@ mod tests {
         health.note(RuntimeState { ready: false, ready_fault, ..ready() }, now);
         assert_eq!(health.faults(now), ["container runtime not ready: <nil>"]);
         assert_eq!(health.faults(now + PATIENCE).len(), 2);
-        assert_eq!(health.last_reported().map(|told| told.name.as_str()), Some("containerd"));
+        assert_eq!(health.last_reported().map(|reported| reported.name.as_str()), Some("containerd"));
     }
 }

@@ -41,14 +41,14 @@ impl NodeProfile {
         add_all(&mut capacity, devices);
         let mut allocatable = self.allocatable_of(&capacity, &server.allocatable);
         add_all(&mut allocatable, allocatable_devices);
-        let told = sight.runtime.last_reported();
+        let runtime = sight.runtime.last_reported();
         let mut info = self.info.clone();
-        info.container_runtime_version = match told {
-            Some(told) => format!("{}://{}", told.name, told.version),
+        info.container_runtime_version = match runtime {
+            Some(runtime) => format!("{}://{}", runtime.name, runtime.version),
             // Not asked yet; keep the previous version.
             None => server.node_info.container_runtime_version.clone(),
         };
-        let handlers = told.map_or(&server.runtime_handlers, |told| &told.handlers);
+        let handlers = runtime.map_or(&server.runtime_handlers, |runtime| &runtime.handlers);
         NodeStatus {
             allocatable,
             conditions: self.conditions(sight, &capacity, &server.conditions),
@@ -60,7 +60,7 @@ impl NodeProfile {
             volumes_in_use: sight.volumes_in_use.to_vec(),
             volumes_attached: server.volumes_attached.clone(),
             runtime_handlers: handlers.clone(),
-            features: told.map_or_else(|| server.features.clone(), |told| told.features.clone()),
+            features: runtime.map_or_else(|| server.features.clone(), |runtime| runtime.features.clone()),
             declared_features: match self.declares_features {
                 true => DECLARED_FEATURES.map(str::to_owned).to_vec(),
                 false => Vec::new(),

@@ -35,7 +35,7 @@ const RELOAD: Duration = Duration::from_millis(100);
 /// Takes an inhibitor lock and reports each shutdown to the sync loop; `wanted` is the time that a shutdown may take.
 /// Returns only if there is no D-Bus.
 pub(crate) async fn follow(wanted: Duration, inhibitor: Inhibitor, inbox: Sender<SyncEvent>) {
-    let mut follower = LogindWatch { wanted, inhibitor, inbox, told: false, met: false, failure: String::new() };
+    let mut follower = LogindWatch { wanted, inhibitor, inbox, reported: false, met: false, failure: String::new() };
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
     loop {
         let was_met = std::mem::take(&mut follower.met);
@@ -57,7 +57,7 @@ struct LogindWatch {
     inhibitor: Inhibitor,
     inbox: Sender<SyncEvent>,
     /// A shutdown has been reported and not cancelled.
-    told: bool,
+    reported: bool,
     /// The bus was reached since the last failure.
     met: bool,
     /// The last logged failure.
@@ -133,7 +133,7 @@ impl LogindWatch {
 
     /// False if the sync loop is gone.
     async fn send_event(&mut self, shuts_down: bool) -> bool {
-        let is_news = std::mem::replace(&mut self.told, shuts_down) != shuts_down;
+        let is_news = std::mem::replace(&mut self.reported, shuts_down) != shuts_down;
         !is_news || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
     }
 

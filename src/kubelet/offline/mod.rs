@@ -45,7 +45,7 @@ pub(crate) struct OfflineStore {
 
 struct Inner {
     /// Contents read at the start and not taken yet.
-    found: RefCell<SortedMap<String, Vec<u8>>>,
+    unclaimed: RefCell<SortedMap<String, Vec<u8>>>,
     pending: RefCell<Batch>,
     /// When pending changes must be written.
     due: Cell<Option<Instant>>,
@@ -115,14 +115,14 @@ impl OfflineStore {
     pub(crate) async fn open(folder: PathBuf, keys: KeyPlaces) -> Self {
         let shown = folder.display().to_string();
         let mut tries = READ_AGAIN.into_iter();
-        let (journal, found, secrets, changed) = loop {
+        let (journal, read, secrets, changed) = loop {
             let (folder, keys) = (folder.clone(), keys.clone());
             let opened = rt::blocking(move || {
                 let (seal, secrets) = keys.seal();
                 let changed = files::changed(&folder.join(journal::JOURNAL));
                 let is_read = !matches!(seal, Seal::Unread(_));
-                let (journal, found) = Journal::open(Box::new(Folder(folder)), seal);
-                (is_read && found.is_ok(), (journal, found, secrets, changed))
+                let (journal, read) = Journal::open(Box::new(Folder(folder)), seal);
+                (is_read && read.is_ok(), (journal, read, secrets, changed))
             });
             match (opened.await, tries.next()) {
                 ((false, _), Some(wait)) => rt::sleep(wait).await,
@@ -137,9 +137,9 @@ impl OfflineStore {
             changed,
             ..StoredObjects::default()
         };
-        let contents = match found {
-            Ok(found) => {
-                let Faults { damaged, other_format, unopened } = found.faults;
+        let contents = match read {
+            Ok(read) => {
+                let Faults { damaged, other_format, unopened } = read.faults;
                 if damaged + other_format + unopened > 0 {
                     log!(
                         warn,
@@ -151,7 +151,7 @@ impl OfflineStore {
                     );
                 }
                 stored = StoredObjects { damaged, other_format, unopened, ..stored };
-                found.contents
+                read.contents
             }
             Err(error) => {
                 log!(error, "failed to read offline store", folder = shown, error = ErrorChain(&error));
@@ -163,7 +163,7 @@ impl OfflineStore {
         let cluster = contents.remove(names::CLUSTER);
         let cluster = cluster.and_then(|content| Cluster::read(&serde_json::from_slice(&content).ok()?));
         let inner = Inner {
-            found: RefCell::new(contents),
+            unclaimed: RefCell::new(contents),
             pending: RefCell::default(),
             due: Cell::default(),
             changed: Signal::default(),
@@ -179,7 +179,7 @@ impl OfflineStore {
 
     /// Whether pods are stored.
     pub(crate) fn has_pods(&self) -> bool {
-        self.inner.found.borrow().keys().any(|name| name.starts_with(names::PODS))
+        self.inner.unclaimed.borrow().keys().any(|name| name.starts_with(names::PODS))
     }
 
     /// Marks the stored pods as in use.
@@ -224,9 +224,9 @@ impl OfflineStore {
 
     /// The stored pods. Returned only once.
     pub(crate) fn take_pods(&self) -> Vec<Value> {
-        let mut found = self.inner.found.borrow_mut();
-        let names: Vec<String> = found.keys().filter(|name| name.starts_with(names::PODS)).cloned().collect();
-        let contents = names.iter().filter_map(|name| found.remove(name));
+        let mut unclaimed = self.inner.unclaimed.borrow_mut();
+        let names: Vec<String> = unclaimed.keys().filter(|name| name.starts_with(names::PODS)).cloned().collect();
+        let contents = names.iter().filter_map(|name| unclaimed.remove(name));
         contents.filter_map(|content| serde_json::from_slice(&content).ok()).collect()
     }
 
@@ -241,13 +241,13 @@ impl OfflineStore {
     }
 
     fn take_named(&self, name: &str) -> Option<Value> {
-        let content = self.inner.found.borrow_mut().remove(name)?;
+        let content = self.inner.unclaimed.borrow_mut().remove(name)?;
         serde_json::from_slice(&content).ok()
     }
 
     /// Removes the records that were not taken: their pods no longer exist.
     pub(crate) fn forget_what_is_left(&self) {
-        for (name, _) in self.inner.found.take() {
+        for (name, _) in self.inner.unclaimed.take() {
             self.change(name, None, WriteUrgency::Later);
         }
     }
@@ -279,7 +279,7 @@ impl OfflineStore {
     }
 
     fn change(&self, name: String, content: Option<Vec<u8>>, pace: WriteUrgency) {
-        self.inner.found.borrow_mut().remove(&name);
+        self.inner.unclaimed.borrow_mut().remove(&name);
         self.inner.pending.borrow_mut().insert(name, content);
         let wait = match pace {
             WriteUrgency::Soon => SOON,

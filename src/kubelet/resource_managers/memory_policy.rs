@@ -140,7 +140,7 @@ impl StaticMemory {
             seen: seen.clone(),
             reusable: Vec::new(),
             own: OwnMemory::new(),
-            asked: 0,
+            requesting: 0,
             has_failed: false,
         }
     }
@@ -176,7 +176,7 @@ fn is_split(state: &[NodeState], nodes: Nodes) -> bool {
 }
 
 /// Memory requests of a guaranteed container, by type.
-fn asked(pod: &Pod, container: &Container) -> Vec<(String, u64)> {
+fn requests_of(pod: &Pod, container: &Container) -> Vec<(String, u64)> {
     let whole = pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty());
     if whole || qos_class(pod) != QosClass::Guaranteed {
         return Vec::new();
@@ -197,7 +197,7 @@ pub(super) struct MemoryPlanning<'a> {
     reusable: Vec<Block>,
     own: OwnMemory,
     /// Number of containers with memory requests, for the metrics.
-    asked: u32,
+    requesting: u32,
     has_failed: bool,
 }
 
@@ -206,8 +206,8 @@ impl MemoryPlanning<'_> {
         self.own
     }
 
-    pub(super) fn asked(&self) -> u32 {
-        self.asked
+    pub(super) fn requesting(&self) -> u32 {
+        self.requesting
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -220,17 +220,17 @@ impl MemoryPlanning<'_> {
     }
 
     /// The node sets that have all of the requested memory; the same for each type.
-    fn sets(&self, asked: &[(String, u64)]) -> Hints {
+    fn sets(&self, requests: &[(String, u64)]) -> Hints {
         let all = Nodes::of(&self.state.iter().map(|node| node.number).collect());
         let sum = |nodes: Nodes, of: fn(&NodeState, &str) -> u64, kind: &str| -> u64 {
             within(&self.state, nodes).map(|node| of(node, kind)).sum()
         };
-        let could = |nodes| asked.iter().all(|(kind, size)| sum(nodes, NodeState::allocatable, kind) >= *size);
+        let could = |nodes| requests.iter().all(|(kind, size)| sum(nodes, NodeState::allocatable, kind) >= *size);
         let can = |nodes| {
             let is_free = |(kind, size): &(String, u64)| {
                 sum(nodes, NodeState::free, kind).saturating_add(self.reusable(nodes, kind)) >= *size
             };
-            could(nodes) && !is_split(&self.state, nodes) && asked.iter().all(is_free)
+            could(nodes) && !is_split(&self.state, nodes) && requests.iter().all(is_free)
         };
         topology_manager::hints(all, &could, &can)
     }
@@ -238,14 +238,14 @@ impl MemoryPlanning<'_> {
     fn of_pod(&self) -> Vec<(String, u64)> {
         let mut kinds: SortedMap<String, [u64; 2]> = SortedMap::new();
         for container in &self.pod.spec.init_containers {
-            for (kind, size) in asked(self.pod, container) {
+            for (kind, size) in requests_of(self.pod, container) {
                 let [most, stay] = kinds.entry(kind).or_default();
                 *most = (*most).max(stay.saturating_add(size));
                 *stay += if container.is_sidecar() { size } else { 0 };
             }
         }
         for container in &self.pod.spec.containers {
-            for (kind, size) in asked(self.pod, container) {
+            for (kind, size) in requests_of(self.pod, container) {
                 let [most, stay] = kinds.entry(kind).or_default();
                 *stay = stay.saturating_add(size);
                 *most = (*most).max(*stay);
@@ -255,8 +255,13 @@ impl MemoryPlanning<'_> {
     }
 
     /// The nodes to allocate from, within the topology manager's `near` if it is set.
-    fn choose(&self, name: &str, asked: &[(String, u64)], near: Option<Nodes>) -> Result<Nodes, AllocationRejection> {
-        let sets = self.sets(asked);
+    fn choose(
+        &self,
+        name: &str,
+        requests: &[(String, u64)],
+        near: Option<Nodes>,
+    ) -> Result<Nodes, AllocationRejection> {
+        let sets = self.sets(requests);
         if let Some(nodes) = self.seen.get(name).filter(|seen| sets.iter().any(|hint| hint.nodes == Some(**seen))) {
             return Ok(*nodes);
         }
@@ -300,7 +305,7 @@ impl MemoryPlanning<'_> {
 
 impl Provider for MemoryPlanning<'_> {
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
-        let asked = container.map_or_else(|| self.of_pod(), |container| asked(self.pod, container));
+        let requests = container.map_or_else(|| self.of_pod(), |container| requests_of(self.pod, container));
         let had = match container {
             Some(container) => self.had.get(&container.name),
             None => self.had.values().next(),
@@ -308,20 +313,20 @@ impl Provider for MemoryPlanning<'_> {
         if let Some(had) = had {
             return had.iter().map(|block| vec![Hint { nodes: Some(block.nodes), preferred: true }]).collect();
         }
-        let sets = self.sets(&asked);
+        let sets = self.sets(&requests);
         // If no node set has enough, `allocate` reports it.
-        if sets.is_empty() { Vec::new() } else { vec![sets; asked.len()] }
+        if sets.is_empty() { Vec::new() } else { vec![sets; requests.len()] }
     }
 
     fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), AllocationRejection> {
-        let asked = asked(self.pod, container);
-        if asked.is_empty() {
+        let requests = requests_of(self.pod, container);
+        if requests.is_empty() {
             return Ok(());
         }
-        self.asked += 1;
+        self.requesting += 1;
         // Reset on success.
         self.has_failed = true;
-        self.place(container, asked, nodes)?;
+        self.place(container, requests, nodes)?;
         self.has_failed = false;
         Ok(())
     }
@@ -331,20 +336,20 @@ impl MemoryPlanning<'_> {
     fn place(
         &mut self,
         container: &Container,
-        asked: Vec<(String, u64)>,
+        requests: Vec<(String, u64)>,
         nodes: Option<Nodes>,
     ) -> Result<(), AllocationRejection> {
         if let Some(had) = self.had.get(&container.name) {
             self.own.insert(container.name.clone(), had.clone());
             return Ok(());
         }
-        let nodes = self.choose(&container.name, &asked, nodes)?;
+        let nodes = self.choose(&container.name, &requests, nodes)?;
         if is_split(&self.state, nodes) {
             return Err(unexpected("[memorymanager] preferred hint violates NUMA node allocation"));
         }
         let init = self.pod.spec.init_containers.iter().find(|init| init.name == container.name);
         let ends = init.is_some_and(|init| !init.is_sidecar());
-        let blocks: Vec<Block> = asked.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
+        let blocks: Vec<Block> = requests.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
         for block in &blocks {
             let reused = self.take_over(block);
             take(&mut self.state, block, block.size - reused);

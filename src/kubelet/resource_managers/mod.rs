@@ -254,7 +254,7 @@ impl ResourceManagers {
             all.push(memory);
         }
         let cpus = self.plan_cpus(pod, &mut all);
-        if let Some(planned) = memory.as_ref().map(MemoryPlanning::asked) {
+        if let Some(planned) = memory.as_ref().map(MemoryPlanning::requesting) {
             (0..planned).for_each(|_| metrics::count(Count::MemoryPinnings, &[]));
         }
         if memory.as_ref().is_some_and(MemoryPlanning::has_failed) {

@@ -33,13 +33,13 @@ pub(super) struct CollectInputs {
 }
 
 /// Fills in the statistics of `look`.
-pub(super) fn pass(look: &mut Snapshot, asked: &CollectInputs) {
+pub(super) fn pass(look: &mut Snapshot, inputs: &CollectInputs) {
     let mut pass = CollectPass {
         procfs: Procfs::host(),
         reader: UsageReader::new(Path::new(HIERARCHY)),
         at: look.at,
         end: rt::now() + WALKING,
-        asked,
+        inputs,
         swap_free: None,
     };
     pass.node(&mut look.node);
@@ -54,7 +54,7 @@ struct CollectPass<'a> {
     at: i64,
     /// The time at which walks stop.
     end: Instant,
-    asked: &'a CollectInputs,
+    inputs: &'a CollectInputs,
     swap_free: Option<u64>,
 }
 
@@ -66,38 +66,38 @@ impl CollectPass<'_> {
         let up = i64::try_from(clock::uptime().as_nanos()).unwrap_or(i64::MAX);
         node.booted_at = self.at.saturating_sub(up);
         node.figures = self.machine(&memory);
-        node.pods = match &self.asked.groups {
+        node.pods = match &self.inputs.groups {
             Some((group, _)) => self.group(group).unwrap_or_default(),
             None => UsageStats::default(),
         };
-        if self.asked.depth == Depth::Whole {
-            let classes = self.asked.groups.as_ref().map_or(&[][..], |(_, classes)| classes);
+        if self.inputs.depth == Depth::Whole {
+            let classes = self.inputs.groups.as_ref().map_or(&[][..], |(_, classes)| classes);
             node.classes = classes.iter().filter_map(|group| self.group(group)).collect();
             let processors = self.procfs.processors();
             node.sockets_and_cores = (processors.sockets, processors.cores);
             node.processors = processors.processors;
             // A file system without a block device, such as tmpfs, has no I/O statistics.
             let io = |numbers| self.procfs.disk_io(numbers).unwrap_or_default();
-            let device = self.device_of(&self.asked.root_dir);
+            let device = self.device_of(&self.inputs.root_dir);
             node.device = device.map(|(name, numbers)| (name, io(numbers)));
         }
-        if self.asked.with_rest {
+        if self.inputs.with_rest {
             node.interfaces = counted(self.procfs.this_process().interfaces());
             node.main_interface = self.procfs.default_interface().unwrap_or_else(|| "eth0".to_owned());
-            node.disk = file_system(&self.asked.root_dir).ok();
+            node.disk = file_system(&self.inputs.root_dir).ok();
             let place = |place: &Option<(PathBuf, DiskUsage)>| {
                 let (path, found) = place.as_ref()?;
                 Some((file_system(path).ok()?, *found))
             };
-            node.images = place(&self.asked.images);
-            node.layers = place(&self.asked.layers);
+            node.images = place(&self.inputs.images);
+            node.layers = place(&self.inputs.layers);
             node.tasks = process::tasks();
         }
     }
 
     /// The whole machine, from the root cgroup or, without cgroup v2, from procfs.
     fn machine(&mut self, memory: &MemInfo) -> UsageStats {
-        let usage = self.asked.cgroup_v2.then(|| self.reader.read("", Depth::CpuAndMemory).ok()).flatten();
+        let usage = self.inputs.cgroup_v2.then(|| self.reader.read("", Depth::CpuAndMemory).ok()).flatten();
         let mut figures = usage
             .map(|usage| UsageStats::of_group("/", usage, self.at, self.swap_free))
             .unwrap_or_else(|| UsageStats { at: self.at, group: "/".to_owned(), ..UsageStats::default() });
@@ -125,7 +125,7 @@ impl CollectPass<'_> {
         };
         figures.swap_used = Some(memory.swap_total.saturating_sub(memory.swap_free));
         figures.swap_available = Some(memory.swap_free);
-        if self.asked.depth >= Depth::Pressure {
+        if self.inputs.depth >= Depth::Pressure {
             figures.cpu_pressure = self.procfs.pressure("cpu");
             figures.memory_pressure = self.procfs.pressure("memory");
             figures.io_pressure = self.procfs.pressure("io");
@@ -134,9 +134,9 @@ impl CollectPass<'_> {
     }
 
     fn group(&mut self, group: &str) -> Option<UsageStats> {
-        let usage = self.reader.read(group, self.asked.depth).ok()?;
+        let usage = self.reader.read(group, self.inputs.depth).ok()?;
         let mut figures = UsageStats::of_group(group, usage, self.at, self.swap_free);
-        if self.asked.depth < Depth::Whole {
+        if self.inputs.depth < Depth::Whole {
             figures.group_usage = None;
         }
         Some(figures)
@@ -160,7 +160,7 @@ impl CollectPass<'_> {
             }
             is_whole &= pod.containers.iter().all(|container| container.figures.at != 0);
         }
-        if !self.asked.with_rest {
+        if !self.inputs.with_rest {
             return is_whole;
         }
         for container in &mut pod.containers {
@@ -197,7 +197,7 @@ impl CollectPass<'_> {
             false => 0,
         };
         let mut processes = Processes { count: u64::try_from(pids.len()).unwrap_or(0), ..Processes::default() };
-        if self.asked.depth == Depth::Whole {
+        if self.inputs.depth == Depth::Whole {
             processes.files = pids.iter().map(open_files).fold(0, u64::saturating_add);
             let first = container.pid.or(pids.first().copied());
             let limit = first.and_then(|pid| self.procfs.process(pid).open_files_limit());

@@ -12,7 +12,7 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
         for container in &mut pod.containers {
             let is_it = |stats: &&ContainerStats| stats.attributes.as_ref().is_some_and(|one| one.id == container.id);
             let Some(stats) = containers.iter().find(is_it) else { continue };
-            container.layer = stats.writable_layer.as_ref().map(found);
+            container.layer = stats.writable_layer.as_ref().map(disk_usage);
             if container.figures.at == 0 {
                 let group = std::mem::take(&mut container.figures.group);
                 let told = figures(stats.cpu.as_ref(), stats.memory.as_ref(), stats.swap.as_ref(), at);
@@ -44,7 +44,7 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
 }
 
 /// Usage of a runtime file system.
-pub(super) fn found(usage: &FilesystemUsage) -> DiskUsage {
+pub(super) fn disk_usage(usage: &FilesystemUsage) -> DiskUsage {
     DiskUsage { bytes: usage.used_bytes.unwrap_or(0), inodes: usage.inodes_used.unwrap_or(0) }
 }
 

@@ -19,7 +19,7 @@ pub(super) type Volumes = (String, Vec<VolumeDir>);
 /// The results of walks. A request starts a walk, at most once a minute.
 #[derive(Default)]
 pub(super) struct DiskUsageCache {
-    found: Rc<RefCell<SortedMap<String, Vec<VolumeSnapshot>>>>,
+    walked_volumes: Rc<RefCell<SortedMap<String, Vec<VolumeSnapshot>>>>,
     began: Cell<Option<Instant>>,
     under_way: RefCell<Option<RunningWalk>>,
 }
@@ -44,11 +44,11 @@ impl DiskUsageCache {
         let now = rt::now();
         if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
             self.began.set(Some(now));
-            let (places, found) = (places(), Rc::clone(&self.found));
+            let (places, walked_volumes) = (places(), Rc::clone(&self.walked_volumes));
             let (held, ended) = async_channel::bounded(1);
             let task = rt::spawn(async move {
                 let walked = rt::walk(move || walk(places)).await;
-                found.replace(walked);
+                walked_volumes.replace(walked);
                 drop(held);
             });
             self.under_way.replace(Some(RunningWalk { ended, task }));
@@ -62,7 +62,7 @@ impl DiskUsageCache {
 
     /// The last result for this pod.
     pub(super) fn volumes(&self, uid: &str) -> Vec<VolumeSnapshot> {
-        self.found.borrow().get(uid).cloned().unwrap_or_default()
+        self.walked_volumes.borrow().get(uid).cloned().unwrap_or_default()
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
         rt::block_on(async {
             walks.update(|| vec![("u".to_owned(), places)]).await;
             // On a busy machine the walk takes longer than a request waits.
-            while walks.found.borrow().is_empty() {
+            while walks.walked_volumes.borrow().is_empty() {
                 walks.update(|| unreachable!("it is not a minute yet")).await;
             }
         });

@@ -164,7 +164,7 @@ impl Stats {
             StatsEndpoint::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
         };
         let groups = self.settings.groups.as_ref().map(|(root, configured)| (root, driver.unwrap_or(*configured)));
-        let mut asked = CollectInputs {
+        let mut inputs = CollectInputs {
             depth,
             with_rest,
             groups: groups.map(|(root, driver)| {
@@ -186,8 +186,8 @@ impl Stats {
         }
         if with_rest {
             let disks = within("ImageFsInfo", self.images.image_fs_info()).await.unwrap_or_default();
-            asked.images = disks.image_filesystems.first().and_then(place);
-            asked.layers = disks.container_filesystems.first().and_then(place);
+            inputs.images = disks.image_filesystems.first().and_then(place);
+            inputs.layers = disks.container_filesystems.first().and_then(place);
             let places = |subject: &PodInputs| {
                 let uid = &subject.observed.uid;
                 (uid.as_str().to_owned(), volume_places(&subject.pod, uid, &self.dirs))
@@ -198,7 +198,7 @@ impl Stats {
         // A container can make this slow, and many clients may request it at the same time.
         let mut look = rt::slow_for("statistics", move || {
             look.at = clock::timestamp().as_nanosecond();
-            collect::pass(&mut look, &asked);
+            collect::pass(&mut look, &inputs);
             look
         })
         .await;
@@ -314,7 +314,7 @@ fn foreign(subjects: &[PodInputs]) -> impl Iterator<Item = &ForeignVolume> {
 /// The mount point and usage of a runtime file system.
 fn place(usage: &FilesystemUsage) -> Option<(PathBuf, DiskUsage)> {
     let path = usage.fs_id.as_ref().map(|id| PathBuf::from(&id.mountpoint))?;
-    Some((path, cri_stats::found(usage)))
+    Some((path, cri_stats::disk_usage(usage)))
 }
 
 async fn within<T>(what: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {

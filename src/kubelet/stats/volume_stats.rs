@@ -30,7 +30,7 @@ pub(super) struct VolumeStatsCache {
 struct RunningQuery {
     of: ForeignVolume,
     began: Instant,
-    told: Rc<CachedUsage>,
+    cached: Rc<CachedUsage>,
     /// Closed when the walk has ended.
     ended: Receiver<()>,
     task: rt::Task<()>,
@@ -64,7 +64,7 @@ impl VolumeStatsCache {
             let old = before.iter().position(|old| old.of == *volume).map(|place| before.swap_remove(place));
             known.push(match old {
                 Some(old) if !old.is_due(now) => old,
-                old => self.inquire(volume, old.map(|old| old.told).unwrap_or_default(), now),
+                old => self.inquire(volume, old.map(|old| old.cached).unwrap_or_default(), now),
             });
         }
         self.known.replace(known);
@@ -72,10 +72,10 @@ impl VolumeStatsCache {
 
     /// Waits briefly for the inquiries, except for volumes that were slow before.
     pub(super) async fn wait(&self) {
-        let waits_for = |inquiry: &&RunningQuery| !inquiry.told.is_slow.get();
+        let waits_for = |inquiry: &&RunningQuery| !inquiry.cached.is_slow.get();
         let awaited: Vec<_> = {
             let known = self.known.borrow();
-            known.iter().filter(waits_for).map(|inquiry| (Rc::clone(&inquiry.told), inquiry.ended.clone())).collect()
+            known.iter().filter(waits_for).map(|inquiry| (Rc::clone(&inquiry.cached), inquiry.ended.clone())).collect()
         };
         let all = async {
             for (_, ended) in &awaited {
@@ -85,32 +85,32 @@ impl VolumeStatsCache {
         };
         if rt::deadline(WAIT, all).await.is_err() {
             let late = awaited.iter().filter(|(_, ended)| !ended.is_closed());
-            late.for_each(|(told, _)| told.is_slow.set(true));
+            late.for_each(|(cached, _)| cached.is_slow.set(true));
         }
     }
 
     /// The last result for this volume.
     pub(super) fn answer(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
         let known = self.known.borrow();
-        known.iter().find(|inquiry| inquiry.of == *volume)?.told.seen.borrow().clone()
+        known.iter().find(|inquiry| inquiry.of == *volume)?.cached.seen.borrow().clone()
     }
 
-    fn inquire(&self, volume: &ForeignVolume, told: Rc<CachedUsage>, now: Instant) -> RunningQuery {
+    fn inquire(&self, volume: &ForeignVolume, cached: Rc<CachedUsage>, now: Instant) -> RunningQuery {
         let (held, ended) = async_channel::bounded(1);
         let (of, csi) = (volume.clone(), Rc::clone(&self.csi));
         let disk = match &of.teller {
             UsageSource::Driver { .. } => None,
             UsageSource::Mount => self.ask_file_system(&of.path),
         };
-        let tells = Rc::clone(&told);
+        let tells = Rc::clone(&cached);
         let task = rt::spawn(async move {
-            let found = match (&of.teller, disk) {
+            let usage = match (&of.teller, disk) {
                 (UsageSource::Driver { name, handle }, _) => by_driver(&csi, name, handle, &of.path).await,
                 (UsageSource::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
                 (UsageSource::Mount, None) => None,
             };
             let at = clock::timestamp().as_nanosecond();
-            tells.seen.replace(found.map(|(disk, used)| VolumeSnapshot {
+            tells.seen.replace(usage.map(|(disk, used)| VolumeSnapshot {
                 at,
                 name: of.name,
                 claim: of.claim,
@@ -121,7 +121,7 @@ impl VolumeStatsCache {
             tells.is_slow.set(rt::elapsed(now) > WAIT);
             drop(held);
         });
-        RunningQuery { of: volume.clone(), began: now, told, ended, task }
+        RunningQuery { of: volume.clone(), began: now, cached, ended, task }
     }
 
     /// Calls statfs on a separate thread, not in the pool: it blocks until the file server answers. The number of

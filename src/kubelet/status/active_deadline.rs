@@ -47,11 +47,11 @@ impl ActiveDeadlines {
     /// The pods whose deadline has passed since the last call; each is returned once.
     pub(crate) fn take_overdue(&mut self, now: Instant) -> Vec<PodUid> {
         let due = self.pods.iter_mut().filter(|(_, active)| active.due.is_some_and(|due| due <= now));
-        let told = due.map(|(uid, active)| {
+        let overdue = due.map(|(uid, active)| {
             active.due = None;
             uid.clone()
         });
-        told.collect()
+        overdue.collect()
     }
 
     pub(crate) fn forget(&mut self, uid: &PodUid) {

@@ -10,30 +10,30 @@ use crate::types::api::{
 
 /// Merges `new` into `shown`. `may_run`: a container may be running, so no terminal phase is reported.
 pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: Time) -> PodStatus {
-    let mut told = new.clone();
-    told.conditions = shown.conditions.iter().filter(|condition| !is_own(&condition.kind)).cloned().collect();
+    let mut merged = new.clone();
+    merged.conditions = shown.conditions.iter().filter(|condition| !is_own(&condition.kind)).cloned().collect();
     let ours = new.conditions.iter().filter(|condition| is_own(&condition.kind));
-    told.conditions.extend(ours.cloned());
+    merged.conditions.extend(ours.cloned());
     let disruption = |status: &PodStatus| {
         let found = status.conditions.iter().find(|condition| condition.kind == conditions::DISRUPTION_TARGET);
         found.cloned()
     };
     if let Some(mut disruption) = disruption(new).filter(|_| !may_run) {
-        let known = told.conditions.iter().position(|condition| condition.kind == conditions::DISRUPTION_TARGET);
-        let known = known.map(|at| told.conditions.remove(at));
+        let known = merged.conditions.iter().position(|condition| condition.kind == conditions::DISRUPTION_TARGET);
+        let known = known.map(|at| merged.conditions.remove(at));
         if known.is_none_or(|known| known.status != disruption.status) {
             disruption.last_transition_time = Some(now);
         }
-        told.conditions.push(disruption);
+        merged.conditions.push(disruption);
     }
-    if may_run && told.phase.is_terminal() && !shown.phase.is_terminal() {
-        told.phase = shown.phase;
-        told.reason = shown.reason.clone();
-        told.message.clone_from(&shown.message);
+    if may_run && merged.phase.is_terminal() && !shown.phase.is_terminal() {
+        merged.phase = shown.phase;
+        merged.reason = shown.reason.clone();
+        merged.message.clone_from(&shown.message);
     }
-    if told.phase.is_terminal() {
-        let reason = if told.phase == PodPhase::Succeeded { Reason::POD_COMPLETED } else { Reason::POD_FAILED };
-        for condition in &mut told.conditions {
+    if merged.phase.is_terminal() {
+        let reason = if merged.phase == PodPhase::Succeeded { Reason::POD_COMPLETED } else { Reason::POD_FAILED };
+        for condition in &mut merged.conditions {
             let is_readiness = [conditions::READY, conditions::CONTAINERS_READY].contains(&&*condition.kind);
             if is_readiness && condition.status != ConditionStatus::False {
                 condition.status = ConditionStatus::False;
@@ -43,7 +43,7 @@ pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: T
             }
         }
     }
-    told
+    merged
 }
 
 /// The final status of a terminated pod: nothing runs, and containers not seen to exit have an unknown outcome.

@@ -143,8 +143,9 @@ fn fill(
         volume.pod_attributes = pod_info(pod, volume.is_ephemeral);
     }
     if let Some(tokens) = tokens(pod, driver, with)? {
-        let told = if driver.tokens_in_secrets { &mut volume.publish_secrets } else { &mut volume.pod_attributes };
-        told.insert("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), tokens);
+        let attributes =
+            if driver.tokens_in_secrets { &mut volume.publish_secrets } else { &mut volume.pod_attributes };
+        attributes.insert("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), tokens);
     }
     Ok(())
 }
@@ -191,14 +192,14 @@ fn secrets(
 }
 
 fn pod_info(pod: &Pod, is_ephemeral: bool) -> SortedMap<String, String> {
-    let told = [
+    let attributes = [
         ("pod.name", pod.metadata.name.as_str()),
         ("pod.namespace", &pod.metadata.namespace),
         ("pod.uid", pod.metadata.uid.as_str()),
         ("serviceAccount.name", &pod.spec.service_account_name),
         ("ephemeral", if is_ephemeral { "true" } else { "false" }),
     ];
-    told.into_iter().map(|(key, value)| (["csi.storage.k8s.io/", key].concat(), value.to_owned())).collect()
+    attributes.into_iter().map(|(key, value)| (["csi.storage.k8s.io/", key].concat(), value.to_owned())).collect()
 }
 
 /// By audience, as `TokenRequestStatus`.

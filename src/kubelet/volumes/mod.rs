@@ -132,12 +132,12 @@ async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut PodTerm
     if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == FsGroupPending(true)) {
         let target = volume.target();
         let on_mismatch = planned.on_mismatch;
-        let given = rt::slow_for(pod.as_str(), move || ownership::set_ownership(&target, group, on_mismatch)).await;
+        let changed = rt::slow_for(pod.as_str(), move || ownership::set_ownership(&target, group, on_mismatch)).await;
         let failure = |source| SetUpError {
             phase: Phase::SetUp,
             error: CsiError::FsGroup { handle: volume.handle.clone(), source },
         };
-        given.map_err(|error| failed(volume, failure(error)))?;
+        changed.map_err(|error| failed(volume, failure(error)))?;
         csi.given_to_group(&volume.target());
     }
     Ok(())
@@ -212,8 +212,8 @@ impl PodVolumes {
         expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
         recursive_read_only: bool,
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
-        let given = MountInputs { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
-        let planned = mounts::container_mounts(container, &given);
+        let inputs = MountInputs { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
+        let planned = mounts::container_mounts(container, &inputs);
         let uid = self.uid.clone();
         async move {
             let (mounts, parts) = planned?;

@@ -47,19 +47,19 @@ pub(super) struct MountInputs<'a> {
 /// A mount of an image volume has an empty [`ImageSpec`], which is filled in after the image is pulled.
 pub(super) fn container_mounts(
     container: &Container,
-    given: &MountInputs<'_>,
+    inputs: &MountInputs<'_>,
 ) -> Result<(Vec<Mount>, Vec<Part>), Error> {
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
     for (index, mount) in container.volume_mounts.iter().enumerate() {
-        let place = given.places.iter().find(|place| place.volume == mount.name);
+        let place = inputs.places.iter().find(|place| place.volume == mount.name);
         let place = place
             .ok_or_else(|| Error::NoSuchVolume { volume: mount.name.clone(), container: container.name.clone() })?;
-        let sub_path = sub_path(mount, given.expand).map_err(Error::Mount)?;
+        let sub_path = sub_path(mount, inputs.expand).map_err(Error::Mount)?;
         let mut made = Mount {
             container_path: absolute(&mount.mount_path),
             readonly: mount.read_only || place.read_only,
-            recursive_read_only: recursive_read_only(mount, given.recursive_read_only).map_err(Error::Mount)?,
+            recursive_read_only: recursive_read_only(mount, inputs.recursive_read_only).map_err(Error::Mount)?,
             selinux_relabel: place.relabel,
             propagation: propagation(mount),
             ..Mount::default()
@@ -72,7 +72,7 @@ pub(super) fn container_mounts(
             Some(root) if sub_path.is_empty() => made.host_path = root.to_string_lossy().into_owned(),
             Some(root) => {
                 // The index distinguishes several subpaths of one volume.
-                let target = given.subpaths.join(&mount.name).join(&container.name).join(index.to_string());
+                let target = inputs.subpaths.join(&mount.name).join(&container.name).join(index.to_string());
                 made.host_path = target.to_string_lossy().into_owned();
                 let (volume, container) = (mount.name.clone(), container.name.clone());
                 parts.push(Part { volume, container, root: root.clone(), path: sub_path, target });

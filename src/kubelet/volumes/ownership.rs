@@ -51,7 +51,7 @@ impl OwnershipChange {
             match self.entry(directory, name, depth) {
                 // Removed in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                given => given?,
+                changed => changed?,
             }
         }
         Ok(())
@@ -61,8 +61,8 @@ impl OwnershipChange {
         let kind = FileType::from_raw_mode(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
         if kind == FileType::Symlink {
             let group = Some(Gid::from_raw(self.group));
-            let given = chownat(directory, name, None, group, AtFlags::SYMLINK_NOFOLLOW);
-            self.note(given.map_err(io::Error::from));
+            let changed = chownat(directory, name, None, group, AtFlags::SYMLINK_NOFOLLOW);
+            self.note(changed.map_err(io::Error::from));
             return Ok(());
         }
         let flags = if kind == FileType::Directory { OPEN } else { OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC };
@@ -78,8 +78,8 @@ impl OwnershipChange {
         Ok(())
     }
 
-    fn note(&mut self, given: io::Result<()>) {
-        if let Err(error) = given {
+    fn note(&mut self, changed: io::Result<()>) {
+        if let Err(error) = changed {
             self.failed = self.failed.saturating_add(1);
             self.why.get_or_insert(error);
         }

@@ -26,7 +26,7 @@ use crate::types::error::ErrorChain;
 /// Handle for requesting changes.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalPods {
-    asked: Sender<LocalPodRequest>,
+    requests: Sender<LocalPodRequest>,
 }
 
 /// One change, and the channel for its answer.
@@ -44,15 +44,15 @@ const RETRY: Duration = Duration::from_secs(30);
 impl LocalPods {
     /// The handle, and the receiver for [`run`].
     pub(crate) fn new() -> (Self, Receiver<LocalPodRequest>) {
-        let (asked, receiver) = async_channel::bounded(QUEUE);
-        (Self { asked }, receiver)
+        let (requests, receiver) = async_channel::bounded(QUEUE);
+        (Self { requests }, receiver)
     }
 
     /// Requests a change. It completes even if this future is dropped.
     pub(crate) async fn request(&self, change: PodChange) -> PodAnswer {
         let (answer, answered) = async_channel::bounded(1);
         // Both fail only when the agent is ending.
-        let _ = self.asked.send(LocalPodRequest { change, answer }).await;
+        let _ = self.requests.send(LocalPodRequest { change, answer }).await;
         answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is shutting down".to_owned()))
     }
 }
@@ -61,13 +61,13 @@ impl LocalPods {
 pub(crate) async fn run(
     directory: PathBuf,
     node_name: String,
-    asked: Receiver<LocalPodRequest>,
+    requests: Receiver<LocalPodRequest>,
     inbox: Sender<SyncEvent>,
 ) {
     let mut running = LocalPodSource { directory, pod_list: PodList::new(node_name), inbox };
     let mut is_loaded = running.load().await;
     loop {
-        let next = if is_loaded { Ok(asked.recv().await) } else { rt::deadline(RETRY, asked.recv()).await };
+        let next = if is_loaded { Ok(requests.recv().await) } else { rt::deadline(RETRY, requests.recv()).await };
         match next {
             Ok(Ok(LocalPodRequest { change, answer })) => {
                 is_loaded = is_loaded || running.load().await;

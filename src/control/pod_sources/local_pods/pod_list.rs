@@ -21,7 +21,7 @@ pub(super) struct PodList {
     /// The directory has been read once.
     loaded: bool,
     /// The problems that were already logged.
-    told: Vec<SourceProblem>,
+    logged: Vec<SourceProblem>,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl std::error::Error for RefusedManifest {}
 
 impl PodList {
     pub(super) fn new(node_name: String) -> Self {
-        Self { node_name, pods: SortedMap::new(), problem: None, loaded: false, told: Vec::new() }
+        Self { node_name, pods: SortedMap::new(), problem: None, loaded: false, logged: Vec::new() }
     }
 
     /// Stores the content of the files. `seen` is the time for the pods' annotations.
@@ -203,8 +203,8 @@ impl PodList {
     /// The problems that are new since the last call.
     pub(super) fn new_problems(&mut self) -> Vec<SourceProblem> {
         let all: Vec<SourceProblem> = self.problems().cloned().collect();
-        let new = all.iter().filter(|problem| !self.told.contains(problem)).cloned().collect();
-        self.told = all;
+        let new = all.iter().filter(|problem| !self.logged.contains(problem)).cloned().collect();
+        self.logged = all;
         new
     }
 }

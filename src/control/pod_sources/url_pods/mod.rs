@@ -125,8 +125,8 @@ impl UrlSource {
             Err(error) => return self.not_kept(&ErrorChain(&error).to_string()),
         };
         // Ignores the stored pods of another URL.
-        let Some(given) = decode(&self.source.configured, &kept) else { return };
-        if let Err(error) = self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
+        let Some(response) = decode(&self.source.configured, &kept) else { return };
+        if let Err(error) = self.url_state.take(&response, &clock::timestamp().to_string(), clock::now()) {
             self.not_kept(&error.to_string());
         }
     }
@@ -161,9 +161,9 @@ impl UrlSource {
     async fn round(&mut self) -> Result<Duration, Closed> {
         let is_news = match self.fetch().await {
             Ok(FetchedManifest::NotModified) => self.url_state.succeed(),
-            Ok(FetchedManifest::New(given, validators)) => {
-                match self.url_state.take(&given, &clock::timestamp().to_string(), clock::now()) {
-                    Ok(taken) => match self.store(&given).await {
+            Ok(FetchedManifest::New(response, validators)) => {
+                match self.url_state.take(&response, &clock::timestamp().to_string(), clock::now()) {
+                    Ok(taken) => match self.store(&response).await {
                         Ok(()) => {
                             self.validators = validators;
                             self.url_state.succeed() || taken == ResponseVerdict::New
@@ -201,11 +201,11 @@ impl UrlSource {
     }
 
     /// Stores the accepted response and its serial number if they are not on disk.
-    async fn store(&self, given: &SignedManifest) -> Result<(), FetchError> {
+    async fn store(&self, response: &SignedManifest) -> Result<(), FetchError> {
         if let Some(serial) = self.url_state.highest() {
             self.write(&self.source.serial, serial).await?;
         }
-        self.write(&self.source.kept, encode(&self.source.configured, given)).await
+        self.write(&self.source.kept, encode(&self.source.configured, response)).await
     }
 
     async fn write(&self, path: &Path, bytes: Vec<u8>) -> Result<(), FetchError> {

@@ -151,11 +151,11 @@ fn mark(manifest: &[u8]) -> [u8; 32] {
 }
 
 /// Encodes a response for a start without the server: a header line, and the manifest.
-pub(super) fn encode(url: &str, given: &SignedManifest) -> Vec<u8> {
-    let signature = given.signature.clone().map(|bytes| Bytes(bytes).to_base64());
+pub(super) fn encode(url: &str, response: &SignedManifest) -> Vec<u8> {
+    let signature = response.signature.clone().map(|bytes| Bytes(bytes).to_base64());
     let mut kept = json!({ "url": url, "signature": signature }).to_string().into_bytes();
     kept.push(b'\n');
-    kept.extend_from_slice(&given.manifest);
+    kept.extend_from_slice(&response.manifest);
     kept
 }
 
@@ -191,7 +191,7 @@ mod tests {
         Time::from_unix_nanos(1)
     }
 
-    fn given(text: &str) -> SignedManifest {
+    fn response(text: &str) -> SignedManifest {
         SignedManifest { manifest: text.as_bytes().to_vec(), signature: None }
     }
 
@@ -200,8 +200,8 @@ mod tests {
         UrlState::new(URL, "node1".to_owned(), key.map(trust))
     }
 
-    fn take(url_state: &mut UrlState, given: &SignedManifest) -> Result<ResponseVerdict, String> {
-        url_state.take(given, "2026-11-20T20:03:54Z", now()).map_err(|error| error.to_string())
+    fn take(url_state: &mut UrlState, response: &SignedManifest) -> Result<ResponseVerdict, String> {
+        url_state.take(response, "2026-11-20T20:03:54Z", now()).map_err(|error| error.to_string())
     }
 
     fn names(url_state: &UrlState) -> Vec<String> {
@@ -212,8 +212,8 @@ mod tests {
     fn pod_list_and_documents_are_all_read() {
         let mut url_state = url_state(None);
         assert!(!url_state.update().complete, "nothing was heard yet");
-        assert_eq!(take(&mut url_state, &given(WEB)), Ok(ResponseVerdict::New));
-        assert_eq!(take(&mut url_state, &given(WEB)), Ok(ResponseVerdict::Same));
+        assert_eq!(take(&mut url_state, &response(WEB)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut url_state, &response(WEB)), Ok(ResponseVerdict::Same));
         let update = url_state.update();
         assert!(update.complete);
         let pod = &update.pods[0];
@@ -221,15 +221,15 @@ mod tests {
         let list = r#"{"apiVersion": "v1", "kind": "PodList", "items": [
             {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
             {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}"#;
-        assert_eq!(take(&mut url_state, &given(list)), Ok(ResponseVerdict::New));
+        assert_eq!(take(&mut url_state, &response(list)), Ok(ResponseVerdict::New));
         assert_eq!(names(&url_state), ["a-node1", "b-node1"]);
         assert_eq!(
-            take(&mut url_state, &given(&format!("{WEB}---\n{}", WEB.replace("web", "two")))),
+            take(&mut url_state, &response(&format!("{WEB}---\n{}", WEB.replace("web", "two")))),
             Ok(ResponseVerdict::New)
         );
         assert_eq!(names(&url_state), ["web-node1", "two-node1"]);
         assert_eq!(
-            take(&mut url_state, &given("apiVersion: v1\nkind: PodList\nitems: []\n")),
+            take(&mut url_state, &response("apiVersion: v1\nkind: PodList\nitems: []\n")),
             Ok(ResponseVerdict::New)
         );
         assert!(names(&url_state).is_empty() && url_state.update().complete);
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn invalid_manifest_changes_nothing() {
         let mut url_state = url_state(None);
-        take(&mut url_state, &given(WEB)).unwrap();
+        take(&mut url_state, &response(WEB)).unwrap();
         let before = url_state.update();
         for wrong in [
             "",
@@ -248,7 +248,7 @@ mod tests {
             &format!("{WEB}---\nkind: Pod\n"),
             &WEB.replace("image: busybox", "image: ''"),
         ] {
-            let why = take(&mut url_state, &given(wrong)).unwrap_err();
+            let why = take(&mut url_state, &response(wrong)).unwrap_err();
             url_state.fail(why, now());
             let update = url_state.update();
             assert!(Arc::ptr_eq(&update.pods[0].pod, &before.pods[0].pod), "{wrong}");
@@ -277,8 +277,8 @@ mod tests {
             signature: Some(pair.sign(text.as_bytes()).as_ref().to_vec()),
         };
         let other = WEB.replace("busybox", "nginx");
-        assert_eq!(take(&mut url_state, &given(WEB)), Err(NONE.to_owned()));
-        let wrong = SignedManifest { signature: signed(&other).signature, ..given(WEB) };
+        assert_eq!(take(&mut url_state, &response(WEB)), Err(NONE.to_owned()));
+        let wrong = SignedManifest { signature: signed(&other).signature, ..response(WEB) };
         assert_eq!(take(&mut url_state, &wrong), Err(NOT_THIS.to_owned()));
         assert!(!url_state.is_known());
         assert_eq!(take(&mut url_state, &signed(WEB)), Ok(ResponseVerdict::New));
@@ -325,11 +325,11 @@ mod tests {
     fn credentials_in_the_url_are_not_shown_and_count_for_the_uid() {
         let url = "https://fleet.example/board.yaml?token=secret";
         let mut url_state = UrlState::new(url, "node1".to_owned(), None);
-        take(&mut url_state, &given(WEB)).unwrap();
+        take(&mut url_state, &response(WEB)).unwrap();
         url_state.fail("x".to_owned(), now());
         let (update, other) = (url_state.update(), {
             let mut other = UrlState::new("https://fleet.example/board.yaml?token=2", "node1".to_owned(), None);
-            take(&mut other, &given(WEB)).unwrap();
+            take(&mut other, &response(WEB)).unwrap();
             other.update()
         });
         assert_eq!(&*update.pods[0].origin, "https://fleet.example/board.yaml?...");
@@ -339,8 +339,8 @@ mod tests {
 
     #[test]
     fn stored_response_of_another_url_or_format_is_not_used() {
-        let kept = encode(URL, &given(WEB));
-        assert_eq!(decode(URL, &kept), Some(given(WEB)));
+        let kept = encode(URL, &response(WEB));
+        assert_eq!(decode(URL, &kept), Some(response(WEB)));
         assert_eq!(decode("http://other/", &kept), None);
         for cut in 0..kept.iter().position(|byte| *byte == b'\n').unwrap() {
             assert_eq!(decode(URL, &kept[..cut]), None);

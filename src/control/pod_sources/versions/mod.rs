@@ -75,11 +75,11 @@ impl Versions {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return versions,
             entries => entries,
         };
-        let found = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).unwrap_or_else(|error| {
+        let files = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).unwrap_or_else(|error| {
             log!(warn, "failed to read pod versions", directory = versions.directory.display(), error = error);
             Vec::new()
         });
-        for entry in found {
+        for entry in files {
             let name = entry.file_name().to_string_lossy().into_owned();
             if !name.ends_with(END) {
                 continue;
@@ -205,8 +205,8 @@ impl Versions {
 
     /// The pods with a next version: the version that runs, and the next one, whose images are to be pulled.
     pub(crate) fn nexts(&self) -> impl Iterator<Item = (&PodUid, &Arc<Pod>)> {
-        let told = self.records.values().filter(|entry| entry.owner.is_some());
-        told.filter_map(|entry| Some((&entry.record.runs()?.metadata.uid, entry.record.next()?)))
+        let owned = self.records.values().filter(|entry| entry.owner.is_some());
+        owned.filter_map(|entry| Some((&entry.record.runs()?.metadata.uid, entry.record.next()?)))
     }
 
     /// The version with this uid no longer waits for its images. True if there was one.
@@ -218,8 +218,8 @@ impl Versions {
     }
 
     pub(crate) fn views(&self) -> impl Iterator<Item = VersionView> {
-        let told = self.records.iter().filter(|(_, entry)| entry.owner.is_some());
-        told.map(|(key, entry)| VersionView {
+        let owned = self.records.iter().filter(|(_, entry)| entry.owner.is_some());
+        owned.map(|(key, entry)| VersionView {
             pod: key.trim_end_matches(END).replacen('_', "/", 1),
             state: entry.record.state(),
             earlier: entry.record.earlier(),

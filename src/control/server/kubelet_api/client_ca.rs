@@ -72,13 +72,13 @@ impl Authorities {
     /// Loads the CA bundle, and reloads it when it changes. Calls `changed` each time. An unreadable file changes
     /// nothing.
     pub(super) async fn follow(&self, path: &Path, mut changed: impl FnMut(Option<Vec<DistinguishedName>>)) {
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             let watch = FileWatch::new(&[path.to_owned()]);
             let file = path.to_owned();
             match rt::blocking(move || read(&file)).await {
                 Ok(known) => {
-                    told.clear();
+                    logged.clear();
                     let hints = known.verifier.root_hint_subjects().to_vec();
                     self.known.replace(Some(known));
                     self.generation.set(self.generation.get() + 1);
@@ -86,9 +86,9 @@ impl Authorities {
                 }
                 Err(error) => {
                     let fault = ErrorChain(&error).to_string();
-                    if fault != told {
+                    if fault != logged {
                         log!(warn, "failed to load the client CA bundle", clientCAFile = fault);
-                        told = fault;
+                        logged = fault;
                     }
                 }
             }

@@ -27,7 +27,7 @@ pub(super) struct DelegatedAuth {
     regulars: RefCell<AuthCache<()>>,
     strangers: RefCell<StrangerBuckets>,
     /// When the last warning about too many unknown tokens was logged.
-    told: Cell<Option<Instant>>,
+    last_warned: Cell<Option<Instant>>,
     accesses: RefCell<AuthCache<bool>>,
     /// Limits concurrent reviews. A request that has waited may find an earlier one's result in the cache.
     asking: Semaphore,
@@ -71,7 +71,7 @@ impl DelegatedAuth {
             tokens: RefCell::new(AuthCache::new(MOST)),
             regulars: RefCell::new(AuthCache::new(MOST)),
             strangers: RefCell::new(StrangerBuckets::new(rt::now())),
-            told: Cell::new(None),
+            last_warned: Cell::new(None),
             accesses: RefCell::new(AuthCache::new(MOST)),
             asking: Semaphore::new(AT_ONCE),
         }
@@ -115,8 +115,8 @@ impl DelegatedAuth {
     }
 
     fn tell_of_strangers(&self, peer: IpAddr, now: Instant) {
-        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= LOG_AGAIN) {
-            self.told.set(Some(now));
+        if self.last_warned.get().is_none_or(|last_warned| now.saturating_duration_since(last_warned) >= LOG_AGAIN) {
+            self.last_warned.set(Some(now));
             log!(warn, "too many unknown tokens, limiting token reviews", peer = peer);
         }
     }

@@ -87,7 +87,7 @@ pub(crate) struct KubeletApiServer {
     checkpoints: Checkpoints,
     tls: RefCell<Option<Arc<ServerConfig>>>,
     /// When the missing certificate was last logged.
-    told: Cell<Option<Instant>>,
+    last_logged: Cell<Option<Instant>>,
 }
 
 /// Maximum number of connections; fewer of unauthenticated clients.
@@ -131,7 +131,7 @@ impl KubeletApiServer {
                 limit: config.runtime.request_timeout,
             },
             tls: RefCell::default(),
-            told: Cell::new(None),
+            last_logged: Cell::new(None),
         }
     }
 
@@ -189,8 +189,8 @@ impl KubeletApiServer {
 
     fn tell_of_no_certificate(&self, peer: SocketAddr) {
         let now = rt::now();
-        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= LOG_AGAIN) {
-            self.told.set(Some(now));
+        if self.last_logged.get().is_none_or(|last_logged| now.saturating_duration_since(last_logged) >= LOG_AGAIN) {
+            self.last_logged.set(Some(now));
             let why = "no serving certificate available for the node";
             log!(warn, "TLS handshake failed", peer = peer, error = why);
         }

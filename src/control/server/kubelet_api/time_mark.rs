@@ -45,18 +45,18 @@ impl TimeMark {
 
     /// Raises the mark, now and every hour. Never returns.
     pub(super) async fn run(&self) {
-        let mut told = false;
+        let mut has_failed = false;
         loop {
             let now = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
             if now > self.mark.get() {
                 self.mark.set(now);
                 let (file, text) = (self.file.clone(), now.to_string());
                 let written = rt::blocking(move || durable::write(&file, text.as_bytes())).await;
-                if let Some(error) = written.as_ref().err().filter(|_| !told) {
+                if let Some(error) = written.as_ref().err().filter(|_| !has_failed) {
                     let error = ErrorChain(error);
                     log!(warn, "failed to keep the latest time", file = self.file.display(), error = error);
                 }
-                told = written.is_err();
+                has_failed = written.is_err();
             }
             rt::sleep(PERIOD).await;
         }

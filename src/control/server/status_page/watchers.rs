@@ -48,7 +48,7 @@ pub(super) struct Watchers {
 struct State {
     watching: usize,
     /// The last blocks, oldest first, and the number of the first one.
-    told: VecDeque<Rc<[u8]>>,
+    blocks: VecDeque<Rc<[u8]>>,
     first: u64,
     /// The last complete measurement, for new watchers.
     figures: Option<Rc<[u8]>>,
@@ -98,7 +98,7 @@ impl Watchers {
             }
             Some(block.end(&now()))
         };
-        let next = state.first.saturating_add(u64::try_from(state.told.len()).unwrap_or(u64::MAX));
+        let next = state.first.saturating_add(u64::try_from(state.blocks.len()).unwrap_or(u64::MAX));
         Some(Watcher { watchers: Rc::clone(self), begin, next })
     }
 
@@ -149,9 +149,9 @@ impl Watchers {
 
     pub(super) fn broadcast(&self, block: Block) {
         let mut state = self.state.borrow_mut();
-        state.told.push_back(block.end(&now()).into());
-        if state.told.len() > KEPT {
-            state.told.pop_front();
+        state.blocks.push_back(block.end(&now()).into());
+        if state.blocks.len() > KEPT {
+            state.blocks.pop_front();
             state.first += 1;
         }
         drop(state);
@@ -204,7 +204,7 @@ impl Text for Watcher {
                 {
                     let state = self.watchers.state.borrow();
                     let behind = usize::try_from(self.next.checked_sub(state.first)?).ok()?;
-                    if let Some(block) = state.told.get(behind) {
+                    if let Some(block) = state.blocks.get(behind) {
                         self.next += 1;
                         return Some(block.to_vec());
                     }

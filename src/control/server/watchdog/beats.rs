@@ -80,20 +80,20 @@ impl BeatCheck {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Rounds and turns when they were asked.
-    asked: (u32, u32),
+    at_request: (u32, u32),
     moves: u32,
 }
 
 impl Progress {
     /// Asks both. `rounds` and `turns` are their current counts.
     pub(super) fn request_beats(&mut self, rounds: u32, turns: u32) {
-        self.asked = (rounds, turns);
+        self.at_request = (rounds, turns);
     }
 
     /// Number of times that both have made progress since they were asked.
     pub(super) fn moves(&mut self, rounds: u32, turns: u32) -> u32 {
-        if rounds != self.asked.0 && turns != self.asked.1 {
-            self.asked = (rounds, turns);
+        if rounds != self.at_request.0 && turns != self.at_request.1 {
+            self.at_request = (rounds, turns);
             self.moves = self.moves.wrapping_add(1);
         }
         self.moves

@@ -22,7 +22,7 @@ pub(super) struct Device {
     sys: PathBuf,
     open: Option<OpenDevice>,
     /// The failure to open it was logged.
-    told: bool,
+    failure_logged: bool,
 }
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct OpenDevice {
 
 impl Device {
     pub(super) fn new(path: &Path, sys: &Path) -> Self {
-        Self { path: path.to_owned(), sys: sys.to_owned(), open: None, told: false }
+        Self { path: path.to_owned(), sys: sys.to_owned(), open: None, failure_logged: false }
     }
 
     /// The device's timeout, or a safe guess if it is unknown. A device that is not open is retried at half of this.
@@ -51,11 +51,11 @@ impl Device {
         let petted = open.and_then(|open| (&*open.file).write_all(PET).map(|()| open));
         match petted {
             Ok(open) => {
-                self.told = false;
+                self.failure_logged = false;
                 self.open = Some(open);
             }
-            Err(error) if !self.told => {
-                self.told = true;
+            Err(error) if !self.failure_logged => {
+                self.failure_logged = true;
                 let path = self.path.display();
                 log!(error, "watchdog device not in use, trying again", path = path, error = ErrorChain(&error));
             }
@@ -204,9 +204,9 @@ mod tests {
         let status = device.status().unwrap();
         assert_eq!((status.armed, status.timeout_seconds, status.reset_the_board), (true, 15, true));
         device.close();
-        let mut told = String::new();
-        end.read_to_string(&mut told).unwrap();
-        assert_eq!(told, "..V");
+        let mut written = String::new();
+        end.read_to_string(&mut written).unwrap();
+        assert_eq!(written, "..V");
     }
 
     #[test]
@@ -215,15 +215,15 @@ mod tests {
         let mut device = board.device();
         device.pet();
         device.pet();
-        assert!(device.told && !device.status().unwrap().armed);
+        assert!(device.failure_logged && !device.status().unwrap().armed);
         let mut end = board.plug_in();
         device.pet();
-        assert!(!device.told && device.status().unwrap().armed);
+        assert!(!device.failure_logged && device.status().unwrap().armed);
         assert_eq!(device.timeout(), UNKNOWN_TIMEOUT);
         drop(device);
-        let mut told = String::new();
-        end.read_to_string(&mut told).unwrap();
-        assert_eq!(told, ".");
+        let mut written = String::new();
+        end.read_to_string(&mut written).unwrap();
+        assert_eq!(written, ".");
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
         fs::write(board.path(), "kept").unwrap();
         let mut device = board.device();
         device.pet();
-        assert!(device.told);
+        assert!(device.failure_logged);
         device.close();
         assert_eq!(fs::read_to_string(board.path()).unwrap(), "kept");
     }

@@ -30,7 +30,7 @@ const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
 pub(super) struct Memory {
     thresholds: ThresholdState,
     /// The resource being reclaimed, according to the last event.
-    told: Option<Starved>,
+    reported: Option<Starved>,
     reclaimed: Option<Instant>,
 }
 
@@ -58,12 +58,12 @@ impl PressureCheck {
             ..PressureObservation::default()
         };
         let Some(first) = verdict.starved.first() else {
-            self.memory.borrow_mut().told = None;
+            self.memory.borrow_mut().reported = None;
             return look;
         };
         let starved = Starved::of(first.signal);
         log!(debug, "node under pressure", signal = first.signal.as_str(), disks = format!("{layout:?}"));
-        if self.memory.borrow_mut().told.replace(starved) != Some(starved) {
+        if self.memory.borrow_mut().reported.replace(starved) != Some(starved) {
             let message = format!("Attempting to reclaim {}", starved.as_str());
             look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
         }

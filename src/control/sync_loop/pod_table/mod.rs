@@ -175,10 +175,10 @@ impl PodTable {
         self.relisted && self.node_state.borrow().runtime.ready
     }
 
-    /// Whether background work requested at `asked` may start: no worker is busy, or the work has waited for
+    /// Whether background work requested at `since` may start: no worker is busy, or the work has waited for
     /// [`PODS_FIRST`].
-    pub(super) fn is_idle(&self, asked: Instant, now: Instant) -> bool {
-        let is_late = now.saturating_duration_since(asked) >= PODS_FIRST;
+    pub(super) fn is_idle(&self, since: Instant, now: Instant) -> bool {
+        let is_late = now.saturating_duration_since(since) >= PODS_FIRST;
         is_late || self.workers.iter().all(|worker| worker.busy.is_none())
     }
 

@@ -39,8 +39,8 @@ impl PodTable {
         let Identity { uid, namespace, name } = worker.identity.clone();
         self.reports.dedup.log_event(&worker.identity.to_string(), &event);
         let object = EventObject { kind: ObjectKind::Pod, namespace, name, uid };
-        let told = NewEvent::of_pod(object, worker.pod.as_deref(), event);
-        self.note(told, now);
+        let new_event = NewEvent::of_pod(object, worker.pod.as_deref(), event);
+        self.note(new_event, now);
     }
 
     pub(super) fn record_node(&mut self, event: NodeEvent, now: Instant) {
@@ -74,8 +74,8 @@ impl PodTable {
         self.node_state.borrow_mut().runtime = state;
     }
 
-    fn note(&self, told: NewEvent, now: Instant) {
-        self.node_state.borrow().events.borrow_mut().note(told, clock::now(), now);
+    fn note(&self, event: NewEvent, now: Instant) {
+        self.node_state.borrow().events.borrow_mut().note(event, clock::now(), now);
         if let Some(sender) = &self.reports.sender {
             sender.on_new_events();
         }

@@ -52,10 +52,10 @@ impl DeviceAllocations {
                 // It keeps its devices.
             } else if count > 0 && !runs(&container.name) {
                 let ids = self.free(uid, container, (name, count), &selectors, left)?;
-                let given = self.give(uid, &container.name, name, ids);
-                self.given.push(given);
+                let allocation = self.give(uid, &container.name, name, ids);
+                self.entries.push(allocation);
             }
-            let has = self.given.iter().filter(|given| given.is_of(uid, &container.name, name));
+            let has = self.entries.iter().filter(|allocation| allocation.is_of(uid, &container.name, name));
             for id in has.flat_map(DeviceAllocation::ids) {
                 if stays {
                     left.remove(id);
@@ -88,13 +88,13 @@ impl DeviceAllocations {
         let mut found = Vec::new();
         for (name, count) in amounts.into_iter().filter(|(_, count)| *count > 0) {
             let Some(resource) = self.resources.get(name).filter(|resource| resource.has_nodes()) else { continue };
-            let is_its = |given: &&DeviceAllocation| {
-                given.pod == pod.metadata.uid
-                    && given.resource == name
-                    && container.is_none_or(|container| container.name == given.container)
+            let is_its = |allocation: &&DeviceAllocation| {
+                allocation.pod == pod.metadata.uid
+                    && allocation.resource == name
+                    && container.is_none_or(|container| container.name == allocation.container)
             };
             let mut free: Vec<&str> = Vec::new();
-            for id in self.given.iter().filter(is_its).flat_map(DeviceAllocation::ids) {
+            for id in self.entries.iter().filter(is_its).flat_map(DeviceAllocation::ids) {
                 if !free.contains(&id.as_str()) {
                     free.push(id);
                 }
@@ -124,34 +124,34 @@ impl DeviceAllocations {
         count: usize,
         runs: impl Fn(&str) -> bool,
     ) -> Result<bool, InsufficientDevices> {
-        let Some(given) = self.given.iter_mut().find(|given| given.is_of(uid, container, name)) else {
+        let Some(allocation) = self.entries.iter_mut().find(|allocation| allocation.is_of(uid, container, name)) else {
             return Ok(false);
         };
         let lost =
-            |resource: &Resource| resource.is_local && resource.is_told && !given.ids().all(|id| resource.has(id));
+            |resource: &Resource| resource.is_local && resource.is_told && !allocation.ids().all(|id| resource.has(id));
         if !runs(container) && self.resources.get(name).is_some_and(lost) {
-            self.given.retain(|given| !given.is_of(uid, container, name));
+            self.entries.retain(|allocation| !allocation.is_of(uid, container, name));
             return Ok(false);
         }
-        let has = given.ids().count();
+        let has = allocation.ids().count();
         if has != count {
             return Err(InsufficientDevices(format!(
                 "pod {:?} container {container:?} changed request for resource {name:?} from {has} to {count}",
                 uid.as_str()
             )));
         }
-        if !given.is_confirmed && !runs(container) {
+        if !allocation.is_confirmed && !runs(container) {
             let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
             if resource.healthy().next().is_none() {
                 return Err(none_healthy(name));
             }
-            if !given.ids().all(|id| resource.has(id)) {
+            if !allocation.ids().all(|id| resource.has(id)) {
                 return Err(InsufficientDevices(format!(
                     "previously allocated devices are no longer healthy; cannot allocate unhealthy devices {name}"
                 )));
             }
         }
-        given.is_confirmed = true;
+        allocation.is_confirmed = true;
         Ok(true)
     }
 
@@ -191,19 +191,22 @@ impl DeviceAllocations {
 
     /// The available devices for GetPreferredAllocation, and those that must be included because the pod has them.
     /// `None` if the plugin does not support the call, or there is no choice.
-    pub(in crate::kubelet::devices) fn choice(&self, given: &DeviceAllocation) -> Option<(Vec<String>, Vec<String>)> {
-        let resource = self.resources.get(&given.resource)?;
-        let own: Vec<&String> = given.ids().collect();
+    pub(in crate::kubelet::devices) fn choice(
+        &self,
+        allocation: &DeviceAllocation,
+    ) -> Option<(Vec<String>, Vec<String>)> {
+        let resource = self.resources.get(&allocation.resource)?;
+        let own: Vec<&String> = allocation.ids().collect();
         let others = |other: &&DeviceAllocation| {
-            let is_kind = other.pod == given.pod && other.resource == given.resource;
-            is_kind && other.container != given.container
+            let is_kind = other.pod == allocation.pod && other.resource == allocation.resource;
+            is_kind && other.container != allocation.container
         };
-        let reused: SortedSet<&String> = self.given.iter().filter(others).flat_map(DeviceAllocation::ids).collect();
+        let reused: SortedSet<&String> = self.entries.iter().filter(others).flat_map(DeviceAllocation::ids).collect();
         let mut kept: Vec<String> = own.iter().filter(|id| reused.contains(**id)).map(|id| (*id).clone()).collect();
         let needed = own.len() - kept.len();
-        let free = self.available(&given.resource).map(str::to_owned);
+        let free = self.available(&allocation.resource).map(str::to_owned);
         let free = free.chain(own.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
-        let near = self.near(&given.pod, &given.container);
+        let near = self.near(&allocation.pod, &allocation.container);
         let is_near = |id: &String| resource.place(near, id) == NumaProximity::Near;
         let (aligned, others): (Vec<String>, Vec<String>) = free.partition(is_near);
         let mut all = kept.clone();
@@ -221,22 +224,23 @@ impl DeviceAllocations {
     }
 
     /// Applies the plugin's preference as far as the devices are available; the rest stays as chosen.
-    pub(in crate::kubelet::devices) fn prefer(&mut self, given: &DeviceAllocation, preferred: &[String]) {
-        let Some((all, kept)) = self.choice(given) else { return };
-        let Some(resource) = self.resources.get(&given.resource) else { return };
-        let near = self.near(&given.pod, &given.container);
-        let own: Vec<&String> = given.ids().chain(&all).collect();
+    pub(in crate::kubelet::devices) fn prefer(&mut self, allocation: &DeviceAllocation, preferred: &[String]) {
+        let Some((all, kept)) = self.choice(allocation) else { return };
+        let Some(resource) = self.resources.get(&allocation.resource) else { return };
+        let near = self.near(&allocation.pod, &allocation.container);
+        let own: Vec<&String> = allocation.ids().chain(&all).collect();
         let in_order =
             IN_ORDER.iter().flat_map(|place| own.iter().copied().filter(move |id| resource.place(near, id) == *place));
-        let count = given.ids().count();
+        let count = allocation.ids().count();
         let mut ids = kept;
         for id in preferred.iter().chain(in_order).filter(|id| all.contains(*id)) {
             if ids.len() < count && !ids.contains(id) {
                 ids.push(id.clone());
             }
         }
-        let anew = self.give(&given.pod, &given.container, &given.resource, ids);
-        if let Some(place) = self.given.iter_mut().find(|one| one.is_same_place(given) && one.response.is_none()) {
+        let anew = self.give(&allocation.pod, &allocation.container, &allocation.resource, ids);
+        if let Some(place) = self.entries.iter_mut().find(|one| one.is_same_place(allocation) && one.response.is_none())
+        {
             *place = anew;
         }
     }

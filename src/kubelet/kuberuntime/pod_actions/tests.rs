@@ -77,7 +77,7 @@ fn situation<'a>(
         ephemeral: Vec::new(),
         observed,
         groupless: None,
-        asked: &[],
+        to_restart: &[],
         resizes_pod: false,
         now: Instant::now(),
     }
@@ -559,10 +559,10 @@ fn container_with_restart_resize_policy_is_replaced() {
 fn requested_restarts_kill_together_and_start_in_order() {
     let (mut pod, main) = with_states(&[Some(running()), Some(running())]);
     pod.containers.push(ObservedContainer { restart_count: 4, ..container("side", "s", running()) });
-    let asked = ["a-id", "side-id"].map(str::to_owned);
+    let to_restart = ["a-id", "side-id"].map(str::to_owned);
     for policy in [RestartPolicy::Always, RestartPolicy::OnFailure] {
         let plan = compute_pod_actions(&ActionInputs {
-            asked: &asked,
+            to_restart: &to_restart,
             ..situation(&pod, policy, vec![sidecar("side")], main.clone())
         });
         let ids = ["side-id", "a-id"].map(str::to_owned).to_vec();
@@ -642,9 +642,9 @@ fn replaced_instances_are_those_that_start_again() {
 #[test]
 fn restart_request_for_another_instance_is_ignored() {
     let (pod, main) = with_states(&[Some(running())]);
-    let asked = ["earlier-id".to_owned()];
+    let to_restart = ["earlier-id".to_owned()];
     let plan = compute_pod_actions(&ActionInputs {
-        asked: &asked,
+        to_restart: &to_restart,
         ..situation(&pod, RestartPolicy::Always, Vec::new(), main)
     });
     assert_eq!(plan, Plan::default());

@@ -110,7 +110,7 @@ fn only_the_first_request_waits_for_a_hanging_file_server() {
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
         answer(&inquiries, &volumes, &volumes[0]).await;
-        let is_slow = || inquiries.known.borrow()[1].told.is_slow.get();
+        let is_slow = || inquiries.known.borrow()[1].cached.is_slow.get();
         while !is_slow() {
             inquiries.wait().await;
         }

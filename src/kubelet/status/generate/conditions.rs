@@ -29,8 +29,8 @@ pub(super) struct ConditionInputs<'a> {
 pub(super) fn conditions(facts: &ConditionInputs<'_>) -> Vec<PodCondition> {
     let mut all: Vec<PodCondition> = facts.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
     // DisruptionTarget records an eviction, which cannot be derived from the observed state.
-    let told = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
-    if let Some(disruption) = told.or_else(|| disruption(facts)) {
+    let recorded = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
+    if let Some(disruption) = recorded.or_else(|| disruption(facts)) {
         all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
         all.push(disruption);
     }

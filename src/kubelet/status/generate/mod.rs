@@ -152,9 +152,9 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
         }
         (None, None) => seen,
     };
-    let told = [terminal.unwrap_or(previous), shown].map(|status| (status.phase == phase).then_some(status));
-    let reason = told.into_iter().flatten().map(|status| &status.reason).find(|reason| !reason.is_empty());
-    let message = told.into_iter().flatten().map(|status| &status.message).find(|message| !message.is_empty());
+    let same_phase = [terminal.unwrap_or(previous), shown].map(|status| (status.phase == phase).then_some(status));
+    let reason = same_phase.into_iter().flatten().map(|status| &status.reason).find(|reason| !reason.is_empty());
+    let message = same_phase.into_iter().flatten().map(|status| &status.message).find(|message| !message.is_empty());
     (phase, reason.cloned().unwrap_or_default(), message.cloned().unwrap_or_default())
 }
 
@@ -181,8 +181,9 @@ fn has_active_main(input: &StatusInput<'_>) -> bool {
 impl StatusInput<'_> {
     /// All containers of the pod are being restarted, or were when its status was last generated.
     fn is_restarting_all(&self, previous: &PodStatus) -> bool {
-        let told = conditions::find(&previous.conditions, api::conditions::ALL_CONTAINERS_RESTARTING);
-        told.is_some_and(|told| told.status == api::ConditionStatus::True) || restarts_all(self.pod, self.observed)
+        let condition = conditions::find(&previous.conditions, api::conditions::ALL_CONTAINERS_RESTARTING);
+        condition.is_some_and(|condition| condition.status == api::ConditionStatus::True)
+            || restarts_all(self.pod, self.observed)
     }
 
     fn waiting_of(&self, container: &str) -> Option<Waiting> {

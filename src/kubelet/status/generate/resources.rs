@@ -23,10 +23,10 @@ pub(super) fn pod_resources(input: &StatusInput<'_>, previous: &PodStatus) -> Re
             resources.requests.insert(MEMORY, *memory);
         }
     }
-    let told = previous.resources.as_deref().filter(|_| previous.phase == PodPhase::Running);
+    let shown = previous.resources.as_deref().filter(|_| previous.phase == PodPhase::Running);
     let is_actuated = input.resize.progress == ResizeProgress::None;
-    let keep = |list: &mut ResourceList, resource: &str, told: Option<&ResourceList>, now: &ResourceList| match told
-        .and_then(|told| told.get(resource))
+    let keep = |list: &mut ResourceList, resource: &str, shown: Option<&ResourceList>, now: &ResourceList| match shown
+        .and_then(|shown| shown.get(resource))
     {
         Some(quantity) => {
             let quantity = now.get(resource).filter(|_| is_actuated).unwrap_or(quantity);
@@ -38,9 +38,9 @@ pub(super) fn pod_resources(input: &StatusInput<'_>, previous: &PodStatus) -> Re
             }
         }
     };
-    keep(&mut resources.requests, CPU, told.map(|told| &told.requests), &requests);
+    keep(&mut resources.requests, CPU, shown.map(|shown| &shown.requests), &requests);
     for resource in [CPU, MEMORY] {
-        keep(&mut resources.limits, resource, told.map(|told| &told.limits), &limits);
+        keep(&mut resources.limits, resource, shown.map(|shown| &shown.limits), &limits);
     }
     resources
 }
