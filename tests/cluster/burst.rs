@@ -21,7 +21,7 @@ fn path(number: usize) -> String {
 
 impl Joined {
     /// The peak and the current resident memory of the agent, in KiB.
-    fn memory(&self) -> (u64, u64) {
+    pub(crate) fn memory(&self) -> (u64, u64) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.node.agent_pid())).unwrap();
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();

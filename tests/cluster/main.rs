@@ -46,6 +46,7 @@ mod histories;
 mod inside;
 mod joined;
 mod joining;
+mod large_pods;
 mod lease;
 #[path = "../faults/node.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests ask for other things")]

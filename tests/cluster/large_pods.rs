@@ -1,0 +1,54 @@
+//! Pods of the largest size that an API server stores, and what they take of the agent's memory.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::joined::Joined;
+use super::pods::pod;
+
+const PODS_THERE: u64 = 8;
+/// Bytes of a pod's large field as text. etcd takes 1.5 MiB of an object.
+const LARGE: usize = 1400 << 10;
+
+/// What a pod of this shape takes once the agent has settled, and at most per pod, in KiB.
+fn measure(shape: &str, large: &dyn Fn() -> Value) -> (u64, u64) {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.wait_until_ready();
+    let (_, before) = joined.memory();
+    for number in 0..PODS_THERE {
+        let mut object = pod(&format!("p{number}"), &json!({}));
+        let (key, value) = (shape.split('.').next_back().unwrap(), large());
+        if shape.starts_with("metadata") {
+            object["metadata"][key] = value;
+        } else {
+            object["spec"]["containers"][0][key] = value;
+        }
+        joined.api.create(&object);
+    }
+    for number in 0..PODS_THERE {
+        let path = format!("/api/v1/namespaces/default/pods/p{number}");
+        joined.api.wait(&path, "the agent to report the pod", |pod| pod["status"]["startTime"].is_string());
+    }
+    // Work that the pods' arrival has begun.
+    std::thread::sleep(Duration::from_secs(2));
+    let (most, now) = joined.memory();
+    let (now, most) = (now.saturating_sub(before) / PODS_THERE, most.saturating_sub(before) / PODS_THERE);
+    eprintln!("{shape}: {now} KiB of the agent's memory for a pod, {most} KiB at most");
+    (now, most)
+}
+
+#[test]
+fn pods_of_the_largest_size_take_the_memory_that_the_list_of_bounds_says() {
+    let text = LARGE as u64 >> 10;
+    let (now, most) = measure("metadata.annotations", &|| json!({"a/b": "x".repeat(LARGE)}));
+    assert!(now < 3 * text && most < 8 * text, "one long string: {now} and {most} KiB");
+    // The smallest values, which take more as objects than as text.
+    let words = || Value::from(vec![json!("x"); LARGE / 4]);
+    let (now, most) = measure("spec.args", &words);
+    assert!(now < 30 * text && most < 60 * text, "short words: {now} and {most} KiB");
+    let variables = || Value::from(vec![json!({"name": "A"}); LARGE / 13]);
+    let (now, most) = measure("spec.env", &variables);
+    assert!(now < 30 * text && most < 60 * text, "variables without a value: {now} and {most} KiB");
+}
