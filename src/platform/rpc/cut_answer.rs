@@ -56,3 +56,18 @@ impl CutAnswer {
         self.left == Some(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn response_with_many_strings_is_refused_while_it_arrives() {
+        // Each string is short enough to be kept whole.
+        let string = [&[0x0a, 100][..], &[b'x'; 100]].concat();
+        let message = grpc::frame_message(string.repeat(1000)).unwrap();
+        let mut cut = CutAnswer::new(10_240);
+        let ends = message.chunks(1000).map(|piece| cut.take(piece, 16 << 20)).find(Result::is_err);
+        assert_eq!(ends, Some(Err("response is not a message")));
+    }
+}

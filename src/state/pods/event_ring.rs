@@ -449,6 +449,14 @@ mod tests {
     }
 
     #[test]
+    fn long_message_is_cut() {
+        let mut ring = Clock::new();
+        ring.note(0, told("web", &"x".repeat(1 << 20)));
+        let lengths: Vec<usize> = ring.lines().iter().map(|(message, ..)| message.len()).collect();
+        assert_eq!(lengths, [MOST_MESSAGE]);
+    }
+
+    #[test]
     fn container_has_its_field_path() {
         let named = |name: &str| vec![Container { name: name.to_owned(), ..Container::default() }];
         let spec = PodSpec {
