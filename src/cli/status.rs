@@ -17,18 +17,16 @@ use crate::types::api::to_yaml;
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Status) -> ExitCode {
-    match ask::<NodeStatus>(&command.local_socket, "/status") {
-        Ok(status) => print(&match command.output {
-            StatusOutput::Text => text(&status),
-            StatusOutput::Json => serde_json::to_string_pretty(&value(&status)).unwrap_or_default() + "\n",
-            StatusOutput::Yaml => to_yaml(&value(&status)),
-        }),
+    let status = match command.output {
+        StatusOutput::Text => ask(&command.local_socket, "/status").map(|status| text(&status)),
+        // As the agent sent it, with fields that this version may not know.
+        StatusOutput::Json => ask(&command.local_socket, "/status").map(|status: Value| format!("{status:#}\n")),
+        StatusOutput::Yaml => ask(&command.local_socket, "/status").map(|status| to_yaml(&status)),
+    };
+    match status {
+        Ok(status) => print(&status),
         Err(error) => failed(&ErrorChain(&error).to_string()),
     }
-}
-
-fn value(status: &NodeStatus) -> Value {
-    serde_json::to_value(status).unwrap_or_default()
 }
 
 fn text(status: &NodeStatus) -> String {

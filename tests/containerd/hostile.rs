@@ -22,8 +22,10 @@ use crate::node::{Manifest, Node, Pods, STAY};
 const HONEST: [&str; 3] = ["honest-a", "honest-b", "honest-c"];
 /// Most memory of the agent that is not backed by a file, in KiB. It is built without optimization here.
 const MOST_MEMORY: u64 = 64 << 10;
-/// Longest time that 99 of 100 responses may take on this busy machine, and that any may take.
+/// Longest time that 99 of 100 responses may take on this busy machine, and that any may take. In a check, whose soak
+/// takes a minute, other tests run beside it.
 const SLOW: Duration = Duration::from_secs(5);
+const SLOW_IN_A_CHECK: Duration = Duration::from_secs(20);
 const SLOWEST: Duration = Duration::from_secs(60);
 /// Longest time until a new honest pod is ready, or an honest pod is removed.
 const SLOWEST_START: Duration = Duration::from_secs(60);
@@ -279,7 +281,10 @@ fn hostile_pods_and_clients_harm_neither_the_agent_nor_honest_neighbours() {
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "the agent has ended");
     assert!(memory < MOST_MEMORY, "the agent took {memory} KiB");
     for slow in [latency(&samples, 99, |s| s.pods), latency(&samples, 99, |s| s.healthz)] {
-        assert!(slow < SLOW, "one of a hundred answers took {slow:?}");
+        assert!(
+            slow < if length() > Duration::from_secs(60) { SLOW } else { SLOW_IN_A_CHECK },
+            "one of a hundred answers took {slow:?}"
+        );
     }
     assert!(!visits.is_empty(), "no honest pod came and went");
     // Memory that grows with the time of the soak shows here, not what the first minutes need.
