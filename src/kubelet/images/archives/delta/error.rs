@@ -1,4 +1,4 @@
-//! Why no delta was made of two archives. Pure.
+//! Why no delta was made of two archives.
 
 use std::fmt;
 use std::io;
