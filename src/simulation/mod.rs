@@ -235,6 +235,28 @@ fn volume_is_unpublished_once_its_file_is_readable() {
     ]);
 }
 
+/// A pod whose process ignores SIGTERM is deleted, then deleted without a grace period, and the agent restarts.
+#[test]
+fn pod_without_an_object_ends_after_a_restart() {
+    let twice = StepKind::DeleteTwice { which: 0, first: 5, second: 0 };
+    live_through(&[
+        (vec![create(wanted::Traits::default())], Start::None),
+        (vec![after(1, twice), after(2, StepKind::EndAgent { down: Duration::from_secs(1) })], Start::None),
+    ]);
+}
+
+/// Its sandbox dies when one of two containers has started.
+#[test]
+fn interrupted_static_job_is_left_alone() {
+    let job = wanted::Traits { job: true, side: true, ..wanted::Traits::default() };
+    let fails =
+        StepKind::CallGoesWrong { method: "StartContainer", skip: 1, fault: container_runtime::CallFault::Fails };
+    live_through(&[(
+        vec![after(1, fails), after(1, StepKind::WriteManifest(job)), after(1, StepKind::SandboxDies(0)), kill_agent()],
+        Start::None,
+    )]);
+}
+
 /// The agent is killed while a resize is refused, and the node loses its power.
 #[test]
 fn refused_resize_is_not_applied_by_a_restart() {
