@@ -282,6 +282,18 @@ fn versions_that_never_started_leave_nothing_behind() {
     ]);
 }
 
+/// The runtime fails the first call that resizes a running container.
+#[test]
+fn failed_resize_is_tried_again() {
+    let pod = wanted::Traits { cpu: 20, ..wanted::Traits::default() };
+    let fault = container_runtime::CallFault::Fails;
+    let fails = StepKind::CallGoesWrong { method: "UpdateContainerResources", skip: 0, fault };
+    live_through(&[
+        (vec![create(pod)], Start::None),
+        (vec![after(1, fails), after(1, StepKind::Resize { which: 0, cpu: 40 })], Start::None),
+    ]);
+}
+
 /// The first of two pods that share a claim ends while its driver is away and the agent is killed.
 #[test]
 fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {
