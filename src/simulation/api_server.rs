@@ -124,8 +124,13 @@ impl ApiServer {
     }
 
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Server) -> T) -> T {
-        let changed = change(&mut self.server.borrow_mut());
-        self.changed.notify();
+        let mut server = self.server.borrow_mut();
+        let before = server.version();
+        let changed = change(&mut server);
+        // Most requests change nothing; a compaction or a restore comes with the end of all watches.
+        if server.version() != before {
+            self.changed.notify();
+        }
         changed
     }
 

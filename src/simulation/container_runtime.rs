@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
+use super::fake_cri::process::Process;
 use super::record::Record;
 use super::wanted::{REVISION, WantedPods};
 use crate::platform::cri::v1;
@@ -124,14 +125,23 @@ fn now() -> i64 {
     clock::timestamp().as_nanosecond()
 }
 
+/// A process whose exit the agent can wait for.
+fn process() -> Process {
+    let process = rt::SimulatedProcess::start();
+    Process::Simulated(process.pid(), Box::new(process))
+}
+
 impl ContainerRuntime {
     pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, wanted: &Rc<RefCell<WantedPods>>) -> Rc<Self> {
-        let mut runtime = Runtime::new(now);
+        let mut runtime = Runtime::new(now, process);
         for image in ["registry.k8s.io/pause:3.10", "busybox"] {
             runtime.add_image(image);
         }
         if world.chance(700) {
             runtime.enable_events();
+        }
+        if world.chance(300) {
+            runtime.hide_pids();
         }
         Rc::new(Self {
             world: Rc::clone(world),

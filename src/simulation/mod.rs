@@ -235,6 +235,28 @@ fn volume_is_unpublished_once_its_file_is_readable() {
     ]);
 }
 
+/// A pod whose process ignores SIGTERM is deleted, then deleted without a grace period, and the agent restarts.
+#[test]
+fn pod_without_an_object_ends_after_a_restart() {
+    let twice = StepKind::DeleteTwice { which: 0, first: 5, second: 0 };
+    live_through(&[
+        (vec![create(wanted::Traits::default())], Start::None),
+        (vec![after(1, twice), after(2, StepKind::EndAgent { down: Duration::from_secs(1) })], Start::None),
+    ]);
+}
+
+/// Its sandbox dies when one of two containers has started.
+#[test]
+fn interrupted_static_job_is_left_alone() {
+    let job = wanted::Traits { job: true, side: true, ..wanted::Traits::default() };
+    let fails =
+        StepKind::CallGoesWrong { method: "StartContainer", skip: 1, fault: container_runtime::CallFault::Fails };
+    live_through(&[(
+        vec![after(1, fails), after(1, StepKind::WriteManifest(job)), after(1, StepKind::SandboxDies(0)), kill_agent()],
+        Start::None,
+    )]);
+}
+
 /// The agent is killed while a resize is refused, and the node loses its power.
 #[test]
 fn refused_resize_is_not_applied_by_a_restart() {
@@ -257,6 +279,18 @@ fn versions_that_never_started_leave_nothing_behind() {
     live_through(&[
         ((0..4).map(|_| after(1, StepKind::WriteManifest(stubborn))).collect(), Start::None),
         (changes.collect(), Start::None),
+    ]);
+}
+
+/// The runtime fails the first call that resizes a running container.
+#[test]
+fn failed_resize_is_tried_again() {
+    let pod = wanted::Traits { cpu: 20, ..wanted::Traits::default() };
+    let fault = container_runtime::CallFault::Fails;
+    let fails = StepKind::CallGoesWrong { method: "UpdateContainerResources", skip: 0, fault };
+    live_through(&[
+        (vec![create(pod)], Start::None),
+        (vec![after(1, fails), after(1, StepKind::Resize { which: 0, cpu: 40 })], Start::None),
     ]);
 }
 

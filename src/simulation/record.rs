@@ -31,7 +31,8 @@ pub(super) enum Rule {
     Ends,
     /// Virtual time keeps passing, and the sync loop does not stall.
     Alive,
-    /// A second stop of a container does not lengthen the grace period.
+    /// A second stop of a container does not lengthen the grace period, unless the pod was deleted without one and the
+    /// agent restarted.
     GraceShrinks,
     /// The containers of a job start only once, and in one sandbox.
     RunsOnce,

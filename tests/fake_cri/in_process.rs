@@ -7,6 +7,7 @@ use coracle::protocol::grpc::Status;
 use coracle::protocol::protobuf::decode;
 
 use super::answers::{self, Answer};
+use super::process::Process;
 use super::world::{Listener, World};
 
 pub(crate) struct Runtime {
@@ -21,9 +22,14 @@ pub(crate) enum Stop {
 }
 
 impl Runtime {
-    /// `clock` returns nanoseconds since 1970.
-    pub(crate) fn new(clock: fn() -> i64) -> Self {
-        Self { world: World { clock, has_processes: false, pids_hidden: true, ..World::default() } }
+    /// `clock` returns nanoseconds since 1970, `start` starts a simulated process.
+    pub(crate) fn new(clock: fn() -> i64, start: fn() -> Process) -> Self {
+        Self { world: World { clock, start, ..World::default() } }
+    }
+
+    /// Leaves pids out of all statuses.
+    pub(crate) fn hide_pids(&mut self) {
+        self.world.pids_hidden = true;
     }
 
     /// Answers every call except those that take time: GetContainerEvents and StopContainer.

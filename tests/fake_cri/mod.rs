@@ -20,7 +20,7 @@ mod containers;
 mod faults;
 mod images;
 pub(crate) mod in_process;
-mod process;
+pub(crate) mod process;
 mod sandboxes;
 mod world;
 

@@ -1,6 +1,6 @@
 //! The complete state of the runtime.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle::platform::cri::v1;
@@ -24,7 +24,7 @@ pub(crate) struct World {
     /// Number of releases, by method.
     pub(super) released: HashMap<&'static str, u32>,
     /// By the id of the container or sandbox.
-    pub(super) processes: HashMap<String, Process>,
+    pub(super) processes: BTreeMap<String, Process>,
     pub(super) ignoring_sigterm: Vec<String>,
     pub(super) exec: v1::ExecSyncResponse,
     pub(super) stats: v1::ContainerStats,
@@ -36,8 +36,8 @@ pub(crate) struct World {
     pub(super) events: Option<Vec<Listener>>,
     /// Nanoseconds since 1970.
     pub(super) clock: fn() -> i64,
-    /// Whether containers are processes.
-    pub(super) has_processes: bool,
+    /// Starts the process of a container or sandbox.
+    pub(super) start: fn() -> Process,
     /// Whether the test is over.
     pub(super) ended: bool,
     pub(super) ids: u64,
@@ -62,7 +62,7 @@ impl Default for World {
             calls: Vec::new(),
             rules: Vec::new(),
             released: HashMap::new(),
-            processes: HashMap::new(),
+            processes: BTreeMap::new(),
             ignoring_sigterm: Vec::new(),
             exec: v1::ExecSyncResponse::default(),
             stats: v1::ContainerStats::default(),
@@ -72,7 +72,7 @@ impl Default for World {
             handlers: Vec::new(),
             events: None,
             clock: now,
-            has_processes: true,
+            start: Process::start,
             ended: false,
             ids: 0,
         }
@@ -155,7 +155,7 @@ impl World {
     }
 
     pub(super) fn start_process(&self) -> Process {
-        if self.has_processes { Process::start() } else { Process::imagined() }
+        (self.start)()
     }
 }
 

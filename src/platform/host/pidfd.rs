@@ -8,6 +8,10 @@ use crate::platform::rt;
 
 /// Returns when the process has exited, or at once if it does not exist.
 pub(crate) async fn exited(pid: u32) -> io::Result<()> {
+    #[cfg(test)]
+    if rt::simulated_exit(pid).await.is_some() {
+        return Ok(());
+    }
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     let fd = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
         Ok(fd) => fd,

@@ -10,6 +10,8 @@ mod network;
 #[cfg(test)]
 mod power_cut;
 #[cfg(test)]
+mod processes;
+#[cfg(test)]
 mod sockets;
 mod timers;
 #[cfg(test)]
@@ -41,6 +43,8 @@ pub use smol::stream::StreamExt;
 pub(crate) use network::{Line, Resolver, simulated_lookup};
 #[cfg(test)]
 pub(crate) use power_cut::{disk_access, synced_file, synced_folder};
+#[cfg(test)]
+pub(crate) use processes::{SimulatedProcess, simulated_exit};
 #[cfg(test)]
 pub(crate) use sockets::simulated_connection;
 #[cfg(test)]

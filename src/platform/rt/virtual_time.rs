@@ -18,6 +18,7 @@ use super::blocking::{Job, PoolKind};
 use super::job_queue::{JobQueue, Owner};
 use super::network::Network;
 use super::power_cut::Disk;
+use super::processes::Processes;
 use super::watched::Watches;
 use super::{EXECUTOR, Task, spawn, timers};
 
@@ -52,6 +53,7 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) files: Disk,
     pub(super) watches: Watches,
+    pub(super) processes: Processes,
 }
 
 /// Wake-ups by file and line.
@@ -170,6 +172,7 @@ impl World {
             network: Network::default(),
             files: Disk::default(),
             watches: Watches::default(),
+            processes: Processes::default(),
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Watched {
     waits: Mutex<Option<Waker>>,
 }
 
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
 impl Watches {
     /// Allows watches on the file system of this directory.
     pub(super) fn allow(&self, disk: &Path) -> io::Result<()> {
@@ -56,22 +58,27 @@ impl Watches {
     pub(super) fn wake(&self) -> bool {
         let mut open = self.open.borrow_mut();
         open.retain(|watched| watched.strong_count() > 0);
-        let mut woken = false;
-        for watched in open.iter().filter_map(Weak::upgrade) {
-            let mut waits = watched.waits.lock().unwrap();
-            if waits.is_some() && watched.has_events() {
-                waits.take().into_iter().for_each(Waker::wake);
-                woken = true;
-            }
+        let waiting: Vec<_> = open.iter().filter_map(Weak::upgrade).filter(|watched| watched.is_waited_for()).collect();
+        // One call for all: this runs before each step of the clock.
+        let mut asked: Vec<_> = waiting.iter().map(|watched| PollFd::new(&watched.instance, PollFlags::IN)).collect();
+        if asked.is_empty() || poll(&mut asked, Some(&AT_ONCE)).is_ok_and(|ready| ready == 0) {
+            return false;
         }
-        woken
+        let ready = waiting.iter().zip(&asked).filter(|(_, asked)| asked.revents().contains(PollFlags::IN));
+        let wakers: Vec<Waker> = ready.filter_map(|(watched, _)| watched.waits.lock().unwrap().take()).collect();
+        let is_any = !wakers.is_empty();
+        wakers.into_iter().for_each(Waker::wake);
+        is_any
     }
 }
 
 impl Watched {
     fn has_events(&self) -> bool {
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&self.instance, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+        poll(&mut [PollFd::new(&self.instance, PollFlags::IN)], Some(&AT_ONCE)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.waits.lock().unwrap().is_some()
     }
 
     pub(super) fn poll_readable(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
