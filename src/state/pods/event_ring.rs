@@ -16,10 +16,6 @@ use crate::state::pods::{EventObject, NodeEvent, PodEvent};
 use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
-use crate::types::text;
-
-/// Longest message, which is that of a probe's output.
-const MOST_MESSAGE: usize = 10 * 1024;
 
 /// The recent events.
 #[derive(Debug, Default)]
@@ -117,8 +113,7 @@ impl EventRing {
     }
 
     /// Adds an occurrence of an event.
-    pub(crate) fn note(&mut self, mut told: NewEvent, now: Time, moment: Instant) {
-        text::cut(&mut told.message, MOST_MESSAGE);
+    pub(crate) fn note(&mut self, told: NewEvent, now: Time, moment: Instant) {
         let is_told = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&told.object, told.kind, moment));
         let mut record = match self.take(|record| !record.combined && record.told.is_same(&told)) {
             Some(record) => record,
@@ -446,14 +441,6 @@ mod tests {
             clock.note(200_001, told(&pod.to_string(), "x"));
         }
         assert_eq!(clock.ring.events.len(), MOST);
-    }
-
-    #[test]
-    fn long_message_is_cut() {
-        let mut ring = Clock::new();
-        ring.note(0, told("web", &"x".repeat(1 << 20)));
-        let lengths: Vec<usize> = ring.lines().iter().map(|(message, ..)| message.len()).collect();
-        assert_eq!(lengths, [MOST_MESSAGE]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Events of pods and of the node. Pure.
 
 use crate::types::api::{EventKind, PodUid, Reason};
+use crate::types::text;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodEvent {
@@ -45,8 +46,7 @@ impl NodeEvent {
 }
 
 fn cut(mut message: String) -> String {
-    let end = (0..=MESSAGE_BYTES).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
-    message.truncate(end);
+    text::cut(&mut message, MESSAGE_BYTES);
     message
 }
 
