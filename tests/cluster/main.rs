@@ -21,6 +21,7 @@ mod device_plugin;
 mod devices;
 mod door;
 mod dra;
+mod dra_costs;
 mod dra_device_files;
 #[path = "../dra_driver/mod.rs"]
 mod dra_driver;
