@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write};
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use serde_json::json;
@@ -20,18 +20,23 @@ use crate::kubelet::status::{LogUnavailable, NoLog};
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
 use crate::types::api::Event;
+use crate::types::api::annotations::NEXT_VERSION;
 
 /// A node with one pod, which counts the requests to it.
 #[derive(Clone, Default)]
-struct Asked(Arc<AtomicU32>);
+struct Asked {
+    count: Arc<AtomicU32>,
+    /// The pod's next version, whose line has another second at each request.
+    has_next_version: Arc<AtomicBool>,
+}
 
 impl Asked {
     fn count(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 
     fn note(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -48,7 +53,10 @@ impl LocalApi for Asked {
     fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
         self.note();
         let container = json!({ "name": "main", "env": [{ "name": "A", "value": "SECRET" }] });
-        let pod = json!({ "metadata": { "uid": "u", "name": "web" }, "spec": { "containers": [container] } });
+        let mut pod = json!({ "metadata": { "uid": "u", "name": "web" }, "spec": { "containers": [container] } });
+        if self.has_next_version.load(Ordering::Relaxed) {
+            pod["metadata"]["annotations"] = json!({ NEXT_VERSION: format!("pulling ({}s so far)", self.count()) });
+        }
         each(PodEntry { source: "file:/m/web.yaml".to_owned(), pod });
     }
 
@@ -293,6 +301,19 @@ fn watchers_share_one_observation_which_ends_with_the_last_watcher() {
             asked.count() - before
         };
         assert!((0..3).any(|_| rest() == 0), "the node is asked though nobody watches");
+    });
+}
+
+#[test]
+fn progress_of_a_next_version_is_sent_while_the_sync_loop_rests() {
+    with_door(|address, asked| {
+        asked.has_next_version.store(true, Ordering::Relaxed);
+        let mut watching = Watching::begin(address);
+        let mut lines = Vec::new();
+        for _ in 0..8 {
+            lines.extend(watching.block().into_iter().filter(|line| line.contains("s so far)")));
+        }
+        assert!(lines.len() > 1, "{lines:?}");
     });
 }
 

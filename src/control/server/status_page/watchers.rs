@@ -59,6 +59,8 @@ struct State {
 struct Lists {
     pods: Changes,
     events: Changes,
+    /// A pod has a next version: its line (percent, time left, countdown) changes while the sync loop rests.
+    has_next_version: bool,
 }
 
 /// One watcher, as the text that it is sent.
@@ -111,12 +113,13 @@ impl Watchers {
             let rounds = Some(self.health.rounds());
             let has_moved = seen != rounds;
             seen = rounds;
+            // Some things change without the loop, and the status shows that the server is alive.
+            let is_due = has_moved || turn % 2 == 0;
             let mut block = Block::default();
-            if has_moved {
+            if has_moved || is_due && lists.has_next_version {
                 lists.changes(self.api(), &mut block);
             }
-            // Some of the status changes without the loop, and it shows that the server is alive.
-            if has_moved || turn % 2 == 0 {
+            if is_due {
                 self.status(&mut block);
                 self.broadcast(block);
             }
@@ -161,14 +164,20 @@ impl Watchers {
 
 impl Default for Lists {
     fn default() -> Self {
-        Self { pods: Changes::new("pod", "pod-gone"), events: Changes::new("event", "event-gone") }
+        Self {
+            pods: Changes::new("pod", "pod-gone"),
+            events: Changes::new("event", "event-gone"),
+            has_next_version: false,
+        }
     }
 }
 
 impl Lists {
     fn changes(&mut self, api: &dyn LocalApi, block: &mut Block) {
+        self.has_next_version = false;
         api.pods(&mut |entry| {
             let entry = shown(entry);
+            self.has_next_version |= entry.pod.pointer("/metadata/annotations").is_some();
             let uid = entry.pod.pointer("/metadata/uid").and_then(serde_json::Value::as_str).unwrap_or_default();
             self.pods.item(uid, &json(&entry), block);
         });
