@@ -294,6 +294,27 @@ fn failed_resize_is_tried_again() {
     ]);
 }
 
+/// The backup is younger than the last renewal of a lease that is renewed every 150 seconds. A restart of the
+/// agent, which reads its old lease and lists newer objects, is not taken for a restore.
+#[test]
+fn restored_backup_is_noticed_by_the_next_lease() {
+    if !is_root() {
+        return;
+    }
+    let pod = wanted::Traits { token: true, ..wanted::Traits::default() };
+    for (last, is_restored) in [(after(2, StepKind::Restore), true), (kill_agent(), false)] {
+        let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
+        let since_the_backup = (0..6).map(|_| create(pod)).chain([last]);
+        let episodes = vec![episode(vec![create(pod)]), episode(since_the_backup.collect())];
+        for seed in 0..4 {
+            let report = live(&Plan { seed, lease: Duration::from_secs(600), episodes: episodes.clone() });
+            let is_noticed = report.lines.iter().any(|line| line.contains("restored to an older state"));
+            let lines = || report.lines.join("\n");
+            assert!(is_noticed == is_restored && report.violation.is_none(), "seed {seed}:\n{}", lines());
+        }
+    }
+}
+
 /// The first of two pods that share a claim ends while its driver is away and the agent is killed.
 #[test]
 fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {

@@ -53,6 +53,8 @@ struct Transport {
     authorities: RefCell<Vec<String>>,
     /// Notified when the server's history of objects has changed.
     histories: Signal,
+    /// The newest resource version of the watches in this history.
+    watched: Cell<Option<u64>>,
     overload: Overload,
     /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first connection.
     lost: Cell<Option<(Instant, u64)>>,
@@ -105,6 +107,7 @@ impl Client {
             server: RefCell::default(),
             authorities: RefCell::default(),
             histories: Signal::default(),
+            watched: Cell::default(),
             overload: Overload::default(),
             lost: Cell::default(),
         };
@@ -268,7 +271,18 @@ impl Client {
 
     /// Restarts all reflectors after the server's resource versions have gone back.
     pub(crate) fn begin_history(&self) {
-        self.inner.way.histories.notify();
+        self.inner.way.begin_history();
+    }
+
+    /// The newest resource version that watches have shown.
+    pub(crate) fn watched_version(&self) -> Option<u64> {
+        self.inner.way.watched.get()
+    }
+
+    /// A list or a watch has shown this version.
+    pub(super) fn note_watched(&self, version: Option<u64>) {
+        let watched = &self.inner.way.watched;
+        watched.set(watched.get().max(version));
     }
 
     /// Notified when the server's history of objects has changed.
@@ -387,13 +401,18 @@ impl Transport {
         self.gate.is_open().then(|| ReconnectGuard::begin(&self.gate, most, part))
     }
 
+    fn begin_history(&self) {
+        self.watched.set(None);
+        self.histories.notify();
+    }
+
     async fn connect(&self) -> Result<(Access, Socket), ApiError> {
         let access = self.access().await?;
         self.server.replace(access.url.authority());
         let former = self.authorities.replace(access.authorities.clone());
         if !former.is_empty() && former != access.authorities {
             // The address may belong to another cluster.
-            self.histories.notify();
+            self.begin_history();
         }
         let socket = rt::deadline(CONNECT, connect(&self.dialer, &access, &self.traffic)).await;
         let socket = match socket {

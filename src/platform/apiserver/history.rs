@@ -8,17 +8,28 @@ use serde_json::Value;
 use super::watch_event::resource_version;
 use crate::protocol::protobuf::{decode, message};
 
-/// The resource versions in the responses about one object, in the order of the requests.
+/// The resource versions in the responses to writes of one object, in the order of the requests.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     newest: Option<u64>,
+    /// The last write was behind what watches had shown.
+    was_behind: bool,
+    /// Watched objects count their versions elsewhere: a resource may have an etcd of its own
+    /// (`--etcd-servers-overrides`). Then every write may be behind, also after all objects were listed again.
+    is_separate: bool,
 }
 
 impl History {
-    /// Whether `version` is older than an earlier response's, which means another history.
-    pub(crate) fn breaks_at(&mut self, version: Option<u64>) -> bool {
+    /// Whether `version` is older than an earlier response's, or not newer than what watches had shown before the write
+    /// was sent (`watched`), which means another history.
+    pub(crate) fn breaks_at(&mut self, version: Option<u64>, watched: Option<u64>) -> bool {
         let Some(version) = version else { return false };
-        self.newest.replace(version).is_some_and(|newest| version < newest)
+        let is_older = self.newest.replace(version).is_some_and(|newest| version < newest);
+        let Some(watched) = watched else { return is_older };
+        let is_behind = version <= watched;
+        let was_behind = std::mem::replace(&mut self.was_behind, is_behind);
+        self.is_separate |= is_behind && was_behind;
+        is_older || is_behind && !self.is_separate
     }
 }
 
@@ -60,8 +71,25 @@ mod tests {
     #[test]
     fn a_lower_version_is_another_history() {
         let mut history = History::default();
-        let breaks = [Some(7), None, Some(7), Some(9), Some(8), Some(8), Some(9)].map(|at| history.breaks_at(at));
+        let versions = [Some(7), None, Some(7), Some(9), Some(8), Some(8), Some(9)];
+        let breaks = versions.map(|version| history.breaks_at(version, None));
         assert_eq!(breaks, [false, false, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn write_behind_what_was_watched_before_is_another_history() {
+        let mut history = History::default();
+        let writes = [(5, None), (9, Some(8)), (12, Some(20)), (13, None), (30, Some(14)), (31, Some(40))];
+        let breaks = writes.map(|(version, watched)| history.breaks_at(Some(version), watched));
+        assert_eq!(breaks, [false, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn versions_of_a_separate_etcd_are_compared_only_once() {
+        let mut history = History::default();
+        let writes = [(5, 800), (6, 900), (7, 3), (8, 950)];
+        let breaks = writes.map(|(version, watched)| history.breaks_at(Some(version), Some(watched)));
+        assert_eq!(breaks, [true, false, false, false]);
     }
 
     #[test]

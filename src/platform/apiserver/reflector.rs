@@ -87,6 +87,7 @@ async fn list(
 ) -> Result<WatchOutcome, ApiError> {
     let answer = client.send(request).await?;
     let Some(change) = reflection.listed(answer.json()?)? else { return Ok(WatchOutcome::More) };
+    client.note_watched(reflection.version());
     let _ = listener.send(change).await;
     Ok(WatchOutcome::All)
 }
@@ -115,11 +116,13 @@ async fn watch(
             Next::Ended => return Ok(WatchOutcome::More),
         }
         while let Some(event) = lines.next()? {
-            if is_round && event.is_bookmark() {
-                reflection.watched(event);
+            let ends_round = is_round && event.is_bookmark();
+            let change = reflection.watched(event);
+            client.note_watched(reflection.version());
+            if ends_round {
                 return Ok(WatchOutcome::All);
             }
-            let Some(change) = reflection.watched(event) else { continue };
+            let Some(change) = change else { continue };
             // The server may end the watch before it has sent everything.
             heard = WatchOutcome::More;
             if listener.send(change).await.is_err() {

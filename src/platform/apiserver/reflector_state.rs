@@ -218,6 +218,14 @@ impl Reflection {
         }
     }
 
+    /// The version up to which all changes are known, if it is a number.
+    pub(super) fn version(&self) -> Option<u64> {
+        match &self.next {
+            Next::Watch(version) => version.parse().ok(),
+            _ => None,
+        }
+    }
+
     /// Starts over, because the server's history has changed and the known versions mean nothing.
     pub(super) fn start_over(&mut self) {
         self.next = Next::Begin;
