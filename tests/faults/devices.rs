@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use coracle::platform::cri::v1::{ContainerConfig, CreateContainerRequest, UpdateContainerResourcesRequest};
 use coracle::protocol::grpc::Code;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use super::device_plugin::messages::*;
 use super::device_plugin::{Plugin, ask};
@@ -436,10 +437,11 @@ fn an_agent_killed_before_asking_for_devices_allocates_each_once() {
 #[test]
 fn an_agent_killed_before_writing_its_checkpoint_allocates_each_device_once() {
     let checkpoint = |node: &Node| node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
-    // A file cannot be renamed over a directory. The previous checkpoint is lost, too.
+    // A file cannot be renamed over a directory. The previous checkpoint is lost, too. At once: the agent may be writing.
     let block = |node: &Node, _: &Plugin| {
-        std::fs::remove_file(checkpoint(node)).unwrap();
-        std::fs::create_dir(checkpoint(node)).unwrap();
+        let aside = node.folder().join("aside");
+        std::fs::create_dir(&aside).unwrap();
+        renameat2(AT_FDCWD, &aside, AT_FDCWD, &checkpoint(node), RenameFlags::RENAME_EXCHANGE).unwrap();
     };
     let says = "the pod waits for its devices: write the device checkpoint";
     check_kill(block, |node, _| node.log().contains(says), |node| std::fs::remove_dir(checkpoint(node)).unwrap());
