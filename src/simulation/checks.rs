@@ -91,7 +91,10 @@ impl Node {
                 && phase == "Pending"
                 && self.runtime.starts(revision, "main") > 0
                 && !self.has_sandbox(revision);
-            let was_refused = pod.traits.device && self.runtime.starts(revision, "main") == 0 && phase == "Failed";
+            let is_too_large = || status["reason"] == "OutOfcpu" && self.wanted.borrow().too_large.contains(revision);
+            let was_refused = phase == "Failed"
+                && self.runtime.starts(revision, "main") == 0
+                && (pod.traits.device || is_too_large());
             return if is_done || is_interrupted || was_refused {
                 Ok(())
             } else {

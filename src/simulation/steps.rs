@@ -147,7 +147,8 @@ impl Node {
         }
         let patch = json!({"spec": {"containers": object["spec"]["containers"]}});
         self.api.change(|server| server.patch(&pod.path(), &patch));
-        self.wanted.borrow_mut().resize(&revision, cpu);
+        let is_admitted = object["status"]["containerStatuses"][0]["allocatedResources"].is_object();
+        self.wanted.borrow_mut().resize(&revision, cpu, is_admitted);
     }
 
     fn delete_pod(&mut self, which: u64, grace: Option<i64>) {

@@ -81,6 +81,9 @@ pub(super) struct WantedPods {
     pub(super) pods: BTreeMap<String, Pod>,
     /// Pods that were deleted and then restored with the API server. The agent may terminate them if it has begun to.
     pub(super) back: BTreeSet<String>,
+    /// Pods that were to have more than the node before the API server showed that they were admitted. The agent may
+    /// refuse them.
+    pub(super) too_large: BTreeSet<String>,
     revisions: u64,
 }
 
@@ -97,7 +100,11 @@ impl WantedPods {
         revision
     }
 
-    pub(super) fn resize(&mut self, revision: &str, cpu: u64) {
+    /// Changes what the pod is to have. `is_admitted`: the API server shows what was allocated to it.
+    pub(super) fn resize(&mut self, revision: &str, cpu: u64, is_admitted: bool) {
+        if cpu == TOO_MUCH && !is_admitted {
+            self.too_large.insert(revision.to_owned());
+        }
         if let Some(pod) = self.pods.get_mut(revision) {
             pod.traits.cpu = cpu;
         }
