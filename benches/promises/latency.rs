@@ -60,11 +60,12 @@ impl Pair {
         let limit = bare_start.median + Duration::from_millis(8);
         report.row("manifest written -> container running", &start, within(limit, "bare + 8"), start.median <= limit);
         let (restart, bare_restart) = (Times::of(restart), Times::of(bare_restart));
-        report.note("the runtime records an exit", Times::of(notice));
+        let notice = Times::of(notice);
+        report.note("the runtime records an exit", &notice);
         report.note("bare create and start of a container", &bare_restart);
-        let limit = bare_restart.median + Duration::from_millis(15);
+        let limit = notice.median + bare_restart.median + Duration::from_millis(15);
         let what = "container killed -> replacement running";
-        report.row(what, &restart, within(limit, "bare + 15"), restart.median <= limit);
+        report.row(what, &restart, within(limit, "exit + bare + 15"), restart.median <= limit);
     }
 
     fn crowds(&self, rounds: usize, report: &mut Report) {
