@@ -46,6 +46,7 @@ const ARROWS: &[(&str, &str)] = &[
     // ResourceSlices are removed once the node has registered.
     ("dra", "node"),
     ("grpc", "hpack"),
+    ("gzip", "crc32"),
     ("host", "rt"),
     ("http2", "hpack"),
     ("kuberuntime", "allocation"),

@@ -2,8 +2,7 @@
 
 use std::io::Read as _;
 
-use flate2::read::GzDecoder;
-
+use crate::protocol::gzip::GzipReader;
 use crate::types::api::KUBERNETES_VERSION;
 
 /// If called as `kubelet`, in the format that kubeadm parses.
@@ -40,7 +39,7 @@ pub(super) fn of_command(name: &str) -> String {
 pub(super) fn unpacked(packed: &[u8]) -> String {
     let mut text = String::new();
     // It cannot fail: tests decompress every text.
-    let _ = GzDecoder::new(packed).read_to_string(&mut text);
+    let _ = GzipReader::new(packed).read_to_string(&mut text);
     text
 }
 

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use flate2::Crc;
+use crate::protocol::crc32::Crc32;
 
 /// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +95,7 @@ fn said_in(rest: &[u8]) -> Option<RecordValue<'_>> {
 }
 
 fn sum(bytes: &[u8]) -> String {
-    let mut crc = Crc::new();
-    crc.update(bytes);
-    format!("{:08x}", crc.sum())
+    format!("{:08x}", Crc32::of(bytes))
 }
 
 /// Joins the parts; characters that need escaping in JSON or in a part become `%XX`.

@@ -22,7 +22,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use flate2::read::GzDecoder;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
@@ -30,6 +29,7 @@ use super::connections::{ClientState, FEW, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use crate::platform::rt::TcpStream;
+use crate::protocol::gzip::GzipReader;
 
 use connection::ServedConnection;
 use watchers::Watchers;
@@ -107,7 +107,7 @@ impl StatusPage {
 fn page() -> Vec<u8> {
     let mut page = Vec::new();
     // The build packed it completely.
-    let _ = GzDecoder::new(PAGE).read_to_end(&mut page);
+    let _ = GzipReader::new(PAGE).read_to_end(&mut page);
     page
 }
 
