@@ -7,14 +7,16 @@ use async_channel::Sender;
 
 use crate::control::server::Streaming;
 use crate::kubelet::allocation::Allocations;
-use crate::kubelet::images::{FetchPlaces, Fetcher, ImageArchives, Images, Importer, LinkBudget};
+use crate::kubelet::images::{
+    FetchPlaces, Fetcher, ImageArchives, Images, Importer, LinkBudget, Peering, SharedImages,
+};
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::node::NodeSettings;
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::net::ProxySettings;
-use crate::platform::rpc;
+use crate::platform::{rpc, rt};
 use crate::protocol::grpc;
 use crate::state::pods::{Placements, SyncEvent};
 
@@ -22,6 +24,8 @@ pub(super) struct Runtime {
     pub(super) pods: Rc<PodRuntime>,
     pub(super) image_service: ImageService,
     pub(super) importer: Importer,
+    /// Images for other nodes; `None`: this node does not share.
+    pub(super) shared: Option<SharedImages>,
 }
 
 /// Clients of the runtime service and the image service, which usually are the same process.
@@ -52,11 +56,13 @@ impl Runtime {
             woken,
             inbox: inbox.clone(),
         };
+        let (peering, shared) = peering(config).await;
         let places = FetchPlaces {
             directory: config.root_dir.join("coracle/fetch"),
             hosts: config.images.fetch.hosts_directory.clone(),
             endpoint: config.runtime.image_endpoint.clone(),
             proxies,
+            peering,
         };
         let fetcher = config.images.fetch.is_resumable;
         let fetcher = fetcher.then(|| Fetcher::new(places, services.images.clone(), services.runtime.clone()));
@@ -66,12 +72,32 @@ impl Runtime {
         let pods = PodRuntime::new(services.runtime, images, settings, Rc::default(), inbox.clone());
         let allocations = Rc::new(Allocations::open(&config.root_dir).await);
         let pods = pods.with_placements(placements).with_allocations(allocations);
-        Self { pods: Rc::new(pods), image_service: services.images, importer }
+        Self { pods: Rc::new(pods), image_service: services.images, importer, shared }
     }
 
     pub(super) fn streaming(&self) -> Streaming {
         Streaming { cri: self.pods.cri(), dialer: self.pods.dialer() }
     }
+}
+
+/// Images from other nodes, and images for them.
+async fn peering(config: &Config) -> (Option<Peering>, Option<SharedImages>) {
+    let (fetch, directory) = (&config.images.fetch, config.root_dir.join("coracle"));
+    if !fetch.shares {
+        let kept = directory.join("share");
+        // It may be large, and is rarely there.
+        let _ = rt::blocking(move || std::fs::remove_dir_all(kept)).await;
+    }
+    if !fetch.shares && fetch.peers.is_empty() {
+        return (None, None);
+    }
+    let Some(kubeconfig) = config.cluster.kubeconfig.clone() else {
+        log!(warn, "images.share and images.peers have no effect without a cluster");
+        return (None, None);
+    };
+    let shared = SharedImages::new(&directory);
+    let peering = Peering::new(shared.clone(), fetch.shares, fetch.peers.clone(), kubeconfig);
+    (Some(peering), fetch.shares.then_some(shared))
 }
 
 impl Services {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::handles::Handles;
 use crate::control::server::{KubeletApiServer, LocalApi, LocalServer, ReadOnlyServer, StatusPage, Streaming, health};
 use crate::kubelet::certificates::{self, ServingCertificate, ServingCertificateCell, ServingSource};
+use crate::kubelet::images::SharedImages;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Authorization, Config, ServingIdentity};
 use crate::platform::rt;
@@ -16,11 +17,13 @@ pub(super) struct Servers {
     pub(super) streaming: Streaming,
     /// `None` without a cluster.
     pub(super) client: Option<Client>,
+    /// For other nodes.
+    pub(super) images: Option<SharedImages>,
 }
 
 impl Servers {
     pub(super) fn spawn(self, handles: &Handles) -> Vec<rt::Task<()>> {
-        let Self { local, api, streaming, client } = self;
+        let Self { local, api, streaming, client, images } = self;
         let (config, health) = (&handles.config, &handles.health);
         let mut tasks = vec![rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&api)))];
         if let Some(address) = config.identity.server.read_only {
@@ -32,7 +35,7 @@ impl Servers {
             let certificate = serving_certificate(handles, client.clone(), shown.clone());
             tasks.push(rt::spawn(certificates::keep_serving_certificate(certificate)));
             let server = KubeletApiServer::new(config, client, shown, health.clone(), Rc::clone(&api), streaming);
-            tasks.push(rt::spawn(server.serve()));
+            tasks.push(rt::spawn(server.with_images(images).serve()));
         }
         if let Some(address) = config.health.status_page {
             let page = StatusPage::new(address, &config.node.name, api, health.clone());

@@ -30,7 +30,8 @@ impl Agent {
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let store = cluster.as_ref().map(|cluster| cluster.store.clone());
         let profile = profile.known_before(plugins.devices.is_known_node());
-        let servers = Servers { local, api, streaming: runtime.streaming(), client: client.clone() };
+        let (streaming, images) = (runtime.streaming(), runtime.shared.clone());
+        let servers = Servers { local, api, streaming, client: client.clone(), images };
         let sync_loop = rt::spawn(sync_loop.run());
         let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
         if let Some(settings) = &handles.config.tracing {

@@ -8,6 +8,7 @@ use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::http::{AfterResponse, Response, chunk, stream_head};
@@ -152,6 +153,10 @@ pub(super) struct FilePart {
     pub(super) head: Vec<u8>,
     /// The file, read from its current position, and the number of bytes.
     pub(super) body: Option<(File, u64)>,
+    /// When the connection is closed even if the client still reads.
+    pub(super) end: Option<Instant>,
+    /// Dropped with the answer.
+    pub(super) turn: Option<Arc<str>>,
 }
 
 pub(super) type UpgradeFuture = Pin<Box<dyn Future<Output = Result<UpgradedConnection, Response>>>>;
@@ -419,9 +424,10 @@ where
 /// Sends no more than the stated length, even if the file grows. If the file has shrunk, the connection ends early.
 async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io::Result<()> {
     write(stream, &part.head).await?;
+    let _turn = part.turn;
     let Some((mut file, mut left)) = part.body else { return Ok(()) };
     let mut buffer = Vec::new();
-    while left > 0 {
+    while left > 0 && part.end.is_none_or(|end| rt::now() < end) {
         let next = move || {
             buffer.clear();
             let most = left.min(FILE_PART);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Images;
+use super::fetch::Kept;
 use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
 use super::service::{ImageError, Service};
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
@@ -51,6 +52,7 @@ impl<S: Service> Images<S> {
 
     /// Whether a collection is due: the disk is full, the maximum age applies, or none has run yet.
     pub(crate) async fn needs_collecting(&self) -> Result<bool, CollectError> {
+        self.prune_shared(Kept::Recent).await;
         if !self.gc.max_age.is_zero() || !self.looked.replace(true) {
             return Ok(true);
         }
@@ -67,6 +69,7 @@ impl<S: Service> Images<S> {
         self.remove(overdue, u64::MAX, "age").await.1?;
         let room = self.room().await?;
         let Some(wanted) = to_free(room, &self.gc) else { return Ok(()) };
+        self.prune_shared(Kept::Nothing).await;
         log!(
             info,
             "removing unused images to free disk space",
@@ -82,6 +85,7 @@ impl<S: Service> Images<S> {
 
     /// Removes unused images until `bytes` are freed; returns the number of bytes freed.
     pub(crate) async fn free(&self, bytes: u64, in_use: &InUse) -> Result<u64, CollectError> {
+        self.prune_shared(Kept::Nothing).await;
         let now = rt::now();
         let unused = self.unused(in_use, now).await?;
         let ripe = unused.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
@@ -109,6 +113,13 @@ impl<S: Service> Images<S> {
         log!(info, "removed unused image", image = image.id, bytes = image.size);
         self.records.forget(&image.id).await;
         Ok(())
+    }
+
+    /// Removes content that is kept for other nodes.
+    async fn prune_shared(&self, kept: Kept) {
+        if let Some(fetcher) = &self.fetcher {
+            fetcher.prune(kept).await;
+        }
     }
 
     async fn unused(&self, in_use: &InUse, now: Instant) -> Result<Vec<Unused>, CollectError> {

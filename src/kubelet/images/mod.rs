@@ -23,6 +23,7 @@ mod pull_records;
 mod pulls_under_way;
 mod registry_outages;
 mod service;
+mod shared_images;
 mod tar_header;
 mod transfer_meter;
 mod verification;
@@ -48,12 +49,13 @@ pub(crate) use credentials::PullSecrets;
 pub use credentials::check_credentials;
 #[cfg(test)]
 pub(crate) use fetch::Progress;
-pub(crate) use fetch::{FetchPlaces, Fetcher};
+pub(crate) use fetch::{FetchPlaces, Fetcher, Peering};
 pub(crate) use image_gc_manager::CollectError;
 pub(crate) use image_gc_policy::InUse;
 pub(crate) use link_budget::LinkBudget;
 pub use manifest::check_manifest;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
+pub(crate) use shared_images::{SharedAnswer, SharedImages, SharedPart};
 
 use credentials::NodeCredentials;
 use early_pulls::EarlyPulls;

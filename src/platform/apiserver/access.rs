@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
@@ -90,6 +91,12 @@ impl Access {
         };
         let authorities = trusted.iter().map(digest).collect();
         Ok(Self { url, tls, proxy, token, trusted, authorities })
+    }
+
+    /// The client certificate and key, if there are any.
+    pub(crate) fn client_identity(&self) -> Option<Arc<dyn ResolvesClientCert>> {
+        let (config, _) = self.tls.as_ref()?;
+        config.client_auth_cert_resolver.has_certs().then(|| Arc::clone(&config.client_auth_cert_resolver))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `images` in the file of `--coracle-config`: who fetches images, when, and how many bytes that may take. Pure.
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -21,6 +22,10 @@ pub(crate) struct FetchSettings {
     pub(crate) bytes_per_day: Option<u64>,
     /// `None`: no limit.
     pub(crate) bytes_per_second: Option<u64>,
+    /// Serves images to other nodes.
+    pub(crate) shares: bool,
+    /// Nodes that are asked before the registry, as `host:port`.
+    pub(crate) peers: Vec<String>,
 }
 
 impl Default for FetchSettings {
@@ -31,11 +36,15 @@ impl Default for FetchSettings {
             windows: Vec::new(),
             bytes_per_day: None,
             bytes_per_second: None,
+            shares: false,
+            peers: Vec::new(),
         }
     }
 }
 
 const LEAST_RATE: u64 = 1 << 10;
+const MOST_PEERS: usize = 64;
+const KUBELET_PORT: u16 = 10250;
 
 /// The schema has been checked.
 pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {
@@ -58,10 +67,43 @@ pub(super) fn read(document: &Value) -> Result<FetchSettings, Problem> {
     if settings.bytes_per_second.is_some_and(|bytes| bytes < LEAST_RATE) {
         return Err(problem("images.bytesPerSecond", "expected at least 1Ki"));
     }
-    if settings.bytes_per_second.is_some() && !settings.is_resumable {
-        return Err(problem("images.bytesPerSecond", "only with images.fetch: resumable"));
+    settings.shares = fields.bool("images.share").unwrap_or_default();
+    settings.peers = peers(&fields)?;
+    let only_resumable = [
+        ("images.bytesPerSecond", settings.bytes_per_second.is_some()),
+        ("images.share", settings.shares),
+        ("images.peers", !settings.peers.is_empty()),
+    ];
+    match only_resumable.iter().find(|(_, is_set)| *is_set && !settings.is_resumable) {
+        Some((path, _)) => Err(problem(path, "only with images.fetch: resumable")),
+        None => Ok(settings),
     }
-    Ok(settings)
+}
+
+fn peers(fields: &Fields<'_>) -> Result<Vec<String>, Problem> {
+    let texts = fields.at("images.peers").and_then(Value::as_array).into_iter().flatten();
+    let parse = |(index, text): (usize, &Value)| {
+        text.as_str().filter(|_| index < MOST_PEERS).and_then(peer).ok_or_else(|| Problem {
+            path: format!("images.peers[{index}]"),
+            fault: format!("expected host or host:port, of at most {MOST_PEERS} peers, found {text}"),
+        })
+    };
+    texts.enumerate().map(parse).collect()
+}
+
+/// Host and port; the default port is that of the kubelet API.
+fn peer(text: &str) -> Option<String> {
+    // An IPv6 address is in brackets.
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !text.ends_with(']') => (host, port.parse::<u16>().ok().filter(|port| *port > 0)?),
+        _ => (text, KUBELET_PORT),
+    };
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')),
+    };
+    is_host.then(|| format!("{host}:{port}"))
 }
 
 /// A list of times such as `01:00-03:00`.
@@ -97,6 +139,34 @@ mod tests {
     }
 
     #[test]
+    fn peers_are_hosts_with_a_port() {
+        for (text, expected) in [
+            ("a", Some("a:10250")),
+            ("a.lan:1", Some("a.lan:1")),
+            ("10.0.0.1", Some("10.0.0.1:10250")),
+            ("[fd00::1]", Some("[fd00::1]:10250")),
+            ("[::1]:7", Some("[::1]:7")),
+            ("::1", None),
+            ("[a]", None),
+            ("a:x", None),
+            ("a:0", None),
+            ("a:70000", None),
+            ("", None),
+            (":1", None),
+            ("a/b", None),
+            ("user@a", None),
+            ("https://a", None),
+        ] {
+            assert_eq!(peer(text).as_deref(), expected, "{text}");
+        }
+        let images = json!({"fetch": "resumable", "share": true, "peers": ["a", "b:1"]});
+        let settings = read(&json!({"images": images})).unwrap();
+        assert_eq!((settings.shares, settings.peers), (true, vec!["a:10250".to_owned(), "b:1".to_owned()]));
+        let many = json!({"images": {"fetch": "resumable", "peers": vec!["a"; MOST_PEERS + 1]}});
+        assert!(read(&many).unwrap_err().to_string().starts_with("images.peers[64]: "));
+    }
+
+    #[test]
     fn errors_name_the_field() {
         for (images, line) in [
             (
@@ -107,6 +177,12 @@ mod tests {
             (json!({"bytesPerDay": "1k"}), "images.bytesPerDay: expected at least 64Ki"),
             (json!({"fetch": "resumable", "bytesPerSecond": 1}), "images.bytesPerSecond: expected at least 1Ki"),
             (json!({"bytesPerSecond": "1M"}), "images.bytesPerSecond: only with images.fetch: resumable"),
+            (json!({"share": true}), "images.share: only with images.fetch: resumable"),
+            (json!({"peers": ["a"]}), "images.peers: only with images.fetch: resumable"),
+            (
+                json!({"fetch": "resumable", "peers": ["a", "b c"]}),
+                "images.peers[1]: expected host or host:port, of at most 64 peers, found \"b c\"",
+            ),
         ] {
             let error = read(&json!({"images": images})).unwrap_err();
             assert_eq!(error.to_string(), line);

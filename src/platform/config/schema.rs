@@ -109,6 +109,8 @@ const IMAGES: &[Field] = &[
     used("windows", TEXTS),
     used("bytesPerDay", Kind::Quantity),
     used("bytesPerSecond", Kind::Quantity),
+    used("share", Kind::Bool),
+    used("peers", TEXTS),
 ];
 
 const SYNC: &[Field] = &[

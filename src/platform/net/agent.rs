@@ -16,7 +16,7 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 use ureq::{Agent, http};
 
 use super::error::BodyError;
-use super::http_connection::{BUFFER, Connection, Limit, Target, broken};
+use super::http_connection::{BUFFER, Connection, Deadline, Limit, Target, broken};
 use super::{GetError, ProxySettings, Url};
 use crate::types::api::UriScheme;
 
@@ -27,6 +27,8 @@ pub(crate) struct Connect {
     pub(crate) proxies: Arc<ProxySettings>,
     /// Ends requests early.
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// For the request under way, if each has one.
+    pub(crate) deadline: Option<Arc<Deadline>>,
 }
 
 impl Connect {
@@ -48,7 +50,7 @@ impl Connect {
             }
         };
         let target = Target { url, proxy, tls, trusted: &[] };
-        Connection::open(&target, &addresses, Limit::Cancelled(Arc::clone(&self.cancelled)))
+        Connection::open(&target, &addresses, Limit::Cancelled(Arc::clone(&self.cancelled), self.deadline.clone()))
     }
 }
 

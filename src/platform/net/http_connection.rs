@@ -6,8 +6,8 @@
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustls::StreamOwned;
@@ -37,8 +37,33 @@ pub(super) struct Target<'a> {
 pub(super) enum Limit {
     /// All of them end at this moment.
     Until(Instant),
-    /// Each of them ends when the peer is silent for [`SILENCE`], and reads end when the flag is set.
-    Cancelled(Arc<AtomicBool>),
+    /// Each of them ends when the peer is silent for [`SILENCE`] or at the deadline, and reads end when the flag is set.
+    Cancelled(Arc<AtomicBool>, Option<Arc<Deadline>>),
+}
+
+/// A moment that the owner moves with each request, and while the response comes.
+#[derive(Debug)]
+pub(crate) struct Deadline(Mutex<Instant>);
+
+impl Deadline {
+    /// It has passed until it is set.
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(rt::now()))
+    }
+
+    pub(crate) fn set(&self, end: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = end;
+    }
+
+    fn end(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of a wait for at most `longest`.
+fn end_of(longest: Duration, deadline: Option<&Deadline>) -> Instant {
+    let end = rt::now() + longest;
+    deadline.map_or(end, |deadline| deadline.end().min(end))
 }
 
 /// A peer that sends nothing for this long is given up.
@@ -83,7 +108,7 @@ impl Connection {
         let host = target.proxy.map_or(&target.url.host, |proxy| &proxy.host);
         let end = match &limit {
             Limit::Until(end) => *end,
-            Limit::Cancelled(_) => rt::now() + CONNECT,
+            Limit::Cancelled(_, deadline) => end_of(CONNECT, deadline.as_deref()),
         };
         let mut stream: Box<dyn Duplex> = match (dial(host, addresses, end), target.proxy) {
             (Ok(tcp), _) => Box::new(LimitedStream { tcp, limit }),
@@ -220,7 +245,7 @@ impl Read for LimitedStream {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let (end, step, cancelled) = match &self.limit {
             Limit::Until(end) => (*end, Duration::MAX, None),
-            Limit::Cancelled(flag) => (rt::now() + SILENCE, STEP, Some(Arc::clone(flag))),
+            Limit::Cancelled(flag, deadline) => (end_of(SILENCE, deadline.as_deref()), STEP, Some(Arc::clone(flag))),
         };
         loop {
             if cancelled.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
@@ -238,10 +263,10 @@ impl Read for LimitedStream {
 impl Write for LimitedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let left = match &self.limit {
-            Limit::Until(end) => left(*end).ok_or(ErrorKind::TimedOut)?,
-            Limit::Cancelled(_) => SILENCE,
+            Limit::Until(end) => left(*end),
+            Limit::Cancelled(_, deadline) => left(end_of(SILENCE, deadline.as_deref())),
         };
-        self.tcp.set_write_timeout(Some(left))?;
+        self.tcp.set_write_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
         let timed_out = |error: io::Error| match error.kind() {
             ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
             _ => error,

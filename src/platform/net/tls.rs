@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientConfig, ClientConnection, Resumption};
+use rustls::client::{ClientConfig, ClientConnection, ResolvesClientCert, Resumption};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
@@ -63,6 +63,16 @@ pub(crate) fn config(verifier: Arc<dyn ServerCertVerifier>) -> Result<Arc<Client
     config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The same, with a client certificate.
+pub(crate) fn config_as(
+    verifier: Arc<dyn ServerCertVerifier>,
+    identity: Arc<dyn ResolvesClientCert>,
+) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let mut config = config(verifier)?;
+    Arc::make_mut(&mut config).client_auth_cert_resolver = identity;
+    Ok(config)
 }
 
 /// The SNI name. None is sent for an address or for anything that is not a valid name.

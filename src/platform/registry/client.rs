@@ -102,17 +102,17 @@ impl Registry {
         self.answered(&at, ask, response)
     }
 
+    /// Sends a request to a server that is no registry: without credentials, and without following it elsewhere.
+    pub(crate) fn get_once(&self, ask: ContentRequest<'_>) -> Result<ContentResponse, RegistryError> {
+        let url = format!("{}/{}/{}", self.mirror.base, self.repository, ask.path);
+        self.answered(&url, ask, self.send(&url, request(&url, ask).body(()))?)
+    }
+
     /// Sends the request and follows redirects, to other hosts without credentials.
     fn follow(&self, url: &str, ask: ContentRequest<'_>) -> Result<(String, Response<Body>), RegistryError> {
         let mut at = url.to_owned();
         for _ in 0..=REDIRECTS {
-            let mut request = Request::get(&at).header("Accept", ask.accept);
-            if let Some(most) = ask.most {
-                let last = ask.from.saturating_add(most).saturating_sub(1);
-                request = request.header("Range", format!("bytes={}-{last}", ask.from));
-            } else if ask.from > 0 {
-                request = request.header("Range", format!("bytes={}-", ask.from));
-            }
+            let mut request = request(&at, ask);
             if authority(&at) == authority(url) {
                 for (name, value) in &self.mirror.headers {
                     request = request.header(name, value);
@@ -241,6 +241,18 @@ pub fn check_headers(text: &str) {
     assert!(message.chars().count() <= MOST_MESSAGE);
     drop((content_range(text), join("https://registry.example.com/v2/a", text)));
     assert!(!mirrors("registry.example.com", Some(text), Path::new("/etc")).is_empty());
+}
+
+fn request(url: &str, ask: ContentRequest<'_>) -> http::request::Builder {
+    let request = Request::get(url).header("Accept", ask.accept);
+    if let Some(most) = ask.most {
+        let last = ask.from.saturating_add(most).saturating_sub(1);
+        request.header("Range", format!("bytes={}-{last}", ask.from))
+    } else if ask.from > 0 {
+        request.header("Range", format!("bytes={}-", ask.from))
+    } else {
+        request
+    }
 }
 
 /// The message of a registry's error document.

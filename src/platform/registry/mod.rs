@@ -10,6 +10,6 @@ mod error;
 mod hosts;
 
 pub use client::check_headers;
-pub(crate) use client::{ContentRequest, Login, Registry};
+pub(crate) use client::{ContentRequest, ContentResponse, Login, Registry};
 pub(crate) use error::RegistryError;
 pub(crate) use hosts::{Mirror, mirrors};

@@ -17,6 +17,7 @@ use super::healthz::{checks, respond};
 use super::pod_lists;
 use super::profiles::profiles;
 use super::run_and_checkpoint::{checkpoint, run};
+use super::shared_images::{is_for_images, is_node, shared_images};
 use super::system_logs::system_logs;
 use super::user::User;
 use super::zpages;
@@ -62,6 +63,12 @@ impl ServedConnection {
         };
         self.client_state.set(ClientState::Busy);
         self.client.replace(format!("{} {}", user.name, self.peer));
+        if let Some(shared) = self.server.shared.as_ref().filter(|_| is_for_images(&request.path)) {
+            return match self.is_by_certificate() && is_node(&user) {
+                true => shared_images(request, shared, &user.name),
+                false => Reply::Whole(Response::text(Status::Forbidden, NOT_A_NODE)),
+            };
+        }
         let change = pod_changes::change(request, false);
         if change.is_some() && !self.is_by_certificate() {
             return Reply::Whole(Response::text(Status::Forbidden, NO_CERTIFICATE));
@@ -244,6 +251,8 @@ fn is_for_debugging(path: &str) -> bool {
 
 /// A user whose manifests run on the node has full control of it.
 const NO_CERTIFICATE: &str = "Forbidden: pods of the node itself are for who shows a client certificate\n";
+
+const NOT_A_NODE: &str = "Forbidden: images are served to nodes with a client certificate only\n";
 
 #[cfg(test)]
 mod tests {

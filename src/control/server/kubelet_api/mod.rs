@@ -8,6 +8,7 @@
 //!   exec, attach, port-forward                                      ../streaming.rs, ../relay.rs
 //!   commands, checkpoints, files of the node                        run_and_checkpoint.rs, system_logs.rs
 //!   logs of services                                  node_log_query.rs, node_log_text.rs
+//!   images for other nodes                            shared_images.rs
 //!   responses                              connection.rs, healthz.rs, health_metrics.rs, zpages.rs, profiles.rs,
 //!                                          ../container_logs.rs
 //! ```
@@ -30,6 +31,7 @@ mod profiles;
 mod read_only;
 mod reviews;
 mod run_and_checkpoint;
+mod shared_images;
 mod stranger_buckets;
 mod system_logs;
 mod time_mark;
@@ -54,6 +56,7 @@ use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
 use super::streaming::Streaming;
 use crate::kubelet::certificates::ServingCertificateCell;
+use crate::kubelet::images::SharedImages;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, FeatureGates, ServerSettings};
 use crate::platform::host::clock;
@@ -85,6 +88,8 @@ pub(crate) struct KubeletApiServer {
     streaming: Streaming,
     slots: Rc<StreamSlots>,
     checkpoints: Checkpoints,
+    /// Images for other nodes; `None`: this node does not share.
+    shared: Option<SharedImages>,
     tls: RefCell<Option<Arc<ServerConfig>>>,
     /// When the missing certificate was last logged.
     last_logged: Cell<Option<Instant>>,
@@ -130,9 +135,15 @@ impl KubeletApiServer {
                 folder: config.root_dir.join("checkpoints"),
                 limit: config.runtime.request_timeout,
             },
+            shared: None,
             tls: RefCell::default(),
             last_logged: Cell::new(None),
         }
+    }
+
+    /// Serves these images to other nodes.
+    pub(crate) fn with_images(self, shared: Option<SharedImages>) -> Self {
+        Self { shared, ..self }
     }
 
     /// Serves requests. Never returns.

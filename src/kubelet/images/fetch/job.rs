@@ -19,6 +19,8 @@ use super::error::FetchError;
 use super::layout::Layout;
 use super::manifest::{ACCEPT, Descriptor, Digest, Document, MOST_BYTES, document, select};
 use super::part_file::PartFile;
+use super::pause::pause;
+use super::peers::{Copying, Peers};
 use crate::kubelet::images::transfer_meter::Meter;
 use crate::platform::host::file::read_all;
 use crate::platform::host::file_system::room;
@@ -84,6 +86,8 @@ pub(super) struct Job {
     pub(super) meter: Arc<Meter>,
     /// Windows and budgets do not hold it.
     pub(super) is_urgent: bool,
+    /// Asked for blobs first. What the reference names, and to whom, is the registry's answer.
+    pub(super) peers: Option<Peers>,
     /// First and longest wait after a failure.
     pub(super) waits: (Duration, Duration),
 }
@@ -166,7 +170,11 @@ impl Job {
         let bytes = match self.known_document(&of.digest) {
             Some(bytes) => bytes,
             None => {
-                let bytes = self.document_from_any(&format!("manifests/{}", of.digest), Some(&of.digest))?;
+                let of_peer = self.peers.as_mut().and_then(|peers| peers.document(&of.digest));
+                let bytes = match of_peer {
+                    Some(bytes) => bytes,
+                    None => self.document_from_any(&format!("manifests/{}", of.digest), Some(&of.digest))?,
+                };
                 fs::write(&file, &bytes)?;
                 bytes
             }
@@ -209,20 +217,13 @@ impl Job {
         if !failure.is_retryable() || failures >= MOST_FAILURES {
             return Err(failure);
         }
-        let mut left = waits.next_wait().max(failure.retry_after().unwrap_or_default());
-        log!(info, "image fetch interrupted", error = failure, wait_ms = left.as_millis());
-        while !left.is_zero() {
-            if self.cancelled.load(Ordering::Relaxed) {
-                return Err(FetchError::Cancelled);
-            }
-            let step = left.min(STEP);
-            std::thread::sleep(step);
-            left -= step;
-        }
-        Ok(())
+        let wait = waits.next_wait().max(failure.retry_after().unwrap_or_default());
+        log!(info, "image fetch interrupted", error = failure, wait_ms = wait.as_millis());
+        pause(&self.cancelled, wait)
     }
 
-    /// Fetches one blob, continuing an earlier part. After a failure without a new byte, tries the next server.
+    /// Fetches one blob, continuing an earlier part, from other nodes and then from the registry. After a failure
+    /// without a new byte, tries the next server.
     fn blob(&mut self, blob: &Descriptor) -> Result<(), FetchError> {
         let whole = self.layout.blob(&blob.digest);
         let counted = self.here(blob);
@@ -237,6 +238,11 @@ impl Job {
         let mut part = PartFile::open(&whole, &self.boot)?;
         // It may have lost its end in a power cut.
         self.progress.correct(counted, part.length());
+        let under_way = self.peers.as_mut().map(|peers| peers.begin(&blob.digest));
+        if let (Some(peers), Some(under_way)) = (&mut self.peers, &under_way) {
+            let (cancelled, here) = (&self.cancelled, &self.progress.here);
+            peers.copy(&mut Copying { blob, part: &mut part, cancelled, here }, under_way)?;
+        }
         let mut waits = Backoff::new(self.waits.0, self.waits.1);
         let (mut failures, mut server) = (0, 0);
         loop {
@@ -244,9 +250,13 @@ impl Job {
             let failure = match self.continue_blob(server, blob, &mut part) {
                 Ok(()) if part.is_whole(blob) => return Ok(part.finish()?),
                 Ok(()) => {
-                    // Wrong bytes, from this server or from an earlier attempt.
+                    // Wrong bytes, from this server, another node, or an earlier attempt.
                     self.forget(part.length());
                     part.restart()?;
+                    if self.peers.as_ref().is_some_and(|peers| peers.blame(blob)) {
+                        self.peers = None;
+                        continue;
+                    }
                     let server = self.servers.get(server).map(|server| server.base().to_owned()).unwrap_or_default();
                     FetchError::Digest { what: blob.digest.to_string(), server }
                 }
@@ -330,8 +340,6 @@ impl Job {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |here| Some(here.saturating_sub(bytes)));
     }
 }
-
-const STEP: Duration = Duration::from_millis(200);
 
 /// Whether a finished file still is the blob: a disk may have lost or changed bytes since.
 fn is_blob(whole: &Path, blob: &Descriptor) -> io::Result<bool> {

@@ -11,6 +11,9 @@ mod error;
 mod job;
 mod layout;
 mod part_file;
+mod pause;
+mod peering;
+mod peers;
 
 use std::cell::RefCell;
 use std::fs;
@@ -32,6 +35,7 @@ use self::job::Job;
 pub(crate) use self::job::Progress;
 use self::layout::Layout;
 use self::manifest::Descriptor;
+pub(crate) use self::peering::Peering;
 use super::archives::{ImportTool, import_layout};
 use super::image_name::{Reference, reference};
 use super::link_budget::LinkBudget;
@@ -57,6 +61,7 @@ pub(crate) struct Fetcher {
     images: ImageService,
     runtime: RuntimeService,
     proxies: Arc<ProxySettings>,
+    peering: Option<Peering>,
     /// Pulls in progress by directory, so that two pods do not fetch the same image at the same time.
     busy: RefCell<SortedMap<String, Rc<Turn>>>,
 }
@@ -107,6 +112,15 @@ pub(crate) struct FetchPlaces {
     pub(crate) hosts: PathBuf,
     pub(crate) endpoint: PathBuf,
     pub(crate) proxies: ProxySettings,
+    /// `None`: images are neither copied from other nodes nor served to them.
+    pub(crate) peering: Option<Peering>,
+}
+
+/// What stays of the content that is kept for other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Recent,
+    Nothing,
 }
 
 /// Parts that no pull has used for this long, in seconds, are removed.
@@ -130,8 +144,9 @@ impl std::fmt::Debug for Fetcher {
 
 impl Fetcher {
     pub(crate) fn new(places: FetchPlaces, images: ImageService, runtime: RuntimeService) -> Self {
-        let FetchPlaces { directory, hosts, endpoint, proxies } = places;
-        Self { directory, hosts, endpoint, images, runtime, proxies: Arc::new(proxies), busy: RefCell::default() }
+        let FetchPlaces { directory, hosts, endpoint, proxies, peering } = places;
+        let (proxies, busy) = (Arc::new(proxies), RefCell::default());
+        Self { directory, hosts, endpoint, images, runtime, proxies, peering, busy }
     }
 
     /// Makes the image present in the runtime; returns its id.
@@ -161,8 +176,12 @@ impl Fetcher {
         let names = name.all_names(&top.digest.to_string());
         self.import(&tool, &layout, top, names.clone()).await?;
         let id = self.shown(image).await?;
-        let done = layout.0.clone();
-        if let Err(error) = rt::blocking(move || fs::remove_dir_all(done)).await {
+        let (done, peering) = (layout.clone(), self.peering.clone());
+        let finish = move || {
+            let kept = peering.map_or(Ok(()), |peering| peering.keep(&done.blobs()));
+            fs::remove_dir_all(done.0).and(kept)
+        };
+        if let Err(error) = rt::blocking(finish).await {
             log!(warn, "failed to remove fetched image", directory = layout.0.display(), error = error);
         }
         drop(turn_held);
@@ -189,15 +208,17 @@ impl Fetcher {
         let reference = name.reference().to_owned();
         let boot = clock::boot_id();
         let proxies = Arc::clone(&self.proxies);
+        let peering = self.peering.clone();
         let (meter, is_urgent) = (passage.budget.meter(), passage.is_urgent);
         let (tell, told) = async_channel::bounded(1);
         let work = move || {
             let connect = |mirror: &Mirror| {
                 let (proxies, cancelled) = (Arc::clone(&proxies), Arc::clone(&cancelled));
                 let tls = tls_config(verifier(mirror)?).map_err(FetchError::Tls)?;
-                Ok(Connect { tls, proxies, cancelled })
+                Ok(Connect { tls, proxies, cancelled, deadline: None })
             };
             let servers = servers(&registry, &repository, login, &hosts, connect);
+            let peers = peering.and_then(|peering| peering.open(&cancelled));
             let fetched = servers.and_then(|servers| {
                 let machine = std::env::consts::ARCH;
                 let mut job = Job {
@@ -211,6 +232,7 @@ impl Fetcher {
                     progress,
                     meter: Arc::clone(&meter),
                     is_urgent,
+                    peers,
                     waits: WAITS,
                 };
                 job.run()
@@ -264,6 +286,18 @@ impl Fetcher {
         let swept = rt::blocking(move || sweep(&directory, &busy, now)).await;
         if let Err(error) = swept {
             log!(info, "failed to remove unused image parts", directory = self.directory.display(), error = error);
+        }
+    }
+
+    /// Removes the content that is kept for other nodes, but for `kept`.
+    pub(super) async fn prune(&self, kept: Kept) {
+        let Some(peering) = self.peering.clone() else { return };
+        let now = match kept {
+            Kept::Recent => clock::timestamp().as_second(),
+            Kept::Nothing => i64::MAX,
+        };
+        if let Err(error) = rt::blocking(move || peering.shared.prune(now)).await {
+            log!(info, "failed to remove images kept for other nodes", error = error);
         }
     }
 }

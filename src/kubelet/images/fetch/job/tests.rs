@@ -1,5 +1,7 @@
 //! Fetches from a registry that misbehaves.
 
+mod peers;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
@@ -193,7 +195,7 @@ fn server(address: &str, is_origin: bool, cancelled: &Arc<AtomicBool>, proxies: 
     let mirror = Mirror { base, resolves: true, is_origin, ..Mirror::default() };
     let login = Login { username: "u".to_owned(), password: "secret".to_owned() };
     let tls = tls_config(Arc::new(AnyCertificate)).unwrap();
-    let connect = Connect { tls, proxies: Arc::new(proxies), cancelled: Arc::clone(cancelled) };
+    let connect = Connect { tls, proxies: Arc::new(proxies), cancelled: Arc::clone(cancelled), deadline: None };
     Registry::new(mirror, "team/app", Some(login), connect)
 }
 
@@ -234,6 +236,7 @@ fn job(registries: &[&FakeRegistry], folder: &Folder, boot: &str) -> Job {
         progress: Arc::default(),
         meter: Arc::new(Meter::unlimited()),
         is_urgent: false,
+        peers: None,
         waits: (Duration::from_millis(1), Duration::from_millis(2)),
     }
 }
