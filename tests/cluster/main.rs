@@ -60,6 +60,7 @@ mod registration;
 mod resizes;
 mod secrets;
 mod serving;
+mod shared_images;
 mod shutdown;
 mod status;
 mod strangers;

@@ -123,7 +123,7 @@ fn other_call(world: &mut World, method: &str, request: &[u8]) -> Option<Answer>
         "Version" => with(request, |_: VersionRequest| {
             Ok(VersionResponse {
                 version: "0.1.0".to_owned(),
-                runtime_name: "fake".to_owned(),
+                runtime_name: world.name.to_owned(),
                 runtime_version: "1.6.20".to_owned(),
                 runtime_api_version: "v1".to_owned(),
             })

@@ -217,6 +217,11 @@ impl FakeCri {
         self.change(|world| world.pids_hidden = true);
     }
 
+    /// Changes the name that the runtime reports.
+    pub(crate) fn set_name(&self, name: &'static str) {
+        self.change(|world| world.name = name);
+    }
+
     pub(crate) fn set_network_ready(&self, ready: bool) {
         self.change(|world| world.network_ready = ready);
     }

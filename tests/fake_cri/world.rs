@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(super) ignoring_sigterm: Vec<String>,
     pub(super) exec: v1::ExecSyncResponse,
     pub(super) stats: v1::ContainerStats,
+    /// The runtime's name.
+    pub(super) name: &'static str,
     pub(super) network_ready: bool,
     pub(super) pids_hidden: bool,
     pub(super) cgroup_driver: Option<v1::CgroupDriver>,
@@ -66,6 +68,7 @@ impl Default for World {
             ignoring_sigterm: Vec::new(),
             exec: v1::ExecSyncResponse::default(),
             stats: v1::ContainerStats::default(),
+            name: "fake",
             network_ready: true,
             pids_hidden: false,
             cgroup_driver: None,
