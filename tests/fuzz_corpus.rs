@@ -14,6 +14,8 @@ mod archive;
 mod container_files;
 #[path = "../fuzz/checks/grpc_framing.rs"]
 mod grpc_framing;
+#[path = "../fuzz/checks/gzip.rs"]
+mod gzip;
 #[path = "../fuzz/checks/hpack.rs"]
 mod hpack;
 #[path = "../fuzz/checks/http1.rs"]
@@ -115,6 +117,11 @@ fn container_files_inputs_break_nothing() {
 #[test]
 fn grpc_framing_inputs_break_nothing() {
     run("grpc_framing", grpc_framing::check);
+}
+
+#[test]
+fn gzip_inputs_break_nothing() {
+    run("gzip", gzip::check);
 }
 
 #[test]

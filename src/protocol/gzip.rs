@@ -10,7 +10,7 @@ use crate::protocol::crc32::Crc32;
 
 /// The content of the members in `source`.
 #[derive(Debug)]
-pub(crate) struct GzipReader<R> {
+pub struct GzipReader<R> {
     source: R,
     inflate: Decompress,
     next: Next,
@@ -42,7 +42,8 @@ const RESERVED: u8 = 0xe0;
 const LONGEST_TEXT: usize = 64 << 10;
 
 impl<R: BufRead> GzipReader<R> {
-    pub(crate) fn new(source: R) -> Self {
+    /// Reads nothing yet.
+    pub fn new(source: R) -> Self {
         let (inflate, crc) = (Decompress::new(false), Crc32::default());
         Self { source, inflate, next: Next::FirstMember, crc, length: 0 }
     }

@@ -4,7 +4,7 @@ pub(crate) mod crc32;
 pub mod dbus;
 pub mod der;
 pub mod grpc;
-pub(crate) mod gzip;
+pub mod gzip;
 pub mod hpack;
 pub mod http1;
 pub mod http2;
