@@ -91,3 +91,28 @@ impl LinkBudget {
         self.meter.set_cluster_left(client.gate().left_for_images());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::apiserver::{Gate, Opening, Rank};
+    use crate::platform::net::{Dialer, ProxySettings};
+
+    #[test]
+    fn images_stop_within_the_clusters_budget_and_are_charged_to_it() {
+        let mut config = Config::default();
+        config.cluster.sync.bytes_per_day = Some(1_000_000);
+        config.cluster.sync.includes_images = true;
+        let gate = Gate::new(Opening::Open(Rank::Event), Some(1_000_000));
+        let client = Client::behind(gate, "absent".into(), Dialer::of_server(ProxySettings::default()));
+        let budget = LinkBudget::open(&config, Some(client.clone()));
+        assert_eq!(budget.hold(), None);
+        // Events may use 60 % of the budget.
+        assert_eq!(budget.meter().take(500_000, false).unwrap(), 500_000);
+        assert_eq!(budget.hold(), None);
+        assert_eq!(client.gate().left_for_images(), 100_000);
+        assert_eq!(budget.meter().take(500_000, false).unwrap(), 100_000, "no more than is left");
+        assert!(budget.hold().is_some_and(|hold| hold.why.contains("sync.bytesPerDay")), "{:?}", budget.hold());
+        assert_eq!(client.gate().left_for_images(), 0);
+    }
+}
