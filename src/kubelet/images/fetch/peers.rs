@@ -59,6 +59,8 @@ pub(super) struct PeerWaits {
     pub(super) claim: Duration,
     /// For the next [`LEAST_BYTES`]; at random up to twice this, so that not all nodes ask the registry at once.
     pub(super) bytes: Duration,
+    /// When more time than this is lost for one image, the registry is asked for the rest of it.
+    pub(super) lost: Duration,
 }
 
 /// The blob that is being fetched.
@@ -80,7 +82,6 @@ enum Outcome {
 }
 
 const ANSWER: Duration = Duration::from_secs(3);
-/// When more time than this is lost for one image, the registry is asked for the rest of it.
 const MOST_LOST: Duration = Duration::from_secs(15);
 /// A failure that takes less time costs nothing: a node that has just started refuses connections for a moment.
 const QUICK: Duration = Duration::from_secs(1);
@@ -102,7 +103,7 @@ impl PeerWaits {
         let peers = u32::try_from(peers).unwrap_or(u32::MAX);
         let for_each = |wait: u64| Duration::from_millis(wait).saturating_mul(peers);
         let [round, claim] = [50, 100].map(|wait| for_each(wait).clamp(Duration::from_millis(200), ANSWER));
-        Self { answer: ANSWER, round, claim, bytes: Duration::from_secs(20) }
+        Self { answer: ANSWER, round, claim, bytes: Duration::from_secs(20), lost: MOST_LOST }
     }
 }
 
@@ -127,7 +128,7 @@ impl Peers {
         let path = format!("blobs/{digest}");
         let mut found = None;
         for at in self.in_order() {
-            let Some(peer) = self.nodes.get(at).filter(|_| self.lost < MOST_LOST) else { break };
+            let Some(peer) = self.nodes.get(at).filter(|_| self.lost < self.waits.lost) else { break };
             let asked = rt::now();
             peer.deadline.set(asked + self.waits.answer);
             let ask = ContentRequest { path: &path, accept: ANY, from: 0, most: Some(MOST_BYTES) };
@@ -207,7 +208,7 @@ impl Peers {
     fn round(&mut self, copying: &mut Copying<'_>, own: Option<u32>) -> Result<Option<u32>, FetchError> {
         let mut lowest: Option<u32> = None;
         for at in self.in_order() {
-            let Some(peer) = self.nodes.get_mut(at).filter(|_| self.lost < MOST_LOST) else { break };
+            let Some(peer) = self.nodes.get_mut(at).filter(|_| self.lost < self.waits.lost) else { break };
             let asked = rt::now();
             peer.deadline.set(asked + self.waits.answer);
             let outcome = peer.ask(copying)?;
@@ -253,7 +254,7 @@ impl Peers {
     }
 
     fn leave_avoided(&mut self) {
-        if self.lost >= MOST_LOST {
+        if self.lost >= self.waits.lost {
             self.nodes.clear();
         }
         let avoided = &self.avoided;

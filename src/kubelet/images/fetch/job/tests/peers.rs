@@ -13,6 +13,7 @@ const SHORT: PeerWaits = PeerWaits {
     round: Duration::from_millis(20),
     claim: Duration::from_millis(100),
     bytes: Duration::from_secs(30),
+    lost: Duration::from_secs(15),
 };
 
 /// A node that shares.
@@ -195,6 +196,33 @@ fn misbehaving_peers_cost_a_bounded_time_and_no_wrong_byte() {
             assert_eq!(peer.blob_requests().len(), asked, "{name}");
         }
     }
+}
+
+#[test]
+fn manifest_from_a_peer_has_its_digest() {
+    let registry = FakeRegistry::start(&[b"a manifest".to_vec()]);
+    let digest = Digest::of(b"a manifest");
+    let node = SharingNode::start("document");
+    let from_peer = || node.job(&registry, &[&registry.address]).peers.unwrap().document(&digest);
+    assert_eq!(from_peer().as_deref(), Some(&b"a manifest"[..]));
+    registry.set(|state| state.forever = Some(Fault::Wrong));
+    assert_eq!(from_peer(), None);
+    let asked = registry.blob_requests().len();
+    assert_eq!((from_peer(), registry.blob_requests().len()), (None, asked), "it is not asked again");
+}
+
+#[test]
+fn silent_peers_are_given_up_together() {
+    let registry = FakeRegistry::start(&[layer(30_000)]);
+    let silent: Vec<_> = (0..6).map(|_| FakeRegistry::start(&[layer(30_000)])).collect();
+    silent.iter().for_each(|peer| peer.set(|state| state.forever = Some(Fault::Stall)));
+    let node = SharingNode::start("silent");
+    let addresses: Vec<&str> = silent.iter().map(|peer| peer.address.as_str()).collect();
+    let waits = PeerWaits { answer: Duration::from_millis(1100), lost: Duration::from_secs(2), ..SHORT };
+    let begun = Instant::now();
+    node.job_with(&registry, &addresses, waits).run().unwrap();
+    let asked = silent.iter().filter(|peer| !peer.blob_requests().is_empty()).count();
+    assert!(asked < silent.len() && node.has(&layer(30_000)), "{asked} asked in {:?}", begun.elapsed());
 }
 
 /// The node would send requests where the peer wants.
