@@ -294,6 +294,27 @@ fn failed_resize_is_tried_again() {
     ]);
 }
 
+/// A job with a claim dies while the agent is away, and the disk fails as the agent returns: its checkpoint of claims may
+/// be unreadable.
+#[test]
+fn claim_of_a_finished_pod_is_unprepared_once_its_checkpoint_is_readable() {
+    if !is_root() {
+        return;
+    }
+    let job = wanted::Traits { claim: true, job: true, ..wanted::Traits::default() };
+    let away = StepKind::EndAgent { down: Duration::from_secs(10) };
+    let fails = StepKind::DiskFails { rate: 500, lasts: Duration::from_secs(30) };
+    let faults =
+        vec![after(1, away), after(2, StepKind::SandboxDies(0)), after(3, fails), after(20, StepKind::Compact)];
+    let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
+    let episodes = vec![episode(vec![create(job)]), episode(faults)];
+    // Few of the seeds fail both reads.
+    for seed in 0..30 {
+        let report = live(&Plan { seed, lease: Duration::from_secs(40), episodes: episodes.clone() });
+        assert_eq!(report.violation, None, "seed {seed}:\n{}", report.lines.join("\n"));
+    }
+}
+
 /// The backup is younger than the last renewal of a lease that is renewed every 150 seconds. A restart of the
 /// agent, which reads its old lease and lists newer objects, is not taken for a restore.
 #[test]

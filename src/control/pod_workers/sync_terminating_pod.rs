@@ -24,7 +24,7 @@ pub(super) async fn stop_pod(
         Ok(after) => {
             let still = match after.pod.is_stopped() {
                 // Before the pod's status shows that it has ended, so that its devices are free by then.
-                true => dra.unprepare(&uid, &runtime.objects).await.err().map(|error| unprepare_failed(&error)),
+                true => dra.unprepare(&uid, pod, &runtime.objects).await.err().map(|error| unprepare_failed(&error)),
                 false => Some(STILL_RUNS.to_owned()),
             };
             // The lists do not hold everything that an observation needs.

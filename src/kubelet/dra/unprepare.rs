@@ -10,8 +10,8 @@ use super::error::DraError;
 use super::plugin::UNPREPARE;
 use super::v1::{Claim, UnprepareResponse};
 use crate::platform::rt;
-use crate::state::objects::{DEVICE_FILES_DRIVER, Objects};
-use crate::types::api::PodUid;
+use crate::state::objects::{DEVICE_FILES_DRIVER, Objects, pod_claims};
+use crate::types::api::{Pod, PodUid};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
 use crate::types::time::{Backoff, jitter};
@@ -43,10 +43,19 @@ impl Drop for UnpreparingClaims<'_> {
 }
 
 impl DraManager {
-    /// Unprepares the claims that only this pod uses. All its containers have stopped. May be repeated.
-    pub(crate) async fn unprepare(&self, pod: &PodUid, objects: &RefCell<Objects>) -> Result<(), DraError> {
-        // Claims of pods that are gone are reclaimed once the checkpoint is readable.
+    /// Unprepares the claims that only this pod uses. All its containers have stopped. May be repeated. `spec` is the
+    /// pod if it is known; only a pod without claims ends while the checkpoint cannot be read.
+    pub(crate) async fn unprepare(
+        &self,
+        pod: &PodUid,
+        spec: Option<&Pod>,
+        objects: &RefCell<Objects>,
+    ) -> Result<(), DraError> {
         if let Err(error) = self.read().await {
+            if spec.is_some_and(|spec| pod_claims(spec).next().is_some()) {
+                return Err(DraError::Checkpoint(error));
+            }
+            // Claims of pods that are gone are reclaimed once the checkpoint is readable.
             log!(warn, "failed to read the DRA checkpoint", file = self.path.display(), error = error);
         }
         self.rebuild(objects);
