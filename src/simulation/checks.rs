@@ -91,11 +91,7 @@ impl Node {
                 && phase == "Pending"
                 && self.runtime.starts(revision, "main") > 0
                 && !self.has_sandbox(revision);
-            let is_too_large = || status["reason"] == "OutOfcpu" && self.wanted.borrow().too_large.contains(revision);
-            let was_refused = phase == "Failed"
-                && self.runtime.starts(revision, "main") == 0
-                && (pod.traits.device || is_too_large());
-            return if is_done || is_interrupted || was_refused {
+            return if is_done || is_interrupted || self.was_refused(revision, pod) {
                 Ok(())
             } else {
                 Err(format!("it does not run; the API server shows {phase:?}"))
@@ -121,6 +117,16 @@ impl Node {
             return Err(format!("{truth}, but the API server shows {shown}"));
         }
         if pod.traits.cpu > 0 { self.has_its_resources(pod.traits.cpu, &status, &id) } else { Ok(()) }
+    }
+
+    /// The node did not admit the pod, for want of a device or because it was resized beyond the node before.
+    fn was_refused(&self, revision: &str, pod: &Pod) -> bool {
+        let object = self.api.look(|server| server.get(&pod.path())).unwrap_or_default();
+        let status = &object["status"];
+        let is_too_large = || status["reason"] == "OutOfcpu" && self.wanted.borrow().too_large.contains(revision);
+        status["phase"] == "Failed"
+            && self.runtime.starts(revision, "main") == 0
+            && (pod.traits.device || is_too_large())
     }
 
     /// The container has what the API server shows as allocated: `cpu` if the node has that, and otherwise what it had.
@@ -203,10 +209,10 @@ impl Node {
         }
     }
 
-    /// A wanted pod that does not run. Completed jobs do not count.
+    /// A wanted pod that does not run. Completed jobs and pods that were refused do not count.
     pub(super) fn not_running(&self) -> Option<String> {
         let wanted = self.wanted.borrow();
-        let lasting = wanted.pods.iter().filter(|(_, pod)| !pod.traits.job);
+        let lasting = wanted.pods.iter().filter(|(revision, pod)| !pod.traits.job && !self.was_refused(revision, pod));
         let missing = |(revision, pod): (&String, &Pod)| {
             self.running_of(revision).is_none().then(|| format!("{} (revision {revision})", pod.name))
         };

@@ -174,6 +174,12 @@ fn fail_disk() -> Step {
 /// Runs some simulations with these episodes, after which the node must converge.
 #[track_caller]
 fn live_through(episodes: &[(Vec<Step>, Start)]) {
+    live_within(Duration::from_secs(40), episodes);
+}
+
+/// The same with leases of this duration.
+#[track_caller]
+fn live_within(lease: Duration, episodes: &[(Vec<Step>, Start)]) {
     if !is_root() {
         return;
     }
@@ -185,7 +191,7 @@ fn live_through(episodes: &[(Vec<Step>, Start)]) {
     });
     let episodes: Vec<Episode> = episodes.collect();
     for seed in 0..4 {
-        let report = live(&Plan { seed, lease: Duration::from_secs(40), episodes: episodes.clone() });
+        let report = live(&Plan { seed, lease, episodes: episodes.clone() });
         assert_eq!(report.violation, None, "seed {seed}:\n{}", report.lines.join("\n"));
     }
 }
@@ -294,6 +300,15 @@ fn failed_resize_is_tried_again() {
     ]);
 }
 
+/// The runtime has pulled the image, and never answers.
+#[test]
+fn image_that_came_without_an_answer_is_used() {
+    let pod = wanted::Traits { pull: true, ..wanted::Traits::default() };
+    let fault = container_runtime::CallFault::HangsAfterItsEffect;
+    let hangs = StepKind::CallGoesWrong { method: "PullImage", skip: 0, fault };
+    live_through(&[(vec![after(1, hangs), create(pod)], Start::None)]);
+}
+
 /// A job with a claim dies while the agent is away, and the disk fails as the agent returns: its checkpoint of claims may
 /// be unreadable.
 #[test]
@@ -334,6 +349,20 @@ fn restored_backup_is_noticed_by_the_next_lease() {
             assert!(is_noticed == is_restored && report.violation.is_none(), "seed {seed}:\n{}", lines());
         }
     }
+}
+
+/// So much was written after the restore that the versions have caught up: the renewal of the lease shows nothing. Then a
+/// pod exits that the API server does not have any more.
+#[test]
+fn restored_backup_is_noticed_by_a_pod_that_is_denied() {
+    let pods = |count| (0..count).map(|_| create(wanted::Traits { token: true, ..Default::default() }));
+    let restore = [after(20, StepKind::Restore)];
+    let writes = (0..100).map(|_| after(0, StepKind::ChangeConfigMap));
+    let exit = [after(1, StepKind::Exit { which: 3, code: 1 })];
+    live_within(
+        Duration::from_secs(600),
+        &[(pods(1).collect(), Start::None), (pods(6).chain(restore).chain(writes).chain(exit).collect(), Start::None)],
+    );
 }
 
 /// The first of two pods that share a claim ends while its driver is away and the agent is killed.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
+use crate::platform::apiserver::{ApiError, Client, History, Patch, Rank, Request};
 use crate::platform::config::Reporting;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
@@ -46,6 +46,7 @@ async fn run(
     noted: Rc<Signal>,
 ) {
     let mut retry = Backoff::new(FIRST_RETRY, MOST);
+    let mut history = History::default();
     let mut lost = 0;
     loop {
         let seen = noted.changes();
@@ -64,8 +65,10 @@ async fn run(
         }
         let openings = client.gate().openings();
         match send(&client, &unsent).await {
-            Ok(outcome) => {
+            Ok((outcome, version)) => {
                 retry.reset();
+                // Compared with events only: they may have an etcd of their own.
+                client.on_written(&mut history, version, None);
                 ring.borrow_mut().sent(&unsent, outcome);
                 let all = ring.borrow().lost();
                 if all > lost {
@@ -82,23 +85,23 @@ async fn run(
     }
 }
 
-/// Fails only if a retry may succeed.
-async fn send(client: &Client, unsent: &UnsentEvent) -> Result<SendOutcome, ApiError> {
+/// Returns the event's resource version too, if it was written. Fails only if a retry may succeed.
+async fn send(client: &Client, unsent: &UnsentEvent) -> Result<(SendOutcome, Option<u64>), ApiError> {
     let all = format!("/api/v1/namespaces/{}/events", unsent.namespace);
     let (request, is_new) = match &unsent.what {
         UnsentChange::New(event) => (Request::post(all, &encode(&**event)), true),
         UnsentChange::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
     };
     match client.send(&request.unread().ranked(Rank::Event)).await {
-        Ok(_) => Ok(SendOutcome::Accepted),
+        Ok(answer) => Ok((SendOutcome::Accepted, answer.version())),
         // The response to an earlier attempt was lost.
-        Err(error) if is_new && error.is_already_exists() => Ok(SendOutcome::Accepted),
-        Err(error) if !is_new && error.is_not_found() => Ok(SendOutcome::Gone),
+        Err(error) if is_new && error.is_already_exists() => Ok((SendOutcome::Accepted, None)),
+        Err(error) if !is_new && error.is_not_found() => Ok((SendOutcome::Gone, None)),
         // The node's credentials may be renewed.
         Err(error) if error.is_retryable() || error.is_unauthorized() => Err(error),
         Err(error) => {
             log!(debug, "API server rejected event", error = ErrorChain(&error));
-            Ok(SendOutcome::Rejected)
+            Ok((SendOutcome::Rejected, None))
         }
     }
 }

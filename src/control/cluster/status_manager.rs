@@ -161,6 +161,10 @@ impl StatusManager {
             self.reports.settle();
             return;
         }
+        if self.reports.doubts_watch(now) {
+            log!(warn, "API server has no pod that its watch shows, relisting all objects");
+            self.client.begin_history();
+        }
         for job in self.reports.next(now) {
             let (client, inbox) = (self.client.clone(), self.inbox.clone());
             self.tasks.push(rt::spawn(async move {

@@ -65,6 +65,9 @@ struct Report {
     refusals: Option<Backoff>,
     /// The API server does not have this pod, or has another pod of its name.
     unknown: bool,
+    /// The API server has denied this pod. At this moment, unless the watch has confirmed that, the watch is wrong.
+    doubt_at: Option<Instant>,
+    doubts: Backoff,
 }
 
 #[derive(Debug)]
@@ -84,6 +87,8 @@ const AT_ONCE: usize = 4;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The period of the kubelet's status batches.
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
+/// First and longest time for the watch to show that a pod is gone.
+const WATCH_LAG: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(3600)];
 /// First and longest retry of a status rejected as invalid.
 const RETRY_INVALID: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
 
@@ -95,6 +100,7 @@ impl StatusQueue {
             Some(report) => {
                 if version > report.version {
                     report.forget_refusal();
+                    report.doubt_at = None;
                 }
                 report.shown = shown.clone();
                 report.version = version;
@@ -114,6 +120,7 @@ impl StatusQueue {
     pub(super) fn relisted<'a>(&mut self, all: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
         for report in self.pods.values_mut() {
             report.version = 0;
+            report.doubt_at = None;
             // The pod may not be deleted in this history.
             report.gone = false;
             if let Some(UnderWay::Patch { since, .. }) = &mut report.under_way {
@@ -198,15 +205,19 @@ impl StatusQueue {
         self.pods.values().any(|report| report.under_way.is_some())
     }
 
-    /// When the next request is due without an event. `None` without a free slot: the end of a request in flight is an
-    /// event.
+    /// When the next request or doubt is due without an event. No request is due without a free slot: the end of a
+    /// request in flight is an event.
     pub(super) fn due(&self) -> Option<Instant> {
-        if self.room() == 0 {
-            return None;
-        }
-        let has_news = |report: &&Report| report.news && !report.unknown && report.under_way.is_none();
-        let waiting = self.pods.values().filter(has_news);
-        waiting.filter_map(|report| report.not_before).min()
+        let has_room = self.room() > 0;
+        let has_news = |report: &&Report| has_room && report.news && !report.unknown && report.under_way.is_none();
+        let waiting = self.pods.values().filter(has_news).filter_map(|report| report.not_before);
+        waiting.chain(self.pods.values().filter_map(|report| report.doubt_at)).min()
+    }
+
+    /// Whether the watch still shows a pod that the API server has denied long ago. Each denial counts once.
+    pub(super) fn doubts_watch(&mut self, now: Instant) -> bool {
+        let denied = self.pods.values_mut().filter(|report| report.doubt_at.is_some_and(|moment| moment <= now));
+        denied.map(|report| report.doubt_at = None).count() > 0
     }
 
     /// Handles the result of a request. `stretch` adds jitter. True if the API server went back to another history.
@@ -224,6 +235,7 @@ impl StatusQueue {
             ReportOutcome::Accepted { version } => {
                 report.not_before = None;
                 report.backoff.reset();
+                report.doubts.reset();
                 report.refusals = None;
                 match under_way {
                     Some(UnderWay::Patch { status, since }) => {
@@ -245,7 +257,10 @@ impl StatusQueue {
             // Another client wrote meanwhile, and the watch was faster than the response.
             ReportOutcome::Unknown if matches!(under_way, Some(UnderWay::Delete { since }) if since < report.version) =>
                 {}
-            ReportOutcome::Unknown => report.unknown = true,
+            ReportOutcome::Unknown => {
+                report.unknown = true;
+                report.doubt_at = now.checked_add(stretch(report.doubts.next_wait()));
+            }
             ReportOutcome::Invalid(_) => {
                 let [first, longest] = RETRY_INVALID;
                 let refusals = report.refusals.get_or_insert_with(|| Backoff::new(first, longest));
@@ -276,6 +291,8 @@ impl Report {
             backoff,
             refusals: None,
             unknown: false,
+            doubt_at: None,
+            doubts: Backoff::new(WATCH_LAG[0], WATCH_LAG[1]),
         }
     }
 

@@ -41,7 +41,15 @@ impl<S: Service> Images<S> {
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
-        let pulled = if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(order).await };
+        let pulled = if throttled {
+            Err(PullError::Throttled)
+        } else {
+            let pull = async { Ok(self.pull_with_credentials(order).await) };
+            match rt::either(pull, async { Err(self.comes_otherwise(order).await) }).await {
+                Ok(pulled) => pulled,
+                Err(present) => return Ok(present),
+            }
+        };
         drop(turn);
         let now = rt::now();
         match pulled {
@@ -76,6 +84,22 @@ impl<S: Service> Images<S> {
                 );
                 self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
                 Ok(described)
+            }
+        }
+    }
+
+    /// Waits until the image is present although its pull has no answer: the answer may be lost, or another pull or an
+    /// archive may have brought it. Never ends for a policy that asks the registry.
+    async fn comes_otherwise(&self, order: &PullInputs<'_>) -> PresentImage {
+        let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
+        loop {
+            rt::sleep(waits.next_wait()).await;
+            if !pull_policy::looks_first(order.policy) {
+                continue;
+            }
+            if let Ok(Some(present)) = self.present(order).await {
+                self.tell_present(order);
+                return present;
             }
         }
     }

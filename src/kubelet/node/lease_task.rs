@@ -38,11 +38,9 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
         let watched = client.watched_version().filter(|_| step != LeaseStep::Look);
         let outcome = match send(&client, &node, &step, lease.interval()).await {
             Ok((outcome, version)) => {
-                // The lease is the node's most frequent write, so a restored etcd is noticed within one interval.
-                if history.breaks_at(version, watched) {
-                    log!(warn, "API server was restored to an older state, relisting all objects");
-                    client.begin_history();
-                }
+                // The lease is the node's most frequent write, so a restored etcd is noticed within one interval, unless
+                // so much was written since that the versions have caught up.
+                client.on_written(&mut history, version, watched);
                 if std::mem::take(&mut fails) {
                     log!(info, "node lease renewed again");
                 }

@@ -14,7 +14,7 @@ use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, Ongoing, ended};
 use super::gate::{Gate, GatePass};
 use super::gzip;
-use super::history;
+use super::history::{self, History};
 use super::reconnect::{Overload, ReconnectGuard, spread};
 use super::request::{Caller, Request};
 use super::retry;
@@ -269,9 +269,17 @@ impl Client {
         self.inner.way.authorities.borrow().clone()
     }
 
-    /// Restarts all reflectors after the server's resource versions have gone back.
+    /// Restarts all reflectors, because what they watch is no longer true.
     pub(crate) fn begin_history(&self) {
         self.inner.way.begin_history();
+    }
+
+    /// Restarts all reflectors if the version of a write shows that the server was restored; see [`History::breaks_at`].
+    pub(crate) fn on_written(&self, history: &mut History, version: Option<u64>, watched: Option<u64>) {
+        if history.breaks_at(version, watched) {
+            log!(warn, "API server was restored to an older state, relisting all objects");
+            self.begin_history();
+        }
     }
 
     /// The newest resource version that watches have shown.

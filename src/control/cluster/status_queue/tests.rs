@@ -113,6 +113,60 @@ fn restored_server_gets_the_lost_statuses_again() {
     assert_eq!(told(&mut reports, now), ["Running"]);
 }
 
+/// The queue of a pod whose status was not found on the API server.
+fn denied(now: Instant) -> StatusQueue {
+    let mut reports = pending();
+    reports.enqueue(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
+    assert!(told(&mut reports, now).is_empty());
+    reports
+}
+
+#[test]
+fn watch_that_keeps_showing_a_denied_pod_is_doubted() {
+    let now = Instant::now();
+    let mut reports = denied(now);
+    assert_eq!(reports.due(), Some(now + WATCH_LAG[0]));
+    assert!(!reports.doubts_watch(now));
+    let later = now + WATCH_LAG[0];
+    assert!(reports.doubts_watch(later));
+    assert!(!reports.doubts_watch(later));
+    assert_eq!(reports.due(), None);
+}
+
+#[test]
+fn watch_that_confirms_the_denial_is_not_doubted() {
+    let now = Instant::now();
+    let newer = |reports: &mut StatusQueue| {
+        reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 6);
+    };
+    let listed = |reports: &mut StatusQueue| {
+        reports.relisted([(&uid(), &status(PodPhase::Pending), 4)].into_iter());
+    };
+    let gone = |reports: &mut StatusQueue| reports.forget(&uid());
+    for confirm in [&newer as &dyn Fn(&mut StatusQueue), &listed, &gone] {
+        let mut reports = denied(now);
+        confirm(&mut reports);
+        assert_eq!(reports.due(), None);
+        assert!(!reports.doubts_watch(now + WATCH_LAG[0]));
+    }
+}
+
+#[test]
+fn a_pod_denied_again_and_again_is_doubted_ever_more_rarely() {
+    let mut now = Instant::now();
+    let mut reports = denied(now);
+    for times in [2, 4, 8] {
+        now = reports.due().unwrap();
+        assert!(reports.doubts_watch(now));
+        reports.relisted([(&uid(), &status(PodPhase::Pending), 5)].into_iter());
+        assert_eq!(told(&mut reports, now), ["Running"]);
+        reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
+        assert_eq!(reports.due(), Some(now + WATCH_LAG[0] * times));
+    }
+}
+
 #[test]
 fn failed_update_is_retried_with_the_current_status() {
     let (mut reports, now) = (pending(), Instant::now());
@@ -174,7 +228,7 @@ fn nothing_is_sent_for_a_pod_that_the_server_does_not_have() {
     reports.enqueue(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
-    assert!(told(&mut reports, now).is_empty() && reports.due().is_none());
+    assert!(told(&mut reports, now).is_empty());
     let other = Target { uid: PodUid::from("other"), ..target() };
     reports.on_server_status(&uid(), other.clone(), &status(PodPhase::Pending), 8);
     assert_eq!(reports.next(now)[0].target, other);

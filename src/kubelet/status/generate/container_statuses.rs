@@ -169,9 +169,9 @@ impl ContainerInput<'_> {
         }
         let counted = self.before.map_or(0, |before| before.restart_count);
         let ran_before = self.before.is_some_and(|before| matches!(before.state, Some(ContainerState::Running(_))));
-        let waits = || ContainerState::Waiting(ContainerStateWaiting::default());
         let state = match &seen.state {
-            pods::ContainerState::Created => waits(),
+            // The kubelet shows no pod between these two calls. A client sees what it saw before.
+            pods::ContainerState::Created => self.not_started(),
             pods::ContainerState::Running { started_at } => {
                 if ended_before && status.restart_count == counted {
                     // The runtime does not know the earlier instances.
@@ -201,7 +201,7 @@ impl ContainerInput<'_> {
                 status.restart_count = counted.saturating_add(1);
                 lost(LOST_WHEN_TERMINATED)
             }
-            pods::ContainerState::Unknown => waits(),
+            pods::ContainerState::Unknown => ContainerState::Waiting(ContainerStateWaiting::default()),
         };
         status.state = Some(state);
         status.container_id = id;
@@ -309,13 +309,17 @@ impl ContainerInput<'_> {
         }
     }
 
-    fn blank(&self) -> ContainerStatus {
+    fn not_started(&self) -> ContainerState {
         let has_init = !self.input.pod.spec.init_containers.is_empty();
         let reason = if has_init { Reason::POD_INITIALIZING } else { Reason::CONTAINER_CREATING };
+        ContainerState::Waiting(ContainerStateWaiting { reason, message: String::new() })
+    }
+
+    fn blank(&self) -> ContainerStatus {
         ContainerStatus {
             name: self.container.name.clone(),
             image: self.container.image.clone(),
-            state: Some(ContainerState::Waiting(ContainerStateWaiting { reason, message: String::new() })),
+            state: Some(self.not_started()),
             volume_mounts: self.volume_mounts(),
             ..ContainerStatus::default()
         }

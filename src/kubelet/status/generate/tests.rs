@@ -401,6 +401,23 @@ fn termination_is_kept_after_the_runtime_removed_the_container() {
 }
 
 #[test]
+fn created_container_waits_with_the_reason_that_it_had_before() {
+    let reason = |status: &ContainerStatus| match &status.state {
+        Some(ContainerState::Waiting(waiting)) => waiting.reason.clone(),
+        other => panic!("{other:?}"),
+    };
+    let mut life = Life::new(RestartPolicy::Never, &["init"], &["main"]);
+    for seen in [Seen::Nothing, Seen::Created] {
+        let status = life.see(&[("init", seen)]);
+        assert_eq!(reason(&status.init_container_statuses[0]), Reason::POD_INITIALIZING);
+    }
+    let mut life = Life::main(RestartPolicy::Always);
+    for seen in [Seen::Nothing, Seen::Created] {
+        assert_eq!(reason(&life.see(&[("main", seen)]).container_statuses[0]), Reason::CONTAINER_CREATING);
+    }
+}
+
+#[test]
 fn failed_start_moves_the_termination_to_last_state() {
     let mut life = Life::main(RestartPolicy::Always);
     life.waiting.insert("main".to_owned(), Waiting::new(Reason::ERR_IMAGE_PULL, "no route"));
