@@ -1,4 +1,4 @@
-//! The pod resources API (podresources v1): devices, CPUs and memory of pods, for monitoring.
+//! The pod resources API (podresources v1, and the list of v1alpha1): devices, CPUs and memory of pods, for monitoring.
 
 use std::cell::RefCell;
 use std::fs;
@@ -102,6 +102,8 @@ pub(crate) struct PodResourcesServer {
 }
 
 const LIST: &str = "/v1.PodResourcesLister/List";
+/// Of clients that are older than v1.
+const LIST_ALPHA: &str = "/v1alpha1.PodResourcesLister/List";
 const ALLOCATABLE: &str = "/v1.PodResourcesLister/GetAllocatableResources";
 const GET: &str = "/v1.PodResourcesLister/Get";
 const QPS: u32 = 100;
@@ -133,6 +135,10 @@ impl PodResourcesServer {
         let count = |what| metrics::count(what, &["v1"]);
         let answer = self.answer(request);
         let what = match request.method.as_str() {
+            LIST_ALPHA => {
+                metrics::count(Count::PodResources, &["v1alpha1"]);
+                return answer;
+            }
             LIST => Count::PodResourcesList,
             ALLOCATABLE => Count::PodResourcesAllocatable,
             GET => Count::PodResourcesGet,
@@ -153,6 +159,11 @@ impl PodResourcesServer {
             LIST => {
                 for (uid, pod) in (self.pods)() {
                     put_message(1, &self.of_pod(&uid, &pod), &mut out);
+                }
+            }
+            LIST_ALPHA => {
+                for (uid, pod) in (self.pods)() {
+                    put_message(1, &self.of_pod_alpha(&uid, &pod), &mut out);
                 }
             }
             ALLOCATABLE => {
@@ -191,6 +202,20 @@ impl PodResourcesServer {
             name: pod.metadata.name.clone(),
             namespace: pod.metadata.namespace.clone(),
             containers: sidecars.chain(&pod.spec.containers).map(of_container).collect(),
+        }
+    }
+
+    /// As v1alpha1 has it: main containers, and devices without their NUMA nodes.
+    fn of_pod_alpha(&self, uid: &PodUid, pod: &Pod) -> PodResources {
+        let of_container = |container: &Container| {
+            let given = self.devices.of_container(uid, &container.name).into_iter().flat_map(devices);
+            let devices = given.map(|device| ContainerDevices { topology: None, ..device }).collect();
+            ContainerResources { name: container.name.clone(), devices, ..ContainerResources::default() }
+        };
+        PodResources {
+            name: pod.metadata.name.clone(),
+            namespace: pod.metadata.namespace.clone(),
+            containers: pod.spec.containers.iter().map(of_container).collect(),
         }
     }
 }

@@ -290,6 +290,8 @@ fn pod_resources_list_the_devices_of_each_pod() {
     };
     let listed: ListPodResources = ask(&socket, "/v1.PodResourcesLister/List", Empty {}).unwrap();
     assert_eq!(listed.pod_resources, [one]);
+    let listed_for_old_clients: ListPodResources = ask(&socket, "/v1alpha1.PodResourcesLister/List", Empty {}).unwrap();
+    assert_eq!(listed_for_old_clients, listed);
     let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
     assert_eq!(all.devices, [device("cam0"), device("cam1")]);
     assert!(all.cpu_ids.is_empty() && all.memory.is_empty(), "no container has exclusive CPUs or memory");
@@ -333,6 +335,9 @@ fn pod_resources_list_exclusive_cpus_and_memory_and_the_allocatable_amounts() {
     };
     let own = of("own");
     assert_eq!(own.cpu_ids, all.cpu_ids[..1]);
+    let alpha: ListPodResources = ask(&socket, "/v1alpha1.PodResourcesLister/List", Empty {}).unwrap();
+    let mut containers = alpha.pod_resources.iter().flat_map(|pod| &pod.containers);
+    assert!(containers.all(|container| container.cpu_ids.is_empty() && container.memory.is_empty()), "{alpha:?}");
     let block = ContainerMemory { memory_type: "memory".to_owned(), size: 32 << 20, topology: Some(Topology::near(0)) };
     assert_eq!(own.memory, [block]);
     assert!(memory.size > 32 << 20);
