@@ -365,6 +365,26 @@ fn restored_backup_is_noticed_by_a_pod_that_is_denied() {
     );
 }
 
+/// A container restarts when the API server was restored. Without its events, the next renewal of the lease would show that
+/// up to 150 seconds later.
+#[test]
+fn restored_backup_is_noticed_by_the_next_event() {
+    if !is_root() {
+        return;
+    }
+    let pods = |count| (0..count).map(|_| create(wanted::Traits { token: true, ..Default::default() }));
+    let restore = [after(20, StepKind::Restore), after(1, StepKind::Exit { which: 0, code: 1 })];
+    let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
+    let episodes = vec![episode(pods(1).collect()), episode(pods(6).chain(restore).collect())];
+    for seed in 0..4 {
+        let report = live(&Plan { seed, lease: Duration::from_secs(600), episodes: episodes.clone() });
+        let mut restored = report.lines.iter().skip_while(|line| !line.contains("STEP    Restore"));
+        let first = restored.find(|line| line.contains("/leases/") || line.contains("restored to an older state"));
+        let is_noticed = first.is_some_and(|line| line.contains("restored to an older state"));
+        assert!(is_noticed && report.violation.is_none(), "seed {seed}:\n{}", report.lines.join("\n"));
+    }
+}
+
 /// The first of two pods that share a claim ends while its driver is away and the agent is killed.
 #[test]
 fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {
