@@ -276,7 +276,7 @@ impl Client {
 
     /// Restarts all reflectors if the version of a write shows that the server was restored; see [`History::breaks_at`].
     pub(crate) fn on_written(&self, history: &mut History, version: Option<u64>, watched: Option<u64>) {
-        if history.breaks_at(version, watched) {
+        if history.breaks_at(self.histories().changes(), version, watched) {
             log!(warn, "API server was restored to an older state, relisting all objects");
             self.begin_history();
         }

@@ -12,6 +12,8 @@ use crate::protocol::protobuf::{decode, message};
 #[derive(Debug, Default)]
 pub(crate) struct History {
     newest: Option<u64>,
+    /// The number of the history that `newest` is from.
+    number: u64,
     /// The last write was behind what watches had shown.
     was_behind: bool,
     /// Watched objects count their versions elsewhere: a resource may have an etcd of its own
@@ -21,9 +23,13 @@ pub(crate) struct History {
 
 impl History {
     /// Whether `version` is older than an earlier response's, or not newer than what watches had shown before the write
-    /// was sent (`watched`), which means another history.
-    pub(crate) fn breaks_at(&mut self, version: Option<u64>, watched: Option<u64>) -> bool {
+    /// was sent (`watched`), which means another history. `number` counts the histories that are known: what another
+    /// object's writes have shown does not count again.
+    pub(super) fn breaks_at(&mut self, number: u64, version: Option<u64>, watched: Option<u64>) -> bool {
         let Some(version) = version else { return false };
+        if std::mem::replace(&mut self.number, number) != number {
+            self.newest = None;
+        }
         let is_older = self.newest.replace(version).is_some_and(|newest| version < newest);
         let Some(watched) = watched else { return is_older };
         let is_behind = version <= watched;
@@ -72,15 +78,23 @@ mod tests {
     fn a_lower_version_is_another_history() {
         let mut history = History::default();
         let versions = [Some(7), None, Some(7), Some(9), Some(8), Some(8), Some(9)];
-        let breaks = versions.map(|version| history.breaks_at(version, None));
+        let breaks = versions.map(|version| history.breaks_at(0, version, None));
         assert_eq!(breaks, [false, false, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn history_that_was_noticed_elsewhere_is_no_news() {
+        let mut history = History::default();
+        let writes = [(0, 90), (1, 20), (1, 21), (1, 7)];
+        let breaks = writes.map(|(number, version)| history.breaks_at(number, Some(version), None));
+        assert_eq!(breaks, [false, false, false, true]);
     }
 
     #[test]
     fn write_behind_what_was_watched_before_is_another_history() {
         let mut history = History::default();
         let writes = [(5, None), (9, Some(8)), (12, Some(20)), (13, None), (30, Some(14)), (31, Some(40))];
-        let breaks = writes.map(|(version, watched)| history.breaks_at(Some(version), watched));
+        let breaks = writes.map(|(version, watched)| history.breaks_at(0, Some(version), watched));
         assert_eq!(breaks, [false, false, true, false, false, true]);
     }
 
@@ -88,7 +102,7 @@ mod tests {
     fn versions_of_a_separate_etcd_are_compared_only_once() {
         let mut history = History::default();
         let writes = [(5, 800), (6, 900), (7, 3), (8, 950)];
-        let breaks = writes.map(|(version, watched)| history.breaks_at(Some(version), Some(watched)));
+        let breaks = writes.map(|(version, watched)| history.breaks_at(0, Some(version), Some(watched)));
         assert_eq!(breaks, [true, false, false, false]);
     }
 
