@@ -102,7 +102,7 @@ pub(crate) struct PodResourcesServer {
 }
 
 const LIST: &str = "/v1.PodResourcesLister/List";
-/// Of clients that are older than v1.
+/// Of clients that are older than v1. The response is that of v1, whose newer fields they skip.
 const LIST_ALPHA: &str = "/v1alpha1.PodResourcesLister/List";
 const ALLOCATABLE: &str = "/v1.PodResourcesLister/GetAllocatableResources";
 const GET: &str = "/v1.PodResourcesLister/Get";
@@ -156,14 +156,9 @@ impl PodResourcesServer {
     fn answer(&self, request: &Request) -> Result<Vec<u8>, Status> {
         let mut out = Vec::new();
         match request.method.as_str() {
-            LIST => {
+            LIST | LIST_ALPHA => {
                 for (uid, pod) in (self.pods)() {
                     put_message(1, &self.of_pod(&uid, &pod), &mut out);
-                }
-            }
-            LIST_ALPHA => {
-                for (uid, pod) in (self.pods)() {
-                    put_message(1, &self.of_pod_alpha(&uid, &pod), &mut out);
                 }
             }
             ALLOCATABLE => {
@@ -202,20 +197,6 @@ impl PodResourcesServer {
             name: pod.metadata.name.clone(),
             namespace: pod.metadata.namespace.clone(),
             containers: sidecars.chain(&pod.spec.containers).map(of_container).collect(),
-        }
-    }
-
-    /// As v1alpha1 has it: main containers, and devices without their NUMA nodes.
-    fn of_pod_alpha(&self, uid: &PodUid, pod: &Pod) -> PodResources {
-        let of_container = |container: &Container| {
-            let given = self.devices.of_container(uid, &container.name).into_iter().flat_map(devices);
-            let devices = given.map(|device| ContainerDevices { topology: None, ..device }).collect();
-            ContainerResources { name: container.name.clone(), devices, ..ContainerResources::default() }
-        };
-        PodResources {
-            name: pod.metadata.name.clone(),
-            namespace: pod.metadata.namespace.clone(),
-            containers: pod.spec.containers.iter().map(of_container).collect(),
         }
     }
 }

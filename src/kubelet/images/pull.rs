@@ -41,33 +41,24 @@ impl<S: Service> Images<S> {
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
-        let pulled = if throttled {
-            Err(PullError::Throttled)
-        } else {
-            let pull = async { Ok(self.pull_with_credentials(order).await) };
-            match rt::either(pull, async { Err(self.comes_otherwise(order).await) }).await {
-                Ok(pulled) => pulled,
-                Err(present) => return Ok(present),
-            }
-        };
+        let pulled = if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(order).await };
         drop(turn);
         let now = rt::now();
+        if pulled.is_err() && self.under_way.count(image) < 2 {
+            self.records.end(image).await;
+        }
         match pulled {
+            Err(PullError::Came(present)) => {
+                self.tell_present(order);
+                Ok(present)
+            }
             Err(PullError::Held) => {
-                if self.under_way.count(image) < 2 {
-                    self.records.end(image).await;
-                }
                 // The budget may have room again by now.
                 let hold =
                     self.budget.hold().unwrap_or_else(|| Hold { why: "a moment".to_owned(), wait: Duration::ZERO });
                 Err(self.held(order, &hold).into())
             }
-            Err(error) => {
-                if self.under_way.count(image) < 2 {
-                    self.records.end(image).await;
-                }
-                Err(self.failed(order, &error, now))
-            }
+            Err(error) => Err(self.failed(order, &error, now)),
             Ok((image_ref, credential)) => {
                 self.note_pulled(order, &image_ref, credential.as_ref()).await;
                 self.outages.borrow_mut().over(order.registry());
@@ -84,22 +75,6 @@ impl<S: Service> Images<S> {
                 );
                 self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
                 Ok(described)
-            }
-        }
-    }
-
-    /// Waits until the image is present although its pull has no answer: the answer may be lost, or another pull or an
-    /// archive may have brought it. Never ends for a policy that asks the registry.
-    async fn comes_otherwise(&self, order: &PullInputs<'_>) -> PresentImage {
-        let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
-        loop {
-            rt::sleep(waits.next_wait()).await;
-            if !pull_policy::looks_first(order.policy) {
-                continue;
-            }
-            if let Ok(Some(present)) = self.present(order).await {
-                self.tell_present(order);
-                return present;
             }
         }
     }
@@ -171,7 +146,8 @@ impl<S: Service> Images<S> {
         }
     }
 
-    /// Logs periodically that the pull continues, because runtimes report no progress.
+    /// Logs periodically that the pull continues, because runtimes report no progress, and looks whether the image has
+    /// come without an answer: the runtime may have lost it, or another pull or an archive may have brought the image.
     async fn pull_once(&self, order: &PullInputs<'_>, credential: Option<&Credential>) -> Result<String, PullError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
@@ -193,6 +169,12 @@ impl<S: Service> Images<S> {
             loop {
                 rt::sleep(waits.next_wait()).await;
                 log!(info, "still pulling image", image = order.image(), s = rt::elapsed(begun).as_secs());
+                if !pull_policy::looks_first(order.policy) {
+                    continue;
+                }
+                if let Ok(Some(present)) = self.present(order).await {
+                    return Err(PullError::Came(present));
+                }
             }
         };
         rt::either(pull, reminders).await

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::PresentImage;
 use super::registry_outages;
 use super::service::ImageError;
 use crate::state::pods::Waiting;
@@ -14,6 +15,8 @@ pub(super) enum PullError {
     Failed(Vec<ImageError>),
     /// The window has closed, or a budget is used up. What was fetched is kept.
     Held,
+    /// The image has become present in another way.
+    Came(PresentImage),
     /// `registryPullQPS` does not allow the pull now.
     Throttled,
 }
@@ -35,7 +38,7 @@ impl fmt::Display for PullError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = match self {
             Self::Failed(errors) => errors,
-            Self::Held => return f.write_str("pull held"),
+            Self::Held | Self::Came(_) => return f.write_str("pull held"),
             Self::Throttled => return f.write_str("pull QPS exceeded"),
         };
         let mut texts: Vec<String> = Vec::new();
