@@ -162,8 +162,7 @@ impl StatusManager {
             return;
         }
         if self.reports.doubts_watch(now) {
-            log!(warn, "API server has no pod that its watch shows, relisting all objects");
-            self.client.begin_history();
+            self.client.on_restored();
         }
         for job in self.reports.next(now) {
             let (client, inbox) = (self.client.clone(), self.inbox.clone());

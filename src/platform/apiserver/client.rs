@@ -277,9 +277,14 @@ impl Client {
     /// Restarts all reflectors if the version of a write shows that the server was restored; see [`History::breaks_at`].
     pub(crate) fn on_written(&self, history: &mut History, version: Option<u64>, watched: Option<u64>) {
         if history.breaks_at(self.histories().changes(), version, watched) {
-            log!(warn, "API server was restored to an older state, relisting all objects");
-            self.begin_history();
+            self.on_restored();
         }
+    }
+
+    /// The server was restored to an older state, or its watches are wrong.
+    pub(crate) fn on_restored(&self) {
+        log!(warn, "API server was restored to an older state, relisting all objects");
+        self.begin_history();
     }
 
     /// The newest resource version that watches have shown.
