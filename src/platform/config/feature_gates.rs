@@ -220,6 +220,12 @@ mod tests {
         check_refused("NodeSwap", false, locked);
         let missing = "featureGates.PodLevelResourceManagers: cannot be turned on: Coracle does not have the feature";
         check_refused("PodLevelResourceManagers", true, missing);
+        for name in
+            ["PodsAPI", "PodCertificateRequest", "DRAWorkloadResourceClaims", "TaintTolerationComparisonOperators"]
+        {
+            let missing = format!("featureGates.{name}: cannot be turned on: Coracle does not have the feature");
+            check_refused(name, true, &missing);
+        }
         let always = "featureGates.PodLevelResources: cannot be turned off: the feature is always on in Coracle";
         check_refused("PodLevelResources", false, always);
         check_refused("AllBeta", false, "featureGates.AllBeta: not supported: name each gate instead");

@@ -229,6 +229,7 @@ fn nothing_is_sent_for_a_pod_that_the_server_does_not_have() {
     told(&mut reports, now);
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert!(told(&mut reports, now).is_empty());
+    assert_eq!(reports.due(), Some(now + WATCH_LAG[0]), "only the doubt is due");
     let other = Target { uid: PodUid::from("other"), ..target() };
     reports.on_server_status(&uid(), other.clone(), &status(PodPhase::Pending), 8);
     assert_eq!(reports.next(now)[0].target, other);

@@ -170,7 +170,7 @@ impl ContainerInput<'_> {
         let counted = self.before.map_or(0, |before| before.restart_count);
         let ran_before = self.before.is_some_and(|before| matches!(before.state, Some(ContainerState::Running(_))));
         let state = match &seen.state {
-            // The kubelet shows no pod between these two calls. A client sees what it saw before.
+            // Upstream generates no status between CreateContainer and StartContainer: clients see the reason from before.
             pods::ContainerState::Created => self.not_started(),
             pods::ContainerState::Running { started_at } => {
                 if ended_before && status.restart_count == counted {
