@@ -89,20 +89,30 @@ message! {
     }
 }
 
+/// A pod that is wanted or ends.
+pub(crate) struct ListedPod {
+    /// On the node.
+    pub(crate) uid: PodUid,
+    pub(crate) pod: Arc<Pod>,
+    /// It has a status, and has not ended.
+    pub(crate) is_active: bool,
+}
+
 pub(crate) struct PodResourcesServer {
     /// The kubelet's root directory.
     pub(crate) root: PathBuf,
     pub(crate) devices: Rc<Devices>,
     pub(crate) dra: Rc<DraManager>,
-    /// The pods that have not ended, by their uid on the node.
-    pub(crate) pods: Box<dyn Fn() -> Vec<(PodUid, Arc<Pod>)>>,
+    pub(crate) pods: Box<dyn Fn() -> Vec<ListedPod>>,
+    /// `List` returns the active pods only.
+    pub(crate) lists_active: bool,
     /// CPUs and memory of containers.
     pub(crate) placements: Rc<RefCell<Placements>>,
     pub(crate) allocatable: Allocatable,
 }
 
 const LIST: &str = "/v1.PodResourcesLister/List";
-/// Of clients that are older than v1. The response is that of v1, whose newer fields they skip.
+/// Of clients that are older than v1: lists all pods. The response is that of v1, whose newer fields they skip.
 const LIST_ALPHA: &str = "/v1alpha1.PodResourcesLister/List";
 const ALLOCATABLE: &str = "/v1.PodResourcesLister/GetAllocatableResources";
 const GET: &str = "/v1.PodResourcesLister/Get";
@@ -157,8 +167,9 @@ impl PodResourcesServer {
         let mut out = Vec::new();
         match request.method.as_str() {
             LIST | LIST_ALPHA => {
-                for (uid, pod) in (self.pods)() {
-                    put_message(1, &self.of_pod(&uid, &pod), &mut out);
+                let lists_all = !self.lists_active || request.method == LIST_ALPHA;
+                for listed in (self.pods)().iter().filter(|listed| lists_all || listed.is_active) {
+                    put_message(1, &self.of_pod(listed), &mut out);
                 }
             }
             ALLOCATABLE => {
@@ -171,11 +182,13 @@ impl PodResourcesServer {
                     decode(&request.message).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
                 let GetPodResourcesRequest { pod_name: name, pod_namespace: namespace } = asked;
                 let pods = (self.pods)();
-                let is_asked = |pod: &Pod| pod.metadata.name == name && pod.metadata.namespace == namespace;
-                let found = pods.iter().find(|(_, pod)| is_asked(pod));
+                let is_asked = |ListedPod { pod, .. }: &&ListedPod| {
+                    pod.metadata.name == name && pod.metadata.namespace == namespace
+                };
+                // The first of the active ones, or else of the others.
+                let found = pods.iter().filter(is_asked).min_by_key(|listed| !listed.is_active);
                 let absent = || Status::new(Code::Unknown, format!("pod {name} in namespace {namespace} not found"));
-                let (uid, pod) = found.ok_or_else(absent)?;
-                put_message(1, &self.of_pod(uid, pod), &mut out);
+                put_message(1, &self.of_pod(found.ok_or_else(absent)?), &mut out);
             }
             other => return Err(Status::new(Code::Unimplemented, format!("unknown method {other}"))),
         }
@@ -183,7 +196,7 @@ impl PodResourcesServer {
     }
 
     /// Only sidecars and main containers: resources of ended init containers have been given to others.
-    fn of_pod(&self, uid: &PodUid, pod: &Pod) -> PodResources {
+    fn of_pod(&self, ListedPod { uid, pod, .. }: &ListedPod) -> PodResources {
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
         let placements = self.placements.borrow();
         let of_container = |container: &Container| ContainerResources {

@@ -11,6 +11,7 @@ use crate::kubelet::dra::{DraManager, SliceCleaner, SlicePublisher};
 use crate::kubelet::pod_resources::PodResourcesServer;
 use crate::kubelet::resource_managers::{Allocatable, ResourceManagers};
 use crate::platform::apiserver::Client;
+use crate::platform::config::Gate;
 use crate::platform::plugin_manager;
 use crate::platform::rt;
 use crate::state::pods::Placements;
@@ -59,8 +60,11 @@ impl Plugins {
             tasks.push(rt::spawn(registration.run()));
         }
         let node_state = Rc::clone(&handles.node_state);
-        let pods = Box::new(move || node_state.borrow().active_pods());
-        let server = PodResourcesServer { root, devices: Rc::clone(&devices), dra, pods, placements, allocatable };
+        let pods = Box::new(move || node_state.borrow().pods());
+        let lists_active = handles.config.gates.is_on(Gate::KubeletPodResourcesListUseActivePods);
+        let devices_of_pods = Rc::clone(&devices);
+        let server =
+            PodResourcesServer { root, devices: devices_of_pods, dra, pods, lists_active, placements, allocatable };
         tasks.push(rt::spawn(server.serve()));
         tasks.push(rt::spawn(devices.run()));
         tasks

@@ -10,7 +10,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use super::device_plugin::messages::*;
 use super::device_plugin::{Plugin, ask};
-use super::node::{Manifest, NODE_NAME, Node};
+use super::node::{Manifest, NODE_NAME, Node, Pods};
 
 const CAMERA: &str = "example.com/camera";
 
@@ -307,6 +307,35 @@ fn pod_resources_list_the_devices_of_each_pod() {
         let refused = asked.into_iter().map(|asked| asked.join().unwrap());
         assert!(refused.filter(|why| why == "ResourceExhausted: rejected by rate limit").count() > 0);
     });
+}
+
+#[test]
+fn pod_resources_leave_out_pods_that_have_ended_unless_their_gate_is_off_or_the_client_is_old() {
+    let mut node = Node::new();
+    node.start_agent();
+    node.apply(&Manifest::new("job").container("main", "").spec("restartPolicy: Never"));
+    node.wait_until_ready("job");
+    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
+    let name = format!("job-{NODE_NAME}");
+    let (list, old_list) = ("/v1.PodResourcesLister/List", "/v1alpha1.PodResourcesLister/List");
+    let listed = |method: &'static str| -> Vec<String> {
+        let listed: ListPodResources = ask(&socket, method, Empty {}).unwrap();
+        listed.pod_resources.into_iter().map(|pod| pod.name).collect()
+    };
+    assert_eq!(listed(list), [name.as_str()]);
+    node.fake.exit("main", 0);
+    let has_ended = |pods: &Pods| pods.get("job").is_some_and(|pod| pod.json()["status"]["phase"] == "Succeeded");
+    node.wait_until("the pod has ended", has_ended);
+    assert!(listed(list).is_empty());
+    assert_eq!(listed(old_list), [name.as_str()]);
+    let asked = GetPodResources { pod_name: name.clone(), pod_namespace: "default".to_owned() };
+    let got: ListPodResources = ask(&socket, "/v1.PodResourcesLister/Get", asked).unwrap();
+    assert_eq!(got.pod_resources[0].name, name);
+    node.kill_agent();
+    node.configure("featureGates: {KubeletPodResourcesListUseActivePods: false}\n");
+    node.start_agent();
+    node.wait_until("the ended pod is known again", has_ended);
+    assert_eq!(listed(list), [name]);
 }
 
 #[test]

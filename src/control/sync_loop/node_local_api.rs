@@ -124,9 +124,9 @@ impl LocalApi for NodeLocalApi {
 
     fn devices(&self) -> Vec<DeviceEntry> {
         let names: SortedMap<PodUid, String> = {
-            let pods = self.node_state.borrow().active_pods();
+            let pods = self.node_state.borrow().pods();
             let name = |pod: &Pod| format!("{}/{}", pod.metadata.namespace, pod.metadata.name);
-            pods.into_iter().map(|(uid, pod)| (uid, name(&pod))).collect()
+            pods.into_iter().map(|listed| (listed.uid, name(&listed.pod))).collect()
         };
         let entry = |record: DeviceRecord| DeviceEntry {
             resource: record.resource,

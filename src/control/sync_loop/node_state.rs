@@ -11,6 +11,7 @@ use crate::control::server::{PodEntry, PodQuery, RecentError};
 use crate::control::sync_loop::log_followers::Followers;
 use crate::control::sync_loop::next_version_pulls::NextVersionPulls;
 use crate::kubelet::offline::OfflineStore;
+use crate::kubelet::pod_resources::ListedPod;
 use crate::kubelet::status::PodStatuses;
 use crate::platform::rt;
 use crate::state::pods::{EventRing, NodePressures, RuntimeState};
@@ -76,11 +77,15 @@ impl NodeState {
         self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
     }
 
-    /// The pods that have not ended, by running uid.
-    pub(crate) fn active_pods(&self) -> Vec<(PodUid, Arc<Pod>)> {
+    /// The wanted and the ending pods.
+    pub(crate) fn pods(&self) -> Vec<ListedPod> {
         let pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
-        let pods = pods.map(|pod| (self.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
-        pods.filter(|(uid, _)| self.statuses.status(uid).is_some_and(|status| !status.phase.is_terminal())).collect()
+        let listed = |pod: &Arc<Pod>| {
+            let uid = self.running_uid(&pod.metadata.uid).clone();
+            let is_active = self.statuses.status(&uid).is_some_and(|status| !status.phase.is_terminal());
+            ListedPod { uid, pod: Arc::clone(pod), is_active }
+        };
+        pods.map(listed).collect()
     }
 
     /// The running uid of the named pod, which is wanted or ending.

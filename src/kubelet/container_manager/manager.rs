@@ -160,7 +160,7 @@ impl ContainerManager {
 
     fn values_of(&self, pod: &Pod, settings: &Settings) -> Values {
         let mut values = pod_values(pod, settings);
-        if self.placements.borrow().pod_has_own_cpus(&pod.metadata.uid) {
+        if self.placements.borrow().lifts_pod_quota(&pod.metadata.uid) {
             values.cpu_max = values.cpu_max.map(|max| CpuMax { quota: Limit::Max, ..max });
         }
         values

@@ -67,11 +67,11 @@ impl PodRuntime {
     }
 }
 
-/// Sets the container's cpuset. A container with exclusive CPUs has no quota.
+/// Sets the container's cpuset. A container with exclusive CPUs has no quota, unless the node keeps quotas.
 pub(super) fn put(resources: &mut v1::LinuxContainerResources, placements: &Placements, pod: &PodUid, container: &str) {
     resources.cpuset_cpus = placements.cpus(pod, container).to_string();
     resources.cpuset_mems = placements.mems(pod, container).to_string();
-    if placements.has_own_cpus(pod, container) {
+    if placements.lifts_quota(pod, container) {
         lift_quota(resources);
     }
 }
@@ -103,5 +103,8 @@ mod tests {
         placements.exclusive.entry("uid".into()).or_default().insert("main".to_owned(), set("1-2"));
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), -1));
         assert_eq!(put_on(&placements, (0, 0)), ("1-2".to_owned(), 0), "quotas are disabled");
+        placements.keeps_quota = true;
+        assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), 200_000));
+        assert!(!placements.lifts_pod_quota(&"uid".into()));
     }
 }

@@ -188,7 +188,7 @@ impl PodRuntime {
         {
             linux.cgroup_parent = CgroupName::pod(&cgroups.root, qos_class(pod), &pod.metadata.uid).path(driver);
         }
-        if self.placements.borrow().pod_has_own_cpus(&pod.metadata.uid) {
+        if self.placements.borrow().lifts_pod_quota(&pod.metadata.uid) {
             config.linux.as_mut().and_then(|linux| linux.resources.as_mut()).into_iter().for_each(lift_quota);
         }
         let users = self.users_of(pod).await?;

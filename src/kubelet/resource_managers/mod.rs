@@ -27,7 +27,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use crate::platform::config::{Config, TopologyManager, TopologyPolicy};
+use crate::platform::config::{Config, Gate, TopologyManager, TopologyPolicy};
 use crate::state::pods::{MemoryBlock, Placements};
 use crate::types::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
 use crate::types::cpu_set::CpuSet;
@@ -119,12 +119,14 @@ impl ResourceManagers {
             Some(manager) if manager.closest_nodes => distances(&topology)?,
             _ => Vec::new(),
         };
+        let keeps_quota = !config.gates.is_on(Gate::DisableCpuQuotaWithExclusiveCpus);
+        expose_alignment(config.managers.topology.is_some(), config.managers.static_cpus.is_some());
         let mut managers = Self {
             cpus: None,
             topology: config.managers.topology,
             nodes: Nodes::of(&nodes),
             distances,
-            placements: Rc::default(),
+            placements: Rc::new(RefCell::new(Placements { keeps_quota, ..Default::default() })),
             state_file: config.root_dir.join(CPU_STATE),
             is_forgetful: false,
             unwritten: false,
@@ -276,7 +278,7 @@ impl ResourceManagers {
         if let Some(TopologyManager { policy, pod_scope: true, .. }) = self.topology {
             let cpus = self.cpus.as_ref().and_then(|cpus| cpus.pod_hints(assigned, pod));
             let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
-            of_pod = merged(policy, "pod", cpus.into_iter().chain(others).collect())?;
+            of_pod = merged(policy, POD, cpus.into_iter().chain(others).collect())?;
         }
         // A container's CPUs are allocated after all its other resources.
         let pinning = Cell::new(false);
@@ -299,9 +301,15 @@ impl ResourceManagers {
         let own = match &self.cpus {
             Some(cpus) => {
                 let own = cpus.allocate(assigned, pod, &mut near);
-                cpus.count_alignment(assigned.get(&pod.metadata.uid), own.as_ref());
-                if own.is_err() && pinning.get() {
-                    metrics::count(Count::CpuPinningErrors, &[]);
+                match &own {
+                    Ok(own) => cpus.count_alignment(assigned.get(&pod.metadata.uid), own),
+                    Err(_) if pinning.get() => {
+                        metrics::count(Count::CpuPinningErrors, &[]);
+                        if cpus.has_whole_cores() {
+                            metrics::count(Count::AlignedResourcesFailures, &[CONTAINER, PHYSICAL_CPU]);
+                        }
+                    }
+                    Err(_) => {}
                 }
                 own
             }
@@ -315,7 +323,7 @@ impl ResourceManagers {
             (self.topology, own.is_ok())
         {
             let containers = pod.spec.init_containers.len() + pod.spec.containers.len();
-            let (scope, count) = if pod_scope { ("pod", 1) } else { (CONTAINER, containers) };
+            let (scope, count) = if pod_scope { (POD, 1) } else { (CONTAINER, containers) };
             (0..count).for_each(|_| metrics::count(Count::AlignedResources, &[scope, NUMA_NODE]));
         }
         own
@@ -404,27 +412,36 @@ fn distances(topology: &Topology) -> Result<Vec<(u32, Vec<u32>)>, SettingsError>
 }
 
 const CONTAINER: &str = "container";
+const POD: &str = "pod";
 const NUMA_NODE: &str = "numa_node";
+const PHYSICAL_CPU: &str = "physical_cpu";
+const UNCORE_CACHE: &str = "uncore_cache";
+
+/// Shows the counters of alignment from the start, as upstream.
+fn expose_alignment(aligns_nodes: bool, assigns_cpus: bool) {
+    if aligns_nodes {
+        for scope in [CONTAINER, POD] {
+            metrics::expose(Count::AlignedResources, &[scope, NUMA_NODE]);
+            metrics::expose(Count::AlignedResourcesFailures, &[scope, NUMA_NODE]);
+        }
+    }
+    if assigns_cpus {
+        metrics::expose(Count::AlignedResources, &[CONTAINER, PHYSICAL_CPU]);
+        metrics::expose(Count::AlignedResources, &[CONTAINER, UNCORE_CACHE]);
+        metrics::expose(Count::AlignedResourcesFailures, &[CONTAINER, PHYSICAL_CPU]);
+    }
+}
 
 impl CpuManager {
     /// Counts the new allocations of a pod's containers. `had`: those of before.
-    fn count_alignment(&self, had: Option<&OwnCpus>, own: Result<&OwnCpus, &AllocationRejection>) {
+    fn count_alignment(&self, had: Option<&OwnCpus>, own: &OwnCpus) {
         let whole_cores = self.has_whole_cores();
-        let own = match own {
-            Ok(own) => own,
-            Err((reason, _)) => {
-                if *reason == Reason::SMT_ALIGNMENT_ERROR {
-                    metrics::count(Count::AlignedResourcesFailures, &[CONTAINER, "physical_cpu"]);
-                }
-                return;
-            }
-        };
         for (_, cpus) in own.iter().filter(|(name, cpus)| had.and_then(|had| had.get(*name)) != Some(*cpus)) {
             if whole_cores {
-                metrics::count(Count::AlignedResources, &[CONTAINER, "physical_cpu"]);
+                metrics::count(Count::AlignedResources, &[CONTAINER, PHYSICAL_CPU]);
             }
             if self.topology.is_of_one_cache(cpus) {
-                metrics::count(Count::AlignedResources, &[CONTAINER, "uncore_cache"]);
+                metrics::count(Count::AlignedResources, &[CONTAINER, UNCORE_CACHE]);
             }
         }
     }
@@ -532,7 +549,7 @@ mod tests {
             };
             managers.learn(vec![runs("p", "main", "3"), runs("s", "x", "0-2")]);
             assert_eq!(shown(&mut managers).0, "0-2");
-            assert!(managers.placements.borrow().has_own_cpus(&"p".into(), "main"));
+            assert!(managers.placements.borrow().lifts_quota(&"p".into(), "main"));
         }
     }
 
@@ -597,6 +614,32 @@ mod tests {
         // Each container fits on one node, but the pod does not.
         assert!(plan(Some((single, false)), "0-1", &["1", "2"]).0.is_ok());
         assert_eq!(plan(Some((single, true)), "0-1", &["1", "2"]).0, Err(refused));
+    }
+
+    #[test]
+    fn counters_of_alignment_are_shown_from_the_start_and_count_pods_without_whole_cores() {
+        let mut config = config(true);
+        config.managers.static_cpus = Some(CpuOptions { full_cores: true, ..CpuOptions::default() });
+        config.managers.topology = Some(TopologyManager {
+            policy: TopologyPolicy::Restricted,
+            pod_scope: false,
+            most_nodes: 8,
+            closest_nodes: false,
+        });
+        ResourceManagers::new(&config, board(4), State::Nothing).unwrap();
+        let shown = ["container,numa_node", "pod,numa_node", "container,physical_cpu", "container,uncore_cache"];
+        assert_eq!(metrics::labels_of(Count::AlignedResources), shown);
+        assert_eq!(metrics::labels_of(Count::AlignedResourcesFailures), shown[..3]);
+        config.managers.topology = None;
+        let managers = ResourceManagers::new(&config, board(4), State::Nothing).unwrap();
+        let many = guaranteed::pod("many", vec![], vec![guaranteed::container("main", "4", "1Mi")]);
+        managers.plan(&many, Vec::new()).unwrap_err();
+        let mut page = metrics::Exposition::default();
+        metrics::write(&mut page);
+        let page = metrics::parsed::parse(std::str::from_utf8(&page.into_bytes()).unwrap());
+        let failures = &page["kubelet_container_aligned_compute_resources_failure_count"];
+        assert_eq!(failures.value(&[("scope", "container"), ("boundary", "physical_cpu")]), 1.0);
+        assert_eq!(failures.value(&[("scope", "pod"), ("boundary", "numa_node")]), 0.0);
     }
 
     #[test]

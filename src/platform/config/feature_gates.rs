@@ -15,10 +15,12 @@ pub(crate) enum Gate {
     ContainerCheckpoint,
     CpuManagerPolicyBetaOptions,
     CustomCpuCfsQuotaPeriod,
+    DisableCpuQuotaWithExclusiveCpus,
     GracefulNodeShutdown,
     GracefulNodeShutdownBasedOnPodPriority,
     KubeletCrashLoopBackOffMax,
     KubeletEnsureSecretPulledImages,
+    KubeletPodResourcesListUseActivePods,
     KubeletServiceAccountTokenForCredentialProviders,
     NodeDeclaredFeatures,
     ResourceHealthStatus,
@@ -131,16 +133,18 @@ fn known(name: &str) -> Option<(char, bool, char)> {
 }
 
 impl Gate {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::ComponentFlagz,
         Self::ComponentStatusz,
         Self::ContainerCheckpoint,
         Self::CpuManagerPolicyBetaOptions,
         Self::CustomCpuCfsQuotaPeriod,
+        Self::DisableCpuQuotaWithExclusiveCpus,
         Self::GracefulNodeShutdown,
         Self::GracefulNodeShutdownBasedOnPodPriority,
         Self::KubeletCrashLoopBackOffMax,
         Self::KubeletEnsureSecretPulledImages,
+        Self::KubeletPodResourcesListUseActivePods,
         Self::KubeletServiceAccountTokenForCredentialProviders,
         Self::NodeDeclaredFeatures,
         Self::ResourceHealthStatus,
@@ -154,10 +158,12 @@ impl Gate {
             Self::ContainerCheckpoint => "ContainerCheckpoint",
             Self::CpuManagerPolicyBetaOptions => "CPUManagerPolicyBetaOptions",
             Self::CustomCpuCfsQuotaPeriod => "CustomCPUCFSQuotaPeriod",
+            Self::DisableCpuQuotaWithExclusiveCpus => "DisableCPUQuotaWithExclusiveCPUs",
             Self::GracefulNodeShutdown => "GracefulNodeShutdown",
             Self::GracefulNodeShutdownBasedOnPodPriority => "GracefulNodeShutdownBasedOnPodPriority",
             Self::KubeletCrashLoopBackOffMax => "KubeletCrashLoopBackOffMax",
             Self::KubeletEnsureSecretPulledImages => "KubeletEnsureSecretPulledImages",
+            Self::KubeletPodResourcesListUseActivePods => "KubeletPodResourcesListUseActivePods",
             Self::KubeletServiceAccountTokenForCredentialProviders => {
                 "KubeletServiceAccountTokenForCredentialProviders"
             }

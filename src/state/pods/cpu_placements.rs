@@ -32,6 +32,8 @@ pub(crate) struct Placements {
     pub(crate) exclusive: Assigned,
     /// Memory of containers that are restricted to NUMA nodes.
     pub(crate) memory: Vec<AssignedMemory>,
+    /// Containers with exclusive CPUs have a CFS quota as well.
+    pub(crate) keeps_quota: bool,
 }
 
 impl Placements {
@@ -39,13 +41,14 @@ impl Placements {
         self.own_cpus(pod, container).unwrap_or(&self.shared)
     }
 
-    pub(crate) fn has_own_cpus(&self, pod: &PodUid, container: &str) -> bool {
-        self.own_cpus(pod, container).is_some()
+    /// Whether a container has no CFS quota, because its CPUs are exclusive.
+    pub(crate) fn lifts_quota(&self, pod: &PodUid, container: &str) -> bool {
+        !self.keeps_quota && self.own_cpus(pod, container).is_some()
     }
 
-    /// Whether a container of the pod has exclusive CPUs.
-    pub(crate) fn pod_has_own_cpus(&self, pod: &PodUid) -> bool {
-        self.exclusive.contains_key(pod)
+    /// Whether the pod's cgroup has no CFS quota, because the CPUs of a container are exclusive.
+    pub(crate) fn lifts_pod_quota(&self, pod: &PodUid) -> bool {
+        !self.keeps_quota && self.exclusive.contains_key(pod)
     }
 
     /// NUMA nodes of a container's memory; empty: any.

@@ -18,7 +18,7 @@ mod registry;
 pub(crate) use counted::{Count, Timed};
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, Kind, Labels, Number};
 pub(crate) use registry::{
-    count, forget_probes, last_relist, processors, relisted, took, write, write_health_checks, write_probes,
+    count, expose, forget_probes, last_relist, processors, relisted, took, write, write_health_checks, write_probes,
 };
 #[cfg(test)]
 pub(crate) use registry::{labels_of, names};

@@ -39,15 +39,24 @@ thread_local! {
     static REGISTRY: RefCell<Registry> = RefCell::default();
 }
 
-/// Increments a counter. Counts of other threads are not seen. Searches linearly through the series, hundreds of them
-/// when pods have probes, and compares the hash before the labels.
+/// Increments a counter. Counts of other threads are not seen.
 pub(crate) fn count(what: Count, labels: &[&str]) {
+    add(what, labels, 1);
+}
+
+/// Shows a counter that was not incremented yet.
+pub(crate) fn expose(what: Count, labels: &[&str]) {
+    add(what, labels, 0);
+}
+
+/// Searches linearly through the series, hundreds of them when pods have probes, and compares the hash before the labels.
+fn add(what: Count, labels: &[&str], count: u64) {
     let mark = mark(labels);
     with(|registry| {
         let mut alike = registry.counts.iter_mut().filter(|one| (one.what, one.mark) == (what, mark));
         match alike.find(|one| is_of(&one.labels, labels)) {
-            Some(one) => one.count = one.count.saturating_add(1),
-            None => registry.counts.push(CounterEntry { what, mark, labels: owned(labels), count: 1 }),
+            Some(one) => one.count = one.count.saturating_add(count),
+            None => registry.counts.push(CounterEntry { what, mark, labels: owned(labels), count }),
         }
     });
 }
