@@ -86,8 +86,21 @@ impl Journal {
 
     fn take_in(&mut self) -> io::Result<JournalContents> {
         let bytes = self.current()?;
-        let mut found = JournalContents::default();
         let whole = Lines::read(&bytes);
+        let found = self.learn(&bytes, &whole);
+        self.is_in_doubt = whole.is_torn;
+        if whole.has_bad_lines() || whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
+            // Setting the file aside is retried with the next batch.
+            self.is_in_doubt = true;
+            drop(self.rewrite(&[]));
+        }
+        Ok(found)
+    }
+
+    /// Takes the records that the file has.
+    fn learn(&mut self, bytes: &[u8], whole: &Lines<'_>) -> JournalContents {
+        let mut found = JournalContents::default();
+        self.known.clear();
         found.faults.damaged = whole.damaged;
         found.faults.other_format = whole.other_format;
         for (name, line) in &whole.live {
@@ -106,15 +119,9 @@ impl Journal {
                 None => found.faults.unopened += 1,
             }
         }
-        self.length = length_of(&bytes);
+        self.length = length_of(bytes);
         self.live = self.known.values().map(|known| known.length).sum();
-        self.is_in_doubt = whole.is_torn;
-        if whole.has_bad_lines() || whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
-            // Setting the file aside is retried with the next batch.
-            self.is_in_doubt = true;
-            drop(self.rewrite(&[]));
-        }
-        Ok(found)
+        found
     }
 
     /// Whether the line is a plain-text Secret or token although they must be encrypted. It is dropped, because it may
@@ -125,9 +132,15 @@ impl Journal {
 
     /// Writes a batch durably; unchanged records are not written. Blocks.
     ///
-    /// After an error each record may or may not have been written; the batch can be committed again.
+    /// After an error each record may or may not have been written; the batch, or one with newer records, can be
+    /// committed again.
     pub(super) fn commit(&mut self, batch: &Batch) -> io::Result<CommitResult> {
         let mut done = CommitResult { secrets: self.read_key(batch)?, ..CommitResult::default() };
+        if self.is_in_doubt {
+            // Which records of the failed batch were written is only known from the file.
+            let bytes = self.current()?;
+            self.learn(&bytes, &Lines::read(&bytes));
+        }
         let mut news = Vec::new();
         let mut live = self.live;
         for (name, content) in batch {
@@ -141,7 +154,7 @@ impl Journal {
             live = after;
             news.push(one);
         }
-        if news.is_empty() {
+        if news.is_empty() && !self.is_in_doubt {
             return Ok(done);
         }
         let more: u64 = news.iter().map(|one| length_of(&one.line)).sum();

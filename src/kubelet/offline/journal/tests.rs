@@ -326,6 +326,26 @@ fn batch_can_be_committed_again_after_a_failed_write() {
 }
 
 #[test]
+fn record_that_a_failed_write_may_have_changed_is_written_again() {
+    for (way, files) in before_each_way() {
+        let is_there = contents(&files);
+        for changed in [None, Some("new")] {
+            for cuts in 0..6 {
+                let files = files.copy();
+                let (mut journal, _) = open(&files);
+                files.cut_after(cuts);
+                let failed = journal.commit(&batch(&[("pod/a", changed)])).is_err();
+                files.0.lock().unwrap().left = None;
+                journal.commit(&batch(&[("pod/a", Some("old"))])).unwrap();
+                for files in files.after_power_cut() {
+                    assert_eq!(contents(&files), is_there, "{way}: {changed:?}, {cuts} operations, failed: {failed}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn flipped_bit_costs_at_most_two_records_and_the_file_is_set_aside() {
     let (_, files) = before_each_way().into_iter().next().unwrap();
     let bytes = files.file(JOURNAL).unwrap();
