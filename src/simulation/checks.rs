@@ -110,8 +110,9 @@ impl Node {
         if pod.traits.side && !pod.traits.job && self.running_container(revision, "side").is_none() {
             return Err("its second container does not run".into());
         }
-        // A failed start may have used up an attempt.
-        let most = u64::from(attempt).max(starts.saturating_sub(1));
+        // A failed start may have used up an attempt, also if the runtime then forgets that container.
+        let failed = self.runtime.failed_starts.borrow().get(revision).copied().unwrap_or_default();
+        let most = u64::from(attempt).max((starts + failed).saturating_sub(1));
         if restarts < u64::from(attempt) || restarts > most || shown["ready"] != true {
             let truth = format!("attempt {attempt} runs, after {starts} starts in all");
             return Err(format!("{truth}, but the API server shows {shown}"));

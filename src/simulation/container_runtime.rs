@@ -98,6 +98,8 @@ pub(super) struct ContainerRuntime {
     pub(super) graces: RefCell<BTreeMap<String, i64>>,
     /// Number of starts of each revision's containers, by name.
     pub(super) starts: RefCell<BTreeMap<(String, String), u64>>,
+    /// Number of containers of each revision that were created and could not be started.
+    pub(super) failed_starts: RefCell<BTreeMap<String, u64>>,
     /// The sandbox of each job's first container.
     pub(super) job_sandboxes: RefCell<BTreeMap<String, String>>,
     /// The claims that the DRA driver has prepared.
@@ -163,6 +165,7 @@ impl ContainerRuntime {
             rate: Cell::default(),
             graces: RefCell::default(),
             starts: RefCell::default(),
+            failed_starts: RefCell::default(),
             job_sandboxes: RefCell::default(),
             prepared: Rc::default(),
         })
@@ -430,8 +433,10 @@ impl ContainerRuntime {
             _ => {}
         }
         let answer = self.change(|runtime| runtime.answer(method, message)).map(Reply::Message);
-        if method == "StartContainer" && answer.is_ok() {
-            self.on_started(message);
+        match (method, &answer) {
+            ("StartContainer", Ok(_)) => self.on_started(message),
+            ("StartContainer", Err(_)) => self.on_start_failed(message),
+            _ => {}
         }
         answer
     }

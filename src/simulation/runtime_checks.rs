@@ -106,6 +106,17 @@ impl ContainerRuntime {
         }
     }
 
+    pub(super) fn on_start_failed(&self, message: &[u8]) {
+        let request: v1::StartContainerRequest = decode(message).unwrap_or_default();
+        let revision = self.look(|runtime| {
+            let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
+            let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
+            Some(revision(&container.config.labels, pod))
+        });
+        let mut failed = self.failed_starts.borrow_mut();
+        revision.into_iter().for_each(|revision| *failed.entry(revision).or_default() += 1);
+    }
+
     /// A container is being stopped: if it runs, it must not be wanted.
     pub(super) fn on_stop(&self, id: &str) {
         let asked = self.look(|runtime| {
