@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::checkpoint::{self, Entries};
 use super::pod_resource_info::PodResourceInfo;
+use crate::platform::host::changed_file::ChangedFile;
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::file;
 use crate::platform::rt;
@@ -17,6 +18,8 @@ use crate::types::api::{PodUid, ResourceRequirements};
 const LIMIT: u64 = 16 << 20;
 /// Changes that come together are written together.
 const SETTLE: Duration = Duration::from_millis(200);
+/// Delay after a failed write.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// Cheap to clone; clones share the state. Without a file the state is lost with the process.
 #[derive(Clone, Debug, Default)]
@@ -24,10 +27,8 @@ pub(crate) struct PodResourceState(Rc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    path: Option<PathBuf>,
+    file: Option<ChangedFile>,
     entries: RefCell<Entries>,
-    /// The content of the file.
-    written: RefCell<String>,
     /// One write at a time.
     turn: rt::Semaphore,
     /// The state has changed since the writer last looked.
@@ -39,16 +40,15 @@ struct Inner {
 
 impl Default for Inner {
     fn default() -> Self {
-        Self::new(None, Entries::new(), String::new())
+        Self::new(None, Entries::new())
     }
 }
 
 impl Inner {
-    fn new(path: Option<PathBuf>, entries: Entries, written: String) -> Self {
+    fn new(file: Option<ChangedFile>, entries: Entries) -> Self {
         Self {
-            path,
+            file,
             entries: RefCell::new(entries),
-            written: RefCell::new(written),
             turn: rt::Semaphore::new(1),
             is_changed: Cell::new(false),
             is_writing: Cell::new(false),
@@ -81,7 +81,7 @@ impl PodResourceState {
             Default::default()
         })
         .await;
-        Self(Rc::new(Inner::new(Some(path), entries, written)))
+        Self(Rc::new(Inner::new(Some(ChangedFile::new(path, written)), entries)))
     }
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<PodResourceInfo> {
@@ -137,31 +137,24 @@ impl PodResourceState {
         self.0.entries.borrow_mut().retain(|uid, _| is_known(uid));
     }
 
-    /// Returns when the state is in the file, or could not be written.
+    /// Returns when the state is in the file, or could not be written. A failed write is tried again.
     pub(crate) async fn flush(&self) {
-        let Some(path) = self.0.path.clone() else { return };
+        let Some(file) = &self.0.file else { return };
         let _turn = self.0.turn.acquire().await;
         let text = checkpoint::text(&self.0.entries.borrow());
-        if *self.0.written.borrow() == text {
-            return;
-        }
-        let (place, bytes) = (path.clone(), text.clone().into_bytes());
-        match rt::blocking(move || file::replace(&place, &bytes)).await {
-            Ok(()) => {
-                self.0.has_failed.set(false);
-                self.0.written.replace(text);
+        let written = file.write(text).await;
+        let had_failed = self.0.has_failed.replace(written.is_err());
+        if let Err(error) = written {
+            if !had_failed {
+                log!(warn, "failed to write pod resource checkpoint", file = file.path().display(), error = error);
             }
-            Err(error) => {
-                if !self.0.has_failed.replace(true) {
-                    log!(warn, "failed to write pod resource checkpoint", file = path.display(), error = error);
-                }
-            }
+            self.changed();
         }
     }
 
     /// Writes the file soon, in a task.
     fn changed(&self) {
-        if self.0.path.is_none() {
+        if self.0.file.is_none() {
             return;
         }
         self.0.is_changed.set(true);
@@ -171,7 +164,7 @@ impl PodResourceState {
         let state = self.clone();
         let task = rt::spawn(async move {
             while state.0.is_changed.replace(false) {
-                rt::sleep(SETTLE).await;
+                rt::sleep(if state.0.has_failed.get() { RETRY } else { SETTLE }).await;
                 state.flush().await;
             }
             state.0.is_writing.set(false);
@@ -208,6 +201,25 @@ mod tests {
         });
         assert_eq!(fs::read_to_string(folder.join("allocated_pods_state.corrupt")).unwrap(), "half");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn failed_write_is_tried_again() {
+        let folder = std::env::temp_dir().join(format!("coracle-pod-resources-again-{}", std::process::id()));
+        let path = folder.join("allocated_pods_state");
+        let place = path.clone();
+        let seen = rt::simulate(1, |world| async move {
+            let state = PodResourceState::open(place.clone()).await;
+            world.files.failing.set(1000);
+            state.set(&"u".into(), PodResourceInfo::default());
+            rt::sleep(SETTLE * 2).await;
+            world.files.failing.set(0);
+            let early = place.exists();
+            rt::sleep(RETRY).await;
+            (early, place.exists())
+        });
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(seen, Ok((false, true)));
     }
 
     #[test]

@@ -41,13 +41,7 @@ impl Devices {
         let _turn = self.turn.acquire().await;
         self.read_again().await?;
         let text = checkpoint::write(&self.allocations.borrow());
-        if *self.written.borrow() == text {
-            return Ok(());
-        }
-        let (path, bytes) = (self.directory.join(NAME), text.clone().into_bytes());
-        rt::blocking(move || file::replace(&path, &bytes)).await?;
-        self.written.replace(text);
-        Ok(())
+        self.file.write(text).await
     }
 
     /// Loads a checkpoint that could not be read at the start; until then it is not overwritten.
@@ -55,7 +49,7 @@ impl Devices {
         if !self.allocations.borrow().is_unread {
             return Ok(());
         }
-        let kept = read(self.directory.join(NAME)).await?.map(|(_, kept)| kept).unwrap_or_default();
+        let kept = read(self.file.path().to_owned()).await?.map(|(_, kept)| kept).unwrap_or_default();
         let mut allocations = self.allocations.borrow_mut();
         allocations.merge(kept.entries, kept.resources, rt::now());
         allocations.is_unread = false;

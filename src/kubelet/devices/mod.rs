@@ -27,6 +27,7 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use crate::platform::config::DeviceRule;
+use crate::platform::host::changed_file::ChangedFile;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::state::pods::{AllocatedDevices, SyncEvent};
@@ -58,8 +59,8 @@ pub(crate) struct Devices {
     inbox: Sender<SyncEvent>,
     /// Notified when the allocations change.
     changed: Signal,
-    /// The checkpoint on disk, and the lock of its writer.
-    written: RefCell<String>,
+    /// The checkpoint, and the lock of its writer.
+    file: ChangedFile,
     turn: rt::Semaphore,
     /// A checkpoint existed at the start.
     is_known_node: bool,
@@ -126,10 +127,10 @@ impl Devices {
             allocations: RefCell::new(allocations),
             plugins: RefCell::default(),
             rules,
+            file: ChangedFile::new(directory.join(checkpoint_file::NAME), written),
             directory,
             inbox,
             changed: Signal::default(),
-            written: RefCell::new(written),
             turn: rt::Semaphore::new(1),
             is_known_node,
         });

@@ -19,12 +19,13 @@ mod v1;
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use async_channel::Sender;
 
 use crate::kubelet::devices::Devices;
+use crate::platform::host::changed_file::ChangedFile;
 use crate::platform::host::{directories, file};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
@@ -58,9 +59,8 @@ pub(crate) struct DraManager {
     reclaimed: RefCell<SortedMap<PodUid, rt::Task<()>>>,
     /// Notified when drivers register, connect or leave.
     changed: Signal,
-    path: PathBuf,
-    /// The checkpoint on disk, and the lock of its writer.
-    written: RefCell<String>,
+    /// The checkpoint, and the lock of its writer.
+    file: ChangedFile,
     turn: rt::Semaphore,
     /// The checkpoint could not be read yet, and must not be overwritten.
     is_unread: Cell<bool>,
@@ -90,15 +90,14 @@ impl DraManager {
             leaving: RefCell::default(),
             reclaimed: RefCell::default(),
             changed: Signal::default(),
-            path: root.join(NAME),
-            written: RefCell::new(checkpoint::write(&ClaimInfoCache::default())),
+            file: ChangedFile::new(root.join(NAME), checkpoint::write(&ClaimInfoCache::default())),
             turn: rt::Semaphore::new(1),
             is_unread: Cell::new(true),
             is_lost: Cell::new(false),
             inbox,
         });
         if let Err(error) = manager.read().await {
-            log!(error, "failed to read the DRA checkpoint", file = manager.path.display(), error = error);
+            log!(error, "failed to read the DRA checkpoint", file = manager.file.path().display(), error = error);
         }
         manager
     }
@@ -108,7 +107,7 @@ impl DraManager {
         if !self.is_unread.get() {
             return Ok(());
         }
-        let path = self.path.clone();
+        let path = self.file.path().to_owned();
         let found = rt::blocking(move || {
             let bytes = match file::read_all(&path, LIMIT) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -127,7 +126,7 @@ impl DraManager {
                 for (name, info) in kept.claims {
                     cache.claims.entry(name).or_insert(info);
                 }
-                self.written.replace(text);
+                self.file.was_read(text);
             }
             Some((_, None)) => self.is_lost.set(true),
             None => {}
@@ -142,13 +141,7 @@ impl DraManager {
         let _turn = self.turn.acquire().await;
         self.read().await.map_err(DraError::Checkpoint)?;
         let text = checkpoint::write(&self.cache.borrow());
-        if *self.written.borrow() == text {
-            return Ok(());
-        }
-        let (path, bytes) = (self.path.clone(), text.clone().into_bytes());
-        rt::blocking(move || file::replace(&path, &bytes)).await.map_err(DraError::Checkpoint)?;
-        self.written.replace(text);
-        Ok(())
+        self.file.write(text).await.map_err(DraError::Checkpoint)
     }
 
     /// After a lost checkpoint, the claims of all known pods count as prepared. Drivers accept repeated calls.

@@ -56,7 +56,7 @@ impl DraManager {
                 return Err(DraError::Checkpoint(error));
             }
             // Claims of pods that are gone are reclaimed once the checkpoint is readable.
-            log!(warn, "failed to read the DRA checkpoint", file = self.path.display(), error = error);
+            log!(warn, "failed to read the DRA checkpoint", file = self.file.path().display(), error = error);
         }
         self.rebuild(objects);
         if !self.cache.borrow().is_used_by(pod) {

@@ -1,6 +1,7 @@
 //! The machine: procfs, files, mounts, processes, clocks.
 
 pub(crate) mod boot_timer;
+pub(crate) mod changed_file;
 pub(crate) mod clock;
 pub(crate) mod directories;
 pub(crate) mod disk_usage;
