@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn container_with_exclusive_cpus_has_no_quota() {
+    fn container_with_exclusive_cpus_has_no_quota_unless_quotas_are_kept() {
         let set = |text| CpuSet::parse(text).unwrap();
         let mut placements = Placements::default();
         assert_eq!(put_on(&placements, (200_000, 100_000)), (String::new(), 200_000));
