@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kubelet::images::archives::archive_list::Failure;
 use crate::kubelet::images::manifest::Digest;
+use crate::kubelet::images::tar_header::{BLOCK, header, padding};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 struct Folder(PathBuf);
@@ -27,7 +28,7 @@ impl Folder {
 
     /// An archive of docker's, of layers that are tars with one file each.
     fn docker(&self, name: &str, layers: &[&[u8]]) -> PathBuf {
-        let layers: Vec<Vec<u8>> = layers.iter().map(|content| self.layer(content)).collect();
+        let layers: Vec<Vec<u8>> = layers.iter().map(|content| Self::layer(content)).collect();
         let ids: Vec<String> = layers.iter().map(|layer| Digest::of(layer).to_string()).collect();
         fs::write(self.0.join("config.json"), config(&ids)).unwrap();
         let files: Vec<String> = (0..layers.len()).map(|at| format!("{at}.tar")).collect();
@@ -49,7 +50,7 @@ impl Folder {
             fs::write(self.0.join("blobs/sha256").join(digest.hex()), bytes).unwrap();
             json!({"mediaType": kind, "digest": digest.to_string(), "size": bytes.len()})
         };
-        let layers: Vec<Vec<u8>> = layers.iter().map(|content| self.layer(content)).collect();
+        let layers: Vec<Vec<u8>> = layers.iter().map(|content| Self::layer(content)).collect();
         let ids: Vec<String> = layers.iter().map(|layer| Digest::of(layer).to_string()).collect();
         let blobs: Vec<Value> = layers.iter().map(|layer| put(&self.packed(layer), "layer.tar+gzip")).collect();
         let config = put(config(&ids).as_bytes(), "config");
@@ -63,15 +64,15 @@ impl Folder {
         self.0.join(archive)
     }
 
-    fn layer(&self, content: &[u8]) -> Vec<u8> {
-        fs::write(self.0.join("file"), content).unwrap();
-        self.run("tar --mtime=@0 --format=ustar -cf layer file");
-        fs::read(self.0.join("layer")).unwrap()
+    /// Always the same bytes for a content, whose digest is the layer's name.
+    fn layer(content: &[u8]) -> Vec<u8> {
+        let size = u64::try_from(content.len()).unwrap();
+        [&header("file", size).unwrap(), content, padding(size), &[0; 2 * BLOCK]].concat()
     }
 
     fn packed(&self, bytes: &[u8]) -> Vec<u8> {
         fs::write(self.0.join("plain"), bytes).unwrap();
-        self.run("gzip -nkf plain");
+        self.run("cat plain | gzip -c >plain.gz");
         fs::read(self.0.join("plain.gz")).unwrap()
     }
 
@@ -170,11 +171,11 @@ fn docker_archives_give_a_patch_that_makes_the_image() {
     assert!(summary.delta_bytes < 10_000, "{summary:?}");
     assert_eq!((summary.patched, summary.whole, &*summary.image), (2, 0, "r.io/new:2"));
 
-    let blobs = [folder.layer(&base), folder.layer(&app)];
+    let blobs = [Folder::layer(&base), Folder::layer(&app)];
     let tar = folder.rebuild(&delta, &blobs).unwrap();
     let files = files(&folder, &tar);
     let (document, _) = manifest(&files);
-    let layers = [&base, &new_app, &b"more".to_vec()].map(|content| folder.layer(content));
+    let layers = [&base, &new_app, &b"more".to_vec()].map(|content| Folder::layer(content));
     let digests: Vec<String> = layers.iter().map(|layer| Digest::of(layer).to_string()).collect();
     let of_manifest = document["layers"].as_array().unwrap().iter().map(|layer| layer["digest"].as_str().unwrap());
     assert!(of_manifest.eq(digests.iter().map(String::as_str)), "{document}");
@@ -190,14 +191,14 @@ fn packed_layers_are_unpacked_and_whole_ones_keep_their_digest() {
     let old = folder.oci("old:1", &[&base, &app]);
     let (patched, added) =
         (folder.oci("patched:2", &[&base, &changed(&app)]), folder.oci("added:2", &[&base, &app, &other]));
-    let blobs = [&base, &app].map(|content| folder.packed(&folder.layer(content)));
+    let blobs = [&base, &app].map(|content| folder.packed(&Folder::layer(content)));
 
     let (delta, summary) = folder.delta(&old, &patched);
     assert!(summary.patched == 1 && summary.delta_bytes < 10_000, "{summary:?}");
     let tar = folder.rebuild(&delta, &blobs).unwrap();
     let (document, _) = manifest(&files(&folder, &tar));
     assert_eq!(document["layers"][0]["digest"], Digest::of(&blobs[0]).to_string());
-    assert_eq!(document["layers"][1]["digest"], Digest::of(&folder.layer(&changed(&app))).to_string());
+    assert_eq!(document["layers"][1]["digest"], Digest::of(&Folder::layer(&changed(&app))).to_string());
 
     let (delta, summary) = folder.delta(&old, &added);
     assert_eq!((summary.patched, summary.whole), (0, 1));
@@ -216,7 +217,7 @@ fn node_without_the_older_image_is_told_what_is_missing() {
     let app = noise(2, 100_000);
     let (old, new) = (folder.docker("old:1", &[&app]), folder.docker("new:2", &[&changed(&app)]));
     let (delta, _) = folder.delta(&old, &new);
-    let old_config = config(&[Digest::of(&folder.layer(&app)).to_string()]);
+    let old_config = config(&[Digest::of(&Folder::layer(&app)).to_string()]);
     let id = Digest::of(old_config.as_bytes());
     let lacks = |blobs: &[Vec<u8>]| folder.rebuild(&delta, blobs).unwrap_err();
     let image = format!("image r.io/old:1 (config {id})");
@@ -224,7 +225,7 @@ fn node_without_the_older_image_is_told_what_is_missing() {
     let Failure::Lacks(why) = lacks(&[old_config.into_bytes()]) else { panic!() };
     assert!(why.contains("which the runtime has not kept"), "{why}");
     // A node that has the new layer needs nothing.
-    folder.rebuild(&delta, &[folder.layer(&changed(&app))]).unwrap();
+    folder.rebuild(&delta, &[Folder::layer(&changed(&app))]).unwrap();
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn damaged_deltas_give_no_other_image() {
     let (old, new) = (folder.oci("old:1", &[&app]), folder.oci("new:2", &[&changed(&app), &noise(5, 300)]));
     let (delta, _) = folder.delta(&old, &new);
     let whole = fs::read(&delta).unwrap();
-    let blobs = [folder.packed(&folder.layer(&app))];
+    let blobs = [folder.packed(&Folder::layer(&app))];
     let expected = folder.rebuild(&delta, &blobs).unwrap();
     let (document, _) = manifest(&files(&folder, &expected));
     let damaged = folder.0.join("damaged.delta");
