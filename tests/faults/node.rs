@@ -30,8 +30,7 @@ pub(crate) use pods::{NODE_NAME, Pods};
 /// Long enough for a busy machine. A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Short runtime timeouts and back-offs. Images are not removed, however full this machine's disk is.
-const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n\
-                         imageGCHighThresholdPercent: 100\n";
+const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
 pub(crate) struct Node {
     agent: Option<Child>,
@@ -62,10 +61,12 @@ impl Node {
         node
     }
 
-    /// Adds configuration for the agent's next start. By default it listens on no port.
+    /// Adds configuration for the agent's next start. By default it listens on no port, and removes no image because
+    /// this machine's disk is full.
     pub(crate) fn configure(&self, more: &str) {
         let server = if more.contains("port: ") { "" } else { "enableServer: false\n" };
-        let more = format!("healthzPort: 0\n{server}{more}");
+        let images = if more.contains("imageGC") { "" } else { "imageGCHighThresholdPercent: 100\n" };
+        let more = format!("healthzPort: 0\n{server}{images}{more}");
         fs::write(self.folder.join("config.yaml"), settings::configuration(&self.folder, &more)).unwrap();
     }
 
