@@ -372,6 +372,25 @@ fn pod_resources_list_exclusive_cpus_and_memory_and_the_allocatable_amounts() {
 }
 
 #[test]
+fn container_with_exclusive_cpus_has_a_quota_only_without_its_gate() {
+    let mut node = Node::new();
+    let resources = "resources: {requests: {cpu: 1, memory: 32Mi}, limits: {cpu: 1, memory: 32Mi}}";
+    for (name, gates, quota) in
+        [("free", "", -1), ("kept", "featureGates: {DisableCPUQuotaWithExclusiveCPUs: false}\n", 100_000)]
+    {
+        node.configure(&format!("cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n{gates}"));
+        node.start_agent();
+        node.apply(&Manifest::new(name).container_with("main", "", resources));
+        node.wait_until_ready(name);
+        let linux = made_of(&node, name).remove(0).linux.unwrap();
+        assert_eq!(linux.resources.unwrap().cpu_quota, quota, "{name}");
+        node.remove_manifest(name);
+        node.wait_until("the CPU is free", |pods| pods.get(name).is_none());
+        node.kill_agent();
+    }
+}
+
+#[test]
 fn devices_are_allocated_from_the_containers_numa_node() {
     let mut node = Node::new();
     node.configure("topologyManagerPolicy: restricted\n");

@@ -29,7 +29,7 @@ pub(crate) use pods::{NODE_NAME, Pods};
 
 /// Long enough for a busy machine. A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Short runtime timeouts and back-offs. Images are not removed, however full this machine's disk is.
+/// Short runtime timeouts and back-offs.
 const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
 
 pub(crate) struct Node {
@@ -61,8 +61,8 @@ impl Node {
         node
     }
 
-    /// Adds configuration for the agent's next start. By default it listens on no port, and removes no image because
-    /// this machine's disk is full.
+    /// Adds configuration for the agent's next start. By default it listens on no port, and removes no image, however
+    /// full this machine's disk is.
     pub(crate) fn configure(&self, more: &str) {
         let server = if more.contains("port: ") { "" } else { "enableServer: false\n" };
         let images = if more.contains("imageGC") { "" } else { "imageGCHighThresholdPercent: 100\n" };

@@ -38,7 +38,8 @@ impl fmt::Display for PullError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = match self {
             Self::Failed(errors) => errors,
-            Self::Held | Self::Came(_) => return f.write_str("pull held"),
+            Self::Held => return f.write_str("pull held"),
+            Self::Came(_) => return f.write_str("the image has come in another way"),
             Self::Throttled => return f.write_str("pull QPS exceeded"),
         };
         let mut texts: Vec<String> = Vec::new();
