@@ -4,15 +4,13 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use coracle::platform::cri::v1::{ContainerConfig, CreateContainerRequest, UpdateContainerResourcesRequest};
-use coracle::protocol::grpc::Code;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use super::device_plugin::messages::*;
 use super::device_plugin::{Plugin, ask};
-use super::node::{Manifest, NODE_NAME, Node, Pods};
+use super::node::{Manifest, Node};
 
-const CAMERA: &str = "example.com/camera";
+pub(crate) const CAMERA: &str = "example.com/camera";
 
 fn kubelet(node: &Node) -> PathBuf {
     node.folder().join("pods/device-plugins/kubelet.sock")
@@ -29,7 +27,7 @@ fn plugin(node: &Node, ids: &[&str]) -> Plugin {
 }
 
 /// A node whose plugin has these devices, and a pod that has the first of them.
-fn one_with_a_camera(ids: &[&str]) -> (Node, Plugin) {
+pub(crate) fn one_with_a_camera(ids: &[&str]) -> (Node, Plugin) {
     let mut node = Node::new();
     node.start_agent();
     let plugin = plugin(&node, ids);
@@ -45,19 +43,9 @@ fn wanting(name: &str, count: u32) -> Manifest {
     Manifest::new(name).container_with(name, "", &limits)
 }
 
-/// The configs of the containers created for the pod.
-fn made_of(node: &Node, pod: &str) -> Vec<ContainerConfig> {
-    let requests: Vec<CreateContainerRequest> = node.fake.requests("CreateContainer");
-    let of_pod = requests.into_iter().filter(|request| {
-        let metadata = request.sandbox_config.as_ref().and_then(|config| config.metadata.as_ref());
-        metadata.is_some_and(|metadata| metadata.name.starts_with(&format!("{pod}-")))
-    });
-    of_pod.filter_map(|request| request.config).collect()
-}
-
 /// The devices that the plugin passed to the pod's newest container.
 fn devices_of(node: &Node, pod: &str) -> String {
-    let made = made_of(node, pod);
+    let made = node.created_containers(pod);
     let envs = &made.last().expect("no container was made").envs;
     let found = envs.iter().find(|variable| variable.key == "DEVICES").expect("the container has no devices");
     String::from_utf8(found.value.clone()).unwrap()
@@ -67,7 +55,7 @@ fn devices_of(node: &Node, pod: &str) -> String {
 fn a_container_gets_its_device_with_mounts_environment_and_annotations() {
     let (node, plugin) = one_with_a_camera(&["cam0"]);
     assert_eq!(plugin.calls("Allocate"), [["cam0"]]);
-    let made = made_of(&node, "one").remove(0);
+    let made = node.created_containers("one").remove(0);
     assert_eq!(devices_of(&node, "one"), "cam0");
     let device = &made.devices[0];
     assert_eq!(
@@ -94,7 +82,7 @@ fn a_plugin_is_asked_for_preferences_and_before_each_start() {
     assert_eq!(plugin.calls("GetPreferredAllocation"), [["cam0", "cam1", "cam2"]]);
     assert_eq!(plugin.calls("Allocate"), [["cam2"]]);
     node.fake.exit("one", 1);
-    node.wait_until("the container has restarted", |_| made_of(&node, "one").len() == 2);
+    node.wait_until("the container has restarted", |_| node.created_containers("one").len() == 2);
     assert_eq!(plugin.calls("PreStartContainer"), [["cam2"], ["cam2"]]);
     assert_eq!(plugin.calls("Allocate").len(), 1, "the container keeps its devices");
     assert_eq!(devices_of(&node, "one"), "cam2");
@@ -106,7 +94,7 @@ fn a_pod_waits_for_an_allocated_device_until_its_holder_ends() {
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
     node.wait_until_ready("beside");
-    assert!(made_of(&node, "two").is_empty());
+    assert!(node.created_containers("two").is_empty());
     node.remove_manifest("one");
     node.wait_until_ready("two");
     assert_eq!(devices_of(&node, "two"), "cam0");
@@ -120,10 +108,10 @@ fn a_killed_plugin_takes_no_device_from_running_pods() {
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
     node.fake.exit("one", 1);
-    node.wait_until("one restarts with its devices", |_| made_of(&node, "one").len() == 2);
+    node.wait_until("one restarts with its devices", |_| node.created_containers("one").len() == 2);
     node.wait_until_ready("beside");
     assert_eq!(devices_of(&node, "one"), "cam0");
-    assert!(made_of(&node, "two").is_empty());
+    assert!(node.created_containers("two").is_empty());
     plugin.restart();
     plugin.register(&kubelet(&node), CAMERA);
     node.wait_until_ready("two");
@@ -141,7 +129,7 @@ fn a_hung_plugin_delays_only_pods_that_want_its_devices() {
     plugin.wait_for("Allocate");
     node.apply(&Manifest::new("beside").container("main", ""));
     node.wait_until_ready("beside");
-    assert!(made_of(&node, "one").is_empty());
+    assert!(node.created_containers("one").is_empty());
     plugin.mend();
     plugin.restart();
     plugin.register(&kubelet(&node), CAMERA);
@@ -266,128 +254,6 @@ fn a_plugin_socket_in_the_registry_is_discovered_and_its_loss_noticed() {
     plugin.restart();
     node.wait_until_ready("two");
     assert_eq!(devices_of(&node, "two"), "cam1");
-}
-
-#[test]
-fn pod_resources_list_the_devices_of_each_pod() {
-    let (node, _plugin) = one_with_a_camera(&["cam0", "cam1"]);
-    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
-    let device = |id: &str| ContainerDevices {
-        resource_name: CAMERA.to_owned(),
-        device_ids: vec![id.to_owned()],
-        topology: None,
-    };
-    let name = format!("one-{NODE_NAME}");
-    let one = PodResources {
-        name: name.clone(),
-        namespace: "default".to_owned(),
-        containers: vec![ContainerResources {
-            name: "one".to_owned(),
-            devices: vec![device("cam0")],
-            cpu_ids: Vec::new(),
-            memory: Vec::new(),
-        }],
-    };
-    let listed: ListPodResources = ask(&socket, "/v1.PodResourcesLister/List", Empty {}).unwrap();
-    assert_eq!(listed.pod_resources, [one]);
-    let listed_for_old_clients: ListPodResources = ask(&socket, "/v1alpha1.PodResourcesLister/List", Empty {}).unwrap();
-    assert_eq!(listed_for_old_clients, listed);
-    let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
-    assert_eq!(all.devices, [device("cam0"), device("cam1")]);
-    assert!(all.cpu_ids.is_empty() && all.memory.is_empty(), "no container has exclusive CPUs or memory");
-    let get = |name: &str| {
-        let asked = GetPodResources { pod_name: name.to_owned(), pod_namespace: "default".to_owned() };
-        ask::<_, ListPodResources>(&socket, "/v1.PodResourcesLister/Get", asked)
-    };
-    assert_eq!(get(&name).unwrap(), listed);
-    assert_eq!(get("two").unwrap_err(), "Unknown: pod two in namespace default not found");
-    // Requests above the rate limit are refused, and nothing else happens.
-    std::thread::scope(|scope| {
-        let asked: Vec<_> = (0..40).map(|_| scope.spawn(|| get("two").unwrap_err())).collect();
-        let refused = asked.into_iter().map(|asked| asked.join().unwrap());
-        assert!(refused.filter(|why| why == "ResourceExhausted: rejected by rate limit").count() > 0);
-    });
-}
-
-#[test]
-fn pod_resources_leave_out_pods_that_have_ended_unless_their_gate_is_off_or_the_client_is_old() {
-    let mut node = Node::new();
-    node.start_agent();
-    node.apply(&Manifest::new("job").container("main", "").spec("restartPolicy: Never"));
-    node.wait_until_ready("job");
-    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
-    let name = format!("job-{NODE_NAME}");
-    let (list, old_list) = ("/v1.PodResourcesLister/List", "/v1alpha1.PodResourcesLister/List");
-    let listed = |method: &'static str| -> Vec<String> {
-        let listed: ListPodResources = ask(&socket, method, Empty {}).unwrap();
-        listed.pod_resources.into_iter().map(|pod| pod.name).collect()
-    };
-    assert_eq!(listed(list), [name.as_str()]);
-    node.fake.exit("main", 0);
-    let has_ended = |pods: &Pods| pods.get("job").is_some_and(|pod| pod.json()["status"]["phase"] == "Succeeded");
-    node.wait_until("the pod has ended", has_ended);
-    assert!(listed(list).is_empty());
-    assert_eq!(listed(old_list), [name.as_str()]);
-    let asked = GetPodResources { pod_name: name.clone(), pod_namespace: "default".to_owned() };
-    let got: ListPodResources = ask(&socket, "/v1.PodResourcesLister/Get", asked).unwrap();
-    assert_eq!(got.pod_resources[0].name, name);
-    node.kill_agent();
-    node.configure("featureGates: {KubeletPodResourcesListUseActivePods: false}\n");
-    node.start_agent();
-    node.wait_until("the ended pod is known again", has_ended);
-    assert_eq!(listed(list), [name]);
-}
-
-#[test]
-fn pod_resources_list_exclusive_cpus_and_memory_and_the_allocatable_amounts() {
-    let mut node = Node::new();
-    node.configure(
-        "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nmemoryManagerPolicy: Static\n\
-         evictionHard: {memory.available: 100Mi}\nreservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]\n",
-    );
-    node.start_agent();
-    let amounts = "{cpu: 1, memory: 32Mi}";
-    let resources = format!("resources: {{requests: {amounts}, limits: {amounts}}}");
-    node.apply(&Manifest::new("own").container_with("main", "", &resources));
-    node.apply(&Manifest::new("shared").container("main", ""));
-    node.wait_until_ready("own");
-    node.wait_until_ready("shared");
-    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
-    let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
-    assert!(!all.cpu_ids.is_empty() && !all.cpu_ids.contains(&0), "{:?}", all.cpu_ids);
-    let memory = all.memory.iter().find(|block| block.memory_type == "memory").unwrap();
-    assert_eq!(memory.topology, Some(Topology::near(0)));
-    let listed: ListPodResources = ask(&socket, "/v1.PodResourcesLister/List", Empty {}).unwrap();
-    let of = |name: &str| {
-        let name = format!("{name}-{NODE_NAME}");
-        listed.pod_resources.iter().find(|pod| pod.name == name).unwrap().containers[0].clone()
-    };
-    let own = of("own");
-    assert_eq!(own.cpu_ids, all.cpu_ids[..1]);
-    let block = ContainerMemory { memory_type: "memory".to_owned(), size: 32 << 20, topology: Some(Topology::near(0)) };
-    assert_eq!(own.memory, [block]);
-    assert!(memory.size > 32 << 20);
-    let shared = of("shared");
-    assert!(shared.cpu_ids.is_empty() && shared.memory.is_empty());
-}
-
-#[test]
-fn container_with_exclusive_cpus_has_a_quota_only_without_its_gate() {
-    let mut node = Node::new();
-    let resources = "resources: {requests: {cpu: 1, memory: 32Mi}, limits: {cpu: 1, memory: 32Mi}}";
-    for (name, gates, quota) in
-        [("free", "", -1), ("kept", "featureGates: {DisableCPUQuotaWithExclusiveCPUs: false}\n", 100_000)]
-    {
-        node.configure(&format!("cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n{gates}"));
-        node.start_agent();
-        node.apply(&Manifest::new(name).container_with("main", "", resources));
-        node.wait_until_ready(name);
-        let linux = made_of(&node, name).remove(0).linux.unwrap();
-        assert_eq!(linux.resources.unwrap().cpu_quota, quota, "{name}");
-        node.remove_manifest(name);
-        node.wait_until("the CPU is free", |pods| pods.get(name).is_none());
-        node.kill_agent();
-    }
 }
 
 #[test]
@@ -532,7 +398,7 @@ fn check_plugin(method: &'static str) {
         }
         node.apply(&Manifest::new("beside").container("main", ""));
         node.wait_until_ready("beside");
-        assert!(made_of(&node, "one").is_empty(), "{method} {fault}");
+        assert!(node.created_containers("one").is_empty(), "{method} {fault}");
         plugin.mend();
         plugin.restart();
         plugin.register(&kubelet(&node), CAMERA);
@@ -584,30 +450,10 @@ fn a_lost_checkpoint_is_rebuilt_from_container_annotations() {
         node.wait_until_ready("two");
         assert_eq!(devices_of(&node, "two"), "cam1");
         node.fake.exit("one", 1);
-        node.wait_until("one restarts with its devices", |_| made_of(&node, "one").len() == 2);
+        node.wait_until("one restarts with its devices", |_| node.created_containers("one").len() == 2);
         assert_eq!(devices_of(&node, "one"), "cam0");
         assert_eq!(plugin.calls("Allocate"), [["cam0"], ["cam1"]], "the response was recovered too");
     }
-}
-
-#[test]
-fn containers_whose_cpuset_update_fails_keep_running_and_are_updated_later() {
-    let mut node = Node::new();
-    node.configure("cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n");
-    node.start_agent();
-    node.apply(&Manifest::new("shared").container("main", ""));
-    node.wait_until_ready("shared");
-    let before = node.seen("shared").ids().join(" ");
-    node.fake.on("UpdateContainerResources").times(1).fail(Code::Unknown, "no such cpuset");
-    let amounts = "{cpu: 1, memory: 32Mi}";
-    let resources = format!("resources: {{requests: {amounts}, limits: {amounts}}}");
-    node.apply(&Manifest::new("own").container_with("main", "", &resources));
-    node.wait_until_ready("own");
-    node.wait_until("the failure is logged", |_| node.log().contains("no such cpuset"));
-    node.wait_until("the container is moved", |_| node.log().contains("container moved"));
-    let asked: Vec<UpdateContainerResourcesRequest> = node.fake.requests("UpdateContainerResources");
-    assert_eq!(asked.len(), 2);
-    assert_eq!(node.seen("shared").ids().join(" "), before);
 }
 
 /// The agent's resident memory in KiB.

@@ -7,6 +7,7 @@
     reason = "a test: a panic here is its failure"
 )]
 
+mod cpu_manager;
 mod crash_loop;
 #[path = "../device_plugin/mod.rs"]
 mod device_plugin;
@@ -30,6 +31,7 @@ mod manifests;
 mod meanwhile;
 mod network;
 mod node;
+mod pod_resources;
 mod probes;
 mod resizes;
 mod runtime;

@@ -17,7 +17,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use coracle::platform::cri::v1::ContainerState;
+use coracle::platform::cri::v1::{ContainerConfig, ContainerState, CreateContainerRequest};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -195,6 +195,16 @@ impl Node {
     /// The state of a manifest's pod in the runtime.
     pub(crate) fn seen(&self, manifest: &str) -> Seen {
         self.fake.look(|world| Seen::of(world, manifest))
+    }
+
+    /// Configs of all containers created for the manifest's pod, the oldest first.
+    pub(crate) fn created_containers(&self, manifest: &str) -> Vec<ContainerConfig> {
+        let requests: Vec<CreateContainerRequest> = self.fake.requests("CreateContainer");
+        let of_pod = requests.into_iter().filter(|request| {
+            let metadata = request.sandbox_config.as_ref().and_then(|config| config.metadata.as_ref());
+            metadata.is_some_and(|metadata| metadata.name.starts_with(&format!("{manifest}-")))
+        });
+        of_pod.filter_map(|request| request.config).collect()
     }
 
     /// Waits until the agent, the runtime and the disk hold nothing of any pod.

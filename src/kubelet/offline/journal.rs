@@ -88,13 +88,19 @@ impl Journal {
         let bytes = self.current()?;
         let whole = Lines::read(&bytes);
         let found = self.learn(&bytes, &whole);
-        self.is_in_doubt = whole.is_torn;
+        // A process that was killed may have left lines that are not durable yet. They are not written again.
+        self.is_in_doubt = whole.is_torn || !bytes.is_empty() && self.sync().is_err();
         if whole.has_bad_lines() || whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
             // Setting the file aside is retried with the next batch.
             self.is_in_doubt = true;
             drop(self.rewrite(&[]));
         }
         Ok(found)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.files.sync(JOURNAL)?;
+        self.files.sync_folder()
     }
 
     /// Takes the records that the file has.

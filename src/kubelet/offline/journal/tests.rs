@@ -213,8 +213,9 @@ fn unchanged_content_and_new_resource_versions_are_not_written() {
     let version = |version: &str| format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"data":"x"}}"#);
     let written = journal.commit(&batch(&[("configmap/a", Some(&version("1"))), ("secret/s", Some("2"))])).unwrap();
     assert!(written.bytes > 0);
+    let next = open(&files);
     let before = files.operations();
-    for (mut journal, _) in [(journal, JournalContents::default()), open(&files)] {
+    for (mut journal, _) in [(journal, JournalContents::default()), next] {
         let same = batch(&[("configmap/a", Some(&version("2"))), ("secret/s", Some("2")), ("pod/none", None)]);
         assert_eq!(journal.commit(&same).unwrap(), CommitResult::default());
         assert_eq!(files.operations(), before);
@@ -340,6 +341,26 @@ fn record_that_a_failed_write_may_have_changed_is_written_again() {
                 for files in files.after_power_cut() {
                     assert_eq!(contents(&files), is_there, "{way}: {changed:?}, {cuts} operations, failed: {failed}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn records_of_a_killed_process_are_durable_when_the_next_one_leaves_them_as_they_are() {
+    let change = batch(&[("pod/a", Some("new")), ("pod/b", None)]);
+    let changed = said(&[("pod/a", "new"), ("pod/c", "old")]);
+    for (way, files) in before_each_way() {
+        for cuts in 0..6 {
+            let files = files.copy();
+            files.cut_after(cuts);
+            let (mut killed, _) = Journal::open(Box::new(files.clone()), key());
+            drop(killed.commit(&change));
+            files.0.lock().unwrap().left = None;
+            let (mut journal, _) = open(&files);
+            journal.commit(&change).unwrap();
+            for files in files.after_power_cut() {
+                assert_eq!(contents(&files), changed, "{way}, killed after {cuts} operations");
             }
         }
     }
