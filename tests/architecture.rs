@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The layers, lowest first: the folders of `src`. A module uses the layers below its own.
 const LAYERS: &[&str] = &["types", "protocol", "platform", "state", "kubelet", "control"];
@@ -550,6 +551,21 @@ fn no_file_has_a_meaningless_name() {
             .any(|part| empty.iter().any(|name| Path::new(part.as_os_str()).file_stem() == Some(name.as_ref())))
     });
     assert_none(named.map(|source| format!("src/{}", source.path.display())).collect(), "a name that says nothing");
+}
+
+#[test]
+fn planted_faults_apply_to_the_sources() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = top.join("tests/data/planted-faults");
+    let mut stale = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let diff = entry.unwrap().path();
+        let output = Command::new("git").args(["apply", "--check"]).arg(&diff).current_dir(top).output().unwrap();
+        if !output.status.success() {
+            stale.push(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+    }
+    assert_none(stale, "scripts/planted-faults applies these diffs");
 }
 
 #[test]

@@ -9,8 +9,8 @@ pub(crate) fn check(data: &[u8]) {
         if let Ok(record) = Record::read(line) {
             assert_eq!(written(&record), line);
         }
-        for said in [RecordValue::Content(line), RecordValue::Sealed(line)] {
-            let record = Record { name: "configmap/ns/a", said };
+        for value in [RecordValue::Content(line), RecordValue::Sealed(line)] {
+            let record = Record { name: "configmap/ns/a", value };
             assert_eq!(Record::read(&written(&record)), Ok(record));
         }
     }

@@ -385,6 +385,24 @@ fn restored_backup_is_noticed_by_the_next_event() {
     }
 }
 
+/// A pod has ended and its deletion is confirmed, but the runtime hangs, so that its worker is still there. Then the API
+/// server is restored to a state in which the pod was not deleted.
+#[test]
+fn restored_pod_is_not_deleted() {
+    let pods = |count| (0..count).map(|_| create(wanted::Traits { token: true, ..Default::default() }));
+    let fault = container_runtime::CallFault::Hangs;
+    let hangs = StepKind::CallGoesWrong { method: "RemovePodSandbox", skip: 0, fault };
+    let gone = StepKind::RuntimeGone { lasts: Duration::from_secs(60) };
+    let steps = [
+        after(20, hangs),
+        after(0, StepKind::DeletePod { which: 0, grace: None }),
+        after(2, StepKind::Restore),
+        after(1, gone),
+        after(60, StepKind::EndWatches),
+    ];
+    live_through(&[(pods(1).collect(), Start::None), (pods(6).chain(steps).collect(), Start::None)]);
+}
+
 /// The first of two pods that share a claim ends while its driver is away and the agent is killed.
 #[test]
 fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {

@@ -55,7 +55,7 @@ struct Report {
     /// Nothing of the pod is left on the node.
     gone: bool,
     /// `shown` may differ from `wanted`.
-    news: bool,
+    is_pending: bool,
     under_way: Option<UnderWay>,
     /// After a failure: nothing is sent before this moment.
     not_before: Option<Instant>,
@@ -105,7 +105,7 @@ impl StatusQueue {
                 report.shown = shown.clone();
                 report.version = version;
                 report.unknown = false;
-                report.news = true;
+                report.is_pending = true;
             }
             None => {
                 let wanted = self.pods.remove(pod).and_then(|report| report.wanted);
@@ -132,7 +132,7 @@ impl StatusQueue {
             report.shown = shown.clone();
             report.version = version;
             report.unknown = false;
-            report.news = true;
+            report.is_pending = true;
         }
     }
 
@@ -146,7 +146,7 @@ impl StatusQueue {
             if report.wanted.as_ref() != Some(&status) {
                 report.wanted = Some(status);
                 report.forget_refusal();
-                report.news = true;
+                report.is_pending = true;
                 self.changes += 1;
                 report.change = self.changes;
             }
@@ -156,7 +156,7 @@ impl StatusQueue {
     /// Nothing of the pod is left on the node, and the API server waits for that.
     pub(super) fn enqueue_delete(&mut self, pod: &PodUid) {
         if let Some(report) = self.pods.get_mut(pod) {
-            report.news |= !report.gone;
+            report.is_pending |= !report.gone;
             report.gone = true;
         }
     }
@@ -168,14 +168,14 @@ impl StatusQueue {
 
     /// Number of pods with an unsent status or a request in flight.
     pub(super) fn unreported(&self) -> usize {
-        self.pods.values().filter(|report| report.news || report.under_way.is_some()).count()
+        self.pods.values().filter(|report| report.is_pending || report.under_way.is_some()).count()
     }
 
     /// Recomputes which pods have a status to send, while nothing can be sent.
     pub(super) fn settle(&mut self) {
-        for report in self.pods.values_mut().filter(|report| report.news && report.under_way.is_none()) {
+        for report in self.pods.values_mut().filter(|report| report.is_pending && report.under_way.is_none()) {
             let wanted = report.wanted.as_ref().and_then(|wanted| status_patch(&report.shown, wanted));
-            report.news = (report.gone || wanted.is_some()) && !report.unknown;
+            report.is_pending = (report.gone || wanted.is_some()) && !report.unknown;
         }
     }
 
@@ -190,7 +190,7 @@ impl StatusQueue {
     pub(super) fn next(&mut self, now: Instant) -> Vec<StatusJob> {
         let room = self.room();
         let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
-        let mut due: Vec<_> = due.filter(|(_, report)| report.news).collect();
+        let mut due: Vec<_> = due.filter(|(_, report)| report.is_pending).collect();
         due.sort_by_key(|(_, report)| std::cmp::Reverse(report.change));
         due.into_iter().filter_map(|(pod, report)| report.next(pod)).take(room).collect()
     }
@@ -209,8 +209,9 @@ impl StatusQueue {
     /// request in flight is an event.
     pub(super) fn due(&self) -> Option<Instant> {
         let has_room = self.room() > 0;
-        let has_news = |report: &&Report| has_room && report.news && !report.unknown && report.under_way.is_none();
-        let waiting = self.pods.values().filter(has_news).filter_map(|report| report.not_before);
+        let is_sendable =
+            |report: &&Report| has_room && report.is_pending && !report.unknown && report.under_way.is_none();
+        let waiting = self.pods.values().filter(is_sendable).filter_map(|report| report.not_before);
         waiting.chain(self.pods.values().filter_map(|report| report.doubt_at)).min()
     }
 
@@ -230,7 +231,7 @@ impl StatusQueue {
     ) -> bool {
         let Some(report) = self.pods.get_mut(pod) else { return false };
         let under_way = report.under_way.take();
-        report.news = true;
+        report.is_pending = true;
         match outcome {
             ReportOutcome::Accepted { version } => {
                 report.not_before = None;
@@ -285,7 +286,7 @@ impl Report {
             wanted,
             change: 0,
             gone: false,
-            news: true,
+            is_pending: true,
             under_way: None,
             not_before: None,
             backoff,
@@ -303,7 +304,7 @@ impl Report {
     }
 
     fn next(&mut self, pod: &PodUid) -> Option<StatusJob> {
-        if !self.news || self.under_way.is_some() || self.unknown {
+        if !self.is_pending || self.under_way.is_some() || self.unknown {
             return None;
         }
         let job = |what| StatusJob { pod: pod.clone(), target: self.target.clone(), what };
@@ -321,7 +322,7 @@ impl Report {
             self.under_way = Some(UnderWay::Delete { since: self.version });
             return Some(job);
         }
-        self.news = false;
+        self.is_pending = false;
         None
     }
 }

@@ -60,10 +60,10 @@ impl ApiSource {
                     Err(_) => return,
                 },
             };
-            self.take_in(&mut pods, change);
+            self.apply(&mut pods, change);
             // Only the end of a burst matters.
             while let Ok(change) = changes.try_recv() {
-                self.take_in(&mut pods, change);
+                self.apply(&mut pods, change);
             }
             self.store(pods.take_kept());
             if let Some(update) = pods.update() {
@@ -80,17 +80,17 @@ impl ApiSource {
     }
 
     /// Ignores changes from an API server of another cluster.
-    fn take_in(&self, pods: &mut ApiPods, change: Change) {
+    fn apply(&self, pods: &mut ApiPods, change: Change) {
         let now = clock::timestamp();
         if !matches!(change, Change::Away(_)) && !pods.has_none() && !self.believes() {
-            pods.take_in(Change::Away(OTHER.to_owned()), now);
+            pods.apply(Change::Away(OTHER.to_owned()), now);
             return;
         }
         if matches!(change, Change::Replaced(_)) {
             self.store.end_to_count();
             self.store.remember_cluster(self.client.authorities(), self.status_inputs.uid());
         }
-        pods.take_in(change, now);
+        pods.apply(change, now);
     }
 
     /// The first change from the API server; `None` if none arrives soon and pods are stored.
@@ -113,7 +113,7 @@ impl ApiSource {
             return true;
         }
         log!(info, "API server unreachable, using stored pods", pods = stored.len());
-        let terms = self.store.take_node().filter(|_| !self.status_inputs.is_heard());
+        let terms = self.store.take_node().filter(|_| !self.status_inputs.node_is_known());
         let terms = terms.map(SyncEvent::NodeChanged);
         self.store.begin_to_count();
         pods.restore(stored, clock::timestamp());

@@ -50,7 +50,7 @@ const DELETED: usize = 64;
 const ORIGIN: &str = "API server";
 
 impl ApiPods {
-    pub(super) fn take_in(&mut self, change: Change, now: Timestamp) {
+    pub(super) fn apply(&mut self, change: Change, now: Timestamp) {
         self.changed = true;
         if !matches!(change, Change::Away(_)) {
             self.away = None;
@@ -64,7 +64,7 @@ impl ApiPods {
                 self.deleted.clear();
                 let before = std::mem::take(&mut self.pods);
                 for object in all {
-                    self.apply(object, &before, now);
+                    self.apply_object(object, &before, now);
                 }
                 let gone = before.into_iter().filter(|(uid, _)| !self.pods.contains_key(uid));
                 self.kept.extend(gone.map(|(_, pod)| StoreChange::Remove(pod)));
@@ -72,7 +72,7 @@ impl ApiPods {
             Change::Applied(object) if self.is_older(&object) => {}
             Change::Applied(object) => {
                 let before = self.pods.clone();
-                self.apply(object, &before, now);
+                self.apply_object(object, &before, now);
             }
             Change::Deleted(object) => {
                 self.unread.remove(&name_of(&object));
@@ -91,7 +91,7 @@ impl ApiPods {
     pub(super) fn restore(&mut self, stored: Vec<Value>, now: Timestamp) {
         self.changed = true;
         for object in stored {
-            self.apply(object, &SortedMap::new(), now);
+            self.apply_object(object, &SortedMap::new(), now);
         }
         self.kept.clear();
     }
@@ -114,7 +114,7 @@ impl ApiPods {
             || known.is_some_and(|known| known > version(version_of(object)))
     }
 
-    fn apply(&mut self, object: Value, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
+    fn apply_object(&mut self, object: Value, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
         let (name, uid) = (name_of(&object), PodUid::from(uid_of(&object)));
         let version = version_of(&object).to_owned();
         let old = before.get(&uid);
@@ -224,14 +224,14 @@ mod tests {
     fn pods_are_added_and_removed_and_mirror_pods_are_separate() {
         let mut pods = ApiPods::default();
         assert!(pods.update().is_none());
-        pods.take_in(Change::Replaced(vec![pod("a", json!("i")), mirror("m")]), at(1));
+        pods.apply(Change::Replaced(vec![pod("a", json!("i")), mirror("m")]), at(1));
         let update = pods.update().unwrap();
         assert!(update.complete);
         assert_eq!(names(&update.pods), ["a"]);
         assert_eq!(update.pods[0].pod.annotation(CONFIG_SOURCE), Some("api"));
         assert_eq!(update.mirrors[0].annotation(CONFIG_SOURCE), Some("file"));
-        pods.take_in(Change::Applied(pod("b", json!("i"))), at(2));
-        pods.take_in(Change::Deleted(pod("a", json!("i"))), at(2));
+        pods.apply(Change::Applied(pod("b", json!("i"))), at(2));
+        pods.apply(Change::Deleted(pod("a", json!("i"))), at(2));
         assert_eq!(names(&pods.update().unwrap().pods), ["b"]);
         assert!(pods.update().is_none());
     }
@@ -244,12 +244,12 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.take_in(Change::Replaced(vec![in_version("i", "9")]), at(1));
-        pods.take_in(Change::Applied(in_version("k", "11")), at(1));
-        pods.take_in(Change::Applied(in_version("j", "10")), at(1));
+        pods.apply(Change::Replaced(vec![in_version("i", "9")]), at(1));
+        pods.apply(Change::Applied(in_version("k", "11")), at(1));
+        pods.apply(Change::Applied(in_version("j", "10")), at(1));
         assert_eq!(pods.update().unwrap().pods[0].pod.spec.containers[0].image, "k");
-        pods.take_in(Change::Deleted(in_version("k", "12")), at(1));
-        pods.take_in(Change::Applied(in_version("j", "10")), at(1));
+        pods.apply(Change::Deleted(in_version("k", "12")), at(1));
+        pods.apply(Change::Applied(in_version("j", "10")), at(1));
         assert!(pods.update().unwrap().pods.is_empty());
     }
 
@@ -261,13 +261,13 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.take_in(Change::Replaced(vec![in_version(json!("i"), "9")]), at(1));
+        pods.apply(Change::Replaced(vec![in_version(json!("i"), "9")]), at(1));
         assert!(pods.update().unwrap().relisted);
-        pods.take_in(Change::Applied(in_version(json!("j"), "10")), at(1));
+        pods.apply(Change::Applied(in_version(json!("j"), "10")), at(1));
         assert!(!pods.update().unwrap().relisted);
         // In another history, the pod cannot be decoded at first.
-        pods.take_in(Change::Replaced(vec![in_version(json!(7), "3")]), at(2));
-        pods.take_in(Change::Applied(in_version(json!("k"), "4")), at(2));
+        pods.apply(Change::Replaced(vec![in_version(json!(7), "3")]), at(2));
+        pods.apply(Change::Applied(in_version(json!("k"), "4")), at(2));
         let update = pods.update().unwrap();
         assert!(update.relisted);
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "k");
@@ -276,8 +276,8 @@ mod tests {
     #[test]
     fn time_of_first_sight_is_kept() {
         let mut pods = ApiPods::default();
-        pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
-        pods.take_in(Change::Replaced(vec![pod("a", json!("j"))]), at(2));
+        pods.apply(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
+        pods.apply(Change::Replaced(vec![pod("a", json!("j"))]), at(2));
         let update = pods.update().unwrap();
         assert_eq!(update.pods[0].pod.annotation(CONFIG_SEEN), Some("1970-01-01T00:00:01Z"));
     }
@@ -285,14 +285,14 @@ mod tests {
     #[test]
     fn undecodable_pod_stays_unchanged_and_is_reported() {
         let mut pods = ApiPods::default();
-        pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
-        pods.take_in(Change::Applied(pod("a", json!(7))), at(2));
+        pods.apply(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
+        pods.apply(Change::Applied(pod("a", json!(7))), at(2));
         let update = pods.update().unwrap();
         assert_eq!(update.pods[0].pod.spec.containers[0].image, "i");
         assert_eq!(&*update.problems[0].origin, "pod ns/a");
         assert_eq!(update.problems[0].what, "spec.containers[0].image: expected a string, found a number");
         assert!(!update.complete);
-        pods.take_in(Change::Applied(pod("a", json!("k"))), at(3));
+        pods.apply(Change::Applied(pod("a", json!("k"))), at(3));
         assert!(pods.update().unwrap().problems.is_empty());
     }
 
@@ -303,7 +303,7 @@ mod tests {
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.complete, update.relisted), (vec!["a", "b"], false, false));
         assert!(pods.take_kept().is_empty());
-        pods.take_in(Change::Replaced(vec![pod("b", json!("i")), mirror("m")]), at(2));
+        pods.apply(Change::Replaced(vec![pod("b", json!("i")), mirror("m")]), at(2));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.complete), (vec!["b"], true));
         let kept: Vec<String> = pods.take_kept().iter().map(kept).collect();
@@ -330,11 +330,11 @@ mod tests {
             object
         };
         let mut pods = ApiPods::default();
-        pods.take_in(Change::Replaced(vec![object("i", "Pending")]), at(1));
-        pods.take_in(Change::Applied(object("i", "Running")), at(1));
-        pods.take_in(Change::Applied(object("j", "Running")), at(1));
-        pods.take_in(Change::Applied(pod("a", json!(7))), at(1));
-        pods.take_in(Change::Deleted(object("j", "Running")), at(1));
+        pods.apply(Change::Replaced(vec![object("i", "Pending")]), at(1));
+        pods.apply(Change::Applied(object("i", "Running")), at(1));
+        pods.apply(Change::Applied(object("j", "Running")), at(1));
+        pods.apply(Change::Applied(pod("a", json!(7))), at(1));
+        pods.apply(Change::Deleted(object("j", "Running")), at(1));
         let all = pods.take_kept();
         assert_eq!(all.iter().map(kept).collect::<Vec<_>>(), ["a Soon", "a Later", "a Soon", "a gone"]);
         let StoreChange::Put { content, .. } = &all[0] else { panic!("it is there") };
@@ -344,10 +344,10 @@ mod tests {
     #[test]
     fn unreachable_server_removes_no_pod() {
         let mut pods = ApiPods::default();
-        pods.take_in(Change::Away("connection refused".to_owned()), at(1));
+        pods.apply(Change::Away("connection refused".to_owned()), at(1));
         assert!(!pods.update().unwrap().complete);
-        pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(2));
-        pods.take_in(Change::Away("connection refused".to_owned()), at(3));
+        pods.apply(Change::Replaced(vec![pod("a", json!("i"))]), at(2));
+        pods.apply(Change::Away("connection refused".to_owned()), at(3));
         let update = pods.update().unwrap();
         assert_eq!((names(&update.pods), update.problems.len(), update.complete), (vec!["a"], 1, true));
     }

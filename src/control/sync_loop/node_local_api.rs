@@ -117,7 +117,7 @@ impl LocalApi for NodeLocalApi {
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
         if page == Page::Configuration {
             let driver = self.figures.runtime.cgroup_driver().unwrap_or(self.config.cgroups.driver);
-            return Box::pin(ready(self.config.given.page(driver)));
+            return Box::pin(ready(self.config.configured.page(driver)));
         }
         Box::pin(Rc::clone(&self.figures).page(page))
     }

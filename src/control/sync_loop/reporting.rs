@@ -92,7 +92,8 @@ impl Reporting {
         let Some(status) = node_state.statuses.status(uid) else { return };
         let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
         manager.set_pod_status(uid, status, may_run, clock::now());
-        let deleted = worker.pod.as_ref().filter(|pod| !pod.is_static());
+        // A successor of the same uid: the API server was restored, and does not delete the pod in its present history.
+        let deleted = worker.pod.as_ref().filter(|pod| !pod.is_static() && worker.successor.is_none());
         let deleted = deleted.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
         if deleted && worker.state == State::Finished {
             manager.finish_deletion(uid);

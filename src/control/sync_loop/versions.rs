@@ -34,7 +34,7 @@ impl PodVersions {
     pub(super) fn on_sources(mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
         let mut node_state = pods.node_state_mut();
         let NodeState { versions, sources, .. } = &mut *node_state;
-        versions.take_in(&mut update, |pod| sources.has_namesake(pod));
+        versions.apply(&mut update, |pod| sources.has_namesake(pod));
         update
     }
 

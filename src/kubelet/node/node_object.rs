@@ -45,7 +45,7 @@ pub(crate) struct NodeObjectState {
     /// change of the object.
     reported: Option<Value>,
     begun: Instant,
-    news: NodeEventState,
+    events: NodeEventState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,12 +124,12 @@ impl NodeObjectState {
             under_way: None,
             reported: None,
             begun: now,
-            news: NodeEventState::default(),
+            events: NodeEventState::default(),
         }
     }
 
     /// Takes the initial list, which has at most one node.
-    pub(crate) fn heard_all(&mut self, node: Option<Node>) {
+    pub(crate) fn on_initial_list(&mut self, node: Option<Node>) {
         match node {
             Some(node) => self.on_server_object(node),
             None if self.place != ObjectState::Deleted => self.place = ObjectState::Absent,
@@ -142,11 +142,11 @@ impl NodeObjectState {
         if self.place != ObjectState::Registered || node.metadata.uid != self.server.metadata.uid {
             self.place = ObjectState::Unreconciled;
         }
-        self.take_in(node);
+        self.set_server_object(node);
     }
 
     /// Takes the deletion of the object.
-    pub(crate) fn heard_deletion(&mut self) {
+    pub(crate) fn on_deletion(&mut self) {
         self.place = ObjectState::Deleted;
     }
 
@@ -190,24 +190,24 @@ impl NodeObjectState {
         !matches!(self.place, ObjectState::Unknown | ObjectState::Deleted) && self.times.is_due(now)
     }
 
-    fn take_in(&mut self, node: Node) {
+    fn set_server_object(&mut self, node: Node) {
         let (old, new) = (&node.status.node_info.boot_id, &self.profile.info.boot_id);
         let name = &self.profile.metadata.name;
-        if !old.is_empty() && old != new && !std::mem::replace(&mut self.news.rebooted, true) {
+        if !old.is_empty() && old != new && !std::mem::replace(&mut self.events.rebooted, true) {
             let message = format!("Node {name} has been rebooted, boot id: {new}");
-            self.news.waiting.push(NodeEvent::new(EventKind::Warning, Reason::REBOOTED, message));
+            self.events.waiting.push(NodeEvent::new(EventKind::Warning, Reason::REBOOTED, message));
         }
         let unschedulable = node.spec.unschedulable;
-        if std::mem::replace(&mut self.news.unschedulable, unschedulable) != unschedulable {
+        if std::mem::replace(&mut self.events.unschedulable, unschedulable) != unschedulable {
             let reason = if unschedulable { Reason::NODE_NOT_SCHEDULABLE } else { Reason::NODE_SCHEDULABLE };
-            self.news.waiting.push(status_event(name, reason));
+            self.events.waiting.push(status_event(name, reason));
         }
         self.server = node;
     }
 
     /// The events since the last call.
     pub(crate) fn take_events(&mut self) -> Vec<NodeEvent> {
-        std::mem::take(&mut self.news.waiting)
+        std::mem::take(&mut self.events.waiting)
     }
 
     /// The next request. Must not be called again before `done`.
@@ -291,9 +291,9 @@ impl NodeObjectState {
         };
         let (Some(before), Some(after)) = (status(&self.server.status), status(wanted)) else { return };
         let is_ready = after == "True";
-        if before != after && self.news.ready.replace(is_ready) != Some(is_ready) {
+        if before != after && self.events.ready.replace(is_ready) != Some(is_ready) {
             let reason = if is_ready { Reason::NODE_READY } else { Reason::NODE_NOT_READY };
-            self.news.waiting.push(status_event(&self.profile.metadata.name, reason));
+            self.events.waiting.push(status_event(&self.profile.metadata.name, reason));
         }
     }
 
@@ -305,7 +305,7 @@ impl NodeObjectState {
                 // A created object is in order; an object that was read must be reconciled first.
                 let is_own = under_way.is_some();
                 self.place = if is_own { ObjectState::Registered } else { ObjectState::Unreconciled };
-                self.take_in(*node);
+                self.set_server_object(*node);
                 if is_own {
                     self.times.on_reported(true, now, random);
                 }
@@ -348,7 +348,7 @@ impl NodeObjectState {
         apply(&mut metadata.labels, patch.body.pointer("/metadata/labels"));
         apply(&mut metadata.annotations, patch.body.pointer("/metadata/annotations"));
         self.place = ObjectState::Registered;
-        self.news.ready = None;
+        self.events.ready = None;
         self.times.on_reported(patch.has_news, now, random);
         if patch.has_news {
             self.reported = Some(patch.changes());

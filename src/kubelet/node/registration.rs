@@ -67,7 +67,7 @@ impl NodeRegistration {
             self.client.gate().admitted(Rank::Node).await;
             let seen = self.status_inputs.changed.changes();
             while let Ok(change) = changes.try_recv() {
-                self.take_in(&mut own, change);
+                self.apply(&mut own, change);
             }
             if own.report_is_due(rt::now()) {
                 images = self.list_images().await.unwrap_or(images);
@@ -94,7 +94,7 @@ impl NodeRegistration {
             match step {
                 NodeStep::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {
-                        self.take_in(&mut own, change);
+                        self.apply(&mut own, change);
                     }
                 }
                 step => {
@@ -105,11 +105,11 @@ impl NodeRegistration {
         }
     }
 
-    fn take_in(&self, own: &mut NodeObjectState, change: Change) {
+    fn apply(&self, own: &mut NodeObjectState, change: Change) {
         if matches!(change, Change::Away(_)) {
             self.status_inputs.set_away();
         }
-        take_in(own, change);
+        apply(own, change);
     }
 
     /// Must be sent before any pod of the cluster: admission depends on it.
@@ -121,7 +121,7 @@ impl NodeRegistration {
             let _ = self.inbox.send(SyncEvent::NodeChanged(terms)).await;
         }
         if sent.is_some() || own.is_left_to_others() {
-            self.status_inputs.set_heard();
+            self.status_inputs.set_node_known();
         }
     }
 
@@ -153,20 +153,20 @@ impl NodeRegistration {
     }
 }
 
-fn take_in(own: &mut NodeObjectState, change: Change) {
+fn apply(own: &mut NodeObjectState, change: Change) {
     match change {
         Change::Replaced(objects) => {
             let node = objects.into_iter().next().map(read);
             match node {
-                Some(Some(node)) => own.heard_all(Some(node)),
-                None => own.heard_all(None),
+                Some(Some(node)) => own.on_initial_list(Some(node)),
+                None => own.on_initial_list(None),
                 Some(None) => {}
             }
         }
         Change::Applied(object) => read(object).into_iter().for_each(|node| own.on_server_object(node)),
         Change::Deleted(_) => {
             log!(warn, "node object was deleted, registering again only after a restart");
-            own.heard_deletion();
+            own.on_deletion();
         }
         Change::Away(_) => {}
     }

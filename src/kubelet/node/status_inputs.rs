@@ -22,7 +22,7 @@ pub(crate) struct StatusInputs {
     /// Uid of the Node object; empty while it does not exist or is not known.
     uid: RefCell<String>,
     /// The Node object is known, or there is none and this node does not create it.
-    heard: Cell<bool>,
+    node_known: Cell<bool>,
     /// A request to the API server has failed at least once.
     away: Cell<bool>,
     /// The addresses in the Node object, or those about to be written; empty before they are known.
@@ -60,8 +60,8 @@ impl StatusInputs {
         }
     }
 
-    pub(super) fn set_heard(&self) {
-        if !self.heard.replace(true) {
+    pub(super) fn set_node_known(&self) {
+        if !self.node_known.replace(true) {
             self.changed.notify();
         }
     }
@@ -70,15 +70,15 @@ impl StatusInputs {
     pub(crate) async fn admission_is_possible(&self) {
         loop {
             let seen = self.changed.changes();
-            if self.heard.get() {
+            if self.node_known.get() {
                 return;
             }
             self.changed.beyond(seen).await;
         }
     }
 
-    pub(crate) fn is_heard(&self) -> bool {
-        self.heard.get()
+    pub(crate) fn node_is_known(&self) -> bool {
+        self.node_known.get()
     }
 
     pub(super) fn set_away(&self) {

@@ -80,14 +80,14 @@ impl Journal {
     pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<JournalContents>) {
         let known = SortedMap::new();
         let mut journal = Self { files, seal, known, length: 0, live: 0, is_in_doubt: true };
-        let found = journal.take_in();
+        let found = journal.load();
         (journal, found)
     }
 
-    fn take_in(&mut self) -> io::Result<JournalContents> {
+    fn load(&mut self) -> io::Result<JournalContents> {
         let bytes = self.current()?;
         let whole = Lines::read(&bytes);
-        let found = self.learn(&bytes, &whole);
+        let found = self.index(&bytes, &whole);
         // A process that was killed may have left lines that are not durable yet. They are not written again.
         self.is_in_doubt = whole.is_torn || !bytes.is_empty() && self.sync().is_err();
         if whole.has_bad_lines() || whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
@@ -104,7 +104,7 @@ impl Journal {
     }
 
     /// Takes the records that the file has.
-    fn learn(&mut self, bytes: &[u8], whole: &Lines<'_>) -> JournalContents {
+    fn index(&mut self, bytes: &[u8], whole: &Lines<'_>) -> JournalContents {
         let mut found = JournalContents::default();
         self.known.clear();
         found.faults.damaged = whole.damaged;
@@ -113,7 +113,7 @@ impl Journal {
             if self.refuses(name, line) {
                 continue;
             }
-            let content = match line.said {
+            let content = match line.value {
                 RecordValue::Content(content) => Some(content.to_vec()),
                 RecordValue::Sealed(sealed) => self.seal.open(name, sealed),
                 RecordValue::Gone => continue,
@@ -133,7 +133,7 @@ impl Journal {
     /// Whether the line is a plain-text Secret or token although they must be encrypted. It is dropped, because it may
     /// have been added by anyone with write access to the disk; the cluster sends it again.
     fn refuses(&self, name: &str, line: &Line<'_>) -> bool {
-        is_secret(name) && matches!(line.said, RecordValue::Content(_)) && !matches!(self.seal, Seal::Plain)
+        is_secret(name) && matches!(line.value, RecordValue::Content(_)) && !matches!(self.seal, Seal::Plain)
     }
 
     /// Writes a batch durably; unchanged records are not written. Blocks.
@@ -145,37 +145,37 @@ impl Journal {
         if self.is_in_doubt {
             // Which records of the failed batch were written is only known from the file.
             let bytes = self.current()?;
-            self.learn(&bytes, &Lines::read(&bytes));
+            self.index(&bytes, &Lines::read(&bytes));
         }
-        let mut news = Vec::new();
+        let mut pending = Vec::new();
         let mut live = self.live;
         for (name, content) in batch {
             let known = self.known.get(name.as_str()).copied();
-            let Some(one) = self.news_of(name, content.as_deref(), known) else { continue };
+            let Some(one) = self.pending_record(name, content.as_deref(), known) else { continue };
             let after = live.saturating_sub(known.map_or(0, |known| known.length)) + one.live_length();
             if after > MOST && after > live {
                 done.left_out += 1;
                 continue;
             }
             live = after;
-            news.push(one);
+            pending.push(one);
         }
-        if news.is_empty() && !self.is_in_doubt {
+        if pending.is_empty() && !self.is_in_doubt {
             return Ok(done);
         }
-        let more: u64 = news.iter().map(|one| length_of(&one.line)).sum();
+        let more: u64 = pending.iter().map(|one| length_of(&one.line)).sum();
         let spare = (self.length + more).saturating_sub(live);
         if self.is_in_doubt || self.length == 0 || spare > live.max(SPARE) {
-            let (bytes, damaged) = self.rewrite(&news)?;
+            let (bytes, damaged) = self.rewrite(&pending)?;
             return Ok(CommitResult { bytes, damaged, ..done });
         }
-        let bytes = news.iter().flat_map(|one| &one.line).copied().collect::<Vec<u8>>();
+        let bytes = pending.iter().flat_map(|one| &one.line).copied().collect::<Vec<u8>>();
         self.is_in_doubt = true;
         self.files.append(JOURNAL, &bytes)?;
         self.files.sync(JOURNAL)?;
         self.is_in_doubt = false;
         self.length += more;
-        self.note(&news);
+        self.note(&pending);
         Ok(CommitResult { bytes: more, ..done })
     }
 
@@ -195,30 +195,30 @@ impl Journal {
     }
 
     /// `None` if it is unchanged or may not be written.
-    fn news_of(&self, name: &str, content: Option<&[u8]>, known: Option<LiveRecord>) -> Option<PendingRecords> {
+    fn pending_record(&self, name: &str, content: Option<&[u8]>, known: Option<LiveRecord>) -> Option<PendingRecord> {
         let digest = content.map(digest);
         let mut line = Vec::new();
         match content {
             None => {
                 known?;
-                Record { name, said: RecordValue::Gone }.write(&mut line);
+                Record { name, value: RecordValue::Gone }.write(&mut line);
             }
             Some(_) if known.is_some_and(|known| known.digest == digest) => return None,
             Some(content) if is_secret(name) => match &self.seal {
                 Seal::Memory | Seal::Unread(_) => return None,
-                Seal::Plain => Record { name, said: RecordValue::Content(content) }.write(&mut line),
+                Seal::Plain => Record { name, value: RecordValue::Content(content) }.write(&mut line),
                 Seal::Key(key) => {
                     let sealed = key.seal(name, content)?;
-                    Record { name, said: RecordValue::Sealed(sealed.as_bytes()) }.write(&mut line);
+                    Record { name, value: RecordValue::Sealed(sealed.as_bytes()) }.write(&mut line);
                 }
             },
-            Some(content) => Record { name, said: RecordValue::Content(content) }.write(&mut line),
+            Some(content) => Record { name, value: RecordValue::Content(content) }.write(&mut line),
         }
-        Some(PendingRecords { name: name.into(), digest, is_there: content.is_some(), line })
+        Some(PendingRecord { name: name.into(), digest, is_there: content.is_some(), line })
     }
 
-    fn note(&mut self, news: &[PendingRecords]) {
-        for one in news {
+    fn note(&mut self, pending: &[PendingRecord]) {
+        for one in pending {
             let old = match one.is_there {
                 true => {
                     let known = LiveRecord { digest: one.digest, length: length_of(&one.line) };
@@ -233,14 +233,14 @@ impl Journal {
 
     /// Rewrites the file with these records and without obsolete lines. Returns its length and the number of corrupt
     /// lines.
-    fn rewrite(&mut self, news: &[PendingRecords]) -> io::Result<(u64, u64)> {
+    fn rewrite(&mut self, pending: &[PendingRecord]) -> io::Result<(u64, u64)> {
         let old = self.current()?;
         let whole = Lines::read(&old);
         let mut bytes = Vec::new();
         let mut kept = SortedMap::new();
-        let is_news = |name: &str| news.iter().any(|one| &*one.name == name);
+        let is_pending = |name: &str| pending.iter().any(|one| &*one.name == name);
         for (name, line) in &whole.live {
-            if line.said == RecordValue::Gone || is_news(name) || self.refuses(name, line) {
+            if line.value == RecordValue::Gone || is_pending(name) || self.refuses(name, line) {
                 continue;
             }
             bytes.extend_from_slice(line.bytes);
@@ -248,7 +248,7 @@ impl Journal {
             let digest = self.known.get(*name).and_then(|known| known.digest);
             kept.insert(Box::from(*name), LiveRecord { digest, length: length_of(line.bytes) + 1 });
         }
-        news.iter().filter(|one| one.is_there).for_each(|one| bytes.extend_from_slice(&one.line));
+        pending.iter().filter(|one| one.is_there).for_each(|one| bytes.extend_from_slice(&one.line));
         self.is_in_doubt = true;
         self.files.write(NEXT, &bytes)?;
         self.files.sync(NEXT)?;
@@ -267,7 +267,7 @@ impl Journal {
         self.is_in_doubt = false;
         self.live = kept.values().map(|known| known.length).sum();
         self.known = kept;
-        self.note(news);
+        self.note(pending);
         self.length = length_of(&bytes);
         Ok((self.length, whole.damaged + whole.other_format))
     }
@@ -302,14 +302,14 @@ impl Journal {
 }
 
 /// A record to write.
-struct PendingRecords {
+struct PendingRecord {
     name: Box<str>,
     digest: Option<u64>,
     is_there: bool,
     line: Vec<u8>,
 }
 
-impl PendingRecords {
+impl PendingRecord {
     fn live_length(&self) -> u64 {
         if self.is_there { length_of(&self.line) } else { 0 }
     }
@@ -326,7 +326,7 @@ struct Lines<'a> {
 }
 
 struct Line<'a> {
-    said: RecordValue<'a>,
+    value: RecordValue<'a>,
     bytes: &'a [u8],
 }
 
@@ -336,7 +336,7 @@ impl<'a> Lines<'a> {
         let mut read = Self { is_torn: !rest.is_empty(), ..Self::default() };
         for bytes in whole {
             match Record::read(bytes) {
-                Ok(Record { name, said }) => drop(read.live.insert(name, Line { said, bytes })),
+                Ok(Record { name, value }) => drop(read.live.insert(name, Line { value, bytes })),
                 Err(BadRecord::Damaged) => read.damaged += 1,
                 Err(BadRecord::OtherFormat) => read.other_format += 1,
             }

@@ -27,7 +27,7 @@ pub enum RecordValue<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     pub name: &'a str,
-    pub said: RecordValue<'a>,
+    pub value: RecordValue<'a>,
 }
 
 /// Why a line is invalid.
@@ -54,16 +54,16 @@ impl<'a> Record<'a> {
         // The checksum is correct, so the line was written like this.
         let rest = body.strip_prefix(FORMAT).ok_or(BadRecord::OtherFormat)?;
         let end = rest.iter().position(|byte| *byte == b'"').ok_or(BadRecord::OtherFormat)?;
-        let (name, said) = rest.split_at_checked(end).ok_or(BadRecord::OtherFormat)?;
+        let (name, value) = rest.split_at_checked(end).ok_or(BadRecord::OtherFormat)?;
         let name = std::str::from_utf8(name).ok().filter(|name| is_plain(name)).ok_or(BadRecord::OtherFormat)?;
-        let said = said_in(said).ok_or(BadRecord::OtherFormat)?;
-        Ok(Self { name, said })
+        let value = parse_value(value).ok_or(BadRecord::OtherFormat)?;
+        Ok(Self { name, value })
     }
 
     /// Appends the line with its line break. The name must be plain, and the content JSON on one line.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut body = [FORMAT, self.name.as_bytes()].concat();
-        match self.said {
+        match self.value {
             RecordValue::Content(content) => body.extend_from_slice(&[CONTENT, content, b"}"].concat()),
             RecordValue::Sealed(sealed) => body.extend_from_slice(&[SEALED, sealed, b"\"}"].concat()),
             RecordValue::Gone => body.extend_from_slice(GONE),
@@ -84,7 +84,7 @@ fn checked(line: &[u8]) -> Option<&[u8]> {
     (sum(body).as_bytes() == found).then_some(body)
 }
 
-fn said_in(rest: &[u8]) -> Option<RecordValue<'_>> {
+fn parse_value(rest: &[u8]) -> Option<RecordValue<'_>> {
     if let Some(content) = rest.strip_prefix(CONTENT) {
         return content.strip_suffix(b"}").map(RecordValue::Content);
     }
@@ -139,18 +139,18 @@ impl fmt::Display for BadRecord {
 mod tests {
     use super::*;
 
-    fn written(name: &str, said: RecordValue<'_>) -> Vec<u8> {
+    fn written(name: &str, value: RecordValue<'_>) -> Vec<u8> {
         let mut out = Vec::new();
-        Record { name, said }.write(&mut out);
+        Record { name, value }.write(&mut out);
         out
     }
 
     #[test]
     fn record_is_json_and_is_read_back() {
-        for said in [RecordValue::Content(b"[{\"a\":\"}\"}]"), RecordValue::Sealed(b"AAAA"), RecordValue::Gone] {
-            let line = written("secret/ns/a", said);
+        for value in [RecordValue::Content(b"[{\"a\":\"}\"}]"), RecordValue::Sealed(b"AAAA"), RecordValue::Gone] {
+            let line = written("secret/ns/a", value);
             let line = line.strip_suffix(b"\n").unwrap();
-            assert_eq!(Record::read(line), Ok(Record { name: "secret/ns/a", said }));
+            assert_eq!(Record::read(line), Ok(Record { name: "secret/ns/a", value }));
             let json: serde_json::Value = serde_json::from_slice(line).unwrap();
             assert_eq!(json["record"]["name"], "secret/ns/a");
         }

@@ -77,8 +77,8 @@ impl Probes {
     }
 
     /// Stores a result; true if it changes something.
-    pub(crate) fn take_in(&mut self, result: &ProbeResult) -> bool {
-        self.pods.get_mut(&result.pod).is_some_and(|pod| pod.probe_results.take_in(result))
+    pub(crate) fn set(&mut self, result: &ProbeResult) -> bool {
+        self.pods.get_mut(&result.pod).is_some_and(|pod| pod.probe_results.set(result))
     }
 
     /// Starts the tasks of the probes that are due now and stops all others. `ending`: the pod is terminating.

@@ -77,7 +77,7 @@ impl ProbeResults {
     }
 
     /// True if the result changes something.
-    pub(super) fn take_in(&mut self, result: &ProbeResult) -> bool {
+    pub(super) fn set(&mut self, result: &ProbeResult) -> bool {
         let Some(probed) = self.probed.get_mut(&result.container) else { return false };
         if probed.container_id != result.container_id {
             return false;

@@ -220,7 +220,7 @@ impl Client {
         self.inner.way.overload.shows();
         let link = Rc::clone(&ongoing.link);
         drop(ongoing);
-        if link.heard.get() <= begun {
+        if link.last_received.get() <= begun {
             link.end(ApiError::Lost("no data received".into()));
         }
         error

@@ -59,7 +59,7 @@ pub(crate) struct Config {
     /// `None`: off.
     pub(crate) tracing: Option<TracingSettings>,
     /// The fields as they were configured, for `/configz`.
-    pub(crate) given: ConfiguredFields,
+    pub(crate) configured: ConfiguredFields,
 }
 
 /// The node's name, addresses and labels: `--hostname-override`, `--node-ip` and `--node-labels`.
@@ -98,7 +98,7 @@ impl Default for Config {
             devices: Vec::new(),
             gates: FeatureGates::default(),
             tracing: None,
-            given: ConfiguredFields::default(),
+            configured: ConfiguredFields::default(),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Config {
             devices: Vec::new(),
             gates: FeatureGates::default(),
             tracing: tracing::read(fields)?,
-            given: ConfiguredFields::default(),
+            configured: ConfiguredFields::default(),
             root_dir,
         })
     }

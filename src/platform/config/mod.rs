@@ -133,7 +133,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.cluster.sync = sync;
     config.images.fetch = images;
     config.devices = devices;
-    config.given = ConfiguredFields::new(&fields, std::mem::take(&mut given.flags));
+    config.configured = ConfiguredFields::new(&fields, std::mem::take(&mut given.flags));
     for provider in &config.images.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.
         let program = config.images.credential_provider_bin_dir.join(&provider.name);

@@ -51,7 +51,9 @@ fn arguments(line: &[&str]) -> Vec<String> {
 fn loaded(line: &[&str]) -> (Config, Vec<String>) {
     let line = [&["--hostname-override=n"], line].concat();
     match load(&arguments(&line)).map_err(|error| ErrorChain(&error).to_string()) {
-        Ok(Request::Run(config, warnings)) => (Config { given: ConfiguredFields::default(), ..*config }, warnings.0),
+        Ok(Request::Run(config, warnings)) => {
+            (Config { configured: ConfiguredFields::default(), ..*config }, warnings.0)
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -137,13 +137,13 @@ mod tests {
     /// An end that always has something to send, and records what it receives.
     #[derive(Default)]
     struct Talker {
-        heard: RefCell<Vec<u8>>,
+        received: RefCell<Vec<u8>>,
         work: Signal,
     }
 
     impl End for Talker {
         fn receive(&self, bytes: &[u8], _: Instant) -> Result<(), http2::Error> {
-            self.heard.borrow_mut().extend_from_slice(bytes);
+            self.received.borrow_mut().extend_from_slice(bytes);
             Ok(())
         }
 
@@ -171,7 +171,7 @@ mod tests {
             let talker = Talker::default();
             let ended = drive(&mut ours.clone(), &mut ours.clone(), &talker).await;
             assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-            assert_eq!(*talker.heard.borrow(), [7; 20_000]);
+            assert_eq!(*talker.received.borrow(), [7; 20_000]);
         });
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct Link<X: Exchange> {
     ready: Signal,
     pub(crate) caller: X::Caller,
     /// When bytes last arrived.
-    pub(crate) heard: Cell<Instant>,
+    pub(crate) last_received: Cell<Instant>,
     pub(crate) made: Instant,
 }
 
@@ -71,7 +71,7 @@ impl<X: Exchange> Link<X> {
     pub(crate) fn new(caller: X::Caller, now: Instant) -> Self {
         let state = State { connection: Connection::client(), places: Vec::new(), written: 0, ended: None };
         let (work, ready) = (Signal::default(), Signal::default());
-        Self { state: RefCell::new(state), work, ready, caller, heard: Cell::new(now), made: now }
+        Self { state: RefCell::new(state), work, ready, caller, last_received: Cell::new(now), made: now }
     }
 
     pub(crate) async fn ready(&self) {
@@ -120,7 +120,7 @@ impl<X: Exchange> Link<X> {
 
 impl<X: Exchange> End for Link<X> {
     fn receive(&self, bytes: &[u8], now: Instant) -> Result<(), http2::Error> {
-        self.heard.set(now);
+        self.last_received.set(now);
         let mut events = Vec::new();
         let mut state = self.state.borrow_mut();
         let received = state.connection.receive(bytes, now, &mut events);

@@ -66,7 +66,7 @@ pub(crate) enum SendOutcome {
 /// One event and its count.
 #[derive(Clone, Debug)]
 pub(crate) struct EventRecord {
-    told: NewEvent,
+    content: NewEvent,
     pub(crate) count: i32,
     first: Time,
     last: Time,
@@ -113,27 +113,27 @@ impl EventRing {
     }
 
     /// Adds an occurrence of an event.
-    pub(crate) fn note(&mut self, told: NewEvent, now: Time, moment: Instant) {
-        let is_told = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&told.object, told.kind, moment));
-        let mut record = match self.take(|record| !record.combined && record.told.is_same(&told)) {
+    pub(crate) fn note(&mut self, new: NewEvent, now: Time, moment: Instant) {
+        let is_sendable = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&new.object, new.kind, moment));
+        let mut record = match self.take(|record| !record.combined && record.content.is_same(&new)) {
             Some(record) => record,
-            None if self.is_one_of_many(&told, moment) => {
-                let known = self.take(|record| record.combined && record.told.is_similar(&told));
-                let message = [COMBINED, &told.message].concat();
-                let told = NewEvent { message, ..told };
+            None if self.is_one_of_many(&new, moment) => {
+                let known = self.take(|record| record.combined && record.content.is_similar(&new));
+                let message = [COMBINED, &new.message].concat();
+                let combined = NewEvent { message, ..new };
                 match known {
-                    Some(record) => EventRecord { told, ..record },
-                    None => EventRecord { combined: true, ..self.first(told, now, moment) },
+                    Some(record) => EventRecord { content: combined, ..record },
+                    None => EventRecord { combined: true, ..self.first(combined, now, moment) },
                 }
             }
-            None => self.first(told, now, moment),
+            None => self.first(new, now, moment),
         };
         record.count = record.count.saturating_add(1);
         record.last = now;
         record.last_moment = moment;
-        record.unsent |= is_told;
+        record.unsent |= is_sendable;
         self.make_room(&record);
-        self.text_bytes += record.told.text_bytes();
+        self.text_bytes += record.content.text_bytes();
         self.events.push_back(record);
     }
 
@@ -178,11 +178,11 @@ impl EventRing {
         self.events.iter().map(move |record| record.event(node))
     }
 
-    fn first(&mut self, told: NewEvent, now: Time, moment: Instant) -> EventRecord {
+    fn first(&mut self, new: NewEvent, now: Time, moment: Instant) -> EventRecord {
         self.noted = self.noted.wrapping_add(1);
         EventRecord {
-            resource_version: told.resource_version.clone(),
-            told,
+            resource_version: new.resource_version.clone(),
+            content: new,
             count: 0,
             first: now,
             last: now,
@@ -195,19 +195,19 @@ impl EventRing {
     }
 
     /// Whether this event is combined with the similar ones before it, which have reached the limit.
-    fn is_one_of_many(&self, told: &NewEvent, moment: Instant) -> bool {
+    fn is_one_of_many(&self, new: &NewEvent, moment: Instant) -> bool {
         let is_recent = |record: &&EventRecord| moment.saturating_duration_since(record.last_moment) <= SIMILAR_WITHIN;
-        let similar = self.events.iter().filter(|record| !record.combined && record.told.is_similar(told));
+        let similar = self.events.iter().filter(|record| !record.combined && record.content.is_similar(new));
         similar.filter(is_recent).count() + 1 >= SIMILAR
     }
 
     fn make_room(&mut self, coming: &EventRecord) {
-        let object = &coming.told.object;
-        if self.events.iter().filter(|record| record.told.object == *object).count() >= MOST_OF_ONE {
-            self.displace(|record| record.told.object == *object);
+        let object = &coming.content.object;
+        if self.events.iter().filter(|record| record.content.object == *object).count() >= MOST_OF_ONE {
+            self.displace(|record| record.content.object == *object);
         }
         while !self.events.is_empty()
-            && (self.events.len() >= MOST || self.text_bytes + coming.told.text_bytes() > MOST_BYTES)
+            && (self.events.len() >= MOST || self.text_bytes + coming.content.text_bytes() > MOST_BYTES)
         {
             self.displace(|_| true);
         }
@@ -223,14 +223,14 @@ impl EventRing {
     /// Removes and returns the oldest matching event.
     fn take(&mut self, is_wanted: impl Fn(&EventRecord) -> bool) -> Option<EventRecord> {
         let record = self.events.iter().position(is_wanted).and_then(|place| self.events.remove(place))?;
-        self.text_bytes -= record.told.text_bytes();
+        self.text_bytes -= record.content.text_bytes();
         Some(record)
     }
 }
 
 impl EventRecord {
     fn event(&self, node: &str) -> Event {
-        let NewEvent { object, field_path, kind, reason, message, .. } = &self.told;
+        let NewEvent { object, field_path, kind, reason, message, .. } = &self.content;
         // Upstream's names contain nanoseconds; any unique number will do.
         let number = self.number & u64::from(u32::MAX);
         let name = format!("{}.{:x}{number:08x}", name_part(&object.name), self.first.unix_seconds());
@@ -265,7 +265,7 @@ impl EventRecord {
     fn patch(&self) -> Value {
         let mut patch = json!({ "count": self.count, "lastTimestamp": self.last.to_string() });
         if let (Value::Object(patch), true) = (&mut patch, self.combined) {
-            patch.insert("message".to_owned(), self.told.message.as_str().into());
+            patch.insert("message".to_owned(), self.content.message.as_str().into());
         }
         patch
     }
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    fn told(pod: &str, message: &str) -> NewEvent {
+    fn new_event(pod: &str, message: &str) -> NewEvent {
         let object = EventObject {
             kind: ObjectKind::Pod,
             namespace: "default".to_owned(),
@@ -372,9 +372,9 @@ mod tests {
             Self { ring: EventRing::with_queue(u32::MAX), ..Self::new() }
         }
 
-        fn note(&mut self, second: i64, told: NewEvent) {
+        fn note(&mut self, second: i64, new: NewEvent) {
             let moment = self.begin + Duration::from_secs(second.unsigned_abs());
-            self.ring.note(told, Time::from_unix_nanos(second * 1_000_000_000), moment);
+            self.ring.note(new, Time::from_unix_nanos(second * 1_000_000_000), moment);
         }
 
         fn lines(&self) -> Vec<(String, i32, i64, i64)> {
@@ -391,7 +391,7 @@ mod tests {
     fn repeated_event_is_counted_and_newest() {
         let mut clock = Clock::new();
         for (second, message) in [(1, "a"), (2, "b"), (9, "a")] {
-            clock.note(second, told("web", message));
+            clock.note(second, new_event("web", message));
         }
         assert_eq!(clock.lines(), [("b".to_owned(), 1, 2, 2), ("a".to_owned(), 2, 1, 9)]);
     }
@@ -400,10 +400,10 @@ mod tests {
     fn tenth_similar_event_is_combined() {
         let mut clock = Clock::new();
         for second in 0..12 {
-            clock.note(second, told("web", &format!("m{second}")));
+            clock.note(second, new_event("web", &format!("m{second}")));
         }
-        clock.note(12, told("web", "m3"));
-        clock.note(13, told("other", "m99"));
+        clock.note(12, new_event("web", "m3"));
+        clock.note(13, new_event("other", "m99"));
         let lines = clock.lines();
         assert_eq!(lines.len(), 11);
         assert_eq!(lines[8], ("(combined from similar events): m11".to_owned(), 3, 9, 11));
@@ -415,30 +415,30 @@ mod tests {
     fn events_are_not_combined_after_ten_minutes() {
         let mut clock = Clock::new();
         for second in 0..9 {
-            clock.note(second, told("web", &format!("m{second}")));
+            clock.note(second, new_event("web", &format!("m{second}")));
         }
-        clock.note(700, told("web", "new"));
+        clock.note(700, new_event("web", "new"));
         assert_eq!(clock.lines().last(), Some(&("new".to_owned(), 1, 700, 700)));
     }
 
     #[test]
     fn noisy_object_displaces_its_own_events_and_memory_is_bounded() {
         let mut clock = Clock::new();
-        clock.note(0, told("quiet", "here"));
+        clock.note(0, new_event("quiet", "here"));
         for second in 1..200 {
-            clock.note(second * 700, told("loud", &format!("{second}")));
+            clock.note(second * 700, new_event("loud", &format!("{second}")));
         }
         assert_eq!(clock.ring.events.len(), MOST_OF_ONE + 1);
         assert_eq!(clock.lines()[0].0, "here");
         let long = "x".repeat(1000);
         for pod in 0..2000 {
-            clock.note(200_000, told(&pod.to_string(), &long));
+            clock.note(200_000, new_event(&pod.to_string(), &long));
         }
-        let all: usize = clock.ring.events.iter().map(|record| record.told.text_bytes()).sum();
+        let all: usize = clock.ring.events.iter().map(|record| record.content.text_bytes()).sum();
         assert_eq!(all, clock.ring.text_bytes);
         assert!(all <= MOST_BYTES && clock.ring.events.len() > 200, "{all} {}", clock.ring.events.len());
         for pod in 0..2000 {
-            clock.note(200_001, told(&pod.to_string(), "x"));
+            clock.note(200_001, new_event(&pod.to_string(), "x"));
         }
         assert_eq!(clock.ring.events.len(), MOST);
     }
@@ -476,10 +476,10 @@ mod tests {
     #[test]
     fn event_is_sent_once_and_then_patched() {
         let mut clock = Clock::queueing();
-        clock.note(1, told("web", "a"));
+        clock.note(1, new_event("web", "a"));
         assert_eq!(tell_all(&mut clock.ring), ["+a 1"]);
         for second in [2, 3] {
-            clock.note(second, told("web", "a"));
+            clock.note(second, new_event("web", "a"));
         }
         assert_eq!(tell_all(&mut clock.ring), [r#"={"count":3,"lastTimestamp":"1970-01-01T00:00:03Z"}"#]);
         assert_eq!(tell_all(&mut clock.ring), [""; 0]);
@@ -488,9 +488,9 @@ mod tests {
     #[test]
     fn occurrence_during_a_send_is_sent_afterwards() {
         let mut clock = Clock::queueing();
-        clock.note(1, told("web", "a"));
+        clock.note(1, new_event("web", "a"));
         let under_way = clock.ring.unsent("n").unwrap();
-        clock.note(2, told("web", "a"));
+        clock.note(2, new_event("web", "a"));
         clock.ring.sent(&under_way, SendOutcome::Accepted);
         assert_eq!(tell_all(&mut clock.ring), [r#"={"count":2,"lastTimestamp":"1970-01-01T00:00:02Z"}"#]);
     }
@@ -498,13 +498,13 @@ mod tests {
     #[test]
     fn expired_event_is_recreated_and_rejected_one_dropped() {
         let mut clock = Clock::queueing();
-        clock.note(1, told("web", "a"));
+        clock.note(1, new_event("web", "a"));
         tell_all(&mut clock.ring);
-        clock.note(2, told("web", "a"));
+        clock.note(2, new_event("web", "a"));
         let again = clock.ring.unsent("n").unwrap();
         clock.ring.sent(&again, SendOutcome::Gone);
         assert_eq!(tell_all(&mut clock.ring), ["+a 2"]);
-        clock.note(3, told("web", "b"));
+        clock.note(3, new_event("web", "b"));
         let new = clock.ring.unsent("n").unwrap();
         clock.ring.sent(&new, SendOutcome::Rejected);
         assert_eq!(tell_all(&mut clock.ring), [""; 0]);
@@ -514,14 +514,14 @@ mod tests {
     fn backlog_is_sent_with_counts_and_combined_events_last() {
         let mut clock = Clock::queueing();
         for second in 0..20 {
-            clock.note(second, told("web", &format!("m{second}")));
+            clock.note(second, new_event("web", &format!("m{second}")));
         }
-        clock.note(20, told("web", "m3"));
-        clock.note(21, told("db", "x"));
+        clock.note(20, new_event("web", "m3"));
+        clock.note(21, new_event("db", "x"));
         let all = tell_all(&mut clock.ring);
         assert_eq!(all.len(), 11);
         assert_eq!(all[8..], ["+m3 2", "+x 1", "+(combined from similar events): m19 11"]);
-        clock.note(22, told("web", "m20"));
+        clock.note(22, new_event("web", "m20"));
         let message = "(combined from similar events): m20";
         let again = format!(r#"={{"count":12,"lastTimestamp":"1970-01-01T00:00:22Z","message":"{message}"}}"#);
         assert_eq!(tell_all(&mut clock.ring), [again]);
@@ -532,7 +532,7 @@ mod tests {
         let mut clock = Clock::queueing();
         let mut told_of = 0;
         for second in 0..600 {
-            clock.note(second, told("web", "a"));
+            clock.note(second, new_event("web", "a"));
             told_of += tell_all(&mut clock.ring).len();
         }
         assert_eq!(told_of, 25 + 1);
@@ -543,17 +543,17 @@ mod tests {
     fn event_displaced_before_sending_is_counted_as_lost() {
         let mut clock = Clock::queueing();
         for pod in 0..MOST + 7 {
-            clock.note(1, told(&pod.to_string(), "a"));
+            clock.note(1, new_event(&pod.to_string(), "a"));
         }
         assert_eq!(clock.ring.lost(), 7);
         tell_all(&mut clock.ring);
-        clock.note(2, told("x", "a"));
+        clock.note(2, new_event("x", "a"));
         assert_eq!(clock.ring.lost(), 7);
         let mut alone = Clock::new();
         for pod in 0..MOST + 7 {
-            alone.note(1, told(&pod.to_string(), "a"));
+            alone.note(1, new_event(&pod.to_string(), "a"));
         }
-        assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is nobody to be told");
+        assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is no API server");
     }
 
     #[test]
@@ -562,7 +562,7 @@ mod tests {
         for version in ["7", "8"] {
             let mut pod = Pod::default();
             pod.metadata.resource_version = version.to_owned();
-            let object = told("web", "a").object;
+            let object = new_event("web", "a").object;
             clock.note(1, NewEvent::of_pod(object, Some(&pod), pod_event(None, Reason::FAILED, "a")));
         }
         let events: Vec<Event> = clock.ring.events("n").collect();
@@ -574,7 +574,7 @@ mod tests {
     fn long_pod_name_leaves_room_for_the_event_name() {
         let name = "a".repeat(LONGEST_NAME - 1) + ".b";
         let mut clock = Clock::queueing();
-        clock.note(1, told(&name, "a"));
+        clock.note(1, new_event(&name, "a"));
         let unsent = clock.ring.unsent("n").unwrap();
         assert!(crate::types::api::validation::names::is_dns_subdomain(&unsent.name), "{}", unsent.name);
     }
@@ -583,7 +583,7 @@ mod tests {
     fn event_has_every_field_that_tools_read() {
         let mut ring = EventRing::default();
         let now = Time::from_unix_nanos(1_700_000_000_000_000_000);
-        ring.note(told("web", "m"), now, Instant::now());
+        ring.note(new_event("web", "m"), now, Instant::now());
         let node = NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, "m");
         ring.note(NewEvent::of_node("n", node), now, Instant::now());
         let events: Vec<_> = ring.events("n").map(|event| crate::types::api::encode(&event)).collect();

@@ -1,7 +1,7 @@
 //! Versions of the node's own pods, and rollback to earlier ones.
 //!
 //! ```text
-//!   SourceUpdate -> take_in -> the version to run instead of the manifest's, if any
+//!   SourceUpdate -> apply -> the version to run instead of the manifest's, if any
 //!   statuses -> judge -> accepted or rejected -> coracle/versions/NAMESPACE_NAME.json (durable)
 //! ```
 //!
@@ -98,7 +98,7 @@ impl Versions {
 
     /// Handles an update of a source, and replaces pods with the versions to run. `is_doubled` tells whether another
     /// source has a pod of the same name: such pods have no versions.
-    pub(crate) fn take_in(&mut self, update: &mut SourceUpdate, is_doubled: impl Fn(&Pod) -> bool) {
+    pub(crate) fn apply(&mut self, update: &mut SourceUpdate, is_doubled: impl Fn(&Pod) -> bool) {
         if update.source == SourceName::Api {
             return;
         }

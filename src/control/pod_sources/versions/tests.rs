@@ -60,7 +60,7 @@ fn update(pods: &[SourcePod], complete: bool) -> SourceUpdate {
 /// The images that run after this update of the source, once all images have been pulled.
 fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
     let mut update = update(pods, true);
-    versions.take_in(&mut update, |_| false);
+    versions.apply(&mut update, |_| false);
     let nexts: Vec<PodUid> = versions.nexts().map(|(_, next)| next.metadata.uid.clone()).collect();
     for uid in nexts {
         assert!(versions.take_next(&uid));
@@ -111,7 +111,7 @@ fn present_version_runs_until_the_next_is_taken_also_after_a_restart() {
     disk.keep(&mut versions);
     for _ in 0..5 {
         let mut update = update(std::slice::from_ref(&second), true);
-        versions.take_in(&mut update, |_| false);
+        versions.apply(&mut update, |_| false);
         assert_eq!(update.pods[0].pod.metadata.uid, first.pod.metadata.uid);
         let nexts: Vec<_> = versions.nexts().map(|(present, next)| (present.clone(), Arc::clone(next))).collect();
         assert_eq!(nexts, [(first.pod.metadata.uid.clone(), Arc::clone(&second.pod))]);
@@ -123,9 +123,9 @@ fn present_version_runs_until_the_next_is_taken_also_after_a_restart() {
     assert!(!versions.take_next(&second.pod.metadata.uid));
     assert_eq!(disk.keep(&mut versions), 1);
     // The pod is deleted while another version waits.
-    versions.take_in(&mut update(&[pod("/m/web.yaml", "c")], true), |_| false);
+    versions.apply(&mut update(&[pod("/m/web.yaml", "c")], true), |_| false);
     assert_eq!(versions.nexts().count(), 1);
-    versions.take_in(&mut update(&[], true), |_| false);
+    versions.apply(&mut update(&[], true), |_| false);
     assert_eq!(versions.nexts().count(), 0);
 }
 
@@ -170,7 +170,7 @@ fn unknown_pods_are_forgotten_once_all_sources_have_reported() {
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);
     disk.keep(&mut versions);
     let mut versions = disk.open();
-    versions.take_in(&mut update(&[], true), |_| false);
+    versions.apply(&mut update(&[], true), |_| false);
     assert_eq!(disk.keep(&mut versions), 0);
     versions.on_all_sources_ready();
     assert_eq!(disk.keep(&mut versions), 1);
@@ -178,7 +178,7 @@ fn unknown_pods_are_forgotten_once_all_sources_have_reported() {
 
     let mut versions = disk.open();
     runs(&mut versions, &[pod("/m/web.yaml", "a")]);
-    versions.take_in(&mut update(&[], false), |_| false);
+    versions.apply(&mut update(&[], false), |_| false);
     assert_eq!(versions.kept().count(), 1, "a source that could not be read has taken it");
 }
 
@@ -192,6 +192,6 @@ fn two_pods_of_one_name_are_not_versions_of_each_other() {
     assert_eq!(runs(&mut versions, &[first, second.clone()]), ["a", "b"]);
     assert_eq!(versions.due(), None);
     let mut other = update(&[second], true);
-    Disk::new("other").open().take_in(&mut other, |_| true);
+    Disk::new("other").open().apply(&mut other, |_| true);
     assert_eq!(other.pods[0].pod.spec.containers[0].image, "b");
 }

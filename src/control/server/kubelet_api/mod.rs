@@ -121,7 +121,7 @@ impl KubeletApiServer {
         Self {
             settings: config.identity.server.clone(),
             gates: config.gates.clone(),
-            flags: config.given.flags().to_vec(),
+            flags: config.configured.flags().to_vec(),
             started: (clock::now(), rt::now()),
             client_ca_file: config.identity.client_ca_file.clone(),
             shown,

@@ -41,7 +41,7 @@ pub(super) struct Watchers {
     api: Rc<dyn LocalApi>,
     health: SyncHealth,
     state: RefCell<State>,
-    news: Signal,
+    changed: Signal,
 }
 
 #[derive(Default)]
@@ -74,7 +74,7 @@ pub(super) struct Watcher {
 
 impl Watchers {
     pub(super) fn new(api: Rc<dyn LocalApi>, health: SyncHealth) -> Rc<Self> {
-        Rc::new(Self { api, health, state: RefCell::default(), news: Signal::default() })
+        Rc::new(Self { api, health, state: RefCell::default(), changed: Signal::default() })
     }
 
     pub(super) fn api(&self) -> &dyn LocalApi {
@@ -158,7 +158,7 @@ impl Watchers {
             state.first += 1;
         }
         drop(state);
-        self.news.notify();
+        self.changed.notify();
     }
 }
 
@@ -207,9 +207,9 @@ impl Text for Watcher {
             if self.begin.is_some() {
                 return self.begin.take();
             }
-            let news = &self.watchers.news;
+            let changed = &self.watchers.changed;
             loop {
-                let seen = news.changes();
+                let seen = changed.changes();
                 {
                     let state = self.watchers.state.borrow();
                     let behind = usize::try_from(self.next.checked_sub(state.first)?).ok()?;
@@ -218,7 +218,7 @@ impl Text for Watcher {
                         return Some(block.to_vec());
                     }
                 }
-                news.beyond(seen).await;
+                changed.beyond(seen).await;
             }
         })
     }

@@ -48,7 +48,7 @@ pub(super) struct EvictionManager {
     task: Option<rt::Task<()>>,
     /// The next check that no relist triggers.
     due: Option<Instant>,
-    asked: bool,
+    check_requested: bool,
     /// The kernel reports memory stalls, or no threshold concerns memory.
     watches_memory: bool,
     /// Evicted pods, and how long the next eviction waits for their end.
@@ -70,7 +70,7 @@ impl EvictionManager {
             inbox: inbox.clone(),
             task: None,
             due: None,
-            asked: false,
+            check_requested: false,
             watches_memory: !has_memory || stalls.is_some(),
             leaving: None,
             stalls: stalls.map(|stalls| rt::spawn(follow(stalls, inbox))),
@@ -78,11 +78,11 @@ impl EvictionManager {
     }
 
     pub(super) fn on_relisted(&mut self) {
-        self.asked = true;
+        self.check_requested = true;
     }
 
     pub(super) fn on_memory_stalled(&mut self) {
-        self.asked = true;
+        self.check_requested = true;
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -114,7 +114,7 @@ impl EvictionManager {
     pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
-            self.asked = true;
+            self.check_requested = true;
         }
         if let Some((leaving, until)) = &self.leaving {
             let is_here =
@@ -123,10 +123,10 @@ impl EvictionManager {
                 return;
             }
             self.leaving = None;
-            self.asked = true;
+            self.check_requested = true;
         }
-        if self.asked && !self.is_busy() && self.is_on() && pods.can_work() {
-            self.asked = false;
+        if self.check_requested && !self.is_busy() && self.is_on() && pods.can_work() {
+            self.check_requested = false;
             self.begin(pods);
         }
     }

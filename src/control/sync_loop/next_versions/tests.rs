@@ -32,7 +32,7 @@ fn offer(node: &Node, uid: &str, annotations: &serde_json::Value) {
         relisted: false,
     };
     let mut node_state = node.pods.node_state_mut();
-    node_state.versions.take_in(&mut update, |_| false);
+    node_state.versions.apply(&mut update, |_| false);
     node_state.sources.receive(update);
 }
 

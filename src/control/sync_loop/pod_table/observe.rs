@@ -62,7 +62,7 @@ impl PodTable {
     }
 
     pub(in crate::control::sync_loop) fn probed(&mut self, result: ProbeResult) {
-        if self.probes.take_in(&result) {
+        if self.probes.set(&result) {
             self.workers.touch(&result.pod);
             self.mark_status(result.pod);
         }

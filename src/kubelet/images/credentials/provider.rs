@@ -41,7 +41,7 @@ enum ProviderError {
     /// It exited with an error; its output.
     Failed {
         status: ExitStatus,
-        said: String,
+        stderr: String,
     },
     Run(ProgramError),
     Token(ApiError),
@@ -56,7 +56,7 @@ impl fmt::Display for ProviderError {
                 f.write_str("it returned the service account token as the password, which needs the cacheType Token")
             }
             Self::Token(_) => f.write_str("failed to get service account token"),
-            Self::Failed { status, said } => write!(f, "{status}: {said}"),
+            Self::Failed { status, stderr } => write!(f, "{status}: {stderr}"),
             Self::Run(error) => error.fmt(f),
         }
     }
@@ -158,8 +158,8 @@ impl Provider {
         metrics::took(Timed::CredentialPlugins, &[&self.config.name], rt::elapsed(begun));
         let ended = ended.map_err(ProviderError::Run)?;
         if !ended.status.success() {
-            let said: String = String::from_utf8_lossy(&ended.stderr).trim().chars().take(SHOWN).collect();
-            return Err(ProviderError::Failed { status: ended.status, said });
+            let stderr: String = String::from_utf8_lossy(&ended.stderr).trim().chars().take(SHOWN).collect();
+            return Err(ProviderError::Failed { status: ended.status, stderr });
         }
         let answer = answer(&ended.stdout, api_version).map_err(ProviderError::Answer)?;
         let is_echo = |(_, login): &(String, Login)| !account.token.is_empty() && login.password == account.token;

@@ -39,7 +39,7 @@ pub(in crate::kubelet::images) enum FetchError {
     Length {
         what: String,
         expected: u64,
-        told: u64,
+        actual: u64,
     },
     NestedIndex(Digest),
     /// The thread is gone.
@@ -125,8 +125,8 @@ impl fmt::Display for FetchError {
             Self::Import(failure) => failure.fmt(f),
             Self::InvalidManifest { digest, problem } => write!(f, "{digest}: {problem}"),
             Self::InvalidName(problem) => f.write_str(problem),
-            Self::Length { what, expected, told } => {
-                write!(f, "{what} has {told} bytes at the registry, and {expected} in the manifest")
+            Self::Length { what, expected, actual } => {
+                write!(f, "{what} has {actual} bytes at the registry, and {expected} in the manifest")
             }
             Self::NestedIndex(digest) => write!(f, "manifest {digest} is an index"),
             Self::NoResult => f.write_str("the fetch has ended without a result"),

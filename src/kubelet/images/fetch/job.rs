@@ -293,8 +293,8 @@ impl Job {
         let most = Some(room).filter(|room| *room < blob.size - part.length());
         let mut answer = server.get(ContentRequest { path: &path, accept: "*/*", from: part.length(), most })?;
         // `total` is the size of the blob, whether the answer has all of it or a range.
-        if let Some(told) = answer.total.filter(|told| *told != blob.size) {
-            return Err(FetchError::Length { what: path, expected: blob.size, told });
+        if let Some(actual) = answer.total.filter(|actual| *actual != blob.size) {
+            return Err(FetchError::Length { what: path, expected: blob.size, actual });
         }
         if answer.from != part.length() {
             self.forget(part.length());

@@ -75,12 +75,12 @@ fn readiness_and_liveness_wait_for_the_startup_probe() {
     let spec = spec("SRL");
     let mut probe_results = seen(&spec, FRESH);
     assert_eq!(due(&probe_results, &spec, false), "S");
-    assert!(probe_results.take_in(&result("c1", ProbeKind::Startup, true)));
+    assert!(probe_results.set(&result("c1", ProbeKind::Startup, true)));
     assert_eq!((due(&probe_results, &spec, false).as_str(), state(&probe_results)), ("RL", (true, false, None)));
-    assert!(probe_results.take_in(&result("c1", ProbeKind::Readiness, true)));
+    assert!(probe_results.set(&result("c1", ProbeKind::Readiness, true)));
     assert_eq!(state(&probe_results), (true, true, None));
-    assert!(!probe_results.take_in(&result("c1", ProbeKind::Readiness, true)), "no news");
-    assert!(probe_results.take_in(&result("c1", ProbeKind::Readiness, false)));
+    assert!(!probe_results.set(&result("c1", ProbeKind::Readiness, true)), "no news");
+    assert!(probe_results.set(&result("c1", ProbeKind::Readiness, false)));
     assert_eq!(state(&probe_results), (true, false, None));
 }
 
@@ -89,7 +89,7 @@ fn failed_container_is_not_probed_until_another_instance_runs() {
     for (probes, kind, left) in [("SRL", ProbeKind::Startup, ""), ("RL", ProbeKind::Liveness, "R")] {
         let spec = spec(probes);
         let mut probe_results = seen(&spec, FRESH);
-        assert!(probe_results.take_in(&result("c1", kind, false)));
+        assert!(probe_results.set(&result("c1", kind, false)));
         assert_eq!((state(&probe_results).2, due(&probe_results, &spec, false).as_str()), (Some(kind), left));
         probe_results.on_observation(&spec, &running("c1"), |_| panic!("the instance is known already"));
         assert_eq!(state(&probe_results).2, Some(kind));
@@ -104,7 +104,7 @@ fn result_of_an_earlier_instance_is_ignored() {
     let spec = spec("L");
     let mut probe_results = seen(&spec, FRESH);
     probe_results.on_observation(&spec, &running("c2"), |_| FRESH);
-    assert!(!probe_results.take_in(&result("c1", ProbeKind::Liveness, false)));
+    assert!(!probe_results.set(&result("c1", ProbeKind::Liveness, false)));
     assert_eq!(state(&probe_results), (true, true, None));
 }
 

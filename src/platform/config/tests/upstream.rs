@@ -122,7 +122,7 @@ fn kubeadms_file_is_accepted() {
 #[track_caller]
 fn shown(line: &[&str]) -> Value {
     let Ok(Request::Run(config, _)) = load(&arguments(line)) else { panic!("{line:?}") };
-    let page: Value = serde_json::from_slice(&config.given.page(config.cgroups.driver)).unwrap();
+    let page: Value = serde_json::from_slice(&config.configured.page(config.cgroups.driver)).unwrap();
     page["kubeletconfig"].clone()
 }
 
