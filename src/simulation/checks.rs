@@ -120,7 +120,7 @@ impl Node {
         if pod.traits.cpu > 0 { self.has_its_resources(pod.traits.cpu, &status, &id) } else { Ok(()) }
     }
 
-    /// The node did not admit the pod, for want of a device or because it was resized beyond the node before.
+    /// The node did not admit the pod, because it lacks a device, or because it was resized beyond the node before.
     fn was_refused(&self, revision: &str, pod: &Pod) -> bool {
         let object = self.api.look(|server| server.get(&pod.path())).unwrap_or_default();
         let status = &object["status"];

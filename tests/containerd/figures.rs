@@ -3,23 +3,15 @@
 #[path = "../../src/types/metrics/parsed.rs"]
 mod parsed;
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-
 use serde_json::Value;
 
 use crate::door::{self, OPEN};
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::node::{Manifest, Node, PATIENCE, STAY, page, wait_for};
 
 impl Node {
     /// The body of a response on the local socket.
     fn page(&self, path: &str) -> String {
-        let mut stream = UnixStream::connect(self.folder().join("coracle.sock")).unwrap();
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+        page(self.folder(), path)
     }
 
     fn summary(&self) -> Value {

@@ -3,7 +3,7 @@
 use coracle::platform::cri::v1::{RemovePodSandboxRequest, RunPodSandboxRequest};
 use coracle::protocol::grpc::Code;
 
-use crate::node::{Manifest, Node, Seen};
+use crate::node::{Manifest, Node, Seen, page};
 
 fn web(image_is: &str) -> Manifest {
     Manifest::new("web").container("main", image_is).spec("terminationGracePeriodSeconds: 2")
@@ -72,6 +72,8 @@ fn a_manifest_restored_during_termination_starts_again_afterwards() {
     // As with upstream, the new pod of the same uid counts the containers of the former.
     node.fake.wait_for("the container to run again", |world| Seen::of(world, "web").running() == [("main", 1)]);
     node.wait_until_ready("web");
+    let metrics = page(node.folder(), "/metrics");
+    assert!(metrics.contains("\nkubelet_restarted_pods_total{static=\"true\"} 1\n"), "{metrics}");
     node.remove_all_manifests();
     node.wait_until_nothing_is_left();
 }

@@ -5,6 +5,8 @@ mod events;
 #[path = "../containerd/node/manifest.rs"]
 #[expect(dead_code, reason = "other tests write other manifests")]
 mod manifest;
+#[path = "../containerd/node/page.rs"]
+mod page;
 #[path = "../containerd/node/pods.rs"]
 #[expect(dead_code, reason = "other tests ask for other things")]
 mod pods;
@@ -25,6 +27,7 @@ use super::fake_cri::{FakeCri, World};
 
 pub(crate) use events::Events;
 pub(crate) use manifest::{BUSYBOX, Manifest};
+pub(crate) use page::page;
 pub(crate) use pods::{NODE_NAME, Pods};
 
 /// Long enough for a busy machine. A test that waits this long has failed.

@@ -76,6 +76,9 @@ pub(crate) struct Dependencies {
 impl PodWorkers {
     pub(crate) fn new(dependencies: Dependencies, longest_restart_wait: Duration) -> Self {
         let Dependencies { runtime, groups, devices, csi, dra, inbox } = dependencies;
+        for label in ["", "true"] {
+            metrics::expose(Count::RestartedPods, &[label]);
+        }
         Self {
             workers: SortedMap::new(),
             touched: SortedSet::new(),

@@ -21,7 +21,7 @@ impl PodWorkers {
     }
 
     /// Two pods of the same name do not run side by side: the later one waits until nothing is left of the other. A pod
-    /// that ends before it has begun waits for nobody.
+    /// that ends before it has begun does not wait.
     pub(super) fn waits_for_namesake(&self, uid: &PodUid, cache: &ObservedCache) -> bool {
         // Also counts a pod that an earlier agent started and that has needed no work since.
         let has_begun = |entry: &Entry| entry.begun || cache.pod(&entry.worker.identity.uid).is_some();

@@ -14,6 +14,7 @@ use crate::kubelet::probes::Probes;
 use crate::platform::rt;
 use crate::state::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent};
 use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
+use crate::types::metrics::{self, Count};
 
 impl PodWorkers {
     /// Starts the next work of every worker that was touched or is due. Returns the pods whose workers have ended, each
@@ -33,6 +34,9 @@ impl PodWorkers {
         while let Some(uid) = self.touched.pop_first() {
             if self.consider(&uid, cache, probes, state, now) {
                 let successor = self.forget(&uid);
+                if let Some(pod) = &successor {
+                    metrics::count(Count::RestartedPods, &[pod.static_label()]);
+                }
                 ended.push((uid, successor));
             }
         }

@@ -3,8 +3,6 @@
 //! Metrics use upstream's names where upstream has the same metric. `agent_metrics/tests.rs` lists the upstream metrics
 //! that are missing here, and why.
 
-use std::sync::Arc;
-
 use super::NodeState;
 use super::node_stats::NodeStats;
 use crate::kubelet::certificates::{CertificateKind, CertificateStatuses};
@@ -14,7 +12,7 @@ use crate::platform::apiserver::{Client, Rank};
 use crate::platform::host::clock;
 use crate::platform::host::own_process::OwnProcess;
 use crate::state::pods::{ContainerState, ObservedCache};
-use crate::types::api::{KUBERNETES_VERSION, Pod, PodUid, conditions};
+use crate::types::api::{KUBERNETES_VERSION, PodUid, conditions};
 use crate::types::metrics::{self, Exposition, Kind, Labels, Number};
 use crate::types::sorted::SortedMap;
 
@@ -123,16 +121,17 @@ fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     let node_state = sight.node_state;
     let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
     let (mut desired, mut active, mut working) = (SortedMap::new(), SortedMap::new(), SortedMap::new());
-    let word = |pod: &Arc<Pod>| if pod.is_static() { "true" } else { "" };
+    let mut ephemeral = 0;
     for pod in node_state.sources.pods().map(|source| &source.pod) {
         let is_over = is_over(node_state.running_uid(&pod.metadata.uid));
         let lifecycle = if is_over { "terminated" } else { "sync" };
-        *desired.entry(word(pod)).or_default() += 1;
-        *active.entry(word(pod)).or_default() += u64::from(!is_over);
-        *working.entry(("desired", lifecycle, word(pod))).or_default() += 1;
+        *desired.entry(pod.static_label()).or_default() += 1;
+        *active.entry(pod.static_label()).or_default() += u64::from(!is_over);
+        *working.entry(("desired", lifecycle, pod.static_label())).or_default() += 1;
+        ephemeral += pod.spec.ephemeral_containers.len();
     }
     for pod in node_state.ending.values() {
-        *working.entry(("orphan", "terminating", word(pod))).or_default() += 1;
+        *working.entry(("orphan", "terminating", pod.static_label())).or_default() += 1;
     }
     let mut by_source = |name, help, counts: SortedMap<&str, u64>| {
         page.family(name, Kind::Gauge, help);
@@ -152,6 +151,9 @@ fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
          apiserver.",
         desired,
     );
+    let help = "[ALPHA] Current number of ephemeral containers in pods managed by this kubelet.";
+    page.family("kubelet_managed_ephemeral_containers", Kind::Gauge, help);
+    page.sample(&Labels::default(), Number::Whole(u64::try_from(ephemeral).unwrap_or(u64::MAX)));
     page.family(
         "kubelet_mirror_pods",
         Kind::Gauge,

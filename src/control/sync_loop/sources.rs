@@ -125,8 +125,8 @@ impl SyncLoop {
     }
 }
 
-/// The API server shows the pod in a terminal phase, whoever set it: pod garbage collection, taint eviction, a user. The
-/// pod ends, as upstream.
+/// The API server shows the pod in a terminal phase, which pod garbage collection, taint eviction or a user has set. The
+/// agent stops the pod, as upstream.
 fn is_over(pod: &Pod) -> bool {
     !pod.is_static() && pod.status.phase.is_terminal()
 }

@@ -31,7 +31,7 @@ pub(super) struct PullInputs<'a> {
     pub(super) secrets: &'a PullSecrets,
 }
 
-/// A held pull is looked at again after the next window or day has begun, and at least this often.
+/// A held pull is checked again after the next window or day has begun, and at least this often.
 const LONGEST_HOLD: Duration = Duration::from_secs(5 * 60);
 const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 

@@ -247,6 +247,11 @@ impl Pod {
         self.annotation(annotations::CONFIG_SOURCE).is_some_and(|source| source != "api")
     }
 
+    /// Value of the label `static` of upstream's metrics.
+    pub(crate) fn static_label(&self) -> &'static str {
+        if self.is_static() { "true" } else { "" }
+    }
+
     /// Whether the pod is a mirror pod, which represents a static pod in the API server.
     pub fn is_mirror(&self) -> bool {
         self.metadata.annotations.contains_key(annotations::CONFIG_MIRROR)

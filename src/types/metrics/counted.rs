@@ -27,6 +27,7 @@ pub(crate) enum Count {
     PodResourcesList,
     Preemptions,
     RequestedResizes,
+    RestartedPods,
     RestRequests,
     RuntimeErrors,
     SpansDropped,
@@ -80,7 +81,7 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page. Probes and health checks have pages of their own.
-    pub(super) const ALL: [Self; 33] = [
+    pub(super) const ALL: [Self; 34] = [
         Self::AdmissionRejections,
         Self::AlignedResources,
         Self::AlignedResourcesFailures,
@@ -103,6 +104,7 @@ impl Count {
         Self::PodResourcesList,
         Self::Preemptions,
         Self::RequestedResizes,
+        Self::RestartedPods,
         Self::RestRequests,
         Self::RuntimeErrors,
         Self::SpansDropped,
@@ -244,6 +246,12 @@ impl Count {
                 "coracle_trace_spans_dropped_total",
                 "Number of trace spans that were not sent: the queue was full, or the collector could not be reached.",
                 &["reason"],
+            ),
+            Self::RestartedPods => described(
+                "kubelet_restarted_pods_total",
+                "[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same UID \
+                 while the kubelet was watching them (common for static pods, extremely uncommon for API pods)",
+                &["static"],
             ),
             Self::RuntimeErrors => described(
                 "kubelet_runtime_operations_errors_total",

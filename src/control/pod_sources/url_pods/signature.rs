@@ -90,7 +90,7 @@ impl fmt::Display for SignatureError {
             Self::NoSerial { highest } => {
                 write!(f, "the signature has no serial number, and that of an earlier one is {highest}")
             }
-            Self::NoSignature => f.write_str("the signature is none: expected 64 bytes, as they are or in base64"),
+            Self::NoSignature => f.write_str("invalid signature: expected 64 bytes, raw or in base64"),
             Self::OtherAudience(audience) => write!(f, "the manifest is signed for another audience: {audience:?}"),
             Self::Plain => {
                 f.write_str("the signature has no audience and no serial number (--manifest-plain-signatures takes it)")

@@ -324,7 +324,7 @@ fn with_a_key_only_signed_manifests_count() {
     with_source(source(), async |told| {
         let update = told.next().await;
         assert!(!update.complete && update.pods.is_empty());
-        assert!(problem(&update).contains("the signature is none"), "{}", problem(&update));
+        assert!(problem(&update).contains("invalid signature"), "{}", problem(&update));
     });
 }
 

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     const URL: &str = "https://fleet.example/board.yaml";
-    const NONE: &str = "the signature is none: expected 64 bytes, as they are or in base64";
+    const NONE: &str = "invalid signature: expected 64 bytes, raw or in base64";
     const NOT_THIS: &str = "the signature is not that of this manifest by this key";
     const WEB: &str =
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: busybox}]}\n";

@@ -1,5 +1,6 @@
 //! Compares the pages with those of a kubelet 1.36 (`tests/data/upstream-1.36/figures`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -13,14 +14,14 @@ const METRICS: &str = include_str!("../../../../tests/data/upstream-1.36/figures
 const PROBES: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
 
 /// Prefixes of upstream's metrics that are missing on this node's page, and why.
-const NOT_ON_THE_PAGE: [(&str, &str); 46] = [
-    ("aggregator_", "of an API server, linked into every program of upstream's"),
+const NOT_ON_THE_PAGE: [(&str, &str); 44] = [
+    ("aggregator_", "of an API server's library, which all upstream programs contain"),
     ("apiserver_", "the same"),
     ("cardinality_enforcement_", "of upstream's metrics library"),
     ("disabled_metrics_total", "the same"),
     ("hidden_metrics_total", "the same"),
     ("registered_metrics_total", "the same"),
-    ("force_cleaned_failed_volume_", "no volume is reconstructed: what is on the disk is looked at"),
+    ("force_cleaned_failed_volume_", "volumes are read from the disk, not reconstructed"),
     ("reconstruct_volume_", "the same"),
     ("storage_operation_", "the same"),
     ("volume_manager_", "the same"),
@@ -33,33 +34,31 @@ const NOT_ON_THE_PAGE: [(&str, &str); 46] = [
     ("rest_client_request_size_bytes", "coracle_api_server_sent_bytes_total has all of them"),
     ("rest_client_response_size_bytes", "coracle_api_server_received_bytes_total has all of them"),
     ("rest_client_transport_", "there is one connection: coracle_api_server_connections_total"),
-    ("kubernetes_feature_enabled", "most gates turn nothing here; /configz shows those that are set"),
+    ("kubernetes_feature_enabled", "most gates have no effect here; /configz shows those that are set"),
     ("process_network_", "of the whole machine; /metrics/cadvisor has it"),
     ("process_virtual_memory_max_bytes", "no board sets it"),
     ("kubelet_container_log_filesystem_used_bytes", "/stats/summary has it"),
-    ("kubelet_containers_per_pod_count", "how many there are says kubelet_running_containers"),
+    ("kubelet_containers_per_pod_count", "kubelet_running_containers has the number"),
     ("kubelet_cri_losing_support", "the oldest supported CRI is the only one"),
     ("kubelet_evented_pleg_", "events of the runtime are no feature of their own"),
     ("kubelet_first_network_pod_start_sli_", "needs the moment of creation at the API server"),
     ("kubelet_pod_start_sli_", "the same"),
     ("kubelet_pod_start_total_", "the same"),
-    ("kubelet_graceful_shutdown_", "the node's conditions and events tell of it"),
+    ("kubelet_graceful_shutdown_", "the node's conditions and events show it"),
     ("kubelet_http_", "requests are not counted"),
     ("kubelet_websocket_", "the same"),
-    ("kubelet_image_manager_", "what was pulled says kubelet_image_pull_duration_seconds"),
-    ("kubelet_imagemanager_", "there is no cache of records in memory"),
+    ("kubelet_image_manager_", "kubelet_image_pull_duration_seconds counts the pulls"),
+    ("kubelet_imagemanager_", "pull records are not cached in memory, and checks of credentials not counted"),
     ("kubelet_image_volume_", "volumes are not counted"),
-    ("kubelet_volume_metric_collection_", "nobody waits for what volumes hold, however long it takes"),
+    ("kubelet_volume_metric_collection_", "no pod waits for the measurement of volumes"),
     ("kubelet_lifecycle_handler_", "there is no such fallback"),
-    ("kubelet_sleep_action_", "events tell of it"),
-    ("kubelet_managed_ephemeral_containers", "there are none"),
+    ("kubelet_sleep_action_", "events show it"),
     ("kubelet_node_startup_", "the log has the moments"),
-    ("kubelet_pleg_discard_events", "nothing is ever discarded: who tells of it waits"),
-    ("kubelet_pleg_pod_relist_duration_seconds", "pods are not looked at one by one"),
+    ("kubelet_pleg_discard_events", "no event is ever discarded: its sender waits"),
+    ("kubelet_pleg_pod_relist_duration_seconds", "pods are not relisted one by one"),
     ("kubelet_pod_watch_events_dropped_total", "nothing is ever dropped"),
-    ("kubelet_restarted_pods_total", "another manifest is another pod"),
     ("kubelet_started_user_namespaced_pods", "kubelet_started_pods_total has them, too"),
-    ("kubelet_terminated_containers_total", "the pods' statuses tell of them"),
+    ("kubelet_terminated_containers_total", "the pods' statuses show them"),
 ];
 
 fn sight<'a>(
@@ -93,6 +92,7 @@ fn count_everything() {
     for what in one.into_iter().chain([Count::RuntimeOperations, Count::RuntimeErrors]) {
         metrics::count(what, &["a"]);
     }
+    metrics::count(Count::RestartedPods, &[""]);
     metrics::count(Count::StartedContainersErrors, &["ErrImagePull", "container"]);
     metrics::count(Count::RestRequests, &["200", "h:6443", "GET"]);
     metrics::count(Count::Probes, &["main", "default", "web", "u", "Liveness", "failed"]);
@@ -162,9 +162,9 @@ fn metrics_match_upstreams_names_help_and_labels() {
 
 /// Metrics of upstream's source that its idle node does not show and that are missing here, and why.
 const NOT_IN_THE_SOURCE: [(&str, &str); 10] = [
-    ("csi_operations_seconds", "what a driver takes is not measured"),
+    ("csi_operations_seconds", "the time of a driver's calls is not measured"),
     ("kubelet_cgroup_manager_duration_seconds", "writes of cgroup files are not measured"),
-    ("kubelet_eviction_stats_age_seconds", "the node is measured when it is looked at"),
+    ("kubelet_eviction_stats_age_seconds", "the node is measured for each check"),
     ("kubelet_memory_qos_", "behind a gate that is off upstream"),
     ("kubelet_metrics_provider", "statistics come from one provider"),
     ("kubelet_pod_resources_endpoint_errors_get_allocatable", "the call does not fail"),

@@ -14,7 +14,7 @@ use crate::platform::rt;
 
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 
-/// Imports the delta at `path`; `None` if the file is none. Returns the image names in it.
+/// Imports the delta at `path`; `None` if the file is not a delta. Returns the image names in it.
 pub(super) async fn import_delta(tool: &Tool, path: PathBuf) -> Option<Result<Vec<String>, Failure>> {
     let here = path.clone();
     let opened = rt::slow(move || open(&here).map_err(unusable).and_then(DeltaFile::open)).await;

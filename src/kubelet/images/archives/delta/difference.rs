@@ -21,10 +21,10 @@ pub(super) struct Matcher<'a> {
 const PIECE: usize = 16;
 /// Most pieces in the index, of four bytes each.
 const MOST_PIECES: usize = 1 << 25;
-/// The shortest and longest match that is looked for; a longer one is found again at its end.
+/// The shortest and longest match. A longer one is continued by another match at its end.
 const SHORTEST: usize = 24;
 const LONGEST: usize = 4096;
-/// A match is taken if it has so many bytes more than going on where the last one ended.
+/// A match elsewhere is preferred to the continuation of the last one if it is longer by this number of bytes.
 const BETTER: usize = 8;
 /// Equal bytes in a row that are worth a step of their own.
 const COPY: usize = 256;
