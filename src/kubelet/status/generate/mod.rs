@@ -46,7 +46,7 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) now: Time,
     /// The worker will start no container of the pod again.
     pub(crate) ended: bool,
-    /// Why the pod has failed, whatever its containers do: evicted, or past its deadline.
+    /// Why the node ends the pod: evicted, preempted, shut down, or past its deadline.
     pub(crate) failed: Option<&'a PodFailure>,
     pub(crate) resize: Resize<'a>,
     /// The runtime mounts read-only volumes recursively; `None` while that is not known.
@@ -141,21 +141,32 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     }
 }
 
-/// The reported phase with its reason and message. A terminal phase never changes.
+/// The reported phase with its reason and message. A terminal phase never changes, except that the exits of the containers
+/// decide before it is reported, as upstream: an evicted pod whose containers all exit with 0 has succeeded.
 fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (PodPhase, Reason, String) {
     let shown = &input.pod.status;
-    let terminal = [shown, previous].into_iter().find(|status| status.phase.is_terminal());
-    let phase = match (terminal, input.failed) {
-        (Some(status), _) => status.phase,
-        (None, Some(PodFailure { reason, message, .. })) => {
-            return (PodPhase::Failed, reason.clone(), message.clone().into_owned());
-        }
-        (None, None) => seen,
+    let failure = input.failed.filter(|_| !shown.phase.is_terminal());
+    let phase = match failure {
+        _ if shown.phase.is_terminal() => shown.phase,
+        Some(failure) if seen.is_terminal() && !failure.overrides_exits() => seen,
+        _ if previous.phase.is_terminal() => previous.phase,
+        Some(_) => PodPhase::Failed,
+        None => seen,
     };
-    let same_phase = [terminal.unwrap_or(previous), shown].map(|status| (status.phase == phase).then_some(status));
+    if let Some(failure) = failure.filter(|_| phase == PodPhase::Failed) {
+        return (phase, failure.reason.clone(), failure.message.clone().into_owned());
+    }
+    let same_phase = [previous, shown].map(|status| (status.phase == phase).then_some(status));
     let reason = same_phase.into_iter().flatten().map(|status| &status.reason).find(|reason| !reason.is_empty());
     let message = same_phase.into_iter().flatten().map(|status| &status.message).find(|message| !message.is_empty());
     (phase, reason.cloned().unwrap_or_default(), message.cloned().unwrap_or_default())
+}
+
+impl PodFailure {
+    /// Whether the pod has failed even if its containers all exit with 0 (upstream's `PodSyncHandlers`).
+    fn overrides_exits(&self) -> bool {
+        self.reason == Reason::DEADLINE_EXCEEDED
+    }
 }
 
 /// Whether a container has exited with a RestartAllContainers rule and still exists; it is removed last.

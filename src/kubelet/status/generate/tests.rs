@@ -226,11 +226,7 @@ fn terminating_pod_gets_a_terminal_phase_unless_static() {
 fn failure_reason_is_reported_with_the_phase_and_kept() {
     let mut life = Life::main(RestartPolicy::Always);
     life.see(&[("main", Seen::Running)]);
-    let evicted = PodFailure {
-        reason: Reason::EVICTED,
-        message: Cow::Borrowed("The node was low on memory."),
-        disruption: Some(Cow::Borrowed("For the others.")),
-    };
+    let evicted = failure(Reason::EVICTED);
     for failed in [Some(&evicted), None] {
         let status = life.see_failed(&[("main", Seen::Running)], failed);
         assert_eq!((status.phase, status.reason.as_str()), (PodPhase::Failed, "Evicted"));
@@ -240,6 +236,35 @@ fn failure_reason_is_reported_with_the_phase_and_kept() {
         let disrupted = condition(&status, conditions::DISRUPTION_TARGET);
         assert_eq!((disrupted.status, &disrupted.reason), (ConditionStatus::True, &Reason::TERMINATION_BY_KUBELET));
         assert_eq!(disrupted.message, "For the others.");
+    }
+}
+
+#[test]
+fn exits_decide_the_phase_of_an_evicted_pod_but_not_after_its_deadline() {
+    let evicted = failure(Reason::EVICTED);
+    let late = failure(Reason::DEADLINE_EXCEEDED);
+    for (failed, code, phase, reason) in [
+        (&evicted, 0, PodPhase::Succeeded, ""),
+        (&evicted, 137, PodPhase::Failed, "Evicted"),
+        (&late, 0, PodPhase::Failed, "DeadlineExceeded"),
+        (&late, 1, PodPhase::Failed, "DeadlineExceeded"),
+    ] {
+        let mut life = Life::main(RestartPolicy::Always);
+        life.see(&[("main", Seen::Running)]);
+        assert_eq!(life.see_failed(&[("main", Seen::Running)], Some(failed)).phase, PodPhase::Failed);
+        life.ended = true;
+        let status = life.see_failed(&[("main", Seen::Exited(code))], Some(failed));
+        assert_eq!((status.phase, status.reason.as_str()), (phase, reason), "exit code {code}");
+        assert_eq!(condition(&status, conditions::DISRUPTION_TARGET).status, ConditionStatus::True);
+    }
+}
+
+/// The failure of a pod that makes room for others.
+fn failure(reason: Reason) -> PodFailure {
+    PodFailure {
+        reason,
+        message: Cow::Borrowed("The node was low on memory."),
+        disruption: Some(Cow::Borrowed("For the others.")),
     }
 }
 
