@@ -30,10 +30,10 @@ impl PodStatuses {
         self.pods.get(uid)
     }
 
-    /// Stores a status; true if it changed. A terminal phase and the start time are kept.
+    /// Stores a status; true if it changed. A pod stays in a terminal phase, and keeps its start time.
     pub(crate) fn set(&mut self, uid: &PodUid, mut status: PodStatus) -> bool {
         if let Some(known) = self.pods.get(uid) {
-            if known.phase.is_terminal() && status.phase != known.phase {
+            if known.phase.is_terminal() && !status.phase.is_terminal() {
                 status.phase = known.phase;
                 status.reason = known.reason.clone();
                 status.message.clone_from(&known.message);
@@ -71,14 +71,15 @@ mod tests {
     }
 
     #[test]
-    fn terminal_phase_and_its_reason_are_kept() {
+    fn terminal_phase_gives_way_to_another_terminal_phase_only() {
         let mut statuses = PodStatuses::default();
         let uid = PodUid::from("u");
         statuses.set(&uid, status(PodPhase::Failed, Reason::EVICTED));
-        for phase in [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded] {
+        for phase in [PodPhase::Pending, PodPhase::Running] {
             assert!(!statuses.set(&uid, status(phase, Reason::default())), "{phase}");
         }
         assert_eq!(statuses.status(&uid).unwrap().reason, Reason::EVICTED);
+        assert!(statuses.set(&uid, status(PodPhase::Succeeded, Reason::default())));
     }
 
     #[test]

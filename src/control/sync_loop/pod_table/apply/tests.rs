@@ -5,8 +5,8 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::testing::{Node, pod, with_node};
 use crate::kubelet::status::{PodFailure, Resize};
 use crate::platform::rt;
-use crate::state::pods::PodEvent;
-use crate::types::api::{EventKind, Reason};
+use crate::state::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, PodEvent};
+use crate::types::api::{Container, EventKind, PodPhase, Reason};
 
 const CAUSES: [EndCause; 5] =
     [EndCause::DeadlineExceeded, EndCause::Evicted, EndCause::NodeShutdown, EndCause::Preempted, EndCause::Rejected];
@@ -94,5 +94,32 @@ fn changed_node_addresses_appear_in_every_status() {
             assert!(dirty.contains(uid));
             assert_eq!(shown(&node, uid).as_deref(), Some("10.0.0.9"));
         }
+    });
+}
+
+#[test]
+fn exits_decide_the_phase_of_a_preempted_pod() {
+    with_node(|mut node| {
+        let mut main = Pod::clone(&pod("a"));
+        main.spec.containers = vec![Container { name: "main".to_owned(), ..Container::default() }];
+        let uid = main.metadata.uid.clone();
+        let admit = Effect::Admit { uid: uid.clone(), after: Vec::new() };
+        node.pods.apply([Effect::Update(Arc::new(main)), admit], rt::now());
+        let refresh = |node: &Node, uid: &PodUid| {
+            node.pods.refresh_status(uid, Resize::default(), &[]);
+            node.pods.node_state().statuses.status(uid).map(|status| status.phase)
+        };
+        let see = |node: &mut Node, state| {
+            let mut seen = ObservedPod::new(uid.clone(), "default", "a");
+            seen.containers = vec![ObservedContainer::seen("c", "main", "s", state)];
+            let look = node.pods.runtime().seen().borrow_mut().begin();
+            node.pods.observe(seen, &look);
+        };
+        see(&mut node, ContainerState::Running { started_at: 1 });
+        refresh(&node, &uid);
+        node.pods.apply([end(&uid, EndCause::Preempted, Reason::PREEMPTING)], rt::now());
+        assert_eq!(refresh(&node, &uid), Some(PodPhase::Failed));
+        see(&mut node, ContainerState::Exited(Box::new(Exit { code: 0, ..Exit::default() })));
+        assert_eq!(refresh(&node, &uid), Some(PodPhase::Succeeded));
     });
 }
