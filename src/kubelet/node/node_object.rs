@@ -128,8 +128,8 @@ impl NodeObjectState {
         }
     }
 
-    /// Takes the initial list, which has at most one node.
-    pub(crate) fn on_initial_list(&mut self, node: Option<Node>) {
+    /// Takes a list, which has at most one node.
+    pub(crate) fn on_list(&mut self, node: Option<Node>) {
         match node {
             Some(node) => self.on_server_object(node),
             None if self.place != ObjectState::Deleted => self.place = ObjectState::Absent,

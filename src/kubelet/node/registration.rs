@@ -158,8 +158,8 @@ fn apply(own: &mut NodeObjectState, change: Change) {
         Change::Replaced(objects) => {
             let node = objects.into_iter().next().map(read);
             match node {
-                Some(Some(node)) => own.on_initial_list(Some(node)),
-                None => own.on_initial_list(None),
+                Some(Some(node)) => own.on_list(Some(node)),
+                None => own.on_list(None),
                 Some(None) => {}
             }
         }

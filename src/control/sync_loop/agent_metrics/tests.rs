@@ -6,7 +6,10 @@ use std::time::Duration;
 use super::*;
 use crate::control::pod_sources::merge::Sources;
 use crate::kubelet::certificates::CertificateEntry;
-use crate::state::pods::{ObservedContainer, ObservedPod, ObservedSandbox, SandboxState, SourceName};
+use crate::state::pods::{
+    ObservedContainer, ObservedPod, ObservedSandbox, SandboxState, SourceName, SourcePod, SourceUpdate,
+};
+use crate::types::api::{Container, Pod, PodSpec};
 use crate::types::metrics::parsed;
 use crate::types::metrics::{Count, Timed};
 
@@ -193,6 +196,30 @@ fn metrics_of_upstreams_source_are_on_the_page_or_declared() {
     for (prefix, why) in declared {
         assert!(differences.contains(&format!("`{prefix}")), "docs/differences-from-upstream.md: {prefix}, {why}");
     }
+}
+
+#[test]
+fn ephemeral_containers_of_all_pods_are_counted() {
+    let pod = |containers: usize| SourcePod {
+        pod: Arc::new(Pod {
+            spec: PodSpec { ephemeral_containers: vec![Container::default(); containers], ..PodSpec::default() },
+            ..Pod::default()
+        }),
+        origin: "API server".into(),
+    };
+    let mut sources = Sources::new(&[SourceName::Api]);
+    sources.receive(SourceUpdate {
+        source: SourceName::Api,
+        pods: vec![pod(2), pod(0), pod(1)],
+        objects: Vec::new(),
+        mirrors: Vec::new(),
+        problems: Vec::new(),
+        complete: true,
+        relisted: false,
+    });
+    let (node_state, seen) = (NodeState::new(sources), ObservedCache::default());
+    let ours = parsed::parse(&text(page(&sight(&node_state, &seen, &CertificateStatuses::default()))));
+    assert_eq!(ours["kubelet_managed_ephemeral_containers"].value(&[]), 3.0);
 }
 
 #[test]

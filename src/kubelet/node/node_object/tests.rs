@@ -91,7 +91,7 @@ impl Case {
 /// A registered node whose status was just reported.
 fn registered() -> (Case, Node) {
     let mut case = Case::new();
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     let node = case.create();
     (case, node)
 }
@@ -105,7 +105,7 @@ fn ready(body: &Value) -> &Value {
 fn absent_node_is_created_and_reported_every_five_minutes() {
     let mut case = Case::new();
     assert_eq!(case.assert_waits(), None, "no list has arrived yet");
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     let node = case.create();
     // The watch reports the created object.
     case.own.on_server_object(node);
@@ -123,7 +123,7 @@ fn absent_node_is_created_and_reported_every_five_minutes() {
 #[test]
 fn registration_is_retried_forever_with_backoff() {
     let mut case = Case::new();
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     let mut waits = Vec::new();
     for _ in 0..9 {
         assert!(matches!(case.next(), NodeStep::Create(_)));
@@ -144,7 +144,7 @@ fn existing_node_is_reconciled_and_foreign_fields_stay() {
     node.spec.taints = vec![Taint { key: "theirs".to_owned(), ..Taint::default() }];
     node.status.capacity.insert("example.com/gpu", "2".parse().unwrap());
     node.status.node_info.boot_id = "another".to_owned();
-    case.own.on_initial_list(Some(node.clone()));
+    case.own.on_list(Some(node.clone()));
     let body = case.patch();
     assert_eq!(body["metadata"], json!({ "labels": { "kubernetes.io/hostname": "n" } }));
     assert_eq!(body["status"]["capacity"], json!({ "example.com/gpu": "0" }));
@@ -164,7 +164,7 @@ fn existing_node_is_reconciled_and_foreign_fields_stay() {
 #[test]
 fn forbidden_registration_looks_for_an_existing_node() {
     let mut case = Case::new();
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     assert!(matches!(case.next(), NodeStep::Create(_)));
     case.done(Outcome::Exists);
     case.pass(MINUTE);
@@ -182,7 +182,7 @@ fn forbidden_registration_looks_for_an_existing_node() {
 #[test]
 fn without_registration_the_node_waits_and_keeps_its_labels() {
     let mut case = Case::of(false);
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     assert_eq!(case.assert_waits(), None);
     case.own.on_server_object(Node::default());
     let body = case.patch();
@@ -261,12 +261,12 @@ fn refused_patch_is_retried_with_growing_backoff() {
 #[test]
 fn node_registers_again_only_if_missing_after_an_outage() {
     let (mut case, node) = registered();
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     assert!(matches!(case.next(), NodeStep::Create(_)));
     let again = Node { metadata: crate::types::api::ObjectMeta { uid: "u2".into(), ..node.metadata.clone() }, ..node };
     case.done(Outcome::Seen(Box::new(again.clone())));
     case.own.on_deletion();
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     assert_eq!(case.assert_waits(), None);
     assert!(case.own.server().is_none());
     case.own.on_server_object(again);
@@ -277,7 +277,7 @@ fn node_registers_again_only_if_missing_after_an_outage() {
 fn registration_waits_briefly_for_the_runtime() {
     let mut case = Case::new();
     case.runtime = RuntimeHealth::default();
-    case.own.on_initial_list(None);
+    case.own.on_list(None);
     assert_eq!(case.assert_waits(), Some(RUNTIME_FIRST));
     case.pass(RUNTIME_FIRST);
     let NodeStep::Create(node) = case.next() else { panic!("no registration without a runtime") };
