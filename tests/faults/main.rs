@@ -36,6 +36,7 @@ mod probes;
 mod resizes;
 mod runtime;
 mod shutdown;
+mod start_metrics;
 mod url_pods;
 mod volumes;
 mod watchdog;

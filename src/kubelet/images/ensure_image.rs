@@ -18,6 +18,7 @@ use crate::state::pods::Waiting;
 use crate::types::api::annotations::{URGENT, yes_or_no};
 use crate::types::api::{EventKind, Pod, PullPolicy, Reason};
 use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count};
 
 /// A requested image with everything needed to pull it.
 pub(super) struct PullInputs<'a> {
@@ -190,9 +191,11 @@ impl<S: Service> Images<S> {
             }
             _ => None,
         };
-        match verdict(&self.verification, &order.repository, is_named, pulled, &secrets, account.as_ref()) {
-            CredentialCheck::Use => true,
-            CredentialCheck::UseWith(credential) => {
+        let check = verdict(&self.verification, &order.repository, is_named, pulled, &secrets, account.as_ref());
+        metrics::count(Count::MustPullChecks, &[check.result()]);
+        match check {
+            CredentialCheck::Allowed | CredentialCheck::Recorded => true,
+            CredentialCheck::RecordedFor(credential) => {
                 self.record(order, image_ref, known.record.as_ref(), Some(credential)).await;
                 true
             }

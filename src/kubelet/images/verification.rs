@@ -20,11 +20,25 @@ pub(super) enum PullOrigin<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CredentialCheck<'a> {
-    Use,
+    /// The policy asks for no credentials.
+    Allowed,
+    /// A record has the pod's credentials, or lets every pod use the image.
+    Recorded,
     /// This Secret has the credentials of a recorded one; record it as well.
-    UseWith(&'a Credential),
+    RecordedFor(&'a Credential),
     /// The registry must be asked.
     Ask,
+}
+
+impl CredentialCheck<'_> {
+    /// As the label of upstream's metric.
+    pub(super) const fn result(&self) -> &'static str {
+        match self {
+            Self::Allowed => "credentialPolicyAllowed",
+            Self::Recorded | Self::RecordedFor(_) => "credentialRecordFound",
+            Self::Ask => "mustAuthenticate",
+        }
+    }
 }
 
 /// Limit of secrets added because they match (kubelet: `writeRecordWhileMatchingLimit`).
@@ -47,19 +61,19 @@ pub(super) fn verdict<'a>(
         CredentialsVerification::Always => true,
     };
     if !verifies {
-        return CredentialCheck::Use;
+        return CredentialCheck::Allowed;
     }
     let PullOrigin::Recorded(record) = pulled else { return CredentialCheck::Ask };
     let Some(known) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
         // No kubelet has pulled it under this name, so an image with the name was preloaded.
         let was_put_here = is_named && *policy == CredentialsVerification::NeverForPreloaded;
-        return if was_put_here { CredentialCheck::Use } else { CredentialCheck::Ask };
+        return if was_put_here { CredentialCheck::Allowed } else { CredentialCheck::Ask };
     };
     if is_open(known) {
-        return CredentialCheck::Use;
+        return CredentialCheck::Recorded;
     }
     if account.is_some_and(|account| accounts_of(known).any(|known| account.is(known))) {
-        return CredentialCheck::Use;
+        return CredentialCheck::Recorded;
     }
     let known = known.get(SECRETS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     for credential in secrets {
@@ -67,11 +81,11 @@ pub(super) fn verdict<'a>(
         for known in known {
             let (same_login, same_secret) = (known.get(HASH) == mark.get(HASH), is_same_secret(known, &mark));
             match (same_login, same_secret) {
-                (true, true) => return CredentialCheck::Use,
+                (true, true) => return CredentialCheck::Recorded,
                 (true, false) | (false, true) if kept(known_count(record, repository)) => {
-                    return CredentialCheck::UseWith(credential);
+                    return CredentialCheck::RecordedFor(credential);
                 }
-                (true, false) => return CredentialCheck::Use,
+                (true, false) => return CredentialCheck::Recorded,
                 (false, _) => {}
             }
         }
@@ -226,11 +240,11 @@ mod tests {
     fn preloaded_image_is_open_unless_the_policy_forbids() {
         let list = CredentialsVerification::NeverFor(vec!["r.io/*".to_owned(), "busybox".to_owned()]);
         for (policy, repository, pulled, expected) in [
-            (&CredentialsVerification::Never, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
-            (&DEFAULT, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Use),
+            (&CredentialsVerification::Never, REPOSITORY, PullOrigin::Intended, CredentialCheck::Allowed),
+            (&DEFAULT, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Allowed),
             (&DEFAULT, REPOSITORY, PullOrigin::Intended, CredentialCheck::Ask),
-            (&list, REPOSITORY, PullOrigin::Intended, CredentialCheck::Use),
-            (&list, "docker.io/library/busybox", PullOrigin::Preloaded, CredentialCheck::Use),
+            (&list, REPOSITORY, PullOrigin::Intended, CredentialCheck::Allowed),
+            (&list, "docker.io/library/busybox", PullOrigin::Preloaded, CredentialCheck::Allowed),
             (&list, "q.io/a", PullOrigin::Preloaded, CredentialCheck::Ask),
             (&CredentialsVerification::Always, REPOSITORY, PullOrigin::Preloaded, CredentialCheck::Ask),
         ] {
@@ -254,8 +268,9 @@ mod tests {
             secrets,
             None,
         ) {
-            CredentialCheck::Use => "use".to_owned(),
-            CredentialCheck::UseWith(credential) => format!("use with {:?}", credential.owner),
+            CredentialCheck::Allowed => "allowed".to_owned(),
+            CredentialCheck::Recorded => "use".to_owned(),
+            CredentialCheck::RecordedFor(credential) => format!("use with {:?}", credential.owner),
             CredentialCheck::Ask => "ask".to_owned(),
         };
         assert_eq!(ask(&[]), "ask");
@@ -284,7 +299,7 @@ mod tests {
     fn preloaded_name_stays_open_only_for_that_name() {
         let record = record(&[Some(&credential("known", "p"))]);
         let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, PullOrigin::Recorded(&record), &[], None);
-        assert_eq!(ask(&DEFAULT, true), CredentialCheck::Use);
+        assert_eq!(ask(&DEFAULT, true), CredentialCheck::Allowed);
         assert_eq!(ask(&DEFAULT, false), CredentialCheck::Ask, "known by its id only");
         assert_eq!(ask(&CredentialsVerification::Always, true), CredentialCheck::Ask);
     }
@@ -297,7 +312,7 @@ mod tests {
             let record = record(&[Some(&known), opened]);
             assert_eq!(
                 verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[], None),
-                CredentialCheck::Use
+                CredentialCheck::Recorded
             );
             assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&known), "later"), None);
         }
@@ -337,7 +352,7 @@ mod tests {
             let whole = recorded(Some(&broken), "sha256:1", REPOSITORY, Some(&known), "now").unwrap();
             assert_eq!(
                 verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&whole), &[&known], None),
-                CredentialCheck::Use
+                CredentialCheck::Recorded
             );
         }
     }
@@ -355,7 +370,7 @@ mod tests {
         assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&of("7")), "later"), None);
         let may = |account: Option<ServiceAccount>| {
             verdict(&DEFAULT, REPOSITORY, true, PullOrigin::Recorded(&record), &[], account.as_ref())
-                == CredentialCheck::Use
+                == CredentialCheck::Recorded
         };
         let account = |name: &str, uid: Option<&str>| {
             let (namespace, uid) = ("ns".to_owned(), uid.map(str::to_owned));

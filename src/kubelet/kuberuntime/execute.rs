@@ -19,6 +19,7 @@ use crate::kubelet::kuberuntime::previous_runs;
 use crate::kubelet::kuberuntime::record_event::words;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::kubelet::kuberuntime::security_context::ImageUser;
+use crate::kubelet::kuberuntime::start_metrics;
 use crate::kubelet::kuberuntime::user_namespace::share_users;
 use crate::kubelet::kuberuntime::{Action, CancelWatch, ContainerIndex, Plan, PodRuntime};
 use crate::platform::cgroups::CgroupName;
@@ -39,6 +40,12 @@ pub(crate) struct ExecuteResult {
     pub(crate) failure: Option<String>,
     /// Why a container, or the pod, could not be resized; one line.
     pub(crate) resize_failure: Option<String>,
+}
+
+impl ExecuteResult {
+    fn has_failed(&self) -> bool {
+        self.failure.is_some() || self.containers.iter().any(|(_, waiting)| waiting.is_some())
+    }
 }
 
 /// Access to the pod's volumes and devices. Called for each start of a container, because the previous instance may
@@ -90,20 +97,22 @@ impl PodRuntime {
             }
             let done = match action {
                 Action::KillPod => self.kill_pod(Some(pod), observed, None).await.map_err(|error| one_line(&error)),
-                Action::CreateSandbox { attempt } => match self.create_sandbox(pod, *attempt).await {
-                    Ok(created) => {
-                        metrics::count(Count::StartedPods, &[]);
-                        sandbox = Some(created);
-                        Ok(())
+                Action::CreateSandbox { attempt } => {
+                    start_metrics::pod_starts(pod);
+                    match self.create_sandbox(pod, *attempt).await {
+                        Ok(created) => {
+                            sandbox = Some(created);
+                            Ok(())
+                        }
+                        Err(error) => {
+                            start_metrics::sandbox_failed();
+                            let ((reason, what), failure) = (error.event(), one_line(&error));
+                            let message = format!("Failed to {what}: {failure}");
+                            self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, reason, message);
+                            Err(failure)
+                        }
                     }
-                    Err(error) => {
-                        metrics::count(Count::StartedPodsErrors, &[]);
-                        let ((reason, what), failure) = (error.event(), one_line(&error));
-                        let message = format!("Failed to {what}: {failure}");
-                        self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, reason, message);
-                        Err(failure)
-                    }
-                },
+                }
                 Action::KillContainer { id, place, why, restarts } => {
                     let seen = observed.containers.iter().find(|container| container.id == *id);
                     let (Some(spec), Some(container)) = (place.of(pod), seen) else { continue };
@@ -143,7 +152,7 @@ impl PodRuntime {
                         restart_count: *restart_count,
                     };
                     let waiting = self.start_container(&start, volumes, cancel).await.err();
-                    note_start(*place, waiting.as_ref());
+                    start_metrics::container_started(*place, waiting.as_ref());
                     if let Some(waiting) = &waiting {
                         self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
                     }
@@ -164,8 +173,11 @@ impl PodRuntime {
             };
             if let Err(failure) = done {
                 executed.failure = Some(failure);
-                return executed;
+                break;
             }
+        }
+        if plan.creates_sandbox() {
+            start_metrics::pod_started(pod, executed.has_failed());
         }
         executed
     }
@@ -280,11 +292,10 @@ impl PodRuntime {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
         self.record_actuated(pod, container).await;
-        let id = self
-            .cri
-            .create_container(&sandbox.id, &config, &sandbox.config)
-            .await
-            .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, words(&error)))?;
+        let created = self.cri.create_container(&sandbox.id, &config, &sandbox.config).await;
+        let created = created.map_err(|error| words(&error));
+        start_metrics::container_created(pod, container, created.as_ref().err().map(String::as_str));
+        let id = created.map_err(|failure| Waiting::new(Reason::CREATE_CONTAINER_ERROR, failure))?;
         self.record_event(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
             self.note_applied(&id, resources, container);
@@ -366,16 +377,6 @@ fn add_devices(config: &mut v1::ContainerConfig, mut devices: v1::ContainerConfi
     }
     config.devices = devices.devices;
     config.cdi_devices = devices.cdi_devices;
-}
-
-/// A start that was not attempted is not an error.
-fn note_start(place: ContainerIndex, waiting: Option<&Waiting>) {
-    let kind = if matches!(place, ContainerIndex::Init(_)) { "init_container" } else { "container" };
-    match waiting {
-        None => metrics::count(Count::StartedContainers, &[kind]),
-        Some(waiting) if waiting.reason == Reason::CONTAINER_CREATING => {}
-        Some(waiting) => metrics::count(Count::StartedContainersErrors, &[waiting.reason.as_str(), kind]),
-    }
 }
 
 /// A numeric user takes precedence over a name; an image without a user runs as root.

@@ -37,6 +37,7 @@ mod resources;
 mod sandbox_config;
 mod security_context;
 mod service_links;
+mod start_metrics;
 mod stop_order;
 mod termination_message;
 mod user_namespace;

@@ -7,6 +7,7 @@ mod generate;
 mod log_source;
 mod patch;
 mod reported;
+mod terminations;
 
 use std::rc::Rc;
 
@@ -18,6 +19,7 @@ pub(crate) use generate::{PodFailure, Resize, ResizeProgress, StatusInput, pod_s
 pub(crate) use log_source::{LogUnavailable, NoLog, run_to_read};
 pub(crate) use patch::status_patch;
 pub(crate) use reported::{reported, terminated};
+pub(crate) use terminations::new_terminations;
 
 /// The newest status of each pod.
 #[derive(Debug, Default)]

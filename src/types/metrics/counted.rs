@@ -15,10 +15,14 @@ pub(crate) enum Count {
     DevicePluginRegistrations,
     Evictions,
     ImagesCollected,
+    ImageVolumesFailed,
+    ImageVolumesMounted,
+    ImageVolumesRequested,
     InfeasibleResizes,
     LoopStalls,
     MemoryPinnings,
     MemoryPinningErrors,
+    MustPullChecks,
     OrphanedPods,
     PodResources,
     PodResourcesAllocatable,
@@ -37,6 +41,9 @@ pub(crate) enum Count {
     StartedContainersErrors,
     StartedPods,
     StartedPodsErrors,
+    StartedUserNamespacedPods,
+    StartedUserNamespacedPodsErrors,
+    TerminatedContainers,
     TopologyAdmissions,
     TopologyErrors,
     HealthChecks,
@@ -81,7 +88,7 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page. Probes and health checks have pages of their own.
-    pub(super) const ALL: [Self; 34] = [
+    pub(super) const ALL: [Self; 41] = [
         Self::AdmissionRejections,
         Self::AlignedResources,
         Self::AlignedResourcesFailures,
@@ -92,10 +99,14 @@ impl Count {
         Self::DevicePluginRegistrations,
         Self::Evictions,
         Self::ImagesCollected,
+        Self::ImageVolumesFailed,
+        Self::ImageVolumesMounted,
+        Self::ImageVolumesRequested,
         Self::InfeasibleResizes,
         Self::LoopStalls,
         Self::MemoryPinnings,
         Self::MemoryPinningErrors,
+        Self::MustPullChecks,
         Self::OrphanedPods,
         Self::PodResources,
         Self::PodResourcesAllocatable,
@@ -114,6 +125,9 @@ impl Count {
         Self::StartedContainersErrors,
         Self::StartedPods,
         Self::StartedPodsErrors,
+        Self::StartedUserNamespacedPods,
+        Self::StartedUserNamespacedPodsErrors,
+        Self::TerminatedContainers,
         Self::TopologyAdmissions,
         Self::TopologyErrors,
     ];
@@ -160,6 +174,19 @@ impl Count {
                 "[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
                 &["reason"],
             ),
+            Self::ImageVolumesFailed => described(
+                "kubelet_image_volume_mounted_errors_total",
+                "[BETA] Number of failed image volume mounts.",
+                &[],
+            ),
+            Self::ImageVolumesMounted => described(
+                "kubelet_image_volume_mounted_succeed_total",
+                "[BETA] Number of successful image volume mounts.",
+                &[],
+            ),
+            Self::ImageVolumesRequested => {
+                described("kubelet_image_volume_requested_total", "[BETA] Number of requested image volumes.", &[])
+            }
             Self::InfeasibleResizes => described(
                 "kubelet_pod_infeasible_resizes_total",
                 "[ALPHA] Number of infeasible resizes for pods.",
@@ -174,6 +201,12 @@ impl Count {
                 "kubelet_memory_manager_pinning_errors_total",
                 "[ALPHA] The number of memory pages allocations which required pinning that failed.",
                 &[],
+            ),
+            Self::MustPullChecks => described(
+                "kubelet_imagemanager_image_mustpull_checks_total",
+                "[ALPHA] Counter for how many times kubelet checked whether credentials need to be re-verified to access an \
+                 image",
+                &["result"],
             ),
             Self::LoopStalls => described(
                 "coracle_loop_stalls_total",
@@ -285,6 +318,23 @@ impl Count {
                 "kubelet_started_pods_errors_total",
                 "[ALPHA] Cumulative number of errors when starting pods",
                 &[],
+            ),
+            Self::StartedUserNamespacedPods => described(
+                "kubelet_started_user_namespaced_pods_total",
+                "[ALPHA] Cumulative number of pods with user namespaces started. This metric will only be collected on \
+                 Linux.",
+                &[],
+            ),
+            Self::StartedUserNamespacedPodsErrors => described(
+                "kubelet_started_user_namespaced_pods_errors_total",
+                "[ALPHA] Cumulative number of errors when starting pods with user namespaces. This metric will only be \
+                 collected on Linux.",
+                &[],
+            ),
+            Self::TerminatedContainers => described(
+                "kubelet_terminated_containers_total",
+                "[ALPHA] Cumulative number of container terminations.",
+                &["container_type", "exit_code", "reason"],
             ),
             Self::TopologyAdmissions => described(
                 "kubelet_topology_manager_admission_requests_total",

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use super::PodTable;
 use crate::control::pod_workers::{State, Worker};
-use crate::kubelet::status::{Resize, StatusInput, pod_status, terminated};
+use crate::kubelet::status::{Resize, StatusInput, new_terminations, pod_status, terminated};
 use crate::platform::host::clock;
 use crate::state::pods::AllocatedDevices;
 use crate::types::api::{Pod, PodStatus, PodUid};
+use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedSet;
 
 impl PodTable {
@@ -55,6 +56,7 @@ impl PodTable {
             replaced: self.workers.replaced(uid),
         });
         let status = self.last_status(worker, pod, status);
+        count_terminations(node_state.statuses.status(uid).map_or(&pod.status, |known| known), &status);
         node_state.statuses.set(uid, status);
     }
 
@@ -66,5 +68,11 @@ impl PodTable {
             true => terminated(pod, &status, clock::now()),
             false => status,
         }
+    }
+}
+
+fn count_terminations(known: &PodStatus, status: &PodStatus) {
+    for (kind, exit) in new_terminations(known, status) {
+        metrics::count(Count::TerminatedContainers, &[kind, &exit.exit_code.to_string(), exit.reason.as_str()]);
     }
 }
