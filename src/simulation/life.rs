@@ -11,6 +11,7 @@ use serde_json::json;
 use super::agent::QUICK_DISK;
 use super::api_server::{self, ADDRESS, ApiServer};
 use super::container_runtime::{self, ContainerRuntime};
+use super::coverage::Coverage;
 use super::csi_driver::CsiDriver;
 use super::device_plugin::Cameras;
 use super::dra_driver::DraDriver;
@@ -34,6 +35,7 @@ pub(super) struct Report {
     /// Longest time from the end of the last fault until convergence.
     pub(super) longest_recovery: Duration,
     pub(super) most: BTreeMap<&'static str, u64>,
+    pub(super) coverage: Coverage,
 }
 
 /// Time limit for convergence after the last fault.
@@ -127,6 +129,7 @@ pub(super) struct Node {
     longest_recovery: Duration,
     /// The store of the API server, and the cluster pods wanted at that time.
     pub(super) backup: Option<(Store, BTreeMap<String, Pod>)>,
+    pub(super) coverage: Coverage,
 }
 
 impl Node {
@@ -177,6 +180,7 @@ impl Node {
             names: 0,
             longest_recovery: Duration::ZERO,
             backup: None,
+            coverage: Coverage::default(),
         };
         node.configure();
         let address: SocketAddr = ADDRESS.parse().unwrap();
@@ -199,6 +203,7 @@ impl Node {
                     return;
                 }
                 self.record.line(&format!("STEP    {:?}", step.what));
+                self.cover(&step.what);
                 self.take(&step.what).await;
             }
             self.heal();
@@ -277,6 +282,7 @@ impl Node {
     pub(super) fn heal(&mut self) {
         self.record.line("STEP    all faults end");
         self.pending.clear();
+        self.coverage.heal();
         self.api.faults.set(api_server::Faults::default());
         self.api.set_delay(Duration::from_micros(200));
         self.api.set_line(Line::Up);
@@ -368,6 +374,7 @@ impl Node {
             lasted: self.world.passed(),
             longest_recovery: self.longest_recovery,
             most: self.record.most(),
+            coverage: self.coverage.clone(),
         }
     }
 }

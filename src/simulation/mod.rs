@@ -10,6 +10,7 @@ mod agent;
 mod api_server;
 mod checks;
 mod container_runtime;
+mod coverage;
 mod csi_driver;
 mod device_plugin;
 mod dra_driver;
@@ -36,6 +37,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use coverage::Coverage;
 use life::{Report, live};
 use plan::{Episode, Plan, Step, StepKind};
 
@@ -46,6 +48,7 @@ struct Sum {
     longest_recovery: Duration,
     counts: BTreeMap<&'static str, u64>,
     most: BTreeMap<&'static str, u64>,
+    coverage: Coverage,
     violated: Vec<(Plan, Report)>,
 }
 
@@ -84,6 +87,7 @@ fn live_all(seeds: std::ops::Range<u64>, lasts: Duration, rest: Duration) -> Sum
             for (what, count) in &report.counts {
                 *sum.counts.entry(what).or_default() += count;
             }
+            sum.coverage.add(&report.coverage);
             for (what, value) in &report.most {
                 let largest = sum.most.entry(what).or_default();
                 *largest = (*value).max(*largest);
@@ -142,6 +146,7 @@ fn nodes_keep_all_rules() {
     );
     println!("counts: {:?}", sum.counts);
     println!("at most: {:?}", sum.most);
+    println!("covered: {}", sum.coverage);
     let Some((plan, report)) = sum.violated.into_iter().next() else { return };
     let seed = plan.seed;
     if std::env::var("SIMULATION_TRACE").is_ok() {
