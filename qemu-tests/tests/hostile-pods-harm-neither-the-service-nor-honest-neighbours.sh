@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # guests: x86_64-systemd aarch64-systemd
 # full
-# limit: 600
-# Two minutes with pods and clients that try to harm the node, on cgroup v2 and with the shipped unit.
+# limit: 3000
+# Two minutes, or HOSTILE_MINUTES, with pods and clients that try to harm the node, on cgroup v2 and with the shipped unit.
 prepare_agent
 grep -q ^podPidsLimit /etc/coracle/config.yaml || echo 'podPidsLimit: 100' >>/etc/coracle/config.yaml
 start_agent
@@ -44,23 +44,28 @@ done
 
 # Prints "SECONDS RSS PODS HEALTHZ": the times are hundredths of seconds.
 hundredths() { awk '{ printf "%d", $1 * 100 }' /proc/uptime; }
+duration=$((${HOSTILE_MINUTES:-2} * 60))
 begun=$(uptime_seconds)
-most=0
 : >/tmp/samples
-while [ "$(elapsed_since "$begun" | cut -d. -f1)" -lt 120 ]; do
+while [ "$(elapsed_since "$begun" | cut -d. -f1)" -lt $duration ]; do
     first=$(hundredths)
     coracle pods >/dev/null || fail "the agent does not answer"
     second=$(hundredths)
     timeout 20 wget -q -O /dev/null http://127.0.0.1:10248/healthz || fail "/healthz does not answer"
     third=$(hundredths)
     rss=$(agent_rss)
-    [ "$rss" -le $most ] || most=$rss
-    echo "$(elapsed_since "$begun") $rss $((second - first)) $((third - second))" | tee -a /tmp/samples
+    echo "$((first / 100 - ${begun%.*})) $rss $((second - first)) $((third - second))" | tee -a /tmp/samples
     is_ready honest || fail "the honest pod is not ready"
     sleep 2
 done
 # percentile FIELD PERCENT
 percentile() { cut -d' ' -f"$1" /tmp/samples | sort -n | awk -v p="$2" '{ v[NR] = $1 } END { printf "%.2f", v[int((NR - 1) * p / 100) + 1] / 100 }'; }
+# most FROM TO: the largest memory in KiB between two moments.
+most() { awk -v from="$1" -v to="$2" '$1 >= from && $1 <= to && $2 > most { most = $2 } END { print most + 0 }' /tmp/samples; }
+quarter=$((duration / 4))
+for end in 1 2 3 4; do
+    figure "rss-in-quarter-$end" "$(most $((quarter * (end - 1))) $((quarter * end)))" 24576 KiB
+done
 figure median-of-coracle-pods "$(percentile 3 50)" 5 s
 figure slowest-of-100-coracle-pods "$(percentile 3 99)" 20 s
 figure median-of-healthz "$(percentile 4 50)" 5 s
@@ -72,5 +77,4 @@ expect_equal "restarts of the honest container" "$(restarts honest)" 0
 expect_equal "restarts by systemd" "$(systemctl show --property NRestarts --value coracle)" 0
 expect_equal "the phase of the pod that fills its volume" "$(pod full .status.phase)" Failed
 sed -i /^podPidsLimit/d /etc/coracle/config.yaml
-figure rss-with-hostile-pods "$most" 24576 KiB
 figure memory-of-the-service-with-hostile-pods "$(systemctl show --property MemoryCurrent --value coracle | awk '{ printf "%.1f", $1 / 1048576 }')" 64 MiB
