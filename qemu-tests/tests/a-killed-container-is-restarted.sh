@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# short: x86_64
 start_agent
 simple_pod victim | apply victim
 wait_ready victim

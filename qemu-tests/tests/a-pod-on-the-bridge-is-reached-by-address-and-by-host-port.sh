@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# short: x86_64
 start_agent
 apply web <<'END'
 apiVersion: v1
