@@ -16,15 +16,15 @@ pub(crate) fn run(arguments: &[String]) {
     let pause = Duration::from_micros(pause.parse().unwrap());
     let mut next = Instant::now();
     loop {
-        for ask in [ask_page, ask_port, ask_health] {
+        for probe in [probe_url, probe_port, probe_health] {
             next += pause;
             thread::sleep(next.saturating_duration_since(Instant::now()));
-            ask(page, health).expect("the servers answer");
+            probe(page, health).expect("the servers answer");
         }
     }
 }
 
-fn ask_page(page: u16, _: u16) -> io::Result<()> {
+fn probe_url(page: u16, _: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", page))?;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
     let mut answer = [0; 4096];
@@ -33,12 +33,12 @@ fn ask_page(page: u16, _: u16) -> io::Result<()> {
     Ok(())
 }
 
-fn ask_port(page: u16, _: u16) -> io::Result<()> {
+fn probe_port(page: u16, _: u16) -> io::Result<()> {
     TcpStream::connect(("127.0.0.1", page)).map(drop)
 }
 
 /// Sends the request after the server's preface, as gRPC requires.
-fn ask_health(_: u16, health: u16) -> io::Result<()> {
+fn probe_health(_: u16, health: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", health))?;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")?;
     let mut answer = [0; 4096];

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::ask::{RequestFailure, ask, change, pod_path};
 use super::commands::Delete;
 use super::find_pod::{PodListResponse, find_pod, name_in_manifest};
+use super::local_api::{RequestFailure, change, get, pod_path};
 use super::pod_name::PodName;
 use super::{failed, print};
 use crate::types::api::Pod;
@@ -44,7 +44,7 @@ fn wait(command: &Delete, pod: &Pod) -> Result<(), String> {
     let end = Instant::now() + pod.spec.termination_grace() + MARGIN;
     loop {
         let answer =
-            ask::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+            get::<PodListResponse>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
         let uid = |entry: &Value| entry.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned);
         if !answer.pods.iter().any(|entry| uid(&entry.pod).as_deref() == Some(pod.metadata.uid.as_str())) {
             return Ok(());

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use super::ask::ask;
 use super::commands::Describe;
 use super::events::{self, in_one_line, last_seen};
 use super::find_pod::find_pod;
+use super::local_api::get;
 use super::pod_name::PodName;
 use super::pod_row::PodRow;
 use super::table::table;
@@ -24,11 +24,11 @@ pub(super) fn run(command: &Describe) -> ExitCode {
         Ok(found) => found,
         Err(line) => return failed(&line),
     };
-    let events = match ask::<events::EventsResponse>(&command.local_socket, "/events") {
+    let events = match get::<events::EventsResponse>(&command.local_socket, "/events") {
         Ok(answer) => answer.events().map(|(event, _)| event),
         Err(error) => return failed(&ErrorChain(&error).to_string()),
     };
-    let versions = match ask::<NodeStatus>(&command.local_socket, "/status") {
+    let versions = match get::<NodeStatus>(&command.local_socket, "/status") {
         Ok(status) => status.versions,
         Err(error) => return failed(&ErrorChain(&error).to_string()),
     };

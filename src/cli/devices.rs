@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use argh::FromArgs;
 
-use super::ask::ask;
+use super::local_api::get;
 use super::outputs::TopOutput;
 use super::table::table;
 use super::{failed, print};
@@ -30,7 +30,7 @@ pub(super) fn run(command: &ListDevices) -> ExitCode {
 }
 
 fn list(socket: &Path, output: TopOutput) -> Result<String, String> {
-    let answer: DeviceEntries = ask(socket, "/devices").map_err(|error| ErrorChain(&error).to_string())?;
+    let answer: DeviceEntries = get(socket, "/devices").map_err(|error| ErrorChain(&error).to_string())?;
     Ok(match output {
         TopOutput::Table => rows(&answer.devices),
         TopOutput::Json => serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n",

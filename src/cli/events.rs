@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ask::ask;
 use super::commands::{Events, StatusOutput};
+use super::local_api::get;
 use super::pod_name::PodName;
 use super::pod_row::age;
 use super::table::table;
@@ -16,7 +16,7 @@ use crate::types::api::{Event, ObjectKind, Time, decode, to_yaml};
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Events) -> ExitCode {
-    let answer = match ask::<EventsResponse>(&command.local_socket, "/events") {
+    let answer = match get::<EventsResponse>(&command.local_socket, "/events") {
         Ok(answer) => answer,
         Err(error) => return failed(&ErrorChain(&error).to_string()),
     };

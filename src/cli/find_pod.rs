@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::ask::ask;
+use super::local_api::get;
 use super::pod_name::{PodName, names};
 use crate::control::server::PodEntry;
 use crate::platform::config::nearest;
@@ -18,7 +18,7 @@ pub(super) struct PodListResponse {
 
 /// The pod with this name and its source, or one line about why there is none.
 pub(super) fn find_pod(socket: &Path, name: &str, namespace: Option<&str>) -> Result<(Pod, String), String> {
-    let answer = ask::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+    let answer = get::<PodListResponse>(socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
     // The same binary wrote them.
     let read = answer.pods.into_iter().filter_map(|entry| Some((decode::<Pod>(entry.pod).ok()?.value, entry.source)));
     choose(read.collect(), name, namespace)
@@ -117,13 +117,13 @@ mod tests {
     fn stopped_container_is_reported_with_its_state() {
         let (mut pod, _) = pod("a", "web-n1");
         let status = |state| ContainerStatus { name: "main".to_owned(), state, ..ContainerStatus::default() };
-        let told = |pod: &Pod| is_running(pod, "main").map_err(|line| line.split(';').next().unwrap().to_owned());
-        assert_eq!(told(&pod), Err("container main of pod web-n1 is not running".to_owned()));
+        let error = |pod: &Pod| is_running(pod, "main").map_err(|line| line.split(';').next().unwrap().to_owned());
+        assert_eq!(error(&pod), Err("container main of pod web-n1 is not running".to_owned()));
         let waiting = ContainerStateWaiting { reason: Reason::CRASH_LOOP_BACK_OFF, ..Default::default() };
         pod.status.container_statuses = vec![status(Some(ContainerState::Waiting(waiting)))];
-        assert_eq!(told(&pod), Err("container main of pod web-n1 is not running (CrashLoopBackOff)".to_owned()));
+        assert_eq!(error(&pod), Err("container main of pod web-n1 is not running (CrashLoopBackOff)".to_owned()));
         let running = ContainerState::Running(ContainerStateRunning::default());
         pod.status.container_statuses = vec![status(Some(running))];
-        assert_eq!(told(&pod), Ok(()));
+        assert_eq!(error(&pod), Ok(()));
     }
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::ask::{ask, remove};
 use super::commands::{ImagesOutput, ListImages};
 use super::import_archives::import_archives;
+use super::local_api::{get, remove};
 use super::table::table;
 use super::{failed, print};
 use crate::control::server::{ImageEntry, Images};
@@ -34,7 +34,7 @@ fn delta(files: &[String], output: &ImagesOutput) -> Result<String, String> {
 }
 
 fn list(socket: &Path, output: &ImagesOutput) -> Result<String, String> {
-    let mut answer: Images = ask(socket, "/images").map_err(|error| ErrorChain(&error).to_string())?;
+    let mut answer: Images = get(socket, "/images").map_err(|error| ErrorChain(&error).to_string())?;
     answer.images.sort_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
     Ok(match output {
         ImagesOutput::Table | ImagesOutput::File(_) => rows(&answer.images, false),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::ask::ask;
 use super::delete::LOOK_AGAIN;
+use super::local_api::get;
 use crate::control::server::{ArchiveStatus, NodeStatus};
 use crate::kubelet::images::{Stamp, stamp};
 use crate::types::error::ErrorChain;
@@ -20,17 +20,17 @@ pub(super) fn import_archives(socket: &Path, files: &[String]) -> Result<String,
     for file in files {
         placed.push(place(Path::new(file), &directory).map_err(|error| format!("{file}: {error}"))?);
     }
-    let mut told = String::new();
+    let mut imported = String::new();
     for (name, stamp) in placed {
         for image in wait(socket, &name, stamp)? {
-            told += &format!("{image}\n");
+            imported += &format!("{image}\n");
         }
     }
-    Ok(told)
+    Ok(imported)
 }
 
 fn status(socket: &Path) -> Result<NodeStatus, String> {
-    ask(socket, "/status").map_err(|error| ErrorChain(&error).to_string())
+    get(socket, "/status").map_err(|error| ErrorChain(&error).to_string())
 }
 
 /// Waits until the agent has imported the archive; returns its images.

@@ -35,7 +35,7 @@ pub(super) fn run(command: &Leave) -> ExitCode {
     // The agent may have written the store again before it stopped.
     remove_store(&layout, &mut report);
     match (node, access) {
-        (Some(node), Ok(access)) => rt::block_on(tell_cluster(&node, access, command.delete_node, &mut report)),
+        (Some(node), Ok(access)) => rt::block_on(delete_from_cluster(&node, access, command.delete_node, &mut report)),
         (None, Ok(_)) => {
             report.failed("lease and node were not deleted from the cluster: the kubeconfig has no node name")
         }
@@ -55,14 +55,14 @@ struct Report {
 }
 
 impl Report {
-    fn say(line: &str) {
+    fn print_line(line: &str) {
         // If stdout is closed, the exit code still reports the result.
         let _ = print(&format!("{line}\n"));
     }
 
     fn failed(&mut self, line: &str) {
         if !self.failures.is_empty() {
-            Self::say(line);
+            Self::print_line(line);
         }
         self.failures.push(line.to_owned());
     }
@@ -71,7 +71,7 @@ impl Report {
         match fs::remove_file(path) {
             Ok(()) => {
                 self.removed += 1;
-                Self::say(&format!("removed: {}", path.display()));
+                Self::print_line(&format!("removed: {}", path.display()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => self.failed(&format!("remove {}: {error}", path.display())),
@@ -103,7 +103,7 @@ fn remove_files(layout: &Layout, report: &mut Report) {
 fn remove_store(layout: &Layout, report: &mut Report) {
     let folder = layout.offline_store();
     match fs::remove_dir_all(&folder) {
-        Ok(()) => Report::say(&format!("removed: {}", folder.display())),
+        Ok(()) => Report::print_line(&format!("removed: {}", folder.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => report.failed(&format!("remove {}: {error}", folder.display())),
     }
@@ -111,31 +111,31 @@ fn remove_store(layout: &Layout, report: &mut Report) {
 
 fn restart(report: &mut Report) {
     match service::restart() {
-        Service::Restarted => Report::say("restarted: coracle.service; pods from manifests keep running"),
-        Service::None => Report::say("no systemd service found: restart coracle without the cluster's flags"),
+        Service::Restarted => Report::print_line("restarted: coracle.service; pods from manifests keep running"),
+        Service::None => Report::print_line("no systemd service found: restart coracle without the cluster's flags"),
         Service::Failed(error) => report.failed(&error),
     }
 }
 
 /// Deletes the node's lease, and with `delete_node` the node.
-async fn tell_cluster(node: &str, access: Access, delete_node: bool, report: &mut Report) {
+async fn delete_from_cluster(node: &str, access: Access, delete_node: bool, report: &mut Report) {
     let client = SingleRequests::new(access, Dialer::of_server(ProxySettings::from_environment()));
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
     delete(&client, "lease", &lease, node, report).await;
     if delete_node {
         delete(&client, "node", &format!("/api/v1/nodes/{node}"), node, report).await;
     } else {
-        Report::say(&format!("the cluster still has node {node}: kubectl delete node {node}"));
+        Report::print_line(&format!("the cluster still has node {node}: kubectl delete node {node}"));
     }
 }
 
 async fn delete(client: &SingleRequests, kind: &str, path: &str, name: &str, report: &mut Report) {
     match client.send(&Request::delete(path, &json!({}))).await {
-        Ok(_) => Report::say(&format!("deleted in the cluster: {kind} {name}")),
+        Ok(_) => Report::print_line(&format!("deleted in the cluster: {kind} {name}")),
         Err(error) if error.is_not_found() => {}
         // With kubeadm's RBAC rules a node may delete its lease, but not itself.
         Err(error) if error.is_forbidden() => {
-            Report::say(&format!("nodes may not delete this, run: kubectl delete {kind} {name}"));
+            Report::print_line(&format!("nodes may not delete this, run: kubectl delete {kind} {name}"));
         }
         Err(error) => report.failed(&format!("{kind} {name} was not deleted from the cluster: {}", ErrorChain(&error))),
     }

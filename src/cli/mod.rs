@@ -6,7 +6,6 @@
 mod age;
 mod agent;
 mod apply;
-mod ask;
 #[cfg(test)]
 mod command_table;
 mod commands;
@@ -22,6 +21,7 @@ mod import_archives;
 mod join;
 mod layout;
 mod leave;
+mod local_api;
 mod logs;
 mod outputs;
 mod pod_name;

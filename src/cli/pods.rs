@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::ask::ask;
 use super::commands::{Pods, PodsOutput};
 use super::find_pod::PodListResponse;
+use super::local_api::get;
 use super::pod_row::PodRow;
 use super::table::table;
 use super::{failed, print};
@@ -17,7 +17,7 @@ use crate::types::api::{Pod, decode, to_yaml};
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Pods) -> ExitCode {
-    match ask::<PodListResponse>(&command.local_socket, "/pods") {
+    match get::<PodListResponse>(&command.local_socket, "/pods") {
         Ok(answer) => {
             let now = clock::now().unix_seconds();
             print(&shown(answer.pods, command.output, command.namespace.as_deref(), now))

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::ask::{change, escaped, pod_path};
 use super::commands::Restart;
 use super::delete::{LOOK_AGAIN, MARGIN};
 use super::find_pod::find_pod;
+use super::local_api::{change, escaped, pod_path};
 use super::{failed, print};
 use crate::types::api::{ContainerState, Pod};
 use crate::types::sorted::SortedMap;

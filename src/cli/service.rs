@@ -32,8 +32,8 @@ fn systemctl(arguments: &[&str]) -> Result<(), String> {
     match output.status.success() {
         true => Ok(()),
         false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!("{line}: {}", said.lines().next().unwrap_or("it failed")))
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{line}: {}", stderr.lines().next().unwrap_or("it failed")))
         }
     }
 }

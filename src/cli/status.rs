@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::ask::ask;
 use super::commands::{Status, StatusOutput};
 use super::images::size;
+use super::local_api::get;
 use super::pod_row::age;
 use super::{failed, print};
 use crate::control::server::{
@@ -18,10 +18,10 @@ use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Status) -> ExitCode {
     let status = match command.output {
-        StatusOutput::Text => ask(&command.local_socket, "/status").map(|status| text(&status)),
+        StatusOutput::Text => get(&command.local_socket, "/status").map(|status| text(&status)),
         // As the agent sent it, with fields that this version may not know.
-        StatusOutput::Json => ask(&command.local_socket, "/status").map(|status: Value| format!("{status:#}\n")),
-        StatusOutput::Yaml => ask(&command.local_socket, "/status").map(|status| to_yaml(&status)),
+        StatusOutput::Json => get(&command.local_socket, "/status").map(|status: Value| format!("{status:#}\n")),
+        StatusOutput::Yaml => get(&command.local_socket, "/status").map(|status| to_yaml(&status)),
     };
     match status {
         Ok(status) => print(&status),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize as _;
 
-use super::ask::change_within;
 use super::commands::Sync;
+use super::local_api::change_within;
 use super::status::si_bytes;
 use super::{failed, print};
 use crate::control::server::{ExchangeStatus, SyncStatus};
@@ -21,7 +21,7 @@ pub(super) fn run(command: &Sync) -> ExitCode {
         Err(refused) => return failed(&refused.line()),
     };
     match SyncStatus::deserialize(answer) {
-        Ok(status) => match told(&status, command.wait) {
+        Ok(status) => match summary(&status, command.wait) {
             Ok(line) => print(&line),
             Err(line) => failed(&line),
         },
@@ -29,7 +29,7 @@ pub(super) fn run(command: &Sync) -> ExitCode {
     }
 }
 
-fn told(status: &SyncStatus, waited: bool) -> Result<String, String> {
+fn summary(status: &SyncStatus, waited: bool) -> Result<String, String> {
     let last = match (&status.last, waited) {
         _ if status.open => {
             // In mode watch, or inside a sync window.
@@ -62,12 +62,12 @@ mod tests {
         };
         let mut status = SyncStatus { mode: "manual".to_owned(), last: Some(last), ..SyncStatus::default() };
         let line = "leases: 1, events: 3; 950 B sent, 4.2 kB received\n";
-        assert_eq!(told(&status, true).as_deref(), Ok(line));
-        assert_eq!(told(&status, false).as_deref(), Ok("sync started, see coracle status\n"));
+        assert_eq!(summary(&status, true).as_deref(), Ok(line));
+        assert_eq!(summary(&status, false).as_deref(), Ok("sync started, see coracle status\n"));
         status.last = Some(ExchangeStatus { message: "refused".to_owned(), failed: 2, ..ExchangeStatus::default() });
-        assert_eq!(told(&status, true), Err("refused".to_owned()));
+        assert_eq!(summary(&status, true), Err("refused".to_owned()));
         (status.open, status.mode) = (true, "watch".to_owned());
         let line = "nothing to do: in mode watch changes are exchanged immediately\n";
-        assert_eq!(told(&status, true).as_deref(), Ok(line));
+        assert_eq!(summary(&status, true).as_deref(), Ok(line));
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::ask::{AskError, ask};
 use super::commands::{Top, TopOutput};
 use super::failed;
+use super::local_api::{LocalApiError, get};
 use super::table::table;
 use crate::types::error::ErrorChain;
 
@@ -34,18 +34,18 @@ pub(super) fn run(command: &Top) -> ExitCode {
 }
 
 /// CPU usage needs two samples: without an earlier one, a second is taken.
-fn measured(socket: &Path, output: TopOutput) -> Result<Value, AskError> {
+fn measured(socket: &Path, output: TopOutput) -> Result<Value, LocalApiError> {
     let page = match output {
         TopOutput::Table => "/stats/summary?only_cpu_and_memory=true",
         TopOutput::Json => "/stats/summary",
     };
-    let summary: Value = ask(socket, page)?;
+    let summary: Value = get(socket, page)?;
     let is_known = |cpu: &Value| cpu.get("usageNanoCores").is_some();
     if summary.pointer("/node/cpu").is_none_or(is_known) {
         return Ok(summary);
     }
     thread::sleep(BETWEEN);
-    ask(socket, page)
+    get(socket, page)
 }
 
 /// The node, and its pods sorted by namespace and name.

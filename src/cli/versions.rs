@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::ask::{change, pod_path};
 use super::commands::{Confirm, Hold, Rollback};
 use super::find_pod::find_pod;
+use super::local_api::{change, pod_path};
 use super::{failed, print};
 
 pub(super) fn rollback(command: &Rollback) -> ExitCode {

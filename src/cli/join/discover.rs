@@ -43,9 +43,9 @@ const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-in
 const KUBELET_CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/kubelet-config";
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Runs the discovery; `say` gets a line while it waits.
-pub(super) async fn discover(question: &DiscoveryQuery, say: &dyn Fn(&str)) -> Result<Cluster, String> {
-    let (kubeconfig, authority) = meet(question, say).await?;
+/// Runs the discovery; `progress` gets a line while it waits.
+pub(super) async fn discover(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<Cluster, String> {
+    let (kubeconfig, authority) = meet(question, progress).await?;
     let kubeconfig = Kubeconfig { token: Some(Token::Data(question.token.reveal())), ..kubeconfig };
     let client = client(&kubeconfig)?;
     let id = question.token.id();
@@ -62,16 +62,17 @@ pub(super) async fn discover(question: &DiscoveryQuery, say: &dyn Fn(&str)) -> R
 }
 
 /// The cluster and its CA, after verification.
-async fn meet(question: &DiscoveryQuery, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Vec<u8>), String> {
+async fn meet(question: &DiscoveryQuery, progress: &dyn Fn(&str)) -> Result<(Kubeconfig, Vec<u8>), String> {
     let unknown = Kubeconfig::of_server(&question.server);
     let anybody = client(&Kubeconfig { insecure: true, ..unknown.clone() })?;
-    let text = patiently(question, say, &anybody).await?;
-    let told = Kubeconfig::of_only_cluster(text.as_bytes()).map_err(|error| format!("cluster-info: {error}"))?;
-    let Some(Pem::Data(bundle)) = told.authority.clone() else {
+    let text = patiently(question, progress, &anybody).await?;
+    let cluster_info =
+        Kubeconfig::of_only_cluster(text.as_bytes()).map_err(|error| format!("cluster-info: {error}"))?;
+    let Some(Pem::Data(bundle)) = cluster_info.authority.clone() else {
         return Err("cluster-info: expected certificate-authority-data, found nothing".to_owned());
     };
     let authority = pinned_authority(&bundle, &question.pins).map_err(|error| error.to_string())?;
-    let kubeconfig = Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..told };
+    let kubeconfig = Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..cluster_info };
     if !question.pins.is_empty() {
         // The first connection was not verified and may have relayed another cluster's signed answer.
         let known = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;
@@ -85,29 +86,33 @@ async fn meet(question: &DiscoveryQuery, say: &dyn Fn(&str)) -> Result<(Kubeconf
 }
 
 /// The verified kubeconfig in cluster-info. The cluster signs with a new token a moment after it was created.
-async fn patiently(question: &DiscoveryQuery, say: &dyn Fn(&str), client: &SingleRequests) -> Result<String, String> {
+async fn patiently(
+    question: &DiscoveryQuery,
+    progress: &dyn Fn(&str),
+    client: &SingleRequests,
+) -> Result<String, String> {
     let end = Instant::now() + question.patience;
-    let mut said = String::new();
+    let mut shown = String::new();
     loop {
         let (why, may_pass) = match client.send(&Request::get(CLUSTER_INFO)).await.and_then(|answer| answer.json()) {
             Ok(info) => match verified_kubeconfig(&info, &question.token) {
                 Ok(kubeconfig) => return Ok(kubeconfig),
                 Err(error) => (error.to_string(), matches!(error, ClusterInfoError::NoSuchToken { .. })),
             },
-            Err(error) => (told(&error), error.is_retryable()),
+            Err(error) => (described(&error), error.is_retryable()),
         };
         if !may_pass || Instant::now() + AGAIN >= end {
             return Err(why);
         }
-        if said != why {
-            say(&format!("waiting: {why}"));
-            said = why;
+        if shown != why {
+            progress(&format!("waiting: {why}"));
+            shown = why;
         }
         rt::sleep(AGAIN).await;
     }
 }
 
-fn told(error: &ApiError) -> String {
+fn described(error: &ApiError) -> String {
     match error.code() {
         Some(404) => ClusterInfoError::NoKubeconfig.to_string(),
         Some(401 | 403) => "the API server does not allow anonymous access to cluster-info".to_owned(),

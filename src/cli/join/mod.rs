@@ -76,24 +76,24 @@ fn join(command: &Join, question: &DiscoveryQuery, layout: &Layout) -> Result<()
             return Err(format!("{} already exists: this node has joined a cluster (coracle leave)", path.display()));
         }
     }
-    let cluster = rt::block_on(discover(question, &say))?;
-    say(&format!("cluster verified: {}", cluster.kubeconfig.server));
+    let cluster = rt::block_on(discover(question, &print_line))?;
+    print_line(&format!("cluster verified: {}", cluster.kubeconfig.server));
     if let Some(proxy) = &cluster.proxy {
-        say(&format!("reached through {proxy}: set the proxy for the service too (docs/joining-a-cluster.md)"));
+        print_line(&format!("reached through {proxy}: set the proxy for the service too (docs/joining-a-cluster.md)"));
     }
     let name = command.node_name.as_ref().map(|_| question.node_name.as_str());
     for path in write(&cluster, question, layout, name)? {
-        say(&format!("written: {}", path.display()));
+        print_line(&format!("written: {}", path.display()));
     }
     let begin = format!("coracle {}", layout.agent_flags(name));
     if command.no_start {
-        say(&format!("not started, start it with: {begin}"));
+        print_line(&format!("not started, start it with: {begin}"));
         return Ok(());
     }
     match service::restart() {
-        Service::Restarted => say("started: coracle.service"),
+        Service::Restarted => print_line("started: coracle.service"),
         Service::None => {
-            say(&format!("no systemd service found, start it with: {begin}"));
+            print_line(&format!("no systemd service found, start it with: {begin}"));
             return Ok(());
         }
         Service::Failed(error) => {
@@ -103,7 +103,7 @@ fn join(command: &Join, question: &DiscoveryQuery, layout: &Layout) -> Result<()
     rt::block_on(wait_for_credentials(layout))?;
     // The token is no longer needed.
     let _ = fs::remove_file(layout.bootstrap_kubeconfig());
-    say(&format!("joined: node {}", question.node_name));
+    print_line(&format!("joined: node {}", question.node_name));
     Ok(())
 }
 
@@ -180,7 +180,7 @@ async fn wait_for_credentials(layout: &Layout) -> Result<(), String> {
     })
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     // If stdout is closed, the exit code still reports the result.
     let _ = print(&format!("{line}\n"));
 }

@@ -118,14 +118,14 @@ where
 }
 
 fn wait(listeners: &Listeners, signals: &SignalFd, carried: &Carried) -> io::Result<Vec<WakeSource>> {
-    let mut asked = vec![(WakeSource::Signals, signals.as_fd()), (WakeSource::Ended, carried.ended.as_fd())];
+    let mut polled = vec![(WakeSource::Signals, signals.as_fd()), (WakeSource::Ended, carried.ended.as_fd())];
     if carried.count < MOST_CONNECTIONS {
-        asked.extend(listeners.0.iter().enumerate().map(|(index, (on, _))| (WakeSource::Listener(index), on.as_fd())));
+        polled.extend(listeners.0.iter().enumerate().map(|(index, (on, _))| (WakeSource::Listener(index), on.as_fd())));
     }
-    let mut fds: Vec<PollFd<'_>> = asked.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let mut fds: Vec<PollFd<'_>> = polled.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     wait_for(&mut fds)?;
     let found: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-    Ok(asked.into_iter().zip(found).filter(|(_, is_ready)| *is_ready).map(|((who, _), _)| who).collect())
+    Ok(polled.into_iter().zip(found).filter(|(_, is_ready)| *is_ready).map(|((who, _), _)| who).collect())
 }
 
 fn wait_for(fds: &mut [PollFd<'_>]) -> io::Result<()> {
@@ -232,15 +232,15 @@ impl Connection {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, self.is_heard && self.session.takes_more());
         flags.set(PollFlags::OUT, !self.unwritten.is_empty());
-        let asked = [(self.session.fd(), self.session.interest(self.may_read())), (self.local.as_fd(), flags)];
-        let mut fds: Vec<PollFd<'_>> = asked
+        let polled = [(self.session.fd(), self.session.interest(self.may_read())), (self.local.as_fd(), flags)];
+        let mut fds: Vec<PollFd<'_>> = polled
             .iter()
             .filter(|(_, flags)| !flags.is_empty())
             .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
             .collect();
         wait_for(&mut fds)?;
         let mut found = fds.iter().map(PollFd::revents);
-        Ok(asked.map(|(_, flags)| if flags.is_empty() { flags } else { found.next().unwrap_or(flags) }))
+        Ok(polled.map(|(_, flags)| if flags.is_empty() { flags } else { found.next().unwrap_or(flags) }))
     }
 
     /// Reads and writes what is possible; true if the local side is gone.

@@ -61,7 +61,7 @@ pub(super) fn converse(mut session: Session, wanted: StreamOptions) -> Result<Ou
     let (status, status_is_whole) = (Vec::new(), false);
     let mut conversation =
         Conversation { session, terminal, stdin, resize, stdout, stderr, status_stream, status, status_is_whole };
-    conversation.tell_size();
+    conversation.send_terminal_size();
     loop {
         conversation.understand()?;
         if conversation.is_over() {
@@ -146,7 +146,7 @@ impl Conversation {
             let terminal = self.terminal.as_ref().map_or(Ok(None), RawTerminal::take_signal);
             match terminal.map_err(|error| SessionError::Local("wait for signals", error))? {
                 Some(signal) => return Ok(Some(by_signal(signal))),
-                None => self.tell_size(),
+                None => self.send_terminal_size(),
             }
         }
         if ready.session {
@@ -180,7 +180,7 @@ impl Conversation {
         }
     }
 
-    fn tell_size(&mut self) {
+    fn send_terminal_size(&mut self) {
         if let (Some(stream), Some(size)) = (self.resize, terminal::size()) {
             self.session.data(stream, size.as_bytes());
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::PollFlags;
 
-use crate::cli::ask::AskError;
+use crate::cli::local_api::LocalApiError;
 use crate::protocol::spdy::{self, Event, Incoming, Malformed, Outgoing, StreamId};
 use crate::types::error::ErrorChain;
 
@@ -30,7 +30,7 @@ pub(super) struct Session {
 /// Why there is no connection; each is one line.
 #[derive(Debug)]
 pub(super) enum SessionError {
-    Agent(AskError),
+    Agent(LocalApiError),
     /// The agent's or the runtime's message.
     Refused(String),
     Broken(io::Error),
@@ -55,7 +55,7 @@ impl Session {
     /// Connects to the agent at `socket` and upgrades `path` to a Kubernetes streaming protocol.
     pub(super) fn open(socket: &Path, path: &str, protocol: &str) -> Result<Self, SessionError> {
         let mut connection = UnixStream::connect(socket).map_err(|error| no_answer(socket, error))?;
-        let asked = (|| {
+        let request = (|| {
             connection.set_read_timeout(Some(PATIENCE))?;
             connection.set_write_timeout(Some(PATIENCE))?;
             let head = format!(
@@ -67,7 +67,7 @@ impl Session {
             connection.set_nonblocking(true)?;
             Ok(answer)
         })();
-        let (is_spdy, head, rest) = asked.map_err(|error| no_answer(socket, error))?;
+        let (is_spdy, head, rest) = request.map_err(|error| no_answer(socket, error))?;
         if !is_spdy {
             return Err(SessionError::Refused(refusal(&head, &rest)));
         }
@@ -197,7 +197,7 @@ fn refusal(head: &str, body: &[u8]) -> String {
 }
 
 fn no_answer(socket: &Path, error: io::Error) -> SessionError {
-    SessionError::Agent(AskError::from_io(socket, error))
+    SessionError::Agent(LocalApiError::from_io(socket, error))
 }
 
 fn is_nothing(error: &io::Error) -> bool {

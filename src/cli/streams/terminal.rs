@@ -23,10 +23,10 @@ impl RawTerminal {
     pub(super) fn take() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            let told = panic::take_hook();
+            let hook = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
                 give_back();
-                told(info);
+                hook(info);
             }));
         });
         let mut wanted = SigSet::empty();

@@ -87,7 +87,7 @@ impl StatusManager {
         self.reports.on_server_status(&pod.metadata.uid, target(pod), &pod.status, version(pod));
     }
 
-    /// The API server listed all pods: these, and the mirror pods of the next [`Self::see_mirrors`].
+    /// The API server listed all pods: these, and the mirror pods of the next [`Self::set_mirror_pods`].
     pub(crate) fn relisted(&mut self, pods: &[SourcePod]) {
         let all = pods.iter().map(|source| &*source.pod);
         self.reports.relisted(all.map(|pod| (&pod.metadata.uid, &pod.status, version(pod))));
@@ -95,7 +95,7 @@ impl StatusManager {
 
     /// The static pods under their running uids, and the API server's mirror pods. `complete`: `own` has the pods of all
     /// manifests.
-    pub(crate) fn see_mirrors(&mut self, pods: StaticPods, complete: bool, mirrors: Vec<Arc<Pod>>) {
+    pub(crate) fn set_mirror_pods(&mut self, pods: StaticPods, complete: bool, mirrors: Vec<Arc<Pod>>) {
         let StaticPods { own, ending } = pods;
         for mirror in &mirrors {
             let is_of = |pod: &Pod| pod.full_name() == mirror.full_name() && mirror_pods::has_hash_of(mirror, pod);

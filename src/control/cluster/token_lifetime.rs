@@ -19,8 +19,8 @@ const REST: i64 = 6 * 3600;
 impl TokenLifetime {
     /// Reads the dates in the token. An API server may issue a token that is valid for longer than it states beside it.
     pub(super) fn of(token: &str, now: i64, life: Duration) -> Self {
-        let asked = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
-        claimed(token).unwrap_or(Self { issued: now, expires: now.saturating_add(asked) })
+        let requested = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
+        claimed(token).unwrap_or(Self { issued: now, expires: now.saturating_add(requested) })
     }
 
     /// The remaining lifetime; `None` once expired.

@@ -110,7 +110,7 @@ async fn relist(
 ) -> Result<(RuntimeState, bool), cri::Error> {
     let state = runtime.state().await?;
     if !connected.cgroup_driver {
-        connected.cgroup_driver = runtime.ask_cgroup_driver().await;
+        connected.cgroup_driver = runtime.query_cgroup_driver().await;
     }
     // Subscribe before the relist, so that no event between the two is lost.
     connected.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));

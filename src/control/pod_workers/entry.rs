@@ -106,7 +106,7 @@ impl Entry {
     /// done. All other work can be repeated safely and is dropped at once.
     pub(super) fn cancel(&mut self) {
         match self.worker.busy {
-            Some(Kind::Look | Kind::Collect | Kind::Stop) => {
+            Some(Kind::Relist | Kind::Collect | Kind::Stop) => {
                 self.task = None;
                 self.worker.busy = None;
             }

@@ -4,7 +4,7 @@ use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
 use crate::state::pods::{ObservedPod, WorkDone, WorkResult};
 use crate::types::error::ErrorChain;
 
-pub(super) async fn look_at_pod(runtime: &PodRuntime, observed: &ObservedPod) -> WorkDone {
+pub(super) async fn relist_pod(runtime: &PodRuntime, observed: &ObservedPod) -> WorkDone {
     let uid = observed.uid.clone();
     let (observation, failure) = match runtime.observe_pod(&uid).await {
         Ok(observation) => (Some(observation), None),

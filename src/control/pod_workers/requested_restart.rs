@@ -12,7 +12,7 @@ impl PodWorkers {
         let Some(entry) = self.workers.get_mut(&uid).filter(|entry| entry.worker.state == State::Sync) else { return };
         log!(info, "restarting containers on request", pod = uid, containers = containers.join(", "));
         self.backoff.forgive(&uid, &containers);
-        entry.worker.asked_to_start(&containers);
+        entry.worker.start_requested(&containers);
         entry.to_restart.extend(running);
         self.touch(&uid);
     }

@@ -42,7 +42,7 @@ impl PodResize<'_> {
             self.update_sandbox(Some(values)).await?;
         }
         self.groups.ensure_pod(self.pod).await.map_err(SyncError::Cgroup)?;
-        self.runtime.note_pod_resources(self.pod);
+        self.runtime.record_pod_resources(self.pod);
         Ok(())
     }
 

@@ -196,7 +196,7 @@ impl PodWorkers {
                 // A pod without a spec never syncs: its worker starts in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,
                 (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &csi, &pod, watch).await,
-                (Work::Look, _) => relist_pod::look_at_pod(&runtime, &observed).await,
+                (Work::Relist, _) => relist_pod::relist_pod(&runtime, &observed).await,
                 (Work::Collect(garbage), _) => relist_pod::collect(&runtime, &observed, &garbage).await,
                 (Work::Stop { grace, by_lists }, pod) => {
                     sync_terminating_pod::stop_pod(&runtime, &dra, pod.as_deref(), &observed, grace, by_lists).await

@@ -36,7 +36,7 @@ impl SyncLatency {
         }
         let kind = match work {
             Work::Sync(_) if !is_seen => "create",
-            Work::Sync(_) | Work::Refresh | Work::Look | Work::Collect(_) => "sync",
+            Work::Sync(_) | Work::Refresh | Work::Relist | Work::Collect(_) => "sync",
             Work::Stop { .. } => "terminating",
             Work::CleanUp { .. } => "terminated",
         };

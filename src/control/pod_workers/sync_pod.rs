@@ -243,7 +243,7 @@ async fn set_up_and_execute(
     let volumes = VolumesFor { mounts: &mounts, file_values: &file_values, devices: &devices };
     let mut executed = runtime.execute(pod, &volumes, &plan, observed, cancel).await;
     if plan.creates_sandbox() {
-        runtime.note_pod_resources(pod);
+        runtime.record_pod_resources(pod);
     }
     executed.resize_failure = resize_failure.or(executed.resize_failure);
     if let Some(steps) = steps.filter(|_| executed.failure.is_none() && executed.resize_failure.is_none()) {

@@ -87,7 +87,7 @@ struct SandboxBackoff {
 /// A piece of work.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
-    Look,
+    Relist,
     Sync(Plan),
     /// Refreshes the files in the volumes. Runs only when no other work is due.
     Refresh,
@@ -106,7 +106,7 @@ pub(crate) enum Work {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Look,
+    Relist,
     Sync,
     Refresh,
     Collect,
@@ -202,7 +202,7 @@ impl Worker {
             self.not_before = None;
         }
         match self.busy {
-            Some(Kind::Look | Kind::Sync | Kind::Refresh | Kind::Collect | Kind::Stop) => before != self.state,
+            Some(Kind::Relist | Kind::Sync | Kind::Refresh | Kind::Collect | Kind::Stop) => before != self.state,
             Some(Kind::CleanUp) | None => false,
         }
     }
@@ -239,7 +239,7 @@ impl Worker {
     }
 
     /// Clears the waits of containers that a user wants to start.
-    pub(crate) fn asked_to_start(&mut self, containers: &[String]) {
+    pub(crate) fn start_requested(&mut self, containers: &[String]) {
         self.not_before = None;
         self.holds.retain(|name, _| !containers.contains(name));
     }
@@ -286,7 +286,7 @@ impl Worker {
         self.busy = None;
         self.not_before = None;
         match kind {
-            Kind::Look => {
+            Kind::Relist => {
                 let over = self.holds.values_mut().filter(|hold| hold.until <= now);
                 over.for_each(|hold| hold.looked = true);
                 // The failed work must still be retried.
@@ -386,7 +386,7 @@ impl Worker {
             return Next::Wait(moment);
         }
         match self.state {
-            State::Sync if self.stale => Next::Work(Work::Look),
+            State::Sync if self.stale => Next::Work(Work::Relist),
             State::Sync => self.next_sync(plan(), now),
             State::Terminating { grace } => Next::Work(Work::Stop { grace, by_lists: self.failures >= MOST_LOOKS }),
             State::Terminated => Next::Work(Work::CleanUp { purge: !self.wanted && !self.continues() }),
@@ -407,7 +407,7 @@ impl Worker {
 
     fn next_sync(&self, plan: Plan, now: Instant) -> Next {
         if !plan.actions.is_empty() && self.holds.values().any(|hold| hold.until <= now && !hold.looked) {
-            return Next::Work(Work::Look);
+            return Next::Work(Work::Relist);
         }
         if let Some(moment) = self.remake.not_before(now).filter(|_| plan.remakes()) {
             return Next::Wait(moment);
@@ -465,7 +465,7 @@ impl fmt::Display for Identity {
 impl Work {
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Look => Kind::Look,
+            Self::Relist => Kind::Relist,
             Self::Sync(_) => Kind::Sync,
             Self::Refresh => Kind::Refresh,
             Self::Collect(_) => Kind::Collect,

@@ -26,7 +26,7 @@ pub(super) fn images(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
     if request.path != "/images" {
         return None;
     }
-    Some(match (&*request.method, request.asks("image")) {
+    Some(match (&*request.method, request.query_value("image")) {
         ("GET", None) => {
             let images = api.images();
             Reply::Later(Box::pin(async move {

@@ -42,9 +42,9 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
         ("GET", "") => PodChangeKind::Get,
         ("PUT", "") => PodChangeKind::Put(request.content.clone()),
         ("DELETE", "") => PodChangeKind::Delete,
-        ("POST", "restart") if is_local => PodChangeKind::Restart(request.asks("container")),
+        ("POST", "restart") if is_local => PodChangeKind::Restart(request.query_value("container")),
         ("POST", "rollback") if is_local => {
-            let back = request.asks("to").map_or(Some(1), |to| to.parse().ok());
+            let back = request.query_value("to").map_or(Some(1), |to| to.parse().ok());
             let Some(back) = back else {
                 return Some(Err(Response::text(Status::BadRequest, "expected ?to=NUMBER\n")));
             };

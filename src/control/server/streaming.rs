@@ -106,13 +106,13 @@ impl StreamKind {
         let container = container.to_owned();
         match verb {
             "exec" => {
-                let command = request.all_asks("command");
+                let command = request.query_values("command");
                 Ok(Self::Exec { container, command, streams: Streams::of(request)? })
             }
             "attach" => Ok(Self::Attach { container, streams: Streams::of(request)? }),
             // SPDY clients name the ports later, one per stream.
             _ => {
-                let ports = request.all_asks("port");
+                let ports = request.query_values("port");
                 let port = |port: &str| port.parse::<u16>().ok().filter(|port| *port > 0).map(i32::from);
                 let ports = ports.iter().flat_map(|ports| ports.split(','));
                 let wrong = |text: &str| {
@@ -140,10 +140,10 @@ impl StreamKind {
 
 impl Streams {
     fn of(request: &Request) -> Result<Self, Response> {
-        let asks = |key: &str| request.asks(key).as_deref() == Some("1");
-        let (stdin, stdout, tty) = (asks("input"), asks("output"), asks("tty"));
+        let is_set = |key: &str| request.query_value(key).as_deref() == Some("1");
+        let (stdin, stdout, tty) = (is_set("input"), is_set("output"), is_set("tty"));
         // A terminal has a single output stream.
-        let stderr = asks("error") && !tty;
+        let stderr = is_set("error") && !tty;
         if !(stdin || stdout || stderr) {
             return Err(Response::text(Status::BadRequest, "you must specify at least 1 of stdin, stdout, stderr"));
         }

@@ -14,7 +14,7 @@ pub(super) fn sync(request: &Request, api: &dyn LocalApi) -> Option<Reply> {
     if request.method != "POST" {
         return Some(Reply::Whole(Response::not_allowed()));
     }
-    let answer = api.sync(request.asks("wait").is_some_and(|wait| wait == "true"));
+    let answer = api.sync(request.query_value("wait").is_some_and(|wait| wait == "true"));
     Some(Reply::Slow(Box::pin(async {
         match answer.await {
             Ok(status) => Response::json(json(&status)),

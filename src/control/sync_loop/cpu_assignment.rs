@@ -57,7 +57,7 @@ impl CpuAssignment {
                 cpus: cpuset_of(pid).unwrap_or_default(),
                 mems: mems_of(pid).unwrap_or_default(),
             });
-            self.managers.learn(in_use.collect());
+            self.managers.rebuild(in_use.collect());
         }
     }
 

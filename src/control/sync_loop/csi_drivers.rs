@@ -51,7 +51,7 @@ impl CsiDrivers {
     /// Queries the allocatable volumes of each driver at the interval in its CSIDriver object.
     pub(super) fn schedule_allocatable(&self, pods: &PodTable) {
         let objects = pods.runtime().objects.borrow();
-        self.csi.ask_again_by(|driver| match objects.csi_driver(driver) {
+        self.csi.refresh_periodically(|driver| match objects.csi_driver(driver) {
             Lookup::Found(driver) => driver.allocatable_period,
             Lookup::Missing | Lookup::Unknown(_) => None,
         });

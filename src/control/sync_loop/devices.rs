@@ -28,7 +28,7 @@ impl DeviceAllocations {
             // Container instances are listed newest first.
             for container in pod.containers.iter().filter(|_| pod.ready_sandbox().is_some()) {
                 if let Some(written) = &container.devices {
-                    self.devices.learn(&pod.uid, &container.name, written);
+                    self.devices.adopt(&pod.uid, &container.name, written);
                 }
             }
         }

@@ -80,7 +80,7 @@ impl Reporting {
         let ending = node_state.ending.iter().filter(|(uid, pod)| pod.is_static() && pods.may_run(uid));
         let ending: Vec<(PodUid, Arc<Pod>)> = ending.map(|(uid, pod)| (uid.clone(), Arc::clone(pod))).collect();
         let effects = own.iter().chain(&ending).map(|(uid, _)| Effect::MarkStatus(uid.clone())).collect();
-        manager.see_mirrors(StaticPods { own, ending }, sources.all_ready(), sources.mirrors().to_vec());
+        manager.set_mirror_pods(StaticPods { own, ending }, sources.all_ready(), sources.mirrors().to_vec());
         effects
     }
 

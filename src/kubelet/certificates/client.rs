@@ -71,7 +71,7 @@ struct ClientCertificateManager {
     is_stranger: bool,
 }
 
-/// Delay before the API server is asked again after a 401, if there are no other credentials to try.
+/// Delay before the API server is requested again after a 401, if there are no other credentials to try.
 const STRANGER: Duration = Duration::from_secs(300);
 
 impl ClientCertificateManager {
@@ -95,13 +95,13 @@ impl ClientCertificateManager {
                 self.is_stranger = false;
             }
             Step::Ask(credentials) => {
-                let asked = async { Some(self.request_certificate(credentials, present).await) };
+                let requested = async { Some(self.request_certificate(credentials, present).await) };
                 let interrupted = async {
                     changed(&watch).await;
                     None
                 };
-                let Some(asked) = rt::either(asked, interrupted).await else { return };
-                let done = match asked {
+                let Some(requested) = rt::either(requested, interrupted).await else { return };
+                let done = match requested {
                     Ok((issued, with)) => self.store(issued, with, present).await.map_err(AttemptError::Store),
                     Err(error) => Err(error),
                 };

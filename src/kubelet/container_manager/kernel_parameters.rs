@@ -35,7 +35,7 @@ enum MismatchKind {
 
 /// Sets the parameters that differ and returns those that could not be set. `root`: parent of `proc/sys`.
 pub(crate) fn set(root: &Path) -> Vec<ParameterMismatch> {
-    see_to_all(root, |path, wanted, holds| {
+    check_each(root, |path, wanted, holds| {
         fs::write(path, wanted.to_string()).map_err(MismatchKind::NotSet)?;
         log!(info, "kernel parameter set", file = path.display(), value = wanted, before = holds);
         Ok(())
@@ -44,10 +44,10 @@ pub(crate) fn set(root: &Path) -> Vec<ParameterMismatch> {
 
 /// Returns the parameters that differ without changing them.
 pub(crate) fn check(root: &Path) -> Vec<ParameterMismatch> {
-    see_to_all(root, |_, _, holds| Err(MismatchKind::Holds(holds)))
+    check_each(root, |_, _, holds| Err(MismatchKind::Holds(holds)))
 }
 
-fn see_to_all(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), MismatchKind>) -> Vec<ParameterMismatch> {
+fn check_each(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), MismatchKind>) -> Vec<ParameterMismatch> {
     let see_to = |(name, wanted): (&'static str, i64)| {
         let path = root.join(name);
         let seen = match read(&path).map_err(MismatchKind::Unknown) {

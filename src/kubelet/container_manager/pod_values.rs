@@ -51,8 +51,8 @@ fn is_limited(spec: &PodSpec, resource: &str) -> bool {
 
 /// The pod's request for each huge page size of the machine, zero without a request.
 fn huge_page_limits(requests: &ResourceList, settings: &Settings) -> Vec<(u64, Limit)> {
-    let asked = |size: u64| Limit::At(huge_pages(requests, size).unwrap_or(0));
-    settings.capacity.huge_pages.iter().map(|(size, _)| (*size, asked(*size))).collect()
+    let requested = |size: u64| Limit::At(huge_pages(requests, size).unwrap_or(0));
+    settings.capacity.huge_pages.iter().map(|(size, _)| (*size, requested(*size))).collect()
 }
 
 /// The kernel's default period in `cpu.max`, in microseconds.

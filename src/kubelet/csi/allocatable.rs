@@ -17,7 +17,7 @@ pub(super) struct PeriodicUpdate {
 
 impl Csi {
     /// Starts periodic updates of the registered drivers with a `period`, and stops all others.
-    pub(crate) fn ask_again_by(self: &Rc<Self>, period: impl Fn(&str) -> Option<Duration>) {
+    pub(crate) fn refresh_periodically(self: &Rc<Self>, period: impl Fn(&str) -> Option<Duration>) {
         let wanted = self.registered().into_iter().filter_map(|name| Some((period(&name)?, name)));
         let mut before = self.recurrences.take();
         let recurrence = |(period, driver): (Duration, String)| {
@@ -34,7 +34,7 @@ impl Csi {
             loop {
                 rt::sleep(period).await;
                 let Some(csi) = csi.upgrade() else { return };
-                csi.ask_again(&name).await;
+                csi.refresh(&name).await;
             }
         });
         PeriodicUpdate { driver, period, task }
@@ -47,9 +47,9 @@ impl Csi {
     }
 
     /// Repeats NodeGetInfo and updates the CSINode if the answer has changed.
-    pub(super) async fn ask_again(&self, name: &str) {
+    pub(super) async fn refresh(&self, name: &str) {
         let Ok(driver) = self.driver(name) else { return };
-        match driver.asked_again().await {
+        match driver.refreshed().await {
             Ok(Some(news)) => {
                 let mut drivers = self.drivers.borrow_mut();
                 // The driver may have registered again in the meantime.
@@ -88,7 +88,7 @@ mod tests {
             // Each running timer has a reference to the drivers.
             let ask = |of_a: u64, of_b: Option<u64>| {
                 let before = Rc::weak_count(&csi);
-                csi.ask_again_by(|name| if name == "b" { of_b } else { Some(of_a) }.map(Duration::from_secs));
+                csi.refresh_periodically(|name| if name == "b" { of_b } else { Some(of_a) }.map(Duration::from_secs));
                 let all = csi.recurrences.borrow();
                 let all = all.iter().map(|one| (one.driver.clone(), one.period.as_secs())).collect::<Vec<_>>();
                 (Rc::weak_count(&csi) - before, all)

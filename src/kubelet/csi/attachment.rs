@@ -68,7 +68,7 @@ impl Csi {
         for volume in volumes.iter().filter(|volume| volume.may_be_refused) {
             if self.is_out_of_room(volume).await {
                 // Updates the CSINode, so that the scheduler chooses another node for the next pod.
-                self.ask_again(&volume.driver).await;
+                self.refresh(&volume.driver).await;
                 // The receiver is gone only at shutdown.
                 let _ = self.inbox.send(SyncEvent::VolumesRefused(pod, refusal(volumes))).await;
                 return;

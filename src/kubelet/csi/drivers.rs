@@ -46,7 +46,7 @@ impl Driver {
     }
 
     /// Repeats NodeGetInfo; returns the driver with the new answer if it has changed.
-    pub(super) async fn asked_again(&self) -> Result<Option<Self>, CsiError> {
+    pub(super) async fn refreshed(&self) -> Result<Option<Self>, CsiError> {
         let info = node_info(&self.client).await?;
         let topology = info.accessible_topology.unwrap_or_default().segments;
         if (&info.node_id, info.max_volumes_per_node, &topology) == (&self.node_id, self.most_volumes, &self.topology) {

@@ -61,7 +61,7 @@ impl Csi {
         let wanted = wanted.into_iter().filter(|volume| self.can_grow(volume).is_some());
         let growth = |volume: CsiVolume| {
             let known = before.iter().position(|old| old.volume.place == volume.place);
-            known.map(|place| before.swap_remove(place)).unwrap_or_else(|| self.look_again_and_again(volume, period))
+            known.map(|place| before.swap_remove(place)).unwrap_or_else(|| self.poll_expansion(volume, period))
         };
         let growths = wanted.map(growth).collect();
         self.growths.replace(growths);
@@ -84,7 +84,7 @@ impl Csi {
         seen
     }
 
-    fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> ExpansionPoll {
+    fn poll_expansion(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> ExpansionPoll {
         let (csi, of, seen) = (Rc::downgrade(self), volume.clone(), self.seen(&volume));
         let task = rt::spawn(async move {
             loop {

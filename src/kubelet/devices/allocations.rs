@@ -133,7 +133,7 @@ impl DeviceAllocations {
     }
 
     /// Adds the devices of an existing container without a checkpoint entry. True if anything changed.
-    pub(super) fn learn(&mut self, one: DeviceAllocation, now: Instant) -> bool {
+    pub(super) fn adopt(&mut self, one: DeviceAllocation, now: Instant) -> bool {
         if self.entries.iter().any(|other| other.is_same_place(&one)) {
             return false;
         }
@@ -168,7 +168,7 @@ impl DeviceAllocations {
     }
 
     /// Sets the devices of a rule. True if they changed.
-    pub(super) fn tell_local(&mut self, name: &str, files: Vec<DeviceFile>) -> bool {
+    pub(super) fn set_rule_devices(&mut self, name: &str, files: Vec<DeviceFile>) -> bool {
         let Some(resource) = self.resources.get_mut(name) else { return false };
         let devices = files
             .into_iter()
@@ -258,7 +258,7 @@ impl DeviceAllocations {
     /// Whether the pod requests a known device resource, or has devices.
     pub(super) fn concerns(&self, pod: &Pod) -> bool {
         in_order(pod)
-            .flat_map(|(container, _)| asked(pod, container))
+            .flat_map(|(container, _)| requested_devices(pod, container))
             .any(|(name, _)| self.is_known(name) || pod.is_static())
     }
 
@@ -453,10 +453,11 @@ pub(super) fn selectors(pod: &Pod) -> Result<DeviceSelectors, InsufficientDevice
     };
     let refused = |why: String| InsufficientDevices(format!("annotation {}: {why}", annotations::DEVICE_SELECTORS));
     let selectors = DeviceSelectors::parse(text).map_err(refused)?;
-    let is_asked = |resource: &str| {
-        in_order(pod).any(|(container, _)| asked(pod, container).any(|(name, count)| name == resource && count > 0))
+    let is_requested = |resource: &str| {
+        in_order(pod)
+            .any(|(container, _)| requested_devices(pod, container).any(|(name, count)| name == resource && count > 0))
     };
-    let stray = selectors.resources().find(|resource| !is_asked(resource)).map(str::to_owned);
+    let stray = selectors.resources().find(|resource| !is_requested(resource)).map(str::to_owned);
     match stray {
         Some(resource) => Err(refused(format!("no container has a limit of {resource}"))),
         None => Ok(selectors),
@@ -470,8 +471,8 @@ fn in_order(pod: &Pod) -> impl Iterator<Item = (&Container, bool)> {
 }
 
 /// The limits of extended resources that no claim serves.
-fn asked<'a>(pod: &'a Pod, container: &'a Container) -> impl Iterator<Item = (&'a str, usize)> {
-    let is_asked = |name: &str| is_extended_resource(name) && !is_backed_by_claim(pod, &container.name, name);
-    let limits = container.resources.limits.iter().filter(move |(name, _)| is_asked(name));
+fn requested_devices<'a>(pod: &'a Pod, container: &'a Container) -> impl Iterator<Item = (&'a str, usize)> {
+    let is_requested = |name: &str| is_extended_resource(name) && !is_backed_by_claim(pod, &container.name, name);
+    let limits = container.resources.limits.iter().filter(move |(name, _)| is_requested(name));
     limits.map(|(name, count)| (name, usize::try_from(count.value()).unwrap_or(0)))
 }

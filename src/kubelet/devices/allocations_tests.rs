@@ -297,7 +297,7 @@ fn container_gets_only_devices_that_its_pod_selects() {
     let mut book = DeviceAllocations::default();
     book.add_local(CAM);
     let files = || vec![file("/dev/video0", "imx219"), file("/dev/video1", "imx477"), file("/dev/video2", "imx477")];
-    assert!(book.tell_local(CAM, files()) && !book.tell_local(CAM, files()));
+    assert!(book.set_rule_devices(CAM, files()) && !book.set_rule_devices(CAM, files()));
     let pods = ["1", "2", "3"].map(|uid| selecting(uid, "example.com/cam: {model: imx477}"));
     book.reserve(&pods[0], |_| false).unwrap();
     book.reserve(&pods[1], |_| false).unwrap();
@@ -329,9 +329,9 @@ fn wrong_selectors_give_no_device() {
 fn restarted_container_gets_another_device_of_a_rule() {
     let mut allocations = DeviceAllocations::default();
     allocations.add_local(CAM);
-    assert!(allocations.tell_local(CAM, vec![file("/dev/video0", "")]));
+    assert!(allocations.set_rule_devices(CAM, vec![file("/dev/video0", "")]));
     allocations.reserve(&pod("1", 1), |_| false).unwrap();
-    allocations.tell_local(CAM, vec![file("/dev/video1", "")]);
+    allocations.set_rule_devices(CAM, vec![file("/dev/video1", "")]);
     allocations.reserve(&pod("1", 1), |_| true).unwrap();
     assert_eq!(of(&allocations, &pod("1", 1), "main"), ["/dev/video0"], "a running container keeps its device");
     allocations.reserve(&pod("1", 1), |_| false).unwrap();
@@ -427,7 +427,7 @@ fn pod_hints_use_the_maximum_at_any_time() {
 fn devices_are_taken_from_the_preferred_nodes_first() {
     let given = |devices: &[(&str, i64)], near: &str, count| {
         let mut allocations = near_nodes(devices, DevicePluginOptions::default());
-        allocations.bring_near(&"p".into(), "main", nodes(near));
+        allocations.prefer_nodes(&"p".into(), "main", nodes(near));
         allocations.reserve(&pod("p", count), |_| false).unwrap();
         of(&allocations, &pod("p", count), "main").join(" ")
     };
@@ -455,7 +455,7 @@ fn plugin_chooses_among_preferred_devices_or_adds_others() {
         let devices: Vec<(&str, i64)> = devices.iter().map(|(id, node)| (id.as_str(), *node)).collect();
         let mut allocations = near_nodes(&devices, preferring.clone());
         put(&mut allocations, "other", "main", others);
-        allocations.bring_near(&"p".into(), "main", nodes("0"));
+        allocations.prefer_nodes(&"p".into(), "main", nodes("0"));
         let mut pod = pod("p", count);
         if !reused.is_empty() {
             put(&mut allocations, "p", "init", reused);
@@ -480,7 +480,7 @@ fn plugin_chooses_among_preferred_devices_or_adds_others() {
             (0..100).map(|number| (format!("d{number:02}"), i64::from(number >= near))).collect();
         let devices: Vec<(&str, i64)> = devices.iter().map(|(id, node)| (id.as_str(), *node)).collect();
         let mut allocations = near_nodes(&devices, preferring.clone());
-        allocations.bring_near(&"p".into(), "main", nodes("0"));
+        allocations.prefer_nodes(&"p".into(), "main", nodes("0"));
         allocations.reserve(&pod("p", 5), |_| false).unwrap();
         let given = allocations.unanswered(&"p".into()).remove(0);
         allocations.prefer(&given, &preferred.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());

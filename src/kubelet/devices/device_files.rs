@@ -31,7 +31,7 @@ pub(super) async fn follow(devices: Rc<Devices>) {
     }
     loop {
         let watch = watch(&devices.rules);
-        devices.see_files().await;
+        devices.update_rule_devices().await;
         let changed = match &watch {
             Ok(watch) => watch.changed().await,
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -46,14 +46,14 @@ pub(super) async fn follow(devices: Rc<Devices>) {
 
 impl Devices {
     /// Updates the devices of all rules.
-    pub(super) async fn see_files(&self) {
+    pub(super) async fn update_rule_devices(&self) {
         if self.rules.is_empty() {
             return;
         }
         let rules = self.rules.clone();
         let found = rt::blocking(move || rules.iter().map(find).collect::<Vec<_>>()).await;
         for (rule, found) in self.rules.iter().zip(found) {
-            if self.allocations.borrow_mut().tell_local(&rule.resource, found) {
+            if self.allocations.borrow_mut().set_rule_devices(&rule.resource, found) {
                 log!(info, "device files changed", resource = rule.resource);
                 self.changed.notify();
             }

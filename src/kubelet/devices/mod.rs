@@ -135,7 +135,7 @@ impl Devices {
             is_known_node,
         });
         // Before the first admission.
-        devices.see_files().await;
+        devices.update_rule_devices().await;
         devices
     }
 
@@ -264,10 +264,10 @@ impl Devices {
     }
 
     /// Loads the devices from a container's annotation if they are not known otherwise.
-    pub(crate) fn learn(&self, pod: &PodUid, container: &str, written: &str) {
+    pub(crate) fn adopt(&self, pod: &PodUid, container: &str, written: &str) {
         for allocation in checkpoint::read_mark(pod, container, written) {
             let resource = allocation.resource.clone();
-            if self.allocations.borrow_mut().learn(allocation, rt::now()) {
+            if self.allocations.borrow_mut().adopt(allocation, rt::now()) {
                 log!(
                     warn,
                     "device allocation recovered from container annotation",

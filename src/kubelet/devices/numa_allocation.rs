@@ -42,7 +42,7 @@ impl Provider for DeviceSelection<'_> {
         let uid = &self.pod.metadata.uid;
         let mut allocations = self.devices.allocations.borrow_mut();
         if let Some(nodes) = nodes {
-            allocations.bring_near(uid, &container.name, nodes);
+            allocations.prefer_nodes(uid, &container.name, nodes);
         }
         if self.waits {
             return Ok(());

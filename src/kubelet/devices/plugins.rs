@@ -72,18 +72,18 @@ async fn answer(devices: Rc<Devices>, request: Request) -> Result<Reply, Status>
     if request.method != "/v1beta1.Registration/Register" {
         return Err(Status::new(Code::Unimplemented, format!("unknown method {}", request.method)));
     }
-    let asked: RegisterRequest =
+    let watch: RegisterRequest =
         decode(&request.message).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
-    let registered = register(&devices, &asked).await;
+    let registered = register(&devices, &watch).await;
     if let Err(error) = &registered {
-        log!(warn, "device plugin refused", resource = asked.resource_name, error = ErrorChain(error));
+        log!(warn, "device plugin refused", resource = watch.resource_name, error = ErrorChain(error));
     }
     let refused = |error: DeviceError| Status::new(Code::Unknown, ErrorChain(&error).to_string());
     registered.map(|()| Reply::Message(encode(&Empty {}))).map_err(refused)
 }
 
-async fn register(devices: &Rc<Devices>, asked: &RegisterRequest) -> Result<(), DeviceError> {
-    let RegisterRequest { version, endpoint, resource_name, .. } = asked;
+async fn register(devices: &Rc<Devices>, watch: &RegisterRequest) -> Result<(), DeviceError> {
+    let RegisterRequest { version, endpoint, resource_name, .. } = watch;
     if version != VERSION {
         return Err(DeviceError::Version { version: version.clone() });
     }
@@ -181,8 +181,8 @@ async fn list_and_watch(
     resource: &str,
     registration: Registration,
 ) -> Result<(), rpc::Error> {
-    let asked = client.server_streaming(method!("ListAndWatch"), encode(&Empty {}));
-    let mut lists = rt::deadline(FIRST_WORD, asked).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
+    let watch = client.server_streaming(method!("ListAndWatch"), encode(&Empty {}));
+    let mut lists = rt::deadline(FIRST_WORD, watch).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
     while let Some(message) = lists.next().await? {
         let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("malformed device list"))?;
         if devices.allocations.borrow_mut().set_devices(resource, registration, list.devices) {

@@ -75,26 +75,26 @@ impl<'a> PullInputs<'a> {
 }
 
 impl<S: Service> Images<S> {
-    pub(super) async fn bring(&self, order: &PullInputs<'_>) -> Result<PresentImage, Waiting> {
+    pub(super) async fn ensure_present(&self, order: &PullInputs<'_>) -> Result<PresentImage, Waiting> {
         let image = order.image();
-        if pull_policy::looks_first(order.policy) {
+        if pull_policy::checks_presence_first(order.policy) {
             let mut present = self.present(order).await?;
             if present.is_none() && self.archives.may_import_missing().await {
                 present = self.present(order).await?;
             }
             if let Some(present) = present {
-                self.tell_present(order);
+                self.record_present_image(order);
                 return Ok(present);
             }
             if !pull_policy::pulls(order.policy) {
                 let what = format!("Container image {image:?} is not present with pull policy of Never");
-                self.tell_of(order, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
+                self.record_pull_event(order, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
                 return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, what));
             }
         }
         if self.early.borrow_mut().take(&order.pod.metadata.uid, order.wanted, rt::now()) {
             if let Some(present) = self.present(order).await? {
-                self.tell_present(order);
+                self.record_present_image(order);
                 return Ok(present);
             }
         }
@@ -108,7 +108,7 @@ impl<S: Service> Images<S> {
         };
         if let Some(failure) = failure {
             let what = format!("Back-off pulling image {image:?}");
-            self.tell_of(order, EventKind::Normal, Reason::BACK_OFF, what.clone());
+            self.record_pull_event(order, EventKind::Normal, Reason::BACK_OFF, what.clone());
             return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}")));
         }
         self.may_pull(order)?;
@@ -127,7 +127,7 @@ impl<S: Service> Images<S> {
     /// The pull goes on when there is room again. The clock may be set until then, so the wait is bounded.
     pub(super) fn held(&self, order: &PullInputs<'_>, hold: &Hold) -> Waiting {
         let what = format!("Pull of image {:?} waits: {}", order.image(), hold.why);
-        self.tell_of(order, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
+        self.record_pull_event(order, EventKind::Normal, Reason::IMAGE_PULL_WAITING, what.clone());
         let until = Some(rt::now() + hold.wait.clamp(SHORTEST_HOLD, LONGEST_HOLD));
         Waiting { until, ..Waiting::new(Reason::IMAGE_PULL_WAITING, what) }
     }
@@ -142,7 +142,7 @@ impl<S: Service> Images<S> {
         }
         let present = self.present(order).await?;
         if present.is_some() {
-            self.tell_stand_in(order);
+            self.record_outage_fallback(order);
         }
         Ok(present)
     }
@@ -156,7 +156,7 @@ impl<S: Service> Images<S> {
         }
         match self.present(order).await? {
             Some(present) => {
-                self.tell_stand_in(order);
+                self.record_outage_fallback(order);
                 Ok(present)
             }
             None => Err(waiting),
@@ -232,25 +232,25 @@ impl<S: Service> Images<S> {
 
     pub(super) fn inspect_error(&self, order: &PullInputs<'_>, error: &str) -> Waiting {
         let what = format!("Failed to inspect image {:?}: {error}", order.image());
-        self.tell_of(order, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
+        self.record_pull_event(order, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
         Waiting::new(Reason::IMAGE_INSPECT_ERROR, what)
     }
 
-    pub(super) fn tell_present(&self, order: &PullInputs<'_>) {
+    pub(super) fn record_present_image(&self, order: &PullInputs<'_>) {
         let image = order.image();
         let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-        self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
+        self.record_pull_event(order, EventKind::Normal, Reason::PULLED, what);
     }
 
-    fn tell_stand_in(&self, order: &PullInputs<'_>) {
+    fn record_outage_fallback(&self, order: &PullInputs<'_>) {
         let (image, registry) = (order.image(), order.registry());
         let what = format!(
             "Registry {registry} cannot be reached: container image {image:?} is used as it is present on machine"
         );
-        self.tell_of(order, EventKind::Warning, Reason::PULLED, what);
+        self.record_pull_event(order, EventKind::Warning, Reason::PULLED, what);
     }
 
-    pub(super) fn tell_of(&self, order: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {
+    pub(super) fn record_pull_event(&self, order: &PullInputs<'_>, kind: EventKind, reason: Reason, message: String) {
         self.record_event(order.pod, order.wanted, kind, reason, message);
     }
 }

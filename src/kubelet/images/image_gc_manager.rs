@@ -160,7 +160,7 @@ impl<S: Service> Images<S> {
         let known = self.disks.borrow().clone();
         match known {
             Some(disks) => Ok(disks),
-            None => self.ask_disks().await,
+            None => self.query_filesystems().await,
         }
     }
 
@@ -175,7 +175,7 @@ impl<S: Service> Images<S> {
         if room.capacity == 0 { Err(CollectError::InvalidCapacity) } else { Ok(room) }
     }
 
-    async fn ask_disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
+    async fn query_filesystems(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
         let info = self.service.image_fs_info().await?;
         let first = |usages: Vec<FilesystemUsage>| {
             let first = usages.into_iter().find_map(|usage| usage.fs_id);

@@ -226,14 +226,14 @@ impl<S: Service> Images<S> {
             cancel.await;
             Err(Waiting::new(Reason::CONTAINER_CREATING, ""))
         };
-        let bring = async {
+        let ensured = async {
             let order = PullInputs::new(pod, wanted, sandbox, secrets);
             let order = order.inspect_err(|waiting| {
                 self.record_event(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
             })?;
-            self.bring(&order).await
+            self.ensure_present(&order).await
         };
-        rt::either(bring, cancelled).await
+        rt::either(ensured, cancelled).await
     }
 
     /// Earliest time of the next pull of `image` for this pod after a failure.
@@ -247,7 +247,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Records that the image was pulled for a container of a pod that starts later.
-    pub(crate) fn note_pulled_early(&self, pod: &PodUid, wanted: WantedImage<'_>) {
+    pub(crate) fn record_early_pull(&self, pod: &PodUid, wanted: WantedImage<'_>) {
         self.early.borrow_mut().add(pod, wanted, rt::now());
     }
 

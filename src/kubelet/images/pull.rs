@@ -31,7 +31,7 @@ impl<S: Service> Images<S> {
     pub(super) async fn pull(&self, order: &PullInputs<'_>) -> Result<PresentImage, FailedPull> {
         let image = order.image();
         let requested = rt::now();
-        self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
+        self.record_pull_event(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
         let under_way = self.under_way.add(image, &order.pod.full_name(), requested);
         let turn = match self.turn(order).await? {
             PullTurn::Pull(turn) => turn,
@@ -49,7 +49,7 @@ impl<S: Service> Images<S> {
         }
         match pulled {
             Err(PullError::Came(present)) => {
-                self.tell_present(order);
+                self.record_present_image(order);
                 Ok(present)
             }
             Err(PullError::Held) => {
@@ -60,7 +60,7 @@ impl<S: Service> Images<S> {
             }
             Err(error) => Err(self.failed(order, &error, now)),
             Ok((image_ref, credential)) => {
-                self.note_pulled(order, &image_ref, credential.as_ref()).await;
+                self.record_pull(order, &image_ref, credential.as_ref()).await;
                 self.outages.borrow_mut().over(order.registry());
                 self.backoff.borrow_mut().forget_old(now);
                 let (took, with_wait) = (go_duration(now - begun), go_duration(now - requested));
@@ -73,14 +73,14 @@ impl<S: Service> Images<S> {
                 let what = format!(
                     "Successfully pulled image {image:?} in {took} ({with_wait} including waiting). Image size: {size} bytes."
                 );
-                self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
+                self.record_pull_event(order, EventKind::Normal, Reason::PULLED, what);
                 Ok(described)
             }
         }
     }
 
     /// Records who may use the image, and removes the intent record.
-    async fn note_pulled(&self, order: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
+    async fn record_pull(&self, order: &PullInputs<'_>, image_ref: &str, credential: Option<&Credential>) {
         if self.verification == CredentialsVerification::Never {
             return;
         }
@@ -99,10 +99,10 @@ impl<S: Service> Images<S> {
         }
         let turn = turns.acquire().await;
         // The previous pull may have been of this image, or may have found the registry unreachable.
-        let present = if pull_policy::looks_first(order.policy) {
+        let present = if pull_policy::checks_presence_first(order.policy) {
             let present = self.present(order).await?;
             if present.is_some() {
-                self.tell_present(order);
+                self.record_present_image(order);
             }
             present
         } else {
@@ -114,7 +114,7 @@ impl<S: Service> Images<S> {
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
     /// credential that succeeded.
     async fn pull_with_credentials(&self, order: &PullInputs<'_>) -> Result<(String, Option<Credential>), PullError> {
-        self.tell_failed_secrets(order);
+        self.record_missing_secrets(order);
         let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
         credentials.extend(self.credentials.find(&order.repository, order.pod).await);
         log!(info, "pulling image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
@@ -169,7 +169,7 @@ impl<S: Service> Images<S> {
             loop {
                 rt::sleep(waits.next_wait()).await;
                 log!(info, "still pulling image", image = order.image(), s = rt::elapsed(begun).as_secs());
-                if !pull_policy::looks_first(order.policy) {
+                if !pull_policy::checks_presence_first(order.policy) {
                     continue;
                 }
                 if let Ok(Some(present)) = self.present(order).await {
@@ -195,7 +195,7 @@ impl<S: Service> Images<S> {
         Ok(image_ref)
     }
 
-    fn tell_failed_secrets(&self, order: &PullInputs<'_>) {
+    fn record_missing_secrets(&self, order: &PullInputs<'_>) {
         let failed = &order.secrets.failed;
         if failed.is_empty() {
             return;
@@ -222,7 +222,12 @@ impl<S: Service> Images<S> {
 
     fn failed(&self, order: &PullInputs<'_>, error: &PullError, now: Instant) -> FailedPull {
         let (image, why) = (order.image(), error.to_string());
-        self.tell_of(order, EventKind::Warning, Reason::FAILED, format!("Failed to pull image {image:?}: {why}"));
+        self.record_pull_event(
+            order,
+            EventKind::Warning,
+            Reason::FAILED,
+            format!("Failed to pull image {image:?}: {why}"),
+        );
         let is_unreachable = error.is_unreachable();
         if is_unreachable {
             self.outages.borrow_mut().failed(order.registry(), now);

@@ -3,7 +3,7 @@
 use crate::types::api::PullPolicy;
 
 /// Whether to look for a present image first. `Always` asks the registry in any case.
-pub(super) fn looks_first(policy: PullPolicy) -> bool {
+pub(super) fn checks_presence_first(policy: PullPolicy) -> bool {
     match policy {
         PullPolicy::Always => false,
         PullPolicy::IfNotPresent | PullPolicy::Never => true,
@@ -40,7 +40,10 @@ mod tests {
             (PullPolicy::IfNotPresent, true, true, false),
             (PullPolicy::Never, true, false, false),
         ] {
-            assert_eq!((looks_first(policy), pulls(policy), present_will_do(policy)), (looks, asks, does_without));
+            assert_eq!(
+                (checks_presence_first(policy), pulls(policy), present_will_do(policy)),
+                (looks, asks, does_without)
+            );
         }
     }
 }

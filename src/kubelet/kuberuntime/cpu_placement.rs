@@ -58,11 +58,11 @@ impl PodRuntime {
         let MisplacedContainer { id, cpus, .. } = misplaced;
         let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
         gone_is_fine(self.cri.update_container_resources(id, &request).await)?;
-        self.note_held(id, cpus.clone());
+        self.record_cpus(id, cpus.clone());
         Ok(())
     }
 
-    pub(super) fn note_held(&self, id: &str, cpus: CpuSet) {
+    pub(super) fn record_cpus(&self, id: &str, cpus: CpuSet) {
         self.held.borrow_mut().insert(id.to_owned(), cpus);
     }
 }

@@ -89,7 +89,7 @@ impl PodRuntime {
         };
         if plan.creates_sandbox() && observed.newest_sandbox().is_some() {
             let message = "Pod sandbox changed, it will be killed and re-created.";
-            self.tell_of_pod(&pod.metadata.uid, EventKind::Normal, Reason::SANDBOX_CHANGED, message);
+            self.record_pod_event(&pod.metadata.uid, EventKind::Normal, Reason::SANDBOX_CHANGED, message);
         }
         for action in &plan.actions {
             if cancel.is_cancelled() {
@@ -108,7 +108,7 @@ impl PodRuntime {
                             start_metrics::sandbox_failed();
                             let ((reason, what), failure) = (error.event(), one_line(&error));
                             let message = format!("Failed to {what}: {failure}");
-                            self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, reason, message);
+                            self.record_pod_event(&pod.metadata.uid, EventKind::Warning, reason, message);
                             Err(failure)
                         }
                     }
@@ -154,7 +154,7 @@ impl PodRuntime {
                     let waiting = self.start_container(&start, volumes, cancel).await.err();
                     start_metrics::container_started(*place, waiting.as_ref());
                     if let Some(waiting) = &waiting {
-                        self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
+                        self.record_start_failure(&pod.metadata.uid, &container.name, waiting);
                     }
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
@@ -165,7 +165,7 @@ impl PodRuntime {
                     let started = StartedContainer { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
                     let waiting = self.start_created(&started, cancel).await.err();
                     if let Some(waiting) = &waiting {
-                        self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
+                        self.record_start_failure(&pod.metadata.uid, &container.name, waiting);
                     }
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
@@ -215,10 +215,10 @@ impl PodRuntime {
     async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, SandboxError> {
         let (config, dns) = self.sandbox_config(pod, attempt).await?;
         for warning in dns.warnings {
-            self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
+            self.record_pod_event(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
         if let Some(message) = dns.of_node {
-            self.tell_of_node(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
+            self.record_node_event(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
         let handler = self.handler(pod)?;
         let begun = rt::now();
@@ -265,7 +265,7 @@ impl PodRuntime {
         };
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         let mut mounts = (volumes.mounts)(container, &environment).await.map_err(|error| config_error(&*error))?;
-        self.bring_mounted_images(pod, container, &mut mounts, sandbox, cancel).await?;
+        self.pull_volume_images(pod, container, &mut mounts, sandbox, cancel).await?;
         let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node).await;
         mounts.extend(own_files.map_err(|error| config_error(&error))?);
         let target = target(container, observed);
@@ -298,8 +298,8 @@ impl PodRuntime {
         let id = created.map_err(|failure| Waiting::new(Reason::CREATE_CONTAINER_ERROR, failure))?;
         self.record_event(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
-            self.note_applied(&id, resources, container);
-            self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
+            self.record_applied(&id, resources, container);
+            self.record_cpus(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
         let started = StartedContainer { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };
         self.start_created(&started, cancel).await
@@ -316,7 +316,7 @@ impl PodRuntime {
         let ensured = self.images.ensure(pod, wanted, &sandbox.config, &secrets, cancel.cancelled());
         let late = async {
             rt::sleep(LATE).await;
-            self.tell_observed(&pod.metadata.uid).await;
+            self.send_observation(&pod.metadata.uid).await;
             std::future::pending().await
         };
         let image = rt::either(late, ensured).await;
@@ -329,7 +329,7 @@ impl PodRuntime {
     }
 
     /// Observes the pod during its sync, so that its status shows the sandbox: not every runtime sends events.
-    async fn tell_observed(&self, uid: &PodUid) {
+    async fn send_observation(&self, uid: &PodUid) {
         if let Ok(observation) = self.observe_pod(uid).await {
             // The loop outlives its workers.
             let _ = self.inbox.send(SyncEvent::Observed(observation)).await;
@@ -337,7 +337,7 @@ impl PodRuntime {
     }
 
     /// Pulls the images of image volumes; there is one mount per image volume mount, in the same order.
-    async fn bring_mounted_images(
+    async fn pull_volume_images(
         &self,
         pod: &Pod,
         container: &Container,

@@ -53,7 +53,7 @@ impl PodRuntime {
         let run = async move {
             match &hook.handler.action {
                 LifecycleAction::Exec(action) => self.run_command(&hook, action).await,
-                LifecycleAction::HttpGet(action) => self.ask_page(&hook, action).await,
+                LifecycleAction::HttpGet(action) => self.get_url(&hook, action).await,
                 LifecycleAction::Sleep(action) => {
                     rt::sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or(0))).await;
                     Ok(())
@@ -86,7 +86,7 @@ impl PodRuntime {
     }
 
     /// Any response counts as success.
-    async fn ask_page(&self, hook: &Hook<'_>, action: &HttpGetAction) -> Result<(), HookFailure> {
+    async fn get_url(&self, hook: &Hook<'_>, action: &HttpGetAction) -> Result<(), HookFailure> {
         let failed = |error: &dyn std::fmt::Display| {
             Err(hook.failed(format_args!("HTTP lifecycle hook ({})", action.path), format_args!("{error}")))
         };
@@ -107,14 +107,14 @@ impl PodRuntime {
             Err(error) => error,
         };
         let is_plain = matches!(error, GetError::Tls(TlsError::Http));
-        if is_plain && self.ask_in_the_open(hook, &url, headers).await {
+        if is_plain && self.get_without_tls(hook, &url, headers).await {
             return Ok(());
         }
         failed(&format_args!("Get {:?}: {error}", url.to_string()))
     }
 
     /// Retries an HTTPS hook with HTTP, for hooks written when only HTTP was supported (kubelet: `runHTTPHandler`).
-    async fn ask_in_the_open(&self, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
+    async fn get_without_tls(&self, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
         let mut open = url.clone();
         open.scheme = UriScheme::Http;
         let headers = headers.without_authorization();
@@ -123,7 +123,7 @@ impl PodRuntime {
         }
         let host = url.authority();
         let told = format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded");
-        self.tell_of_pod(hook.pod.uid, EventKind::Warning, Reason::LIFECYCLE_HTTP_FALLBACK, told);
+        self.record_pod_event(hook.pod.uid, EventKind::Warning, Reason::LIFECYCLE_HTTP_FALLBACK, told);
         true
     }
 

@@ -32,14 +32,14 @@ impl PodRuntime {
         let failed = match collected.await {
             Ok(()) => false,
             Err(error) => {
-                self.tell_of_images(&error);
+                self.record_collect_error(&error);
                 true
             }
         };
         self.image_gc_failed.set(failed);
     }
 
-    fn tell_of_images(&self, error: &CollectError) {
+    fn record_collect_error(&self, error: &CollectError) {
         let (reasons, message) = event_of(error, self.image_gc_failed.get());
         if reasons.is_empty() {
             log!(info, "failed to collect images", error = message);

@@ -54,7 +54,7 @@ impl PodRuntime {
 
     /// Asks the runtime for its cgroup driver; false if it must be asked again. Runtimes older than CRI API 0.28
     /// cannot tell; then the configuration applies.
-    pub(crate) async fn ask_cgroup_driver(&self) -> bool {
+    pub(crate) async fn query_cgroup_driver(&self) -> bool {
         let driver = match self.cri.cgroup_driver().await {
             Ok(driver) => driver,
             Err(error) if error.is_unimplemented() => None,
@@ -92,15 +92,15 @@ impl PodRuntime {
         let containers = self.cri.list_containers(None).await?;
         let ids: SortedSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
         self.forget_applied(|id| ids.contains(id));
-        let looks = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
+        let observations = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);
             let runtime = Rc::clone(self);
             (listed, rt::spawn(async move { runtime.complete(&uid, sandboxes, containers).await }))
         });
-        let looks: Vec<_> = looks.collect();
+        let observations: Vec<_> = observations.collect();
         let until = rt::now() + RELIST;
         let (mut pods, mut unseen) = (Vec::new(), Vec::new());
-        for (listed, look) in looks {
+        for (listed, look) in observations {
             match rt::deadline(until.saturating_duration_since(rt::now()), look).await {
                 Ok(Ok(pod)) => pods.push(pod),
                 Ok(Err(error)) => {

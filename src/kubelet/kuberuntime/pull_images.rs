@@ -35,7 +35,7 @@ impl PodRuntime {
                 let until = waiting.until.or_else(|| self.images.retry_at(present, wanted.image));
                 Waiting { until, ..waiting }
             })?;
-            self.images.note_pulled_early(&next.metadata.uid, wanted);
+            self.images.record_early_pull(&next.metadata.uid, wanted);
         }
         Ok(())
     }

@@ -11,17 +11,17 @@ impl PodRuntime {
         self.send(PodEvent::of_container(pod, container, kind, reason, message));
     }
 
-    pub(super) fn tell_of_pod(&self, pod: &PodUid, kind: EventKind, reason: Reason, message: impl Into<String>) {
+    pub(super) fn record_pod_event(&self, pod: &PodUid, kind: EventKind, reason: Reason, message: impl Into<String>) {
         self.send(PodEvent::of_pod(pod, kind, reason, message));
     }
 
-    pub(super) fn tell_of_node(&self, kind: EventKind, reason: Reason, message: String) {
+    pub(super) fn record_node_event(&self, kind: EventKind, reason: Reason, message: String) {
         // Events may be dropped when the inbox is full.
         let _ = self.inbox.try_send(SyncEvent::NodeEvent(NodeEvent::new(kind, reason, message)));
     }
 
     /// Records that a container failed to start and waits for this reason.
-    pub(super) fn tell_waiting(&self, pod: &PodUid, container: &str, waiting: &Waiting) {
+    pub(super) fn record_start_failure(&self, pod: &PodUid, container: &str, waiting: &Waiting) {
         if let Some(message) = start_failure(waiting) {
             self.record_event(pod, container, EventKind::Warning, Reason::FAILED, &message);
         }

@@ -145,7 +145,7 @@ impl PodRuntime {
         }
     }
 
-    pub(super) fn note_applied(&self, id: &str, resources: &LinuxContainerResources, container: &Container) {
+    pub(super) fn record_applied(&self, id: &str, resources: &LinuxContainerResources, container: &Container) {
         self.applied.borrow_mut().insert(id.to_owned(), AppliedResources::of(resources, container));
     }
 
@@ -178,7 +178,7 @@ impl PodRuntime {
         }
         let updated = self.cri.update_container_resources(&running.id, &request).await;
         updated.map_err(ResizeError::Runtime)?;
-        self.note_applied(&running.id, &resources, container);
+        self.record_applied(&running.id, &resources, container);
         let actuated = &self.allocations.actuated;
         actuated.set_container(&pod.metadata.uid, &container.name, &actuated_resources(pod, container));
         Ok(())
@@ -202,7 +202,7 @@ impl PodRuntime {
     }
 
     /// Records that the pod's cgroup has the pod's own resources.
-    pub(crate) fn note_pod_resources(&self, pod: &Pod) {
+    pub(crate) fn record_pod_resources(&self, pod: &Pod) {
         let actuated = &self.allocations.actuated;
         if pod.spec.resources.is_some() || actuated.get(&pod.metadata.uid).is_some_and(|info| info.pod_level.is_some())
         {

@@ -37,9 +37,10 @@ pub(crate) fn container_resources(
 /// may swap (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).
 fn swap_limit(pod: &Pod, container: &Container, node: &NodeSettings) -> u64 {
     let Some(all) = node.shared_swap else { return 0 };
-    let asked = container.resources.request(MEMORY).filter(|asked| !asked.is_zero());
-    let Some(asked) = asked.filter(|_| may_swap(pod, container, node)) else { return 0 };
-    let share = u128::try_from(asked.value()).unwrap_or(0) * u128::from(all) / u128::from(node.memory_capacity.max(1));
+    let requested = container.resources.request(MEMORY).filter(|requested| !requested.is_zero());
+    let Some(requested) = requested.filter(|_| may_swap(pod, container, node)) else { return 0 };
+    let share =
+        u128::try_from(requested.value()).unwrap_or(0) * u128::from(all) / u128::from(node.memory_capacity.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 

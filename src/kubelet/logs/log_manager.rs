@@ -94,7 +94,7 @@ struct Entry {
     next: Option<Instant>,
     /// The file has existed before.
     seen: bool,
-    seeing_to: Option<rt::Task<()>>,
+    rotating: Option<rt::Task<()>>,
     /// A failure has been logged.
     failing: bool,
 }
@@ -143,16 +143,16 @@ impl RotationTask {
                     }
                 }
                 WakeReason::LogChanges(Ok(Some(watches))) => watches.iter().for_each(|watch| self.written(watch)),
-                WakeReason::LogChanges(Ok(None)) => self.look_at_all(),
+                WakeReason::LogChanges(Ok(None)) => self.check_all(),
                 WakeReason::LogChanges(Err(error)) => {
                     log!(warn, "failed to watch logs, polling instead", error = ErrorChain(&error));
                     self.watch = None;
-                    self.look_at_all();
+                    self.check_all();
                 }
-                WakeReason::Done((id, rotation)) => self.seen_to(&id, rotation),
+                WakeReason::Done((id, rotation)) => self.rotation_done(&id, rotation),
                 WakeReason::Due => {}
             }
-            self.look_at_due();
+            self.check_due();
         }
     }
 
@@ -190,7 +190,7 @@ impl RotationTask {
                     seen: false,
                     looked: now,
                     next: Some(now),
-                    seeing_to: None,
+                    rotating: None,
                     failing: false,
                 };
                 self.logs.insert(log.container_id.clone(), entry);
@@ -213,19 +213,19 @@ impl RotationTask {
         entry.next = Some(entry.looked + self.limits.next_look(entry.rotation.size, threshold));
     }
 
-    fn look_at_all(&mut self) {
+    fn check_all(&mut self) {
         let now = rt::now();
         self.logs.values_mut().for_each(|entry| entry.next = Some(now));
     }
 
-    fn look_at_due(&mut self) {
+    fn check_due(&mut self) {
         let now = rt::now();
         for (id, entry) in &mut self.logs {
             if entry.next.is_none_or(|next| next > now) {
                 continue;
             }
             entry.next = None;
-            if entry.seeing_to.is_some() {
+            if entry.rotating.is_some() {
                 // It is checked when the worker is done.
                 continue;
             }
@@ -245,7 +245,7 @@ impl RotationTask {
                 Some(_) | None => {
                     let (id, log, limits, cri) = (id.clone(), Rc::clone(&entry.log), self.limits, self.cri.clone());
                     let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.seen);
-                    entry.seeing_to = Some(rt::spawn(async move {
+                    entry.rotating = Some(rt::spawn(async move {
                         let turn = workers.acquire().await;
                         let rotation = rotate_if_due(&cri, &id, &log, limits, seen).await;
                         drop(turn);
@@ -257,9 +257,9 @@ impl RotationTask {
         }
     }
 
-    fn seen_to(&mut self, id: &str, rotation: Result<RotationState, RotateError>) {
+    fn rotation_done(&mut self, id: &str, rotation: Result<RotationState, RotateError>) {
         let Some(entry) = self.logs.get_mut(id) else { return };
-        entry.seeing_to = None;
+        entry.rotating = None;
         let now = rt::now();
         match rotation {
             Ok(rotation) => {

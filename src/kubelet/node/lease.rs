@@ -39,7 +39,7 @@ enum State {
 /// The next request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseStep {
-    Look,
+    Get,
     Create(Value),
     /// A merge patch of all the fields that the node owns.
     Claim(Value),
@@ -77,7 +77,7 @@ impl Lease {
             "holderIdentity": self.node, "leaseDurationSeconds": self.duration.as_secs(), "renewTime": time,
         });
         match self.state {
-            State::Unseen => LeaseStep::Look,
+            State::Unseen => LeaseStep::Get,
             State::Missing if uid.is_empty() => LeaseStep::AwaitNode,
             State::Missing => LeaseStep::Create(json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -169,7 +169,7 @@ mod tests {
 
     fn words(steps: &[LeaseStep]) -> Vec<&'static str> {
         let word = |step: &LeaseStep| match step {
-            LeaseStep::Look => "look",
+            LeaseStep::Get => "get",
             LeaseStep::Create(_) => "create",
             LeaseStep::Claim(_) => "claim",
             LeaseStep::Renew(_) => "renew",
@@ -210,7 +210,7 @@ mod tests {
         });
         let renewal = json!({ "spec": { "renewTime": "1970-01-01T00:00:02.000000Z" } });
         assert_eq!(renewal.to_string().len(), 52);
-        assert_eq!(steps, [LeaseStep::Look, LeaseStep::Claim(claim), LeaseStep::Renew(renewal)]);
+        assert_eq!(steps, [LeaseStep::Get, LeaseStep::Claim(claim), LeaseStep::Renew(renewal)]);
     }
 
     #[test]
@@ -218,11 +218,11 @@ mod tests {
         use LeaseOutcome::{Done, Exists, Found, NotFound, Unreached};
 
         let mut lease = lease();
-        assert_eq!(words(&steps(&mut lease, "", &[Unreached, NotFound, Unreached])), ["look", "look", "await"]);
+        assert_eq!(words(&steps(&mut lease, "", &[Unreached, NotFound, Unreached])), ["get", "get", "await"]);
         let made = steps(&mut lease, "u", &[Unreached, Done, Done, Done]);
         assert_eq!(words(&made), ["create", "create", "claim", "renew"]);
         let again = steps(&mut lease, "u", &[NotFound, Exists, Found(None), Done, Unreached, Done]);
-        assert_eq!(words(&again), ["renew", "create", "look", "claim", "renew", "renew"]);
+        assert_eq!(words(&again), ["renew", "create", "get", "claim", "renew", "renew"]);
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
     fn renew_time_advances_whatever_the_clock_does() {
         let mut lease = lease();
         let start = Instant::now();
-        let look = LeaseStep::Look;
+        let look = LeaseStep::Get;
         lease.done(&look, LeaseOutcome::Found(Some(at(1000))), "u", at(5), start);
         let second = Duration::from_secs(1);
         assert_eq!(lease.renew_time(at(6), start + second), at(1001), "the clock was not set in this boot");

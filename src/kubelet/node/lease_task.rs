@@ -35,7 +35,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
             continue;
         }
         // A lease that is only read may be older than all that is watched.
-        let watched = client.watched_version().filter(|_| step != LeaseStep::Look);
+        let watched = client.watched_version().filter(|_| step != LeaseStep::Get);
         let outcome = match send(&client, &node, &step, lease.interval()).await {
             Ok((outcome, version)) => {
                 // The lease is the node's most frequent write, so a restored etcd is noticed within one interval, unless
@@ -81,12 +81,12 @@ async fn send(
     let all = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
     let one = format!("{all}/{node}");
     let request = match step {
-        LeaseStep::Look | LeaseStep::AwaitNode => Request::get(one),
+        LeaseStep::Get | LeaseStep::AwaitNode => Request::get(one),
         LeaseStep::Create(lease) => Request::post(all, lease).unread(),
         LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).unread(),
     };
     match client.send(&request.within(limit).ranked(Rank::Lease)).await {
-        Ok(answer) if *step == LeaseStep::Look => {
+        Ok(answer) if *step == LeaseStep::Get => {
             Ok((LeaseOutcome::Found(renew_time(&answer.json()?)), answer.version()))
         }
         Ok(answer) => Ok((LeaseOutcome::Done, answer.version())),

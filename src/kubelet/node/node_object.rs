@@ -62,7 +62,7 @@ enum ObjectState {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeStep {
     Create(Value),
-    Look,
+    Get,
     /// A strategic merge patch of the status.
     Patch(Value),
     /// Nothing to do before this time or a change.
@@ -220,7 +220,7 @@ impl NodeObjectState {
             ObjectState::Unknown | ObjectState::Deleted => NodeStep::Wait(None),
             ObjectState::Unseen => {
                 self.under_way = None;
-                NodeStep::Look
+                NodeStep::Get
             }
             ObjectState::Absent if !self.registers => NodeStep::Wait(None),
             ObjectState::Absent => self.create(sight),
@@ -278,13 +278,13 @@ impl NodeObjectState {
     }
 
     fn send(&mut self, wanted: NodeStatus, patch: StatusPatch) -> NodeStep {
-        self.tell_readiness(&wanted);
+        self.record_readiness_event(&wanted);
         let body = patch.body.clone();
         self.under_way = Some(PendingUpdate { wanted, patch: Some(patch) });
         NodeStep::Patch(body)
     }
 
-    fn tell_readiness(&mut self, wanted: &NodeStatus) {
+    fn record_readiness_event(&mut self, wanted: &NodeStatus) {
         let status = |of: &NodeStatus| {
             let ready = of.conditions.iter().find(|condition| condition.kind == READY)?;
             Some(ready.status.clone())

@@ -89,7 +89,7 @@ impl NodeRegistration {
                 // Events may be dropped when the inbox is full.
                 let _ = self.inbox.try_send(SyncEvent::NodeEvent(event));
             }
-            self.tell_terms(&own, &mut terms).await;
+            self.send_node_fields(&own, &mut terms).await;
             self.status_inputs.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
             match step {
                 NodeStep::Wait(until) => {
@@ -113,7 +113,7 @@ impl NodeRegistration {
     }
 
     /// Must be sent before any pod of the cluster: admission depends on it.
-    async fn tell_terms(&self, own: &NodeObjectState, sent: &mut Option<NodeFields>) {
+    async fn send_node_fields(&self, own: &NodeObjectState, sent: &mut Option<NodeFields>) {
         let terms = own.terms();
         if let Some(terms) = terms.filter(|terms| sent.as_ref() != Some(terms)) {
             *sent = Some(terms.clone());
@@ -191,8 +191,8 @@ struct NodeExchange {
 async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExchange) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
     let answer = match step {
-        NodeStep::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
-        NodeStep::Look => seen(client, &Request::get(path).ranked(Rank::Node)).await,
+        NodeStep::Create(node) => get_node(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
+        NodeStep::Get => get_node(client, &Request::get(path).ranked(Rank::Node)).await,
         NodeStep::Patch(patch) => {
             // The watch delivers the updated object.
             let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).unread();
@@ -225,7 +225,7 @@ async fn send(client: &Client, name: &str, step: &NodeStep, talk: &mut NodeExcha
     }
 }
 
-async fn seen(client: &Client, request: &Request) -> Result<Outcome, ApiError> {
+async fn get_node(client: &Client, request: &Request) -> Result<Outcome, ApiError> {
     let node: Node = client.send(request).await?.decode()?;
     Ok(Outcome::Seen(Box::new(node)))
 }

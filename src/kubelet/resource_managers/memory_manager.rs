@@ -78,7 +78,7 @@ impl MemoryManager {
     }
 
     /// Without a state file, running containers keep the nodes they are on.
-    pub(super) fn learn(&mut self, found: &[InUse]) {
+    pub(super) fn rebuild(&mut self, found: &[InUse]) {
         let found = found.iter().filter(|found| self.is_forgetful && !found.mems.is_empty());
         for InUse { pod, container, mems, .. } in found {
             self.seen.entry(pod.clone()).or_default().insert(container.clone(), Nodes::of(mems));

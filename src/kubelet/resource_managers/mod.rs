@@ -168,11 +168,11 @@ impl ResourceManagers {
                 for (pod, sets) in assigned {
                     found.extend(sets.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
                 }
-                managers.learn_cpus(found);
+                managers.rebuild_cpus(found);
             }
             _ => {
                 managers.is_forgetful = true;
-                managers.learn_cpus(Vec::new());
+                managers.rebuild_cpus(Vec::new());
             }
         }
         Ok(managers)
@@ -219,21 +219,21 @@ impl ResourceManagers {
         self.cpus.is_some()
     }
 
-    /// Whether running containers must be observed with `learn`.
+    /// Whether running containers must be observed with `rebuild`.
     pub(crate) fn is_forgetful(&self) -> bool {
         self.is_forgetful || self.memory.is_forgetful()
     }
 
     /// Rebuilds the assignments from running containers where no state file has them.
-    pub(crate) fn learn(&mut self, found: Vec<InUse>) {
-        self.memory.learn(&found);
+    pub(crate) fn rebuild(&mut self, found: Vec<InUse>) {
+        self.memory.rebuild(&found);
         if self.is_forgetful {
-            self.learn_cpus(found.into_iter().map(|found| (found.pod, found.container, found.cpus)).collect());
+            self.rebuild_cpus(found.into_iter().map(|found| (found.pod, found.container, found.cpus)).collect());
         }
     }
 
     /// Takes the CPU sets that are possible exclusive ones.
-    fn learn_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
+    fn rebuild_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
         let Some(cpus) = &self.cpus else { return };
         let mut placements = self.placements.borrow_mut();
         placements.exclusive = cpus.plausible(found);
@@ -500,7 +500,7 @@ mod tests {
                 cpus: set(cpus),
                 mems: set("0"),
             };
-            managers.learn(vec![runs("p", "main", "3"), runs("s", "x", "0-2")]);
+            managers.rebuild(vec![runs("p", "main", "3"), runs("s", "x", "0-2")]);
             assert_eq!(shown(&mut managers).0, "0-2");
             assert!(managers.placements.borrow().lifts_quota(&"p".into(), "main"));
         }

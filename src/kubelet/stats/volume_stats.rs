@@ -100,7 +100,7 @@ impl VolumeStatsCache {
         let (of, csi) = (volume.clone(), Rc::clone(&self.csi));
         let disk = match &of.teller {
             UsageSource::Driver { .. } => None,
-            UsageSource::Mount => self.ask_file_system(&of.path),
+            UsageSource::Mount => self.query_file_system(&of.path),
         };
         let tells = Rc::clone(&cached);
         let task = rt::spawn(async move {
@@ -126,7 +126,7 @@ impl VolumeStatsCache {
 
     /// Calls statfs on a separate thread, not in the pool: it blocks until the file server answers. The number of
     /// threads is limited.
-    fn ask_file_system(&self, path: &Path) -> Option<Receiver<Option<FileSystem>>> {
+    fn query_file_system(&self, path: &Path) -> Option<Receiver<Option<FileSystem>>> {
         if Arc::strong_count(&self.threads) > MOST_THREADS {
             return None;
         }

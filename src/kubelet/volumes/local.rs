@@ -224,9 +224,11 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
             let mut mend = Command::new("fsck");
             mend.arg("-a").arg(disk);
             match run(mend, "fsck") {
-                Ok((Some(UNMENDED), said)) => Err(failed("fsck", format!("found errors it could not correct: {said}"))),
-                Ok((Some(MENDED), said)) => {
-                    log!(warn, "corrected file system errors", disk = disk.display(), said = said);
+                Ok((Some(UNMENDED), message)) => {
+                    Err(failed("fsck", format!("found errors it could not correct: {message}")))
+                }
+                Ok((Some(MENDED), message)) => {
+                    log!(warn, "corrected file system errors", disk = disk.display(), message = message);
                     Ok(())
                 }
                 // fsck does not support the file system or is not installed; mount reports any problem.
@@ -243,7 +245,7 @@ fn make_mountable(local: &Local) -> Result<(), Problem> {
             log!(info, "formatting empty disk", disk = disk.display(), kind = local.fs_type);
             succeeds(format, &program)
         }
-        (_, said) => Err(failed("blkid", said)),
+        (_, message) => Err(failed("blkid", message)),
     }
 }
 
@@ -259,7 +261,7 @@ fn format_options(fs_type: &str) -> &'static [&'static str] {
 fn succeeds(command: Command, name: &str) -> Result<(), Problem> {
     match run(command, name)? {
         (Some(0), _) => Ok(()),
-        (_, said) => Err(failed(name, said)),
+        (_, message) => Err(failed(name, message)),
     }
 }
 
@@ -269,9 +271,9 @@ fn run(mut command: Command, name: &str) -> Result<(Option<i32>, String), Proble
         io::ErrorKind::NotFound => failed(name, "not installed, but required for local volumes".to_owned()),
         _ => failed(name, error.to_string()),
     })?;
-    let said = [ended.stdout, ended.stderr].concat();
-    let said = String::from_utf8_lossy(&said).trim().replace('\n', "; ");
-    Ok((ended.status.code(), format!("{}: {said}", ended.status)))
+    let message = [ended.stdout, ended.stderr].concat();
+    let message = String::from_utf8_lossy(&message).trim().replace('\n', "; ");
+    Ok((ended.status.code(), format!("{}: {message}", ended.status)))
 }
 
 fn failed(program: &str, what: String) -> Problem {

@@ -79,7 +79,7 @@ pub(crate) fn set_up(
         let plan = plan?;
         let mut places: Vec<PreparedVolume> =
             plan.volumes.iter().map(|planned| planned.set_up_place(selinux)).collect();
-        let may_hang = plan.volumes.iter().any(PlannedVolume::looks_at_host);
+        let may_hang = plan.volumes.iter().any(PlannedVolume::reads_host_path);
         let work = move || carry_out(&plan).map(|kept| (plan, kept));
         let (plan, kept) = match may_hang {
             true => rt::slow_for(uid.as_str(), work).await?,
@@ -253,7 +253,7 @@ impl PodVolumes {
 
 impl PlannedVolume {
     /// Whether its set-up accesses a host path, whose file system may hang.
-    fn looks_at_host(&self) -> bool {
+    fn reads_host_path(&self) -> bool {
         match &self.source {
             Source::Device { .. } => true,
             Source::HostPath { kind, .. } => *kind != HostPathType::Unset,

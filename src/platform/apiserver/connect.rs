@@ -37,7 +37,7 @@ pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traff
     let counted = CountedStream { stream, traffic: Rc::clone(traffic) };
     let Some((config, name)) = &access.tls else { return Ok(Socket::Plain(counted)) };
     let tls = TlsSocket::connect(counted, config.clone(), name.clone()).await?;
-    match tls.speaks(PROTOCOL) {
+    match tls.has_negotiated(PROTOCOL) {
         true => Ok(Socket::Tls(tls)),
         false => Err(io::Error::other("server does not support HTTP/2")),
     }

@@ -20,12 +20,12 @@ pub(crate) struct Traffic {
 impl Traffic {
     pub(super) fn sent(&self, len: usize) {
         add(&self.sent, len);
-        self.look_at_mark();
+        self.check_mark();
     }
 
     pub(super) fn received(&self, len: usize) {
         add(&self.received, len);
-        self.look_at_mark();
+        self.check_mark();
     }
 
     pub(super) fn connected(&self) {
@@ -48,16 +48,16 @@ impl Traffic {
     /// Counts bytes of images.
     pub(crate) fn images(&self, bytes: u64) {
         self.images.set(self.images.get().saturating_add(bytes));
-        self.look_at_mark();
+        self.check_mark();
     }
 
     /// Notifies [`Self::marked`] once the total reaches `bytes`.
     pub(crate) fn mark(&self, bytes: Option<u64>) {
         self.mark.set(bytes);
-        self.look_at_mark();
+        self.check_mark();
     }
 
-    fn look_at_mark(&self) {
+    fn check_mark(&self) {
         if self.mark.get().is_some_and(|mark| self.bytes() >= mark) {
             self.mark.set(None);
             self.marked.notify();

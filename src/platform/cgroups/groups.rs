@@ -101,7 +101,7 @@ impl Groups {
     }
 
     fn call_systemd(&self, unit: &str, what: impl FnOnce(&mut Systemd) -> io::Result<()>) -> Result<(), CgroupError> {
-        let asked = Systemd::connect(&self.systemd).and_then(|mut systemd| what(&mut systemd));
-        asked.map_err(CgroupError::io("configure systemd unit", Path::new(unit)))
+        let result = Systemd::connect(&self.systemd).and_then(|mut systemd| what(&mut systemd));
+        result.map_err(CgroupError::io("configure systemd unit", Path::new(unit)))
     }
 }

@@ -33,7 +33,7 @@ impl Dialer {
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=REDIRECTS {
-            let asked = rt::deadline(left(), self.ask(&at, headers, keep_host)).await;
+            let asked = rt::deadline(left(), self.send_request(&at, headers, keep_host)).await;
             let (stream, mut response) = asked.map_err(|rt::Elapsed| GetError::Timeout)??;
             if let Some((next, is_relative)) = redirect(url, &at, response.status(), response.location()) {
                 // A given Host header is kept on a relative redirect.
@@ -50,7 +50,12 @@ impl Dialer {
     }
 
     /// Sends the request and reads the response up to its head.
-    async fn ask(&self, url: &Url, headers: &Headers, keep_host: bool) -> Result<(Stream, Response), GetError> {
+    async fn send_request(
+        &self,
+        url: &Url,
+        headers: &Headers,
+        keep_host: bool,
+    ) -> Result<(Stream, Response), GetError> {
         let request = headers.request(url, keep_host)?;
         let tcp = self.reach(&url.host, url.port()).await.map_err(GetError::Dial)?;
         let mut stream = match url.scheme {

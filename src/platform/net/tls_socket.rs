@@ -59,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsSocket<S> {
     }
 
     /// Whether this ALPN protocol was negotiated.
-    pub(crate) fn speaks(&self, protocol: &[u8]) -> bool {
+    pub(crate) fn has_negotiated(&self, protocol: &[u8]) -> bool {
         self.0.borrow().tls.alpn_protocol() == Some(protocol)
     }
 

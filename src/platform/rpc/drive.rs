@@ -78,7 +78,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
                 end.written(len);
             }
             Step::Wrote(Err(error)) => {
-                hear_out(reader, &mut input, end).await;
+                read_rest(reader, &mut input, end).await;
                 return Err(error);
             }
             Step::Read(len) => {
@@ -100,7 +100,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
 }
 
 /// Reads what a peer that closed its reading side has already sent, perhaps the responses to all requests.
-async fn hear_out(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
+async fn read_rest(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
     for _ in 0..LAST_READS {
         let silent = std::future::ready(Ok(0));
         let Ok(len @ 1..) = rt::either(reader.read(input), silent).await else { return };

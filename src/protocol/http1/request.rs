@@ -18,7 +18,7 @@ pub struct Request {
     pub body: u64,
     /// The body of a form, still escaped; set by the connection that read it.
     pub form: String,
-    /// The body that the handler asked for: complete or empty; set by the connection that read it.
+    /// The body that the handler named for: complete or empty; set by the connection that read it.
     pub content: Vec<u8>,
     /// Whether the client wants to keep the connection.
     pub keeps: bool,
@@ -168,26 +168,26 @@ impl Request {
     }
 
     /// The first value of a query parameter, unescaped; empty if it has none.
-    pub fn asks(&self, key: &str) -> Option<String> {
-        self.all_asks(key).into_iter().next()
+    pub fn query_value(&self, key: &str) -> Option<String> {
+        self.query_values(key).into_iter().next()
     }
 
     /// All values of a query parameter.
-    pub fn all_asks(&self, key: &str) -> Vec<String> {
+    pub fn query_values(&self, key: &str) -> Vec<String> {
         values(&self.query, key)
     }
 
     /// The value of a form field, or else of the query parameter (net/http: `FormValue`).
     pub fn form_asks(&self, key: &str) -> Option<String> {
-        values(&self.form, key).into_iter().next().or_else(|| self.asks(key))
+        values(&self.form, key).into_iter().next().or_else(|| self.query_value(key))
     }
 }
 
 fn values(pairs: &str, key: &str) -> Vec<String> {
     let pairs = pairs.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let plain = |text: &str| unescape(&text.replace('+', " "));
-    let asked = pairs.filter(|(name, _)| plain(name).as_deref() == Some(key));
-    asked.filter_map(|(_, value)| plain(value)).collect()
+    let named = pairs.filter(|(name, _)| plain(name).as_deref() == Some(key));
+    named.filter_map(|(_, value)| plain(value)).collect()
 }
 
 fn header(line: &[u8]) -> Option<(String, String)> {
@@ -371,7 +371,7 @@ mod tests {
         let (request, _) =
             Request::take(b"GET /a%2Fb/%2e%2E?x=1%202&y=+&z&w=%zz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().unwrap();
         assert_eq!(request.path, "/a/b/..");
-        let asks = |key: &str| request.asks(key);
+        let asks = |key: &str| request.query_value(key);
         assert_eq!((asks("x"), asks("y")), (Some("1 2".to_owned()), Some(" ".to_owned())));
         assert_eq!((asks("z"), asks("w"), asks("v")), (Some(String::new()), None, None));
     }

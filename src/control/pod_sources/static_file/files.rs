@@ -231,7 +231,7 @@ impl Files {
 
         let mut look = ListingPlan { again: self.doubted.then_some(self.boot_over), ..ListingPlan::default() };
         for (name, stamp) in &listing.files {
-            self.look_at(name, stamp, first, now, time, &mut look);
+            self.compare_file(name, stamp, first, now, time, &mut look);
         }
         self.remove_missing(listing, now, &mut look);
         self.closed.clear();
@@ -240,7 +240,7 @@ impl Files {
         look
     }
 
-    fn look_at(
+    fn compare_file(
         &mut self,
         name: &OsStr,
         stamp: &Result<Stamp, Arc<io::Error>>,

@@ -72,10 +72,10 @@ impl StaticFileSource {
     async fn round(&mut self) -> Result<(), Closed> {
         // Before the listing, so that no later change is missed.
         self.watcher.renew(&self.path, self.interval);
-        self.look_and_wait().await
+        self.list_and_wait().await
     }
 
-    async fn look_and_wait(&mut self) -> Result<(), Closed> {
+    async fn list_and_wait(&mut self) -> Result<(), Closed> {
         let again = match self.list().await? {
             Ok(listing) => self.read_changed(&listing).await,
             Err(error) => {

@@ -451,7 +451,7 @@ fn interval_is_enough_without_inotify() {
             watcher: Watcher { watch: None, failure_told: true },
             sent: None,
         };
-        let task = rt::spawn(async move { while running.look_and_wait().await.is_ok() {} });
+        let task = rt::spawn(async move { while running.list_and_wait().await.is_ok() {} });
         let bench = Bench { root, inbox: received, always: Vec::new(), task };
         bench.pods(&[]).await;
         bench.write("a.yaml", &pod("web"));

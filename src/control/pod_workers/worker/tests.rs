@@ -68,14 +68,14 @@ fn changed_pod_does_not_wait_for_an_earlier_failure() {
     let mut worker = Worker::new(pod("a"));
     worker.failed("no".to_owned(), Instant::now(), |wait| wait);
     worker.update_pod(pod("b"));
-    check(&worker, start(), Next::Work(Work::Look));
+    check(&worker, start(), Next::Work(Work::Relist));
 }
 
 #[test]
 fn pod_not_observed_after_work_is_observed_before_more_work() {
     let mut worker = Worker::new(pod("a"));
     worker.stale = true;
-    check(&worker, start(), Next::Work(Work::Look));
+    check(&worker, start(), Next::Work(Work::Relist));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn observation_precedes_a_retry_and_shortens_no_wait() {
         let Next::Wait(moment) = worker.next(now, start) else { panic!("a failure is waited for") };
         waits.push(moment.duration_since(now).as_secs());
         now = moment;
-        assert_eq!(worker.next(now, start), Next::Work(Work::Look));
+        assert_eq!(worker.next(now, start), Next::Work(Work::Relist));
         look(&mut worker, now);
         assert_eq!(worker.next(now, start), Next::Work(Work::Sync(start())));
     }
@@ -106,16 +106,16 @@ fn pod_is_observed_before_a_failed_container_start_is_retried() {
     let moment = worker.held_until("main").unwrap();
     // Other containers of the pod are not delayed.
     assert_eq!(worker.next(now, start), Next::Work(Work::Sync(start())));
-    assert_eq!(worker.next(moment, start), Next::Work(Work::Look));
+    assert_eq!(worker.next(moment, start), Next::Work(Work::Relist));
     look(&mut worker, moment);
     assert_eq!(worker.next(moment, start), Next::Work(Work::Sync(start())));
 }
 
 /// A successful observation.
 fn look(worker: &mut Worker, now: Instant) {
-    worker.begun(&Work::Look, now);
+    worker.begun(&Work::Relist, now);
     worker.stale = false;
-    worker.succeeded(Kind::Look, false, now);
+    worker.succeeded(Kind::Relist, false, now);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn object_change_retries_only_containers_that_wait_for_an_object() {
     assert!(worker.held_until("other").is_some());
     worker.failed("no".to_owned(), now, |wait| wait);
     worker.objects_changed();
-    assert_eq!(worker.next(now, start), Next::Work(Work::Look));
+    assert_eq!(worker.next(now, start), Next::Work(Work::Relist));
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl ServedConnection {
         if let Some(reply) = stream(request, api, &self.server.streaming) {
             return reply;
         }
-        if let Some(reply) = self.looks_inside(request) {
+        if let Some(reply) = self.privileged_endpoint(request) {
             return reply;
         }
         let logs = if request.method == "GET" { container_logs(&request.path, &request.query, api) } else { None };
@@ -100,7 +100,7 @@ impl ServedConnection {
     }
 
     /// Endpoints that act on containers or read files of the node.
-    fn looks_inside(&self, request: &Request) -> Option<Reply> {
+    fn privileged_endpoint(&self, request: &Request) -> Option<Reply> {
         let (server, api) = (&*self.server, &*self.server.api);
         let cri = &server.streaming.cri;
         let system_logs = || {

@@ -96,7 +96,7 @@ impl DelegatedAuth {
         let now = rt::now();
         let is_regular = self.regulars.borrow().get(&key, now).is_some();
         if !is_regular && !self.strangers.borrow_mut().take(peer, kibibytes(token), now) {
-            self.tell_of_strangers(peer, now);
+            self.warn_unknown_tokens(peer, now);
             return Err(ReviewFailure::TooMany);
         }
         let answer = self.send_review(TOKEN_REVIEWS, &token_review(token)).await.map_err(ReviewFailure::Failed)?;
@@ -114,7 +114,7 @@ impl DelegatedAuth {
         Ok(user)
     }
 
-    fn tell_of_strangers(&self, peer: IpAddr, now: Instant) {
+    fn warn_unknown_tokens(&self, peer: IpAddr, now: Instant) {
         if self.last_warned.get().is_none_or(|last_warned| now.saturating_duration_since(last_warned) >= LOG_AGAIN) {
             self.last_warned.set(Some(now));
             log!(warn, "too many unknown tokens, limiting token reviews", peer = peer);

@@ -26,7 +26,7 @@ pub(super) fn respond(request: &Request, checks: &[Check]) -> Option<Response> {
 }
 
 fn all(request: &Request, checks: &[Check]) -> Response {
-    let excluded: Vec<String> = request.all_asks("exclude");
+    let excluded: Vec<String> = request.query_values("exclude");
     let mut lines = String::new();
     let mut failed = false;
     for (name, fault) in checks {
@@ -46,7 +46,7 @@ fn all(request: &Request, checks: &[Check]) -> Response {
         let names = unknown.join(", ");
         lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {names}\n"));
     }
-    match (failed, request.asks("verbose")) {
+    match (failed, request.query_value("verbose")) {
         (true, _) => Response::text(Status::InternalServerError, lines + "healthz check failed\n"),
         (false, None) => Response::text(Status::Ok, "ok"),
         (false, Some(_)) => Response::text(Status::Ok, lines + "healthz check passed\n"),

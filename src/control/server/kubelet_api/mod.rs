@@ -192,13 +192,13 @@ impl KubeletApiServer {
                 let visit = ServedConnection::new(self, peer.ip(), tls.peer_certificates(), client_state);
                 answer(tls, visit).await;
             }
-            Ok(Err(_)) if !is_ready => self.tell_of_no_certificate(peer),
+            Ok(Err(_)) if !is_ready => self.warn_no_certificate(peer),
             Ok(Err(error)) => log!(debug, "TLS handshake failed", peer = peer, error = ErrorChain(&error)),
             Err(rt::Elapsed) => {}
         }
     }
 
-    fn tell_of_no_certificate(&self, peer: SocketAddr) {
+    fn warn_no_certificate(&self, peer: SocketAddr) {
         let now = rt::now();
         if self.last_logged.get().is_none_or(|last_logged| now.saturating_duration_since(last_logged) >= LOG_AGAIN) {
             self.last_logged.set(Some(now));

@@ -24,7 +24,7 @@ const MOST_SERVICES: usize = 4;
 /// `None` if the request has no query: it is for a file.
 pub(super) fn parse(request: &Request) -> Result<Option<NodeLogQuery>, Response> {
     let mut faults = Vec::new();
-    let queries = request.all_asks("query");
+    let queries = request.query_values("query");
     // A slash tells a file from a service.
     let is_file = |query: &&String| query.contains(['/', '\\']);
     let files: Vec<&String> = queries.iter().filter(is_file).collect();
@@ -33,9 +33,9 @@ pub(super) fn parse(request: &Request) -> Result<Option<NodeLogQuery>, Response>
     if !queries.is_empty() && files.is_empty() && services.is_empty() {
         faults.push(invalid("query", &format!("{queries:?}"), "query cannot be empty"));
     }
-    let asked = |key: &str| request.asks(key).filter(|value| !value.is_empty());
+    let option = |key: &str| request.query_value(key).filter(|value| !value.is_empty());
     let mut time = |key: &'static str| -> Option<Time> {
-        let value = asked(key)?;
+        let value = option(key)?;
         let parsed = decode(value.as_str().into()).ok().map(|decoded| decoded.value);
         if parsed.is_none() {
             faults.push(invalid(key, &format!("{value:?}"), "invalid time format"));
@@ -44,7 +44,7 @@ pub(super) fn parse(request: &Request) -> Result<Option<NodeLogQuery>, Response>
     };
     let (since, until) = (time("sinceTime"), time("untilTime"));
     let mut number = |key: &'static str| -> Option<i64> {
-        let value = asked(key)?;
+        let value = option(key)?;
         let parsed = value.parse().ok();
         if parsed.is_none() {
             let why = format!("strconv.Atoi: parsing {value:?}: invalid syntax");
@@ -53,7 +53,7 @@ pub(super) fn parse(request: &Request) -> Result<Option<NodeLogQuery>, Response>
         parsed
     };
     let (boot, tail) = (number("boot"), number("tailLines"));
-    let pattern = asked("pattern");
+    let pattern = option("pattern");
     if !faults.is_empty() {
         return Err(refusal(Status::BadRequest, &faults));
     }

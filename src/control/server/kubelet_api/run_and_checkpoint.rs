@@ -124,7 +124,7 @@ fn container_of(
         }
     });
     found?;
-    let Some(timeout) = request.all_asks("timeout").pop() else { return Ok(Duration::ZERO) };
+    let Some(timeout) = request.query_values("timeout").pop() else { return Ok(Duration::ZERO) };
     let seconds = timeout.parse::<i64>();
     let seconds = seconds.map_err(|_| Response::text(Status::NotFound, "cannot parse value of timeout parameter\n"))?;
     let seconds = u64::try_from(seconds).map_err(|_| {

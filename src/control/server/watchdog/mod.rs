@@ -73,10 +73,10 @@ impl Watchdog {
         let mut beat_path = config.process.local_socket.clone().into_os_string();
         beat_path.push(".beat");
         let beat_path = PathBuf::from(beat_path);
-        let last_stall = previous_run::look_back(&file, &beat_path);
+        let last_stall = previous_run::load_last_stall(&file, &beat_path);
         let shared = Arc::new(Shared { file: file.clone(), state: Mutex::default(), wake: Condvar::default() });
         shared.lock().last_stall = last_stall;
-        let last_panic = panic_record::look_back(&config.root_dir);
+        let last_panic = panic_record::load_last_panic(&config.root_dir);
         shared.lock().last_panic = last_panic;
         let device = config.health.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));
         let manager = systemd::watchdog_interval();

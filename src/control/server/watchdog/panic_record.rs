@@ -62,7 +62,7 @@ pub(crate) fn record_panics(root_dir: &Path) {
 }
 
 /// The last panic. If it ended the previous process, logs it and notes this start.
-pub(super) fn look_back(root_dir: &Path) -> Option<PanicRecord> {
+pub(super) fn load_last_panic(root_dir: &Path) -> Option<PanicRecord> {
     let path = path_below(root_dir);
     let record = PanicRecord::read(&path)?;
     if record.next_start.is_some() {
@@ -185,7 +185,7 @@ mod tests {
         let output = child.args(["--exact", CHILD, "--nocapture"]).env(VARIABLE, &folder.0).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("panicked at src/"), "{output:?}");
-        let found = rt::block_on(async { look_back(&folder.0) }).unwrap();
+        let found = rt::block_on(async { load_last_panic(&folder.0) }).unwrap();
         assert_eq!((found.thread.as_str(), found.message.chars().count()), ("worker-0", MOST_CHARACTERS));
         assert!(found.message.starts_with("number 0: \u{1}"), "{found:?}");
         assert!(found.location.starts_with("src/control/server/watchdog/panic_record.rs:"), "{found:?}");
@@ -196,12 +196,12 @@ mod tests {
     fn a_panic_is_reported_at_one_start_only() {
         let folder = Folder::new("once");
         let path = path_below(&folder.0);
-        assert_eq!(look_back(&folder.0), None);
+        assert_eq!(load_last_panic(&folder.0), None);
         let noted = PanicRecord { message: "m".to_owned(), next_start: Some("t".to_owned()), ..PanicRecord::default() };
         noted.write(&path);
-        assert_eq!(look_back(&folder.0), Some(noted));
+        assert_eq!(load_last_panic(&folder.0), Some(noted));
         fs::write(&path, "{").unwrap();
-        assert_eq!((look_back(&folder.0), look_back(&folder.0)), (None, None));
+        assert_eq!((load_last_panic(&folder.0), load_last_panic(&folder.0)), (None, None));
         assert!(path.with_extension("json.corrupt").exists());
     }
 }

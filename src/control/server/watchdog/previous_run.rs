@@ -10,7 +10,7 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 
 /// The last stall. If it ended the previous process, logs it and marks it in the record.
-pub(super) fn look_back(file: &StallFile, beat_path: &Path) -> Option<Stall> {
+pub(super) fn load_last_stall(file: &StallFile, beat_path: &Path) -> Option<Stall> {
     let now = Now { time: clock::now().to_string(), since_boot: clock::since_boot(), boot_id: clock::boot_id() };
     let beat = LastBeat::read(beat_path);
     if beat.is_some() {

@@ -59,7 +59,7 @@ impl PodTable {
     fn record_failure(&mut self, uid: &PodUid, result: &WorkResult, now: Instant) {
         let busy = self.workers.worker(uid).and_then(|worker| worker.busy);
         let (reason, message) = match (busy, result) {
-            (Some(Kind::Look), WorkResult::Synced { failure: Some(failure), .. }) => {
+            (Some(Kind::Relist), WorkResult::Synced { failure: Some(failure), .. }) => {
                 (Reason::FAILED_SYNC, format!("error determining status: {failure}"))
             }
             (Some(Kind::Stop), WorkResult::Failed { failure }) => {

@@ -78,12 +78,13 @@ impl ServingCertificateManager {
         }
         let mut moved = pin!(moved);
         let clients = [self.client.clone()];
-        let asked = async { Some(request_with_any(&self.store, Purpose::Serving, &names, &clients, present).await) };
+        let requested =
+            async { Some(request_with_any(&self.store, Purpose::Serving, &names, &clients, present).await) };
         let interrupted = async {
             moved.as_mut().await;
             None
         };
-        match rt::either(asked, interrupted).await {
+        match rt::either(requested, interrupted).await {
             None => {}
             Some(Ok((issued, _))) => self.store(issued, present, shown).await,
             Some(Err(fault)) => {

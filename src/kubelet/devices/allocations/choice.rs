@@ -2,7 +2,9 @@
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
-use super::{Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, asked, in_order, selectors};
+use super::{
+    Device, DeviceAllocation, DeviceAllocations, InsufficientDevices, Resource, in_order, requested_devices, selectors,
+};
 use crate::kubelet::resource_managers::{self, Hints, Nodes};
 use crate::types::api::{Container, DeviceSelectors, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -39,7 +41,7 @@ impl DeviceAllocations {
         let uid = &pod.metadata.uid;
         let selectors = selectors(pod)?;
         let stays = in_order(pod).any(|(other, stays)| stays && other.name == container.name);
-        for (name, count) in asked(pod, container) {
+        for (name, count) in requested_devices(pod, container) {
             if !self.is_known(name) {
                 if pod.is_static() {
                     return Err(InsufficientDevices(format!("no device plugin has registered {name}")));
@@ -68,7 +70,7 @@ impl DeviceAllocations {
     }
 
     /// Sets the preferred NUMA nodes of the container.
-    pub(in crate::kubelet::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
+    pub(in crate::kubelet::devices) fn prefer_nodes(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
         self.near.retain(|(other, name, _)| other != pod || name != container);
         self.near.push((pod.clone(), container.to_owned(), nodes));
     }
@@ -83,7 +85,8 @@ impl DeviceAllocations {
         left: &Left,
         may_wait: bool,
     ) -> Vec<Hints> {
-        let amounts = container.map_or_else(|| most_at_once(pod), |container| asked(pod, container).collect());
+        let amounts =
+            container.map_or_else(|| most_at_once(pod), |container| requested_devices(pod, container).collect());
         let none = SortedSet::new();
         let mut found = Vec::new();
         for (name, count) in amounts.into_iter().filter(|(_, count)| *count > 0) {
@@ -293,7 +296,7 @@ fn most_at_once(pod: &Pod) -> Vec<(&str, usize)> {
     let mut most: Vec<(&str, usize)> = Vec::new();
     let mut staying: Vec<(&str, usize)> = Vec::new();
     for (container, stays) in in_order(pod) {
-        for (name, count) in asked(pod, container) {
+        for (name, count) in requested_devices(pod, container) {
             let before: usize = staying.iter().filter(|(other, _)| *other == name).map(|(_, count)| count).sum();
             let now = before.saturating_add(count);
             match most.iter_mut().find(|(other, _)| *other == name) {

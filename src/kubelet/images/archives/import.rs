@@ -121,8 +121,8 @@ pub(super) fn check(tool: &str, ended: Result<program::ProgramOutput, program::P
     let why = match ended {
         Ok(ended) if ended.status.success() => return Ok(()),
         Ok(ended) => {
-            let said = String::from_utf8_lossy(&ended.stderr);
-            let line = said.lines().rev().find(|line| !line.trim().is_empty());
+            let stderr_text = String::from_utf8_lossy(&ended.stderr);
+            let line = stderr_text.lines().rev().find(|line| !line.trim().is_empty());
             line.map_or_else(|| ended.status.to_string(), |line| line.trim().to_owned())
         }
         Err(program::ProgramError::Start(error)) if error.kind() == io::ErrorKind::NotFound => {

@@ -168,13 +168,13 @@ fn forbidden_registration_looks_for_an_existing_node() {
     assert!(matches!(case.next(), NodeStep::Create(_)));
     case.done(Outcome::Exists);
     case.pass(MINUTE);
-    assert_eq!(case.next(), NodeStep::Look);
+    assert_eq!(case.next(), NodeStep::Get);
     case.done(Outcome::NotFound);
     case.pass(MINUTE);
     assert!(matches!(case.next(), NodeStep::Create(_)));
     case.done(Outcome::Exists);
     case.pass(MINUTE);
-    assert_eq!(case.next(), NodeStep::Look);
+    assert_eq!(case.next(), NodeStep::Get);
     case.done(Outcome::Seen(Box::default()));
     assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is reconciled");
 }

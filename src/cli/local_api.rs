@@ -12,9 +12,9 @@ use crate::control::server::parse_response;
 use crate::types::error::ErrorChain;
 
 /// GETs `path` from the agent at `socket`.
-pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, AskError> {
-    let failed = |kind| AskError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, "GET", path, &[], PATIENCE).map_err(|error| AskError::from_io(socket, error))?;
+pub(super) fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, LocalApiError> {
+    let failed = |kind| LocalApiError { socket: socket.to_owned(), kind };
+    let bytes = exchange(socket, "GET", path, &[], PATIENCE).map_err(|error| LocalApiError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if status != "200 OK" {
         return Err(failed(Kind::Refused(status.to_owned())));
@@ -23,12 +23,13 @@ pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, A
 }
 
 /// DELETEs `path` at the agent; returns its message.
-pub(super) fn remove(socket: &Path, path: &str) -> Result<String, AskError> {
-    let failed = |kind| AskError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, "DELETE", path, &[], PATIENCE).map_err(|error| AskError::from_io(socket, error))?;
+pub(super) fn remove(socket: &Path, path: &str) -> Result<String, LocalApiError> {
+    let failed = |kind| LocalApiError { socket: socket.to_owned(), kind };
+    let bytes =
+        exchange(socket, "DELETE", path, &[], PATIENCE).map_err(|error| LocalApiError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
-    let said = String::from_utf8_lossy(body).trim().to_owned();
-    if status == "200 OK" { Ok(said) } else { Err(failed(Kind::Said(said))) }
+    let message = String::from_utf8_lossy(body).trim().to_owned();
+    if status == "200 OK" { Ok(message) } else { Err(failed(Kind::Message(message))) }
 }
 
 /// Sends a change of one pod to the agent; returns its answer, or why it was refused.
@@ -50,9 +51,9 @@ pub(super) fn change_within(
     body: &[u8],
 ) -> Result<serde_json::Value, RequestFailure> {
     let failed =
-        |kind| RequestFailure::Unreachable(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
+        |kind| RequestFailure::Unreachable(ErrorChain(&LocalApiError { socket: socket.to_owned(), kind }).to_string());
     let bytes = exchange(socket, method, path, body, patience)
-        .map_err(|error| RequestFailure::Unreachable(ErrorChain(&AskError::from_io(socket, error)).to_string()))?;
+        .map_err(|error| RequestFailure::Unreachable(ErrorChain(&LocalApiError::from_io(socket, error)).to_string()))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if !status.starts_with('2') {
         let line = String::from_utf8_lossy(body).trim_end().to_owned();
@@ -109,7 +110,7 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &[u8], patience: Dura
 }
 
 #[derive(Debug)]
-pub(super) struct AskError {
+pub(super) struct LocalApiError {
     socket: PathBuf,
     kind: Kind,
 }
@@ -122,11 +123,11 @@ enum Kind {
     CutShort,
     Refused(String),
     /// The agent's message.
-    Said(String),
+    Message(String),
     Malformed(serde_json::Error),
 }
 
-impl AskError {
+impl LocalApiError {
     /// An error of connecting to the socket or reading from it.
     pub(super) fn from_io(socket: &Path, error: io::Error) -> Self {
         let kind = match error.kind() {
@@ -139,7 +140,7 @@ impl AskError {
     }
 }
 
-impl fmt::Display for AskError {
+impl fmt::Display for LocalApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = self.socket.display();
         match &self.kind {
@@ -148,19 +149,19 @@ impl fmt::Display for AskError {
             Kind::NoAnswer(_) => write!(f, "no answer from {socket}"),
             // The agent closes connections of users other than its own and root.
             Kind::CutShort => write!(f, "no answer from {socket}: connection closed (only root has access)"),
-            Kind::Said(line) => f.write_str(line),
+            Kind::Message(line) => f.write_str(line),
             Kind::Refused(status) => write!(f, "{socket} answers {status}"),
             Kind::Malformed(_) => write!(f, "invalid answer from {socket}"),
         }
     }
 }
 
-impl error::Error for AskError {
+impl error::Error for LocalApiError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match &self.kind {
             Kind::NotRunning(error) | Kind::NotAllowed(error) | Kind::NoAnswer(error) => Some(error),
             Kind::Malformed(error) => Some(error),
-            Kind::CutShort | Kind::Refused(_) | Kind::Said(_) => None,
+            Kind::CutShort | Kind::Refused(_) | Kind::Message(_) => None,
         }
     }
 }
@@ -242,14 +243,14 @@ mod tests {
 
     #[test]
     fn answer_is_decoded_and_unknown_path_refused() {
-        let socket = std::env::temp_dir().join(format!("coracle-ask-{}/c.sock", std::process::id()));
+        let socket = std::env::temp_dir().join(format!("coracle-local-api-{}/c.sock", std::process::id()));
         let server = LocalServer::bind(&socket).unwrap();
         let serve = async {
             server.serve(Rc::new(Empty)).await;
             unreachable!("serves for ever")
         };
         let here = socket.clone();
-        let client = blocking(move || (ask::<NodeStatus>(&here, "/status"), ask::<NodeStatus>(&here, "/x")));
+        let client = blocking(move || (get::<NodeStatus>(&here, "/status"), get::<NodeStatus>(&here, "/x")));
         let (status, refused) = block_on(either(serve, client));
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
         let missing = vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }];
@@ -274,14 +275,14 @@ mod tests {
         let (put, nowhere, missing) = block_on(either(serve, client));
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
         let line = "PodChange { namespace: \"default\", name: \"a b\", what: Put([120]) }";
-        assert!(matches!(put, Err(RequestFailure::Rejected(said)) if said == line));
+        assert!(matches!(put, Err(RequestFailure::Rejected(message)) if message == line));
         assert_eq!(nowhere.unwrap_err().line(), "only GET is answered here");
         assert!(matches!(missing, Err(RequestFailure::Missing(_))));
     }
 
     #[test]
     fn missing_agent_is_reported_in_one_line() {
-        let error = ask::<serde_json::Value>(Path::new("/nowhere/c.sock"), "/pods").unwrap_err();
+        let error = get::<serde_json::Value>(Path::new("/nowhere/c.sock"), "/pods").unwrap_err();
         let line = "not running, or listening on another socket (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
         assert_eq!(ErrorChain(&error).to_string(), line);
     }
