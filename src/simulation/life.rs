@@ -44,6 +44,8 @@ const RECOVERY: Duration = Duration::from_secs(300);
 const SETTLED: Duration = Duration::from_secs(15);
 /// Everything an episode started has ended by then.
 const SETTLES: Duration = Duration::from_secs(15 * 60);
+/// What is periodic at rest repeats within this time: tokens are renewed together, every 48 minutes.
+const MEASURED: Duration = Duration::from_secs(60 * 60);
 /// Maximum traffic in an idle hour: 10 MB a day.
 const BYTES_AT_REST: u64 = 420_000;
 /// Maximum number of synced files in an idle hour: renewed tokens are stored.
@@ -241,7 +243,7 @@ impl Node {
 
     /// Lets time pass without any step, and checks that the agent is idle.
     async fn rest(&mut self, time: Duration) {
-        let Some(measured) = time.checked_sub(SETTLES).filter(|measured| *measured >= SETTLES) else {
+        let Some(measured) = time.checked_sub(SETTLES).filter(|measured| *measured >= MEASURED) else {
             return self.pass(time).await;
         };
         self.pass(SETTLES).await;
