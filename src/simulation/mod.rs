@@ -422,6 +422,20 @@ fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {
     ]);
 }
 
+/// The checkpoint of claims cannot be read at the start, and is read when a further pod prepares a claim that it shares.
+#[test]
+fn shared_claim_outlives_a_start_without_its_checkpoint() {
+    let pod = wanted::Traits { claim: true, ..wanted::Traits::default() };
+    let away = StepKind::EndAgent { down: Duration::from_secs(10) };
+    let fails = StepKind::DiskFails { rate: 1000, lasts: Duration::from_secs(15) };
+    live_through(&[
+        ((0..4).map(|_| create(pod)).collect(), Start::None),
+        // The fifth pod shares the claim of the first.
+        (vec![after(1, away), after(5, fails), after(30, StepKind::CreatePod(pod))], Start::None),
+        (vec![after(10, StepKind::DeletePod { which: 4, grace: None })], Start::None),
+    ]);
+}
+
 /// A day without steps, with six pods of all kinds except with probes.
 #[test]
 fn quiet_day_stays_within_its_limits() {

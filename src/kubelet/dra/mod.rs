@@ -102,7 +102,7 @@ impl DraManager {
         manager
     }
 
-    /// Reads the checkpoint once. Claims of this process take precedence.
+    /// Reads the checkpoint once.
     async fn read(&self) -> io::Result<()> {
         if !self.is_unread.get() {
             return Ok(());
@@ -124,7 +124,7 @@ impl DraManager {
             Some((text, Some(kept))) => {
                 let mut cache = self.cache.borrow_mut();
                 for (name, info) in kept.claims {
-                    cache.claims.entry(name).or_insert(info);
+                    cache.add_kept(name, info);
                 }
                 self.file.was_read(text);
             }
