@@ -333,9 +333,14 @@ impl Node {
     }
 
     /// Deletes, as their owners, pods that were restored but ended nevertheless, and pods that were rejected for lack
-    /// of their device.
+    /// of their device. Restored pods that are being stopped are deleted after the next convergence.
     fn delete_ended(&self) {
         let mut back = std::mem::take(&mut self.wanted.borrow_mut().back);
+        let is_stopping = |revision: &String| {
+            self.running_of(revision).is_some_and(|(id, _)| self.runtime.graces.borrow().contains_key(&id))
+        };
+        let stopping = back.iter().filter(|revision| is_stopping(revision)).cloned().collect();
+        self.wanted.borrow_mut().back = stopping;
         let pods = self.wanted.borrow().of(Source::Api);
         back.extend(
             pods.into_iter().filter(|(_, pod)| pod.traits.device && !pod.traits.job).map(|(revision, _)| revision),
