@@ -1,5 +1,4 @@
 # shellcheck shell=sh
-# short: x86_64
 start_agent
 simple_pod victim | apply victim
 wait_ready victim

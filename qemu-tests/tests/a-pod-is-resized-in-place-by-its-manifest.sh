@@ -1,6 +1,5 @@
 # shellcheck shell=sh
 # guests: x86_64 x86_64-systemd armv7
-# short: x86_64
 # limit: 240
 # sized NAME CPU MEMORY [LINE]: a pod with these limits and half of them as requests.
 sized() {

@@ -1,5 +1,4 @@
 # shellcheck shell=sh
-# short: x86_64
 start_agent
 apply web <<'END'
 apiVersion: v1

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # guests: x86_64
 # cuts: 50
-# short-cuts: 3
+# short-cuts: 5
 # limit: 150
 # The test adds, changes and removes manifests in every way that an operator may use, kills containers and the agent,
 # and the power is cut at a random moment. The manifests on the disk then decide which pods must run.

@@ -1,6 +1,5 @@
 # shellcheck shell=sh
 # guests: x86_64 x86_64-systemd armv7
-# short: x86_64
 # limit: 240
 # Checks every value of the kubepods cgroup, the QoS cgroups and the pod cgroups with both cgroup drivers.
 [ ! -e /sys/kernel/mm/hugepages/hugepages-2048kB ] || echo 4 >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
