@@ -52,21 +52,6 @@ impl ClaimInfoCache {
         Ok(!known.is_prepared)
     }
 
-    /// Adds a claim of the checkpoint, which could not be read before. Pods may share it with those of this process.
-    pub(super) fn add_kept(&mut self, name: ClaimName, kept: ClaimInfo) {
-        let Some(known) = self.claims.get_mut(&name) else {
-            self.claims.insert(name, kept);
-            return;
-        };
-        if known.uid != kept.uid {
-            return;
-        }
-        known.pods.extend(kept.pods);
-        if !known.is_recorded {
-            (known.drivers, known.is_recorded) = (kept.drivers, kept.is_recorded);
-        }
-    }
-
     /// The requests that prepare these claims.
     pub(super) fn batches<'a>(&self, names: impl IntoIterator<Item = &'a ClaimName>) -> Batches {
         let mut batches = Batches::new();
@@ -179,24 +164,6 @@ mod tests {
     fn claim(drivers: &[&str]) -> ClaimInfo {
         let drivers = drivers.iter().map(|driver| (*driver).to_owned()).collect();
         ClaimInfo::new(&ResourceClaim { uid: "c-uid".to_owned(), drivers, files: Vec::new() })
-    }
-
-    #[test]
-    fn pods_of_a_checkpoint_that_is_read_late_share_their_claim_with_new_ones() {
-        let device = PreparedDevice { device: "gpu-0".to_owned(), ..PreparedDevice::default() };
-        let mut kept = ClaimInfo { is_recorded: true, ..claim(&["d"]) };
-        kept.pods.insert("old".into());
-        kept.drivers.insert("d".to_owned(), vec![device.clone()]);
-        let mut cache = ClaimInfoCache::default();
-        assert!(cache.reserve(name("shared"), claim(&["d"]), &"new".into()).unwrap());
-        cache.add_kept(name("shared"), kept.clone());
-        let shared = &cache.claims[&name("shared")];
-        assert_eq!((shared.pods.len(), shared.is_recorded, &shared.drivers["d"]), (2, true, &vec![device]));
-        assert!(cache.last_used_by(&"new".into()).is_empty());
-        // An earlier claim of the name, and a claim of no new pod.
-        cache.add_kept(name("shared"), ClaimInfo { uid: "other".to_owned(), ..kept.clone() });
-        cache.add_kept(name("own"), kept.clone());
-        assert_eq!((cache.claims[&name("shared")].pods.len(), &cache.claims[&name("own")]), (2, &kept));
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl DraManager {
         manager
     }
 
-    /// Reads the checkpoint once.
+    /// Reads the checkpoint once, before any claim is recorded: pods of this process may share those of the checkpoint.
     async fn read(&self) -> io::Result<()> {
         if !self.is_unread.get() {
             return Ok(());
@@ -120,12 +120,14 @@ impl DraManager {
             }
             Ok::<_, io::Error>(Some((text, cache)))
         });
-        match found.await? {
+        let found = found.await?;
+        // Another task may have read it meanwhile.
+        if !self.is_unread.get() {
+            return Ok(());
+        }
+        match found {
             Some((text, Some(kept))) => {
-                let mut cache = self.cache.borrow_mut();
-                for (name, info) in kept.claims {
-                    cache.add_kept(name, info);
-                }
+                *self.cache.borrow_mut() = kept;
                 self.file.was_read(text);
             }
             Some((_, None)) => self.is_lost.set(true),

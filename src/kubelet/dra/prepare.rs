@@ -41,6 +41,7 @@ impl DraManager {
     }
 
     async fn prepare_claims(&self, pod: &Pod, objects: &RefCell<Objects>) -> Result<(), DraError> {
+        self.read().await.map_err(DraError::Checkpoint)?;
         self.rebuild(objects);
         // Nothing is recorded before all claims and drivers are known, so that a pod that cannot start can be deleted
         // without its drivers.
