@@ -8,6 +8,10 @@ use crate::types::api::{PodStatus, encode};
 /// The `status` of the patch; `None` if nothing differs. Lists that the server merges by key have only the entries
 /// that differ; conditions of other controllers stay.
 pub(crate) fn status_patch(shown: &PodStatus, wanted: &PodStatus) -> Option<Value> {
+    // Frequent, as every change of a pod brings back the status that was sent; spares encoding both.
+    if shown == wanted {
+        return None;
+    }
     let (mut old, mut new) = (object(shown), object(wanted));
     for foreign in FOREIGN {
         old.remove(foreign);
