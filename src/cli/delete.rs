@@ -15,10 +15,10 @@ use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Delete) -> ExitCode {
-    let asked = PodName::new(&command.pod, command.namespace.as_deref());
+    let requested = PodName::new(&command.pod, command.namespace.as_deref());
     let found = find_pod(&command.local_socket, &command.pod, command.namespace.as_deref());
     // A pod with a corrupt manifest does not run and is known only by name.
-    let (namespace, name) = match (&found, asked.parts()) {
+    let (namespace, name) = match (&found, requested.parts()) {
         (Ok((pod, _)), _) => (pod.metadata.namespace.clone(), name_in_manifest(pod).to_owned()),
         (Err(_), (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
         (Err(line), (None, _)) => return failed(line),

@@ -51,10 +51,10 @@ fn choose(pods: Vec<(Pod, String)>, name: &str, namespace: Option<&str>) -> Resu
 }
 
 /// The requested container, or kubectl's default container.
-pub(super) fn container_of<'a>(pod: &'a Pod, asked: Option<&str>) -> Result<&'a str, String> {
+pub(super) fn container_of<'a>(pod: &'a Pod, container: Option<&str>) -> Result<&'a str, String> {
     let names: Vec<&str> = pod.spec.all_containers().map(|container| container.name.as_str()).collect();
     let default = pod.metadata.annotations.get("kubectl.kubernetes.io/default-container").map(String::as_str);
-    if let Some(name) = asked {
+    if let Some(name) = container {
         let found = names.iter().find(|known| **known == name);
         let all = names.join(", ");
         return found.copied().ok_or_else(|| format!("pod {} has no container {name}: {all}", pod.metadata.name));

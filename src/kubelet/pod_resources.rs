@@ -178,9 +178,9 @@ impl PodResourcesServer {
                 out = encode(&AllocatableResources { devices, cpu_ids: ids(cpus), memory: memory(blocks.iter()) });
             }
             GET => {
-                let asked: GetPodResourcesRequest =
+                let request: GetPodResourcesRequest =
                     decode(&request.message).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
-                let GetPodResourcesRequest { pod_name: name, pod_namespace: namespace } = asked;
+                let GetPodResourcesRequest { pod_name: name, pod_namespace: namespace } = request;
                 let pods = (self.pods)();
                 let is_asked = |ListedPod { pod, .. }: &&ListedPod| {
                     pod.metadata.name == name && pod.metadata.namespace == namespace

@@ -49,11 +49,11 @@ pub(crate) async fn serve(config: Rc<Config>, proxies: ProxySettings, ended: imp
     };
     let SpawnedAgent { sync_loop, background } = agent.spawn();
     systemd::ready();
-    let asked = async {
+    let terminated = async {
         ended.await;
         None
     };
-    let end = rt::either(asked, async { Some(sync_loop.await) }).await;
+    let end = rt::either(terminated, async { Some(sync_loop.await) }).await;
     systemd::stopping();
     background.drain(end).await
 }

@@ -106,8 +106,8 @@ fn address_watch(handles: &Handles, runtime: &PodRuntime) -> AddressWatch {
 }
 
 /// Answers the watchdog, which shows that tasks other than the sync loop run. Only the watchdog wakes it.
-async fn take_turns(asked: Receiver<()>, pulse: Arc<Pulse>) {
-    while asked.recv().await.is_ok() {
+async fn take_turns(requests: Receiver<()>, pulse: Arc<Pulse>) {
+    while requests.recv().await.is_ok() {
         pulse.turn();
     }
 }

@@ -121,7 +121,7 @@ impl Conversation {
         let interest = self.session.interest(self.may_read());
         let takes_input = self.stdin.is_some() && self.session.takes_more();
         let unwritten = |output: &Output| !output.unwritten.is_empty();
-        let asked: [Option<(BorrowedFd<'_>, PollFlags)>; 5] = [
+        let polled: [Option<(BorrowedFd<'_>, PollFlags)>; 5] = [
             (!interest.is_empty()).then(|| (self.session.fd(), interest)),
             takes_input.then(|| (stdin.as_fd(), PollFlags::IN)),
             unwritten(&self.stdout).then(|| (stdout.as_fd(), PollFlags::OUT)),
@@ -129,14 +129,14 @@ impl Conversation {
             self.terminal.as_ref().map(|terminal| (terminal.signals().as_fd(), PollFlags::IN)),
         ];
         let mut fds: Vec<PollFd<'_>> =
-            asked.iter().flatten().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+            polled.iter().flatten().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let mut found = fds.iter().map(|fd| !fd.revents().is_empty());
         let [session, stdin, stdout, stderr, signal] =
-            asked.map(|asked| asked.is_some() && found.next().unwrap_or_default());
+            polled.map(|polled| polled.is_some() && found.next().unwrap_or_default());
         Ok(Ready { session, stdin, stdout, stderr, signal })
     }
 

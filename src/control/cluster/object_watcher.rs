@@ -285,11 +285,11 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
             (Err(_), Some(stored)) => (read(&stored), false),
             (Err(error), None) => (Err(error.to_string()), false),
         };
-        let news = match content {
+        let event = match content {
             Ok(content) => ObjectEvent::Received(topic.clone(), Some(content)),
             Err(why) => ObjectEvent::Failed(topic.clone(), why),
         };
-        if context.inbox.send(SyncEvent::Object(news)).await.is_err() {
+        if context.inbox.send(SyncEvent::Object(event)).await.is_err() {
             return;
         }
         if is_found {

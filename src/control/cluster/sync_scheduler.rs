@@ -144,7 +144,7 @@ impl SyncScheduler {
     }
 
     async fn follow_windows(&self, windows: &SyncWindows) {
-        let news = windows.interface.as_ref().map(|_| LinkEvents::of_links());
+        let link_events = windows.interface.as_ref().map(|_| LinkEvents::of_links());
         let look = || {
             let is_up = windows.interface.as_deref().is_none_or(is_up);
             window(windows, clock::timestamp().as_second(), is_up)
@@ -153,10 +153,10 @@ impl SyncScheduler {
         loop {
             let now = look();
             if !now.is_open {
-                let next = now.stays.filter(|_| news.is_none()).map(Duration::from_secs);
+                let next = now.stays.filter(|_| link_events.is_none()).map(Duration::from_secs);
                 self.inner.next.set(next.map(|wait| clock::uptime().saturating_add(wait)));
                 let edge = async {
-                    edge(now, news.as_ref()).await;
+                    edge(now, link_events.as_ref()).await;
                     false
                 };
                 let requested = async {
@@ -184,7 +184,7 @@ impl SyncScheduler {
                     if !now.is_open {
                         return;
                     }
-                    edge(now, news.as_ref()).await;
+                    edge(now, link_events.as_ref()).await;
                 }
             };
             rt::either(closes, open).await;
@@ -341,7 +341,7 @@ impl SyncScheduler {
 }
 
 /// Returns when a window may have opened or closed.
-async fn edge(now: Window, news: Option<&LinkEvents>) {
+async fn edge(now: Window, link_events: Option<&LinkEvents>) {
     let time = async {
         match now.stays {
             Some(seconds) => {
@@ -352,8 +352,8 @@ async fn edge(now: Window, news: Option<&LinkEvents>) {
         }
     };
     let link = async {
-        match news {
-            Some(news) => news.next().await,
+        match link_events {
+            Some(link_events) => link_events.next().await,
             None => std::future::pending().await,
         }
     };

@@ -49,7 +49,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
         };
         let now = clock::timestamp().as_second();
         let is_fresh = answer.is_ok();
-        let (news, wait) = match (answer, unsent.take()) {
+        let (event, wait) = match (answer, unsent.take()) {
             (Ok((token, life)), _) => {
                 backoff.reset();
                 is_warned = false;
@@ -77,7 +77,7 @@ pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Opt
         let over = used.filter(|dates| dates.is_over(now) && !is_fresh && !is_warned);
         let warning = over.map(|dates| SyncEvent::PodEvent(expired(&key, dates)));
         is_warned |= warning.is_some();
-        for event in [Some(SyncEvent::Object(news)), warning].into_iter().flatten() {
+        for event in [Some(SyncEvent::Object(event)), warning].into_iter().flatten() {
             if context.inbox.send(event).await.is_err() {
                 return;
             }

@@ -35,16 +35,16 @@ impl Listener {
     /// Never returns. Pods run without it: a port in use is retried, rarely.
     pub(super) async fn serve(&self, meet: ConnectionHandler<'_>) {
         let Self { name, address, .. } = *self;
-        let (mut backoff, mut told) = (FIRST_TRY, false);
+        let (mut backoff, mut is_logged) = (FIRST_TRY, false);
         loop {
             match bind(address).await {
                 Ok(listener) => {
                     log!(info, "listening", listener = name, address = address);
-                    (told, backoff) = (false, FIRST_TRY);
+                    (is_logged, backoff) = (false, FIRST_TRY);
                     self.accept(&listener, meet).await;
                 }
-                Err(error) if !told => {
-                    told = true;
+                Err(error) if !is_logged => {
+                    is_logged = true;
                     log!(
                         warn,
                         "failed to listen, trying again",

@@ -134,7 +134,7 @@ impl ServedConnection {
             return reply;
         }
         match pod_changes::change(request, true) {
-            Some(asked) => reply_to_change(asked, api),
+            Some(change) => reply_to_change(change, api),
             None if matches!(&*request.method, "GET" | "HEAD") => respond(&request.path, &request.query, api),
             None => Reply::Whole(Response::only_get()),
         }
@@ -147,8 +147,8 @@ const MOST: usize = 128;
 const MOST_STREAMS: usize = 96;
 
 /// Carries out a request about one pod, for any server.
-pub(super) fn reply_to_change(asked: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {
-    match asked {
+pub(super) fn reply_to_change(change: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {
+    match change {
         Ok(change) => {
             let answer = api.change(change);
             Reply::Later(Box::pin(async { pod_changes::response(answer.await) }))

@@ -23,7 +23,7 @@ pub(super) fn parse(path: &str, query: &str, now: Timestamp) -> Option<Result<Lo
     else {
         return None;
     };
-    let mut asked = LogQuery {
+    let mut parsed = LogQuery {
         namespace: namespace.to_owned(),
         pod: pod.to_owned(),
         container: container.to_owned(),
@@ -32,18 +32,18 @@ pub(super) fn parse(path: &str, query: &str, now: Timestamp) -> Option<Result<Lo
     };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if let Err(expected) = take(&mut asked, key, value, now) {
+        if let Err(expected) = take(&mut parsed, key, value, now) {
             return Some(Err(format!("{key}: expected {expected}, found {value:?}")));
         }
     }
-    Some(Ok(asked))
+    Some(Ok(parsed))
 }
 
-fn take(asked: &mut LogQuery, key: &str, value: &str, now: Timestamp) -> Result<(), &'static str> {
-    let request = &mut asked.request;
+fn take(parsed: &mut LogQuery, key: &str, value: &str, now: Timestamp) -> Result<(), &'static str> {
+    let request = &mut parsed.request;
     match key {
         "follow" => request.follow = truth(value)?,
-        "previous" => asked.previous = truth(value)?,
+        "previous" => parsed.previous = truth(value)?,
         "timestamps" => request.timestamps = truth(value)?,
         "tailLines" => request.tail = Some(value.parse().map_err(|_| "a number")?),
         "limitBytes" => request.limit_bytes = Some(value.parse().map_err(|_| "a number")?),
@@ -73,14 +73,14 @@ fn truth(value: &str) -> Result<bool, &'static str> {
 mod tests {
     use super::*;
 
-    fn asked(path: &str, query: &str) -> Option<Result<LogQuery, String>> {
+    fn parsed(path: &str, query: &str) -> Option<Result<LogQuery, String>> {
         parse(path, query, Timestamp::from_second(100).unwrap())
     }
 
     #[test]
     fn every_option_is_read() {
         let query = "follow=true&previous&timestamps=1&tailLines=7&limitBytes=9&sinceSeconds=40&other=x";
-        let asked_for = asked("/containerLogs/default/web/main", query).unwrap().unwrap();
+        let found = parsed("/containerLogs/default/web/main", query).unwrap().unwrap();
         let request = LogRequest {
             follow: true,
             tail: Some(7),
@@ -95,8 +95,8 @@ mod tests {
             previous: true,
             request,
         };
-        assert_eq!(asked_for, expected);
-        let since = asked("/containerLogs/d/w/m", "sinceTime=1970-01-01T01%3A00%3A01%2B01:00").unwrap().unwrap();
+        assert_eq!(found, expected);
+        let since = parsed("/containerLogs/d/w/m", "sinceTime=1970-01-01T01%3A00%3A01%2B01:00").unwrap().unwrap();
         assert_eq!(since.request.since, Some(Timestamp::from_second(1).unwrap()));
     }
 
@@ -107,10 +107,10 @@ mod tests {
             ("follow=maybe", "follow: expected true or false, found \"maybe\""),
             ("sinceTime=yesterday", "sinceTime: expected a time such as 2026-01-02T15:04:05Z, found \"yesterday\""),
         ] {
-            assert_eq!(asked("/containerLogs/d/w/m", query), Some(Err(error.to_owned())));
+            assert_eq!(parsed("/containerLogs/d/w/m", query), Some(Err(error.to_owned())));
         }
         for path in ["/containerLogs/d/w", "/containerLogs/d/w/m/x", "/pods"] {
-            assert_eq!(asked(path, ""), None);
+            assert_eq!(parsed(path, ""), None);
         }
     }
 }

@@ -42,15 +42,15 @@ impl ObjectWatch {
         pods.runtime().objects.borrow_mut().set_attached(terms.attached.clone())
     }
 
-    pub(super) fn on_object(&mut self, news: ObjectEvent, pods: &PodTable, drivers: &CsiDrivers) -> Vec<Effect> {
-        let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
+    pub(super) fn on_object(&mut self, event: ObjectEvent, pods: &PodTable, drivers: &CsiDrivers) -> Vec<Effect> {
+        let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &event;
         let topic = topic.clone();
-        let is_news = pods.runtime().objects.borrow_mut().on_event(news);
+        let has_changed = pods.runtime().objects.borrow_mut().on_event(event);
         // A claim or a driver may refer to further objects.
-        if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
+        if has_changed && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
             self.follow(pods);
         }
-        if !is_news {
+        if !has_changed {
             return Vec::new();
         }
         if matches!(topic, Topic::CsiDriver(_)) {

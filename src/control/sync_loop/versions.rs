@@ -119,12 +119,12 @@ impl PodVersions {
     pub(super) fn on_written(&mut self, fault: Option<String>, pods: &PodTable, now: Instant) -> Vec<Effect> {
         self.writer = None;
         pods.node_state_mut().versions.wrote(fault.is_none(), now);
-        let news = fault.clone().filter(|fault| self.fault.as_ref() != Some(fault));
+        let new_fault = fault.clone().filter(|fault| self.fault.as_ref() != Some(fault));
         self.fault = fault;
-        if let Some(fault) = &news {
+        if let Some(fault) = &new_fault {
             log!(warn, fault);
         }
-        news.map(Effect::RecordError).into_iter().collect()
+        new_fault.map(Effect::RecordError).into_iter().collect()
     }
 }
 

@@ -23,12 +23,12 @@ pub(super) async fn request_with_any(
     let key = rt::blocking(move || keeps.key()).await.map_err(AttemptError::Store)?;
     let mut refused = None;
     for (number, client) in clients.iter().enumerate() {
-        let asked = request_certificate(client, purpose, names, &key).await.and_then(|issued| {
+        let requested = request_certificate(client, purpose, names, &key).await.and_then(|issued| {
             let standing = HeldCertificate::new(&issued.pair.leaf, None).standing(present);
             let is_old = !issued.is_fresh && !matches!(standing, RenewalState::Good { .. });
             if is_old { Err(CsrError::Old) } else { Ok(issued) }
         });
-        match asked {
+        match requested {
             Ok(issued) => return Ok((issued, number)),
             Err(error) if error.is_about_who_asks() => refused = Some(error),
             Err(error) => {

@@ -50,12 +50,12 @@ impl Csi {
     pub(super) async fn refresh(&self, name: &str) {
         let Ok(driver) = self.driver(name) else { return };
         match driver.refreshed().await {
-            Ok(Some(news)) => {
+            Ok(Some(refreshed)) => {
                 let mut drivers = self.drivers.borrow_mut();
                 // The driver may have registered again in the meantime.
                 let same = drivers.get_mut(name).filter(|now| now.as_ref().is_some_and(|now| Rc::ptr_eq(now, &driver)));
                 if let Some(known) = same {
-                    *known = Some(Rc::new(news));
+                    *known = Some(Rc::new(refreshed));
                     self.changed.notify();
                 }
             }

@@ -74,8 +74,8 @@ impl Driver {
 
 async fn node_info(client: &Client) -> Result<NodeGetInfoResponse, CsiError> {
     let mut info = NodeGetInfoResponse::default();
-    let asked = call(client, method!("NodeGetInfo"), encode(&Empty {}), &mut info).await;
-    asked.map_err(CsiError::from).map_err(CsiError::during("error during CSI NodeGetInfo() call"))?;
+    let answered = call(client, method!("NodeGetInfo"), encode(&Empty {}), &mut info).await;
+    answered.map_err(CsiError::from).map_err(CsiError::during("error during CSI NodeGetInfo() call"))?;
     if info.node_id.is_empty() {
         return Err(CsiError::NoNodeId);
     }
@@ -119,8 +119,8 @@ impl Csi {
         let client = Client::new(&endpoint);
         let info = node_info(&client).await.map_err(&failed)?;
         let mut can = NodeGetCapabilitiesResponse::default();
-        let asked = call(&client, method!("NodeGetCapabilities"), encode(&Empty {}), &mut can).await;
-        asked
+        let answered = call(&client, method!("NodeGetCapabilities"), encode(&Empty {}), &mut can).await;
+        answered
             .map_err(CsiError::from)
             .map_err(CsiError::during("error during CSI NodeGetCapabilities() call"))
             .map_err(&failed)?;

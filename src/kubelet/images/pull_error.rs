@@ -25,11 +25,11 @@ impl PullError {
     /// Whether the registry could not be reached, which only the text of the runtime's error shows.
     pub(super) fn is_unreachable(&self) -> bool {
         let Self::Failed(errors) = self else { return false };
-        let told = errors.iter().filter_map(|error| match error {
+        let messages = errors.iter().filter_map(|error| match error {
             ImageError::Runtime(_) => Some(error.to_string()),
             ImageError::Call(_) => None,
         });
-        registry_outages::is_unreachable(&told.collect::<Vec<_>>().join(", "))
+        registry_outages::is_unreachable(&messages.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -100,23 +100,26 @@ mod tests {
         assert_eq!(waiting("a/b:1", error), Waiting::new(reason, message));
     }
 
-    fn told(message: &str) -> ImageError {
+    fn runtime_error(message: &str) -> ImageError {
         ImageError::Runtime(Status::new(Code::Unknown, message))
     }
 
     #[test]
     fn only_the_runtime_tells_that_a_registry_is_unreachable() {
-        let away = || told("dial tcp 192.0.2.7:443: connect: connection refused");
+        let away = || runtime_error("dial tcp 192.0.2.7:443: connect: connection refused");
         assert!(PullError::from(away()).is_unreachable());
-        assert!(PullError::Failed(vec![told("not found"), away()]).is_unreachable());
-        assert!(!PullError::Failed(vec![told("403 Forbidden"), away()]).is_unreachable());
+        assert!(PullError::Failed(vec![runtime_error("not found"), away()]).is_unreachable());
+        assert!(!PullError::Failed(vec![runtime_error("403 Forbidden"), away()]).is_unreachable());
         assert!(!PullError::Throttled.is_unreachable());
     }
 
     #[test]
     fn errors_of_several_credentials_are_aggregated() {
-        assert_eq!(PullError::Failed(vec![told("a"), told("a")]).to_string(), "a");
-        assert_eq!(PullError::Failed(vec![told("a"), told("b"), told("a")]).to_string(), "[a, b]");
+        assert_eq!(PullError::Failed(vec![runtime_error("a"), runtime_error("a")]).to_string(), "a");
+        assert_eq!(
+            PullError::Failed(vec![runtime_error("a"), runtime_error("b"), runtime_error("a")]).to_string(),
+            "[a, b]"
+        );
     }
 
     #[test]

@@ -122,8 +122,8 @@ impl PodRuntime {
             return false;
         }
         let host = url.authority();
-        let told = format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded");
-        self.record_pod_event(hook.pod.uid, EventKind::Warning, Reason::LIFECYCLE_HTTP_FALLBACK, told);
+        let message = format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded");
+        self.record_pod_event(hook.pod.uid, EventKind::Warning, Reason::LIFECYCLE_HTTP_FALLBACK, message);
         true
     }
 

@@ -45,10 +45,10 @@ pub(super) fn words(error: &cri::Error) -> String {
 /// if other events have reported it, or there is no failure.
 fn start_failure(waiting: &Waiting) -> Option<String> {
     let Waiting { reason, message, .. } = waiting;
-    let told = [Reason::CONTAINER_CREATING, Reason::IMAGE_PULL_WAITING, Reason::POST_START_HOOK_ERROR];
+    let reported = [Reason::CONTAINER_CREATING, Reason::IMAGE_PULL_WAITING, Reason::POST_START_HOOK_ERROR];
     let explained =
         [Reason::CREATE_CONTAINER_CONFIG_ERROR, Reason::CREATE_CONTAINER_ERROR, Reason::RUN_CONTAINER_ERROR];
-    if told.contains(reason) {
+    if reported.contains(reason) {
         None
     } else if *reason == Reason::PRE_CREATE_HOOK_ERROR {
         Some(format!("Internal PreCreateContainer hook failed: {message}"))

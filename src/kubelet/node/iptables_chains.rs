@@ -160,7 +160,7 @@ impl Family {
     async fn ensure_chain(&self, table: &str, chain: &'static str) -> Result<(), ChainError> {
         match self.run(&["-N", chain, "-t", table]).await.map_err(ChainError::Program)? {
             (Some(0 | NO), _) => Ok(()),
-            (status, said) => Err(ChainError::Refused(chain, status, said)),
+            (status, message) => Err(ChainError::Refused(chain, status, message)),
         }
     }
 
@@ -170,11 +170,11 @@ impl Family {
         match self.run(&with("-C")).await.map_err(ChainError::Program)? {
             (Some(0), _) => return Ok(()),
             (Some(NO), _) => {}
-            (status, said) => return Err(ChainError::Refused(chain, status, said)),
+            (status, message) => return Err(ChainError::Refused(chain, status, message)),
         }
         match self.run(&with(place)).await.map_err(ChainError::Program)? {
             (Some(0), _) => Ok(()),
-            (status, said) => Err(ChainError::Refused(chain, status, said)),
+            (status, message) => Err(ChainError::Refused(chain, status, message)),
         }
     }
 
@@ -197,7 +197,9 @@ impl Family {
 impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(chain, status, said) => write!(f, "chain {chain}: status {}: {said}", status.unwrap_or(-1)),
+            Self::Refused(chain, status, message) => {
+                write!(f, "chain {chain}: status {}: {message}", status.unwrap_or(-1))
+            }
             Self::Program(error) => error.fmt(f),
         }
     }

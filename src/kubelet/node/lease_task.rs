@@ -18,20 +18,20 @@ use crate::types::timestamp::Timestamp;
 const JITTER: f64 = 0.04;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(client: Client, node: String, duration: Duration, news: Rc<StatusInputs>) {
+pub(super) async fn run(client: Client, node: String, duration: Duration, inputs: Rc<StatusInputs>) {
     let mut lease = Lease::new(&node, duration);
     let mut retry = Backoff::new(FIRST_RETRY.min(lease.interval()), lease.interval());
     let mut history = History::default();
     let mut fails = false;
     loop {
         client.gate().admitted(Rank::Lease).await;
-        let seen = news.changed.changes();
-        let uid = news.uid();
+        let seen = inputs.changed.changes();
+        let uid = inputs.uid();
         let openings = client.gate().openings();
         let (now, moment) = (clock::timestamp(), rt::now());
         let step = lease.next(&uid, now, moment);
         if step == LeaseStep::AwaitNode {
-            news.changed.beyond(seen).await;
+            inputs.changed.beyond(seen).await;
             continue;
         }
         // A lease that is only read may be older than all that is watched.

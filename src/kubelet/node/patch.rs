@@ -20,14 +20,14 @@ pub(crate) struct StatusPatch {
 impl StatusPatch {
     /// The body without the heartbeats.
     pub(crate) fn changes(&self) -> Value {
-        let mut news = self.body.clone();
-        if let Some(Value::Array(conditions)) = news.pointer_mut("/status/conditions") {
+        let mut changes = self.body.clone();
+        if let Some(Value::Array(conditions)) = changes.pointer_mut("/status/conditions") {
             for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
                 condition.remove(HEARTBEAT);
             }
             conditions.retain(|condition| condition.as_object().is_some_and(|fields| fields.len() > 1));
         }
-        news
+        changes
     }
 }
 

@@ -70,9 +70,9 @@ impl LogindWatch {
         let mut logind = rt::slow(Logind::connect).await?;
         self.met = true;
         let readable = rt::Async::new_nonblocking(logind.connection.stream()?)?;
-        let mut news = Some(LogindEvent::Came);
+        let mut event = Some(LogindEvent::Came);
         loop {
-            let is_heard = match news {
+            let is_received = match event {
                 None => true,
                 Some(LogindEvent::ShutsDown(true)) => self.send_event(true).await,
                 // The previous lock has been released.
@@ -87,7 +87,7 @@ impl LogindWatch {
                     self.take(engaged).await?
                 }
             };
-            if !is_heard {
+            if !is_received {
                 return Ok(());
             }
             if !logind.connection.has_signal() {
@@ -99,7 +99,7 @@ impl LogindWatch {
             })
             .await;
             logind = back;
-            news = next?;
+            event = next?;
         }
     }
 
@@ -133,8 +133,8 @@ impl LogindWatch {
 
     /// False if the sync loop is gone.
     async fn send_event(&mut self, shuts_down: bool) -> bool {
-        let is_news = std::mem::replace(&mut self.reported, shuts_down) != shuts_down;
-        !is_news || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
+        let has_changed = std::mem::replace(&mut self.reported, shuts_down) != shuts_down;
+        !has_changed || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
     }
 
     fn fail(&mut self, what: &str, error: &(dyn std::error::Error + 'static)) {

@@ -50,7 +50,7 @@ const TRIES: u32 = 3;
 /// Runs until a verdict makes further probes of this instance pointless.
 pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
     let mut tally = ResultRun::default();
-    let mut told = None;
+    let mut reported = None;
     let mut tick = work.first;
     loop {
         rt::sleep_until(tick).await;
@@ -60,15 +60,15 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
             return;
         };
         let verdict = passed.and_then(|passed| tally.count(passed, probe));
-        if let Some(passed) = verdict.filter(|_| told != verdict) {
+        if let Some(passed) = verdict.filter(|_| reported != verdict) {
             // The sync loop is gone only when the process exits.
             let _ = prober.inbox.send(SyncEvent::Probed(result(&work, passed))).await;
-            told = verdict;
+            reported = verdict;
         }
         // A container that will be killed is not probed again, nor is the startup probe of one that has started.
         let is_last = match work.kind {
-            ProbeKind::Startup => told.is_some(),
-            ProbeKind::Liveness => told == Some(false),
+            ProbeKind::Startup => reported.is_some(),
+            ProbeKind::Liveness => reported == Some(false),
             ProbeKind::Readiness => false,
         };
         if is_last {

@@ -237,9 +237,9 @@ pub(super) fn own_cpus(pod: &Pod, container: &Container) -> usize {
     if whole || qos_class(pod) != QosClass::Guaranteed {
         return 0;
     }
-    let asked = container.resources.request(CPU).unwrap_or_default();
-    let is_whole = i128::from(asked.value()) * 1_000_000_000 == asked.nanos();
-    if is_whole { usize::try_from(asked.value()).unwrap_or(0) } else { 0 }
+    let request = container.resources.request(CPU).unwrap_or_default();
+    let is_whole = i128::from(request.value()) * 1_000_000_000 == request.nanos();
+    if is_whole { usize::try_from(request.value()).unwrap_or(0) } else { 0 }
 }
 
 #[cfg(test)]

@@ -15,24 +15,24 @@ pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sand
             container.layer = stats.writable_layer.as_ref().map(disk_usage);
             if container.figures.at == 0 {
                 let group = std::mem::take(&mut container.figures.group);
-                let told = figures(stats.cpu.as_ref(), stats.memory.as_ref(), stats.swap.as_ref(), at);
-                container.figures = UsageStats { group, ..told };
+                let usage = figures(stats.cpu.as_ref(), stats.memory.as_ref(), stats.swap.as_ref(), at);
+                container.figures = UsageStats { group, ..usage };
             }
         }
         if pod.group.is_some() {
             continue;
         }
         let is_it = |stats: &&PodSandboxStats| stats.attributes.as_ref().is_some_and(|one| one.id == pod.sandbox_id);
-        let told = sandboxes.iter().find(is_it).and_then(|stats| stats.linux.as_ref());
+        let linux = sandboxes.iter().find(is_it).and_then(|stats| stats.linux.as_ref());
         pod.figures = UsageStats::sum(pod.containers.iter().map(|container| &container.figures), at);
-        let Some(told) = told else { continue };
-        let whole = figures(told.cpu.as_ref(), told.memory.as_ref(), None, at);
+        let Some(linux) = linux else { continue };
+        let whole = figures(linux.cpu.as_ref(), linux.memory.as_ref(), None, at);
         if whole.cpu_nanos.is_some() && whole.memory.working_set.is_some() {
             let swap = (pod.figures.swap_used, pod.figures.swap_available);
             pod.figures = UsageStats { swap_used: swap.0, swap_available: swap.1, ..whole };
         }
-        pod.processes = pod.processes.or(told.process.as_ref().and_then(|process| process.process_count));
-        if let (true, true, Some(network)) = (pod.interfaces.is_empty(), pod.network_pid.is_some(), &told.network) {
+        pod.processes = pod.processes.or(linux.process.as_ref().and_then(|process| process.process_count));
+        if let (true, true, Some(network)) = (pod.interfaces.is_empty(), pod.network_pid.is_some(), &linux.network) {
             let all = network.default_interface.iter().chain(&network.interfaces);
             for one in all.map(interface) {
                 if pod.interfaces.iter().all(|known| known.name != one.name) {

@@ -229,10 +229,10 @@ impl Stats {
         everything: bool,
         look: &mut Snapshot,
     ) -> (Vec<ContainerStats>, Vec<PodSandboxStats>) {
-        let mut told = (Vec::new(), Vec::new());
+        let (mut containers, mut sandboxes) = (Vec::new(), Vec::new());
         if with_rest || everything {
             match within("ListContainerStats", self.cri.list_container_stats(None)).await {
-                Some(stats) => told.0 = stats,
+                Some(stats) => containers = stats,
                 None => look.is_partial = true,
             }
         }
@@ -240,9 +240,9 @@ impl Stats {
             // Not every runtime supports this for pods without a cgroup.
             let stats = within("ListPodSandboxStats", self.cri.list_pod_sandbox_stats(None)).await;
             self.sandboxes_refused.set(stats.is_none());
-            told.1 = stats.unwrap_or_default();
+            sandboxes = stats.unwrap_or_default();
         }
-        told
+        (containers, sandboxes)
     }
 
     /// The known fields of a pod; `None` if it has no running sandbox.

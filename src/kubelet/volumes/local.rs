@@ -46,14 +46,14 @@ async fn in_thread(
     let worked = async {
         // Held by the thread, so that no other pod formats or repairs the disk, even if this pod is gone.
         let turn = turn(disk).acquire_arc().await;
-        let (tell, told) = async_channel::bounded(1);
+        let (sender, result) = async_channel::bounded(1);
         let work = move || {
             let _turn = turn;
             // The receiver is gone if the pod has terminated.
-            let _ = tell.try_send(work(&progress));
+            let _ = sender.try_send(work(&progress));
         };
         rt::thread("local volume", work).map_err(|error| failed("a thread", error.to_string()))?;
-        told.recv().await.unwrap_or_else(|_| Err(failed("a thread", "it exited without a result".to_owned())))
+        result.recv().await.unwrap_or_else(|_| Err(failed("a thread", "it exited without a result".to_owned())))
     };
     let ended = async {
         ends.await;
@@ -299,10 +299,10 @@ mod tests {
     fn terminating_pod_does_not_wait_for_formatting() {
         let disk = Path::new("/dev/of-a-test-that-ends");
         let (release, formats) = async_channel::bounded::<()>(1);
-        let (tell, mounts) = async_channel::bounded(1);
+        let (sender, mounts) = async_channel::bounded(1);
         let work = move |progress: &Progress| {
             let _ = formats.recv_blocking();
-            let _ = tell.try_send(progress.mount().is_ok());
+            let _ = sender.try_send(progress.mount().is_ok());
             Ok(())
         };
         block_on(async {
@@ -321,10 +321,10 @@ mod tests {
     #[test]
     fn terminating_pod_waits_for_a_mount_in_progress() {
         let (release, mounts) = async_channel::bounded::<()>(1);
-        let (tell, begun) = async_channel::bounded(1);
+        let (sender, begun) = async_channel::bounded(1);
         let work = move |progress: &Progress| {
             let _mount = progress.mount()?;
-            let _ = tell.try_send(());
+            let _ = sender.try_send(());
             let _ = mounts.recv_blocking();
             Ok(())
         };

@@ -135,13 +135,13 @@ impl Kubeconfig {
 
 /// Rejects authentication by another program or by password.
 fn check_user(user: &KubeconfigUser, name: &str) -> Result<(), BadKubeconfig> {
-    let asked = [
+    let unsupported = [
         ("exec", !user.exec.is_null()),
         ("auth-provider", !user.auth_provider.is_null()),
         ("username", !user.username.is_empty()),
         ("as", !user.impersonate.is_empty()),
     ];
-    match asked.into_iter().find(|(_, asked)| *asked) {
+    match unsupported.into_iter().find(|(_, unsupported)| *unsupported) {
         Some((field, _)) => Err(BadKubeconfig(format!(
             "user {name:?}: {field}: not supported, expected client-certificate and client-key, token or tokenFile"
         ))),

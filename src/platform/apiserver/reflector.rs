@@ -40,8 +40,8 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
             }
         };
         let wait = match done {
-            Ok(heard) => {
-                if turn.is_round && heard == WatchOutcome::All {
+            Ok(outcome) => {
+                if turn.is_round && outcome == WatchOutcome::All {
                     done_in = turn.number;
                 }
                 away = false;
@@ -107,12 +107,12 @@ async fn watch(
     let Next::Some(mut stream) = unless(ended.as_mut(), opened).await? else { return Ok(WatchOutcome::More) };
     reflection.begun();
     let mut lines = Lines::default();
-    let mut heard = WatchOutcome::All;
+    let mut outcome = WatchOutcome::All;
     loop {
         let next = async { Ok(until(end, stream.next()).await?.map_or(Next::End, Next::Some)) };
         match unless(ended.as_mut(), next).await? {
             Next::Some(bytes) => lines.receive(bytes),
-            Next::End => return Ok(heard),
+            Next::End => return Ok(outcome),
             Next::Ended => return Ok(WatchOutcome::More),
         }
         while let Some(event) = lines.next()? {
@@ -124,9 +124,9 @@ async fn watch(
             }
             let Some(change) = change else { continue };
             // The server may end the watch before it has sent everything.
-            heard = WatchOutcome::More;
+            outcome = WatchOutcome::More;
             if listener.send(change).await.is_err() {
-                return Ok(heard);
+                return Ok(outcome);
             }
         }
     }

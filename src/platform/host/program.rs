@@ -131,11 +131,11 @@ async fn run_given(
 }
 
 async fn talk(child: &mut Child, give: WriteInput) -> Result<ProgramOutput, ProgramError> {
-    let given = give(child.stdin.take());
+    let fed = give(child.stdin.take());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let said: Part<'_> = Box::pin(async move { read(stdout).await });
-    let complained: Part<'_> = Box::pin(async move { read(stderr).await });
-    let mut parts = rt::all(vec![given, said, complained]).await.into_iter();
+    let read_stdout: Part<'_> = Box::pin(async move { read(stdout).await });
+    let read_stderr: Part<'_> = Box::pin(async move { read(stderr).await });
+    let mut parts = rt::all(vec![fed, read_stdout, read_stderr]).await.into_iter();
     let mut next = || parts.next().unwrap_or(Ok(Vec::new())).map_err(ProgramError::Talk);
     let (_, stdout, stderr) = (next()?, next()?, next()?);
     if stdout.len() > MOST_BYTES || stderr.len() > MOST_BYTES {

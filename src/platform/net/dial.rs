@@ -108,11 +108,11 @@ async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
     let to = SockaddrStorage::from(address);
-    let ask = || match connect(socket.as_raw_fd(), &to) {
+    let connect_once = || match connect(socket.as_raw_fd(), &to) {
         Err(Errno::EINPROGRESS | Errno::EALREADY) => Ok(false),
-        asked => asked.map(|()| true),
+        outcome => outcome.map(|()| true),
     };
-    let connected = ask()? || ask()?;
+    let connected = connect_once()? || connect_once()?;
     let stream = Async::new_nonblocking(std::net::TcpStream::from(socket))?;
     if !connected {
         stream.writable().await?;

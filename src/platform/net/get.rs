@@ -33,8 +33,8 @@ impl Dialer {
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=REDIRECTS {
-            let asked = rt::deadline(left(), self.send_request(&at, headers, keep_host)).await;
-            let (stream, mut response) = asked.map_err(|rt::Elapsed| GetError::Timeout)??;
+            let answer = rt::deadline(left(), self.send_request(&at, headers, keep_host)).await;
+            let (stream, mut response) = answer.map_err(|rt::Elapsed| GetError::Timeout)??;
             if let Some((next, is_relative)) = redirect(url, &at, response.status(), response.location()) {
                 // A given Host header is kept on a relative redirect.
                 keep_host &= is_relative;

@@ -200,10 +200,10 @@ async fn register(socket: &str, takers: &[PluginHandler]) -> Result<PluginInfo, 
             Err(error) => format!("RegisterPlugin error -- {}", ErrorChain(error)),
         },
     };
-    let told: Result<RegistrationStatusResponse, _> =
+    let notified: Result<RegistrationStatusResponse, _> =
         call(&client, "/pluginregistration.Registration/NotifyRegistrationStatus", &status).await;
     taken?;
-    if let Err(error) = told {
+    if let Err(error) = notified {
         taker.into_iter().for_each(|taker| (taker.leaves)(&info));
         return Err(RegisterError::Notify(error));
     }

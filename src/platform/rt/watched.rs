@@ -60,11 +60,12 @@ impl Watches {
         open.retain(|watched| watched.strong_count() > 0);
         let waiting: Vec<_> = open.iter().filter_map(Weak::upgrade).filter(|watched| watched.is_waited_for()).collect();
         // One call for all: this runs before each step of the clock.
-        let mut asked: Vec<_> = waiting.iter().map(|watched| PollFd::new(&watched.instance, PollFlags::IN)).collect();
-        if asked.is_empty() || poll(&mut asked, Some(&AT_ONCE)).is_ok_and(|ready| ready == 0) {
+        let mut poll_fds: Vec<_> =
+            waiting.iter().map(|watched| PollFd::new(&watched.instance, PollFlags::IN)).collect();
+        if poll_fds.is_empty() || poll(&mut poll_fds, Some(&AT_ONCE)).is_ok_and(|ready| ready == 0) {
             return false;
         }
-        let ready = waiting.iter().zip(&asked).filter(|(_, asked)| asked.revents().contains(PollFlags::IN));
+        let ready = waiting.iter().zip(&poll_fds).filter(|(_, poll_fds)| poll_fds.revents().contains(PollFlags::IN));
         let wakers: Vec<Waker> = ready.filter_map(|(watched, _)| watched.waits.lock().unwrap().take()).collect();
         let is_any = !wakers.is_empty();
         wakers.into_iter().for_each(Waker::wake);
@@ -137,7 +138,7 @@ mod tests {
     fn events_of_the_disk_arrive_without_a_timer() {
         let folder = Folder::new("events");
         let path = folder.0.clone();
-        let told = simulate(1, |world: Rc<World>| async move {
+        let result = simulate(1, |world: Rc<World>| async move {
             let inotify = watch(&world, &path);
             let begun = world.passed();
             let changes = spawn(async move {
@@ -146,9 +147,9 @@ mod tests {
                 fs::rename(path.join("a"), path.join("b")).unwrap();
                 fs::remove_file(path.join("b")).unwrap();
             });
-            let told = events(&inotify).await;
+            let result = events(&inotify).await;
             changes.await;
-            (world.passed() - begun, told)
+            (world.passed() - begun, result)
         });
         let named = |mask: AddWatchFlags, name: &str| (mask, name.to_owned());
         let events = vec![
@@ -159,14 +160,14 @@ mod tests {
             named(AddWatchFlags::IN_MOVED_TO, "b"),
             named(AddWatchFlags::IN_DELETE, "b"),
         ];
-        assert_eq!(told, Ok((Duration::from_secs(3600), events)));
+        assert_eq!(result, Ok((Duration::from_secs(3600), events)));
     }
 
     #[test]
     fn queued_events_wait_for_their_reader_and_end_with_its_descriptor() {
         let folder = Folder::new("queued");
         let path = folder.0.clone();
-        let told = simulate(1, |world: Rc<World>| async move {
+        let result = simulate(1, |world: Rc<World>| async move {
             let inotify = watch(&world, &path);
             fs::write(path.join("a"), "1").unwrap();
             sleep(Duration::from_secs(60)).await;
@@ -178,7 +179,7 @@ mod tests {
             let waits = deadline(Duration::from_secs(60), inotify.readable()).await;
             (queued, waits.is_err_and(|Elapsed| true))
         });
-        assert_eq!(told, Ok((3, true)));
+        assert_eq!(result, Ok((3, true)));
     }
 
     #[test]
@@ -186,7 +187,7 @@ mod tests {
         let folder = Folder::new("overflow");
         let path = folder.0.clone();
         let most: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
-        let told = simulate(1, move |world: Rc<World>| async move {
+        let result = simulate(1, move |world: Rc<World>| async move {
             let inotify = watch(&world, &path);
             for _ in 0..=most / 2 {
                 fs::write(path.join("a"), "").unwrap();
@@ -204,7 +205,7 @@ mod tests {
                 }
             }
         });
-        assert_eq!(told, Ok((true, true)));
+        assert_eq!(result, Ok((true, true)));
     }
 
     #[test]

@@ -116,8 +116,8 @@ impl Request {
                 false => Err(Refusal::Malformed),
             }
         })?;
-        let says = |word: &str| self.words("connection").any(|said| said.eq_ignore_ascii_case(word));
-        let keeps = if is_1_1 { !says("close") } else { says("keep-alive") };
+        let has_token = |word: &str| self.words("connection").any(|token| token.eq_ignore_ascii_case(word));
+        let keeps = if is_1_1 { !has_token("close") } else { has_token("keep-alive") };
         (self.body, self.keeps) = (length, keeps);
         Ok(())
     }

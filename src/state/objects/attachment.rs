@@ -48,8 +48,8 @@ impl Attachment {
             let failed = |message: &str| NotAttached::Failed { message: message.to_owned() };
             return Err(text("/status/attachError/message").map_or(NotAttached::NotYet, failed));
         }
-        let told = object.pointer("/status/attachmentMetadata").and_then(Value::as_object).into_iter().flatten();
-        let context = told.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+        let metadata = object.pointer("/status/attachmentMetadata").and_then(Value::as_object).into_iter().flatten();
+        let context = metadata.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
         Ok(Self { context })
     }
 }
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn attached_volume_has_its_metadata() {
         let read = |object: Value| Attachment::read(&object).map(|attachment| attachment.context);
-        let told = [("disk".to_owned(), "sdb".to_owned())].into_iter().collect();
-        assert_eq!(read(json!({"status": {"attached": true, "attachmentMetadata": {"disk": "sdb"}}})), Ok(told));
+        let metadata = [("disk".to_owned(), "sdb".to_owned())].into_iter().collect();
+        assert_eq!(read(json!({"status": {"attached": true, "attachmentMetadata": {"disk": "sdb"}}})), Ok(metadata));
         let deleted = json!({"metadata": {"deletionTimestamp": "now"}, "status": {"attached": true}});
         assert_eq!(read(deleted), Err(NotAttached::Deleted));
         let failed = json!({"status": {"attached": false, "attachError": {"message": "no room"}}});

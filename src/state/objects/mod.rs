@@ -267,8 +267,8 @@ impl Objects {
     }
 
     /// Stores the answer for a topic. True if it changes anything.
-    pub(crate) fn on_event(&mut self, news: ObjectEvent) -> bool {
-        match news {
+    pub(crate) fn on_event(&mut self, event: ObjectEvent) -> bool {
+        match event {
             ObjectEvent::Received(topic, content) => self.known.set(topic, content),
             ObjectEvent::Failed(topic, why) => self.known.fail(topic, why),
         }

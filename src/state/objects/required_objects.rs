@@ -175,9 +175,9 @@ impl<T: PartialEq> TopicStates<T> {
 
     /// True if it changed.
     pub(crate) fn set(&mut self, topic: Topic, value: Option<T>) -> bool {
-        let news = !matches!(self.0.get(&topic), Some(TopicState::Received(known)) if *known == value);
+        let has_changed = !matches!(self.0.get(&topic), Some(TopicState::Received(known)) if *known == value);
         self.0.insert(topic, TopicState::Received(value));
-        news
+        has_changed
     }
 
     /// Records a failure. A known value stays. True if anything changed.
@@ -191,7 +191,7 @@ impl<T: PartialEq> TopicStates<T> {
 
     /// The known values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&Topic, &T)> {
-        self.0.iter().filter_map(|(topic, heard)| match heard {
+        self.0.iter().filter_map(|(topic, state)| match state {
             TopicState::Received(Some(value)) => Some((topic, value)),
             TopicState::Received(None) | TopicState::Unread(_) => None,
         })

@@ -41,8 +41,8 @@ fn made(event: &Value, pod: &Pod) -> Value {
             Some(name) => PodEvent::of_container(&object.uid, name, kind, reason.clone(), message.as_str()),
             None => PodEvent::of_pod(&object.uid, kind, reason.clone(), message.as_str()),
         };
-        let told = NewEvent::of_pod(object.clone(), Some(&pod), happened);
-        ring.note(told, Time::from_unix_nanos(0), Instant::now());
+        let event = NewEvent::of_pod(object.clone(), Some(&pod), happened);
+        ring.note(event, Time::from_unix_nanos(0), Instant::now());
     }
     let unsent = ring.unsent("node1").unwrap();
     let UnsentChange::New(event) = unsent.what else { panic!("{unsent:?}") };

@@ -68,11 +68,11 @@ impl ObservedCache {
         }
         let known = self.pods.get_mut(&pod.uid);
         if pod.is_gone() {
-            let news = known.is_some();
+            let was_known = known.is_some();
             self.pods.remove(&pod.uid);
             self.gone.insert(pod.uid, look.number);
             self.forget_gone();
-            return if news { ObserveResult::News } else { ObserveResult::NothingNew };
+            return if was_known { ObserveResult::News } else { ObserveResult::NothingNew };
         }
         self.gone.remove(&pod.uid);
         match known {

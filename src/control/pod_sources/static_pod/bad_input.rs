@@ -144,9 +144,9 @@ fn fitting_values_are_refused_with_a_path_or_reach_the_runtime() {
                 }
                 Err(ObjectError::Invalid(faults)) => {
                     for fault in &faults {
-                        let told = fault.to_string();
-                        let known = told.starts_with("metadata.") || told.starts_with("spec.");
-                        assert!(known, "{}: {told}", field.written());
+                        let message = fault.to_string();
+                        let known = message.starts_with("metadata.") || message.starts_with("spec.");
+                        assert!(known, "{}: {message}", field.written());
                     }
                     refused += 1;
                 }

@@ -15,10 +15,10 @@ pub(super) struct AuthCache<V> {
 /// A digest of the request.
 pub(super) type Key = [u8; 32];
 
-pub(super) fn key(salt: &[u8], asked: &[u8]) -> Key {
+pub(super) fn key(salt: &[u8], request: &[u8]) -> Key {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(salt);
-    context.update(asked);
+    context.update(request);
     context.finish().as_ref().try_into().unwrap_or_default()
 }
 

@@ -80,8 +80,8 @@ impl ServedConnection {
             return Reply::Whole(Response::text(Status::MethodNotAllowed, "Debug endpoints are disabled.\n"));
         }
         let api = &*self.server.api;
-        if let Some(asked) = change {
-            return reply_to_change(asked, api);
+        if let Some(change) = change {
+            return reply_to_change(change, api);
         }
         match Page::of(&request.path, &request.query) {
             // Upstream closes this page with the debugging handlers, without a message.

@@ -52,13 +52,13 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     let cri = cri.clone();
     Some(Reply::Slow(Box::pin(async move {
         match cri.exec_sync(&id, &command, LONGEST_RUN).await {
-            Ok(mut said) if said.exit_code == 0 => {
-                said.stdout.append(&mut said.stderr);
-                Response::json(said.stdout)
+            Ok(mut output) if output.exit_code == 0 => {
+                output.stdout.append(&mut output.stderr);
+                Response::json(output.stdout)
             }
-            Ok(said) => {
-                let stderr = String::from_utf8_lossy(&said.stderr);
-                internal(format!("command '{}' exited with {}: {stderr}", command.join(" "), said.exit_code))
+            Ok(output) => {
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                internal(format!("command '{}' exited with {}: {stderr}", command.join(" "), output.exit_code))
             }
             Err(error) => internal(ErrorChain(&error).to_string()),
         }

@@ -76,7 +76,7 @@ impl Range {
 fn answer(part: SharedPart, range: Range, digest: &str, is_head: bool) -> Result<FilePart, Response> {
     let SharedPart { mut file, length, is_whole, turn } = part;
     let left = length.saturating_sub(range.first);
-    let (status, count, said) = match range.most {
+    let (status, count, content_range) = match range.most {
         Some(most) => {
             let count = left.min(most);
             let last = range.first.saturating_add(count).saturating_sub(1);
@@ -90,7 +90,7 @@ fn answer(part: SharedPart, range: Range, digest: &str, is_head: bool) -> Result
     sought.map_err(|_| Response::text(Status::InternalServerError, "500 Internal Server Error\n"))?;
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\nDocker-Content-Digest: {digest}\r\n\
-         Accept-Ranges: bytes\r\n{said}Content-Length: {count}\r\nConnection: close\r\n\r\n"
+         Accept-Ranges: bytes\r\n{content_range}Content-Length: {count}\r\nConnection: close\r\n\r\n"
     );
     let body = (!is_head).then_some((file, count));
     Ok(FilePart { head: head.into_bytes(), body, end: Some(rt::now() + LIMIT), turn: Some(turn) })

@@ -84,7 +84,7 @@ fn part_of(mut file: File, length: u64, range: Option<&str>) -> io::Result<FileP
     let mut beginning = [0; 512];
     let read = file.read_at(&mut beginning, 0)?;
     let kind = kind_of(beginning.get(..read).unwrap_or_default());
-    let (status, from, count, said) = match range.and_then(|range| Range::of(range, length)) {
+    let (status, from, count, content_range) = match range.and_then(|range| Range::of(range, length)) {
         None => ("200 OK", 0, length, String::new()),
         Some(Range::Part { from, count }) => {
             let last = from + count - 1;
@@ -98,7 +98,7 @@ fn part_of(mut file: File, length: u64, range: Option<&str>) -> io::Result<FileP
     file.seek(SeekFrom::Start(from))?;
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n\
-         {said}Content-Length: {count}\r\nConnection: close\r\n\r\n"
+         {content_range}Content-Length: {count}\r\nConnection: close\r\n\r\n"
     );
     Ok(FilePart { head: head.into_bytes(), body: Some((file, count)), end: None, turn: None })
 }
@@ -309,7 +309,7 @@ mod tests {
         assert!(head.contains("200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"), "{head}");
         assert_eq!(body, "0123456789");
         assert!(logs.get("old.gz", None).0.contains("application/x-gzip"));
-        for (range, status, said, body) in [
+        for (range, status, content_range, body) in [
             ("bytes=2-4", "206", "bytes 2-4/10", "234"),
             ("bytes=7-", "206", "bytes 7-9/10", "789"),
             ("bytes=-3", "206", "bytes 7-9/10", "789"),
@@ -324,7 +324,7 @@ mod tests {
         ] {
             let (head, shown) = logs.get("syslog", Some(range));
             assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{range}: {head}");
-            assert!(head.contains(said), "{range}: {head}");
+            assert!(head.contains(content_range), "{range}: {head}");
             assert_eq!(shown, body, "{range}");
         }
     }

@@ -50,14 +50,14 @@ pub(super) enum BeatCheck {
 
 impl BeatState {
     pub(super) fn check(self, now_done: u32, now: Instant) -> (Self, BeatCheck) {
-        let asked = Self::Asked { rounds: now_done, at: now };
+        let waiting = Self::Asked { rounds: now_done, at: now };
         match self {
-            Self::Idle => (asked, BeatCheck::Progress { stalled: None }),
+            Self::Idle => (waiting, BeatCheck::Progress { stalled: None }),
             Self::Asked { rounds, .. } | Self::Late { rounds, .. } if rounds != now_done => {
-                (asked, BeatCheck::Progress { stalled: None })
+                (waiting, BeatCheck::Progress { stalled: None })
             }
             Self::Stalled { rounds, at } if rounds != now_done => {
-                (asked, BeatCheck::Progress { stalled: Some(now.saturating_duration_since(at)) })
+                (waiting, BeatCheck::Progress { stalled: Some(now.saturating_duration_since(at)) })
             }
             Self::Asked { rounds, at } => (Self::Late { rounds, at }, BeatCheck::Late),
             Self::Late { rounds, at } => (Self::Stalled { rounds, at }, BeatCheck::Stalled { since: at }),

@@ -48,13 +48,13 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
     match tool {
         Tool::Ctr(endpoint) => {
             let command = ctr(endpoint, &["images", "import", "-"]);
-            let (tell, told) = async_channel::bounded(1);
+            let (sender, result) = async_channel::bounded(1);
             let feed = move |mut stdin: ChildStdin| {
                 // The channel has capacity for one result.
-                let _ = tell.try_send(pour(&path, &mut stdin));
+                let _ = sender.try_send(pour(&path, &mut stdin));
             };
             let ended = program::run_fed(command, feed, LIMIT).await;
-            match told.try_recv() {
+            match result.try_recv() {
                 // If the archive is incomplete, the tool fails too; report the archive's fault.
                 Ok(Err(failure)) => Err(failure),
                 Ok(Ok(named)) => check("ctr", ended).and_then(|()| named.ok_or_else(unread)).map(|named| named.images),
@@ -282,8 +282,8 @@ mod tests {
                 "{cut:?}"
             );
         }
-        let told = "it is not a tar archive, plain or compressed with gzip or zstd";
-        assert_eq!(others[0], Err(Failure::Refused(told.to_owned())));
+        let expected = "it is not a tar archive, plain or compressed with gzip or zstd";
+        assert_eq!(others[0], Err(Failure::Refused(expected.to_owned())));
         assert!(matches!(&others[1], Err(Failure::Failed(_))), "{others:?}");
     }
 

@@ -41,16 +41,16 @@ async fn import(tool: &Tool, delta: DeltaFile, path: PathBuf) -> Result<Vec<Stri
         sources.old.insert(layer, found);
     }
     let names = delta.names().to_vec();
-    let (tell, told) = async_channel::bounded(1);
+    let (sender, result) = async_channel::bounded(1);
     let from = endpoint.clone();
     let feed = move |mut stdin: ChildStdin| {
         let directory = path.parent().unwrap_or(Path::new("/"));
         let fetch = |blob: &str, target: &mut File| fetch(&from, blob, target);
         // The channel has capacity for one result.
-        let _ = tell.try_send(rebuild(&delta, &sources, directory, &fetch, &mut stdin));
+        let _ = sender.try_send(rebuild(&delta, &sources, directory, &fetch, &mut stdin));
     };
     let ended = program::run_fed(ctr(endpoint, &["images", "import", "-"]), feed, LIMIT).await;
-    match told.try_recv() {
+    match result.try_recv() {
         // If the image cannot be rebuilt, the tool fails too; report the delta's fault.
         Ok(Err(failure)) => Err(failure),
         Ok(Ok(written)) => check("ctr", ended).and_then(|()| written.ok_or_else(unread)).map(|()| names),

@@ -210,7 +210,7 @@ impl Fetcher {
         let proxies = Arc::clone(&self.proxies);
         let peering = self.peering.clone();
         let (meter, is_urgent) = (passage.budget.meter(), passage.is_urgent);
-        let (tell, told) = async_channel::bounded(1);
+        let (sender, result) = async_channel::bounded(1);
         let work = move || {
             let connect = |mirror: &Mirror| {
                 let (proxies, cancelled) = (Arc::clone(&proxies), Arc::clone(&cancelled));
@@ -239,11 +239,11 @@ impl Fetcher {
             });
             meter.settle();
             // Fails if the pull was cancelled.
-            let _ = tell.try_send(fetched);
+            let _ = sender.try_send(fetched);
             drop(alive);
         };
         rt::thread("image-fetch", work).map_err(FetchError::StartThread)?;
-        let ended = async { told.recv().await.unwrap_or(Err(FetchError::NoResult)) };
+        let ended = async { result.recv().await.unwrap_or(Err(FetchError::NoResult)) };
         let fetched = rt::either(ended, passage.stopped()).await;
         passage.budget.charge();
         fetched

@@ -129,8 +129,8 @@ impl Peers {
         let mut found = None;
         for at in self.in_order() {
             let Some(peer) = self.nodes.get(at).filter(|_| self.lost < self.waits.lost) else { break };
-            let asked = rt::now();
-            peer.deadline.set(asked + self.waits.answer);
+            let begun = rt::now();
+            peer.deadline.set(begun + self.waits.answer);
             let ask = ContentRequest { path: &path, accept: ANY, from: 0, most: Some(MOST_BYTES) };
             let outcome = match peer.server.get_once(ask).and_then(|answer| answer.text(MOST_BYTES)) {
                 Ok(bytes) if Digest::of(&bytes) == *digest => {
@@ -140,7 +140,7 @@ impl Peers {
                 Ok(_) => Outcome::Wrong,
                 Err(error) => Outcome::Failed(error),
             };
-            self.judge(at, outcome, asked);
+            self.judge(at, outcome, begun);
         }
         self.leave_avoided();
         found
@@ -209,8 +209,8 @@ impl Peers {
         let mut lowest: Option<u32> = None;
         for at in self.in_order() {
             let Some(peer) = self.nodes.get_mut(at).filter(|_| self.lost < self.waits.lost) else { break };
-            let asked = rt::now();
-            peer.deadline.set(asked + self.waits.answer);
+            let begun = rt::now();
+            peer.deadline.set(begun + self.waits.answer);
             let outcome = peer.ask(copying)?;
             peer.has_claimed = false;
             if let Outcome::Claim(claim) = outcome {
@@ -220,7 +220,7 @@ impl Peers {
                     lowest = Some(lowest.map_or(claim, |lowest| lowest.min(claim)));
                 }
             }
-            self.judge(at, outcome, asked);
+            self.judge(at, outcome, begun);
             if copying.part.length() >= copying.blob.size {
                 break;
             }
@@ -229,9 +229,9 @@ impl Peers {
         Ok(lowest)
     }
 
-    fn judge(&mut self, at: usize, outcome: Outcome, asked: Instant) {
+    fn judge(&mut self, at: usize, outcome: Outcome, begun: Instant) {
         let Some(peer) = self.nodes.get(at) else { return };
-        let took = rt::elapsed(asked);
+        let took = rt::elapsed(begun);
         match outcome {
             Outcome::Fine | Outcome::Claim(_) | Outcome::Failed(RegistryError::Cancelled) => {}
             Outcome::Failed(RegistryError::Status { status: 404 | 429 | 503, .. }) => {}
