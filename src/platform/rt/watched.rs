@@ -65,7 +65,7 @@ impl Watches {
         if poll_fds.is_empty() || poll(&mut poll_fds, Some(&AT_ONCE)).is_ok_and(|ready| ready == 0) {
             return false;
         }
-        let ready = waiting.iter().zip(&poll_fds).filter(|(_, poll_fds)| poll_fds.revents().contains(PollFlags::IN));
+        let ready = waiting.iter().zip(&poll_fds).filter(|(_, poll_fd)| poll_fd.revents().contains(PollFlags::IN));
         let wakers: Vec<Waker> = ready.filter_map(|(watched, _)| watched.waits.lock().unwrap().take()).collect();
         let is_any = !wakers.is_empty();
         wakers.into_iter().for_each(Waker::wake);
