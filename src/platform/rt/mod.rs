@@ -96,8 +96,8 @@ impl<T> Task<T> {
 /// Starts `future` on this thread's executor.
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     #[cfg(test)]
-    if world().is_some() {
-        return EXECUTOR.with(|executor| Task(executor.spawn(virtual_time::Shuffled { future })));
+    if let Some(world) = world() {
+        return EXECUTOR.with(|executor| Task(executor.spawn(virtual_time::Shuffled::new(&world, future))));
     }
     EXECUTOR.with(|executor| Task(executor.spawn(future)))
 }

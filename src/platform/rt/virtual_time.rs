@@ -41,8 +41,10 @@ pub(crate) struct World {
     /// These by the place in the source that set the timer.
     pub(crate) wakes_by: RefCell<WakesBy>,
     random: Cell<u64>,
-    /// Counts starts of the program under test: jobs that an earlier run left on a pool are lost.
+    /// Counts starts of the program under test: tasks of an earlier run, and jobs that it left on a pool, are lost.
     life: Cell<u32>,
+    /// The life to which the running task belongs; `None` for a task of the world.
+    life_of_task: Cell<Option<u32>>,
     /// Probability that a task's turn is skipped, in parts per thousand.
     pub(crate) shuffle: Cell<u32>,
     /// Longest duration of a task's turn.
@@ -165,6 +167,7 @@ impl World {
             wakes_by: RefCell::default(),
             random: Cell::new(seed),
             life: Cell::default(),
+            life_of_task: Cell::default(),
             shuffle: Cell::new(100),
             turn: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
@@ -218,7 +221,15 @@ impl World {
         self.watches.allow(disk)
     }
 
-    /// Ends the program under test and drops its pool jobs.
+    /// Starts the program under test. Its tasks, and those that they start, run until [`World::end_life`].
+    pub(crate) fn spawn_program<T: 'static>(&self, program: impl Future<Output = T> + 'static) -> Task<T> {
+        let before = self.life_of_task.replace(Some(self.life.get()));
+        let task = spawn(program);
+        self.life_of_task.set(before);
+        task
+    }
+
+    /// Ends the program under test and drops its pool jobs. Its tasks run no more, whoever holds them.
     pub(crate) fn end_life(&self) {
         self.life.set(self.life.get() + 1);
         for pace in PoolKind::ALL {
@@ -329,10 +340,18 @@ fn start_job(world: &Rc<World>, pace: PoolKind, owner: Owner, takes: Duration, j
 }
 
 pin_project! {
-    /// Skips its turn now and then, so that ready tasks run in any order.
+    /// A task. Skips its turn now and then, so that ready tasks run in any order, and ends with its program.
     pub(super) struct Shuffled<F> {
+        life: Option<u32>,
+        // `None` once the program has ended: whatever the task held is dropped then.
         #[pin]
-        pub(super) future: F,
+        future: Option<F>,
+    }
+}
+
+impl<F> Shuffled<F> {
+    pub(super) fn new(world: &World, future: F) -> Self {
+        Self { life: world.life_of_task.get(), future: Some(future) }
     }
 }
 
@@ -340,11 +359,20 @@ impl<F: Future> Future for Shuffled<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        if world().is_some_and(|world| world.chance(world.shuffle.get())) {
+        let mut this = self.project();
+        let Some(world) = world() else { return Poll::Pending };
+        if this.life.is_some_and(|life| life != world.life.get()) {
+            this.future.set(None);
+        }
+        let Some(future) = this.future.as_pin_mut() else { return Poll::Pending };
+        if world.chance(world.shuffle.get()) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.project().future.poll(context)
+        let before = world.life_of_task.replace(*this.life);
+        let outcome = future.poll(context);
+        world.life_of_task.set(before);
+        outcome
     }
 }
 
@@ -415,6 +443,31 @@ mod tests {
             receiver.try_recv().is_ok()
         });
         assert_eq!(done, Ok(false));
+    }
+
+    #[test]
+    fn tasks_of_an_ended_program_run_no_more() {
+        let ticks = simulate(9, |world| async move {
+            let (ticks, held) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
+            let (counts, holds) = (Rc::clone(&ticks), Rc::clone(&held));
+            let program = world.spawn_program(async move {
+                // The task keeps itself.
+                let keeps = Rc::clone(&holds);
+                holds.replace(Some(spawn(async move {
+                    let _keeps = keeps;
+                    loop {
+                        sleep(Duration::from_secs(1)).await;
+                        counts.set(counts.get() + 1);
+                    }
+                })));
+            });
+            sleep(Duration::from_millis(1500)).await;
+            drop((program, held));
+            world.end_life();
+            sleep(Duration::from_secs(10)).await;
+            (ticks.get(), Rc::strong_count(&ticks))
+        });
+        assert_eq!(ticks, Ok((1, 1)));
     }
 
     /// The end times of one more job than the pool has threads, each taking ten seconds.
