@@ -13,8 +13,7 @@ pub(super) fn differences(node: &Node, pod: &str) -> Vec<String> {
     let id = container.expect("a recorded pod runs").id;
     let mut found = Vec::new();
     for (what, command, comparable) in LOOKS {
-        let ours = node.ctr(&["tasks", "exec", "--exec-id", what, &id, "sh", "-c", command]);
-        let ours = ours.replace("-node-a", "");
+        let ours = output_of(node, &id, what, command).replace("-node-a", "");
         let recorded = seen_inside(pod, what);
         let (ours, recorded) = (comparable(&ours), comparable(&recorded));
         for line in ours.difference(&recorded) {
@@ -25,6 +24,20 @@ pub(super) fn differences(node: &Node, pod: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// The last line of complete output.
+const END: &str = "that is all\n";
+
+/// What the command prints in the container. On a busy machine `ctr` may return before it has copied the output.
+fn output_of(node: &Node, id: &str, what: &str, command: &str) -> String {
+    let command = format!("{command}; printf '{END}'");
+    let whole = (0..5).find_map(|turn| {
+        let exec = format!("{what}-{turn}");
+        let output = node.ctr(&["tasks", "exec", "--exec-id", &exec, id, "sh", "-c", &command]);
+        output.strip_suffix(END).map(str::to_owned)
+    });
+    whole.unwrap_or_else(|| panic!("ctr never returned the whole output of {command:?}"))
 }
 
 type Comparable = fn(&str) -> BTreeSet<String>;
