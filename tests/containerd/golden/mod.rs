@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::node::{BUSYBOX, Node};
+use crate::node::{BUSYBOX, Node, POLL};
 use comparable::differences;
 use recording::{PODS, Recording};
 
@@ -39,6 +39,7 @@ fn every_recorded_pod_matches_the_upstream_kubelet() {
     let mut left: BTreeMap<&str, String> = PODS.iter().map(|pod| (*pod, "never looked at".to_owned())).collect();
     let until = Instant::now() + ALL_AT_ONCE;
     while !left.is_empty() && Instant::now() < until {
+        std::thread::sleep(POLL);
         let pods = node.pods();
         for recording in &recordings {
             if left.contains_key(recording.name) {

@@ -367,7 +367,8 @@ impl Drop for Node {
     }
 }
 
-const POLL: Duration = Duration::from_millis(20);
+/// Each look starts a program, at a cost of some 20 ms of processor time.
+pub(crate) const POLL: Duration = Duration::from_millis(100);
 
 /// The program under test: the one that cargo has just built, or the one that `CORACLE_BINARY` names.
 pub(crate) fn coracle() -> &'static Path {
@@ -388,7 +389,7 @@ pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() ->
             return found;
         }
         assert!(Instant::now() < until, "waited {limit:?} in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(POLL / 2);
     }
 }
 
