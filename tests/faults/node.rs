@@ -252,7 +252,7 @@ impl Drop for Node {
 }
 
 const CORACLE: &str = env!("CARGO_BIN_EXE_coracle");
-/// Each look starts a program, at a cost of some 20 ms of processor time.
+/// Each look starts a program.
 const POLL: Duration = Duration::from_millis(60);
 
 /// The state of a manifest's pod in the runtime.

@@ -367,7 +367,7 @@ impl Drop for Node {
     }
 }
 
-/// Each look starts a program, at a cost of some 20 ms of processor time.
+/// Each look starts a program.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
 
 /// The program under test: the one that cargo has just built, or the one that `CORACLE_BINARY` names.
