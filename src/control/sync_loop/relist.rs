@@ -33,10 +33,13 @@ impl SyncLoop {
         }
     }
 
+    /// Ends pods that no source has, and removes what is left of former pods: directories, devices and claims. A node may
+    /// finish all of its work before its sources are ready, so the end of work alone would leave them.
     pub(super) fn end_orphans(&mut self, now: Instant) {
         let effects = self.parts.orphans.round(&self.pods);
         self.pods.apply(effects, now);
         self.parts.orphans.remove_directories(&self.pods);
+        self.parts.devices.release(&self.pods);
     }
 
     /// Handles the observation of one pod.
