@@ -422,6 +422,21 @@ fn shared_claim_is_prepared_as_long_as_a_pod_uses_it() {
     ]);
 }
 
+/// The agent is killed just after it has prepared a claim, and the API server is restored to a state without the pod. The
+/// next agents have done all of their work before all sources are ready.
+#[test]
+fn claim_of_a_pod_that_is_gone_is_unprepared_without_further_work() {
+    let claiming = wanted::Traits { claim: true, pull: true, ..wanted::Traits::default() };
+    let writes = (0..100).map(|_| after(0, StepKind::ChangeConfigMap));
+    let killed = StepKind::KillAgent { down: Duration::from_secs(5) };
+    let soon = Step { after: Duration::from_millis(150), what: killed };
+    let steps = [create(claiming), soon, after(1, StepKind::Restore), after(15, StepKind::EndWatches), kill_agent()];
+    live_through(&[
+        (vec![create(wanted::Traits::default())], Start::None),
+        (writes.chain(steps).collect(), Start::None),
+    ]);
+}
+
 /// The checkpoint of claims cannot be read at the start, and is read when a further pod prepares a claim that it shares.
 #[test]
 fn shared_claim_outlives_a_start_without_its_checkpoint() {
