@@ -187,6 +187,12 @@ pod_group() {
     echo "${group%/*}"
 }
 
+# link_groups POD...: links /run/group/POD to the pod's cgroup, for tests that read many of its files.
+link_groups() {
+    mkdir -p /run/group
+    for name; do ln -sfn "$(pod_group "$name")" "/run/group/$name"; done
+}
+
 # --- the agent's resource usage
 
 # Resident memory in KiB.

@@ -12,13 +12,14 @@ $(simple_pod busy "while :; do :; done" "      resources:
 END
 wait_ready quiet
 wait_ready busy
+link_groups quiet busy
 
 summary() { coracle top -o json >/run/summary; }
 # told POD PATH: a value of the pod in the last summary.
 told() { jq -r --arg name "$1-guest" ".pods[] | select(.podRef.name == \$name) | $2" /run/summary; }
 # counted POD FILE [KEY]: a value from the pod's cgroup; KEY selects a line of a flat keyed file.
 counted() {
-    if [ $# = 2 ]; then cat "$(pod_group "$1")/$2"; else sed -n "s/^$3 //p" "$(pod_group "$1")/$2"; fi
+    if [ $# = 2 ]; then cat "/run/group/$1/$2"; else sed -n "s/^$3 //p" "/run/group/$1/$2"; fi
 }
 between() { awk -v low="$2" -v value="$3" -v high="$4" 'BEGIN { exit !(low <= value && value <= high) }' || fail "$1 is $3, not from $2 to $4"; }
 

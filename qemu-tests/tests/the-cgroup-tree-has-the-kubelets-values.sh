@@ -7,15 +7,12 @@ start_agent --system-reserved=cpu=100m,memory=64Mi,pid=100 --kube-reserved=cpu=1
 apply_a_pod_of_each_class
 for name in guaranteed burstable besteffort; do wait_ready $name; done
 
-all=$(pod_group guaranteed)
-all=${all%/*}
+link_groups guaranteed burstable besteffort
+all=/run/group/guaranteed/..
 # expect POD FILE VALUE: checks the pod's cgroup.
-expect() { expect_equal "$2 of $1" "$(cat "$(pod_group "$1")/$2")" "$3"; }
+expect() { expect_equal "$2 of $1" "$(cat "/run/group/$1/$2")" "$3"; }
 # expect_above POD FILE VALUE: checks the parent of the pod's cgroup.
-expect_above() {
-    above=$(pod_group "$1")
-    expect_equal "$2 above $1" "$(cat "${above%/*}/$2")" "$3"
-}
+expect_above() { expect_equal "$2 above $1" "$(cat "/run/group/$1/../$2")" "$3"; }
 check_values() {
     expect guaranteed cpu.weight 10
     expect guaranteed cpu.max "25000 100000"
@@ -63,15 +60,15 @@ $(simple_pod second "$STAY" "      resources:
 END
 wait_ready second
 weighs() { [ "$(cat "$1/cpu.weight")" = "$2" ]; }
-class=$(pod_group second)
-wait_for "burstable pods together weigh more" 30 weighs "${class%/*}" 20
+link_groups second
+wait_for "burstable pods together weigh more" 30 weighs /run/group/second/.. 20
 if [ -d /run/systemd/system ]; then
     # systemd rewrites its slices when it reloads its units.
     systemctl daemon-reload
     check_values 20
 fi
 
-groups="$(for name in guaranteed burstable besteffort second; do pod_group $name; done)"
+groups="$(for name in guaranteed burstable besteffort second; do readlink /run/group/$name; done)"
 for name in guaranteed burstable besteffort second; do remove $name; done
 no_groups() { for group in $groups; do [ ! -e "$group" ] || return 1; done; }
 wait_for "the cgroups of the pods are gone" 60 no_groups
