@@ -16,10 +16,13 @@ pub(crate) struct Writer<'a> {
 /// Whether an update is recorded. Recording stops once a client sets the list to empty or to one empty entry, which an
 /// update of a subresource such as `status` cannot do.
 pub(crate) fn is_recorded(subresource: &str, new: &Value, old: &Value) -> bool {
-    let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned();
-    let is_empty = entries(new).is_some_and(|entries| entries.is_empty() || entries == [json!({})]);
+    let is_empty = entries(new).is_some_and(|entries| entries.is_empty() || *entries == [json!({})]);
     let is_reset = subresource.is_empty() && is_empty;
     !is_reset && entries(old).is_some_and(|entries| !entries.is_empty())
+}
+
+fn entries(object: &Value) -> Option<&Vec<Value>> {
+    object["metadata"]["managedFields"].as_array()
 }
 
 pub(crate) fn strip(object: &mut Value) {
@@ -39,8 +42,7 @@ pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
     changed.remove(if is_of_status { "f:spec" } else { "f:status" });
     let is_left_out = |name: &String, part: &Value| PARTS.contains(&name.as_str()) && part == &json!({});
     changed.retain(|name, part| !is_left_out(name, part));
-    let mut entries: Vec<Value> =
-        old.and_then(|old| old["metadata"]["managedFields"].as_array().cloned()).unwrap_or_default();
+    let mut entries = old.and_then(entries).cloned().unwrap_or_default();
     let is_own = |entry: &Value| {
         entry["manager"] == writer.manager && entry["subresource"].as_str().unwrap_or_default() == writer.subresource
     };
@@ -84,23 +86,28 @@ const PARTS: &[&str] = &["f:metadata", "f:spec", "f:status"];
 
 /// The content that managers can own.
 fn content(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Value::Object(fields) = &mut object {
-        fields.remove("apiVersion");
-        if fields.remove("kind") == Some(json!("CertificateSigningRequest")) {
-            // The spec is immutable.
-            fields.remove("spec");
-        }
-        if fields.contains_key("involvedObject") {
-            // Default fields of an event, which no client wrote.
-            fields.retain(|_, value| !value.is_null() && value != "");
-        }
-        if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
-            let owned = ["labels", "annotations", "finalizers", "ownerReferences", "generateName"].map(str::to_owned);
-            metadata.retain(|name, _| owned.contains(name));
-        }
-    }
-    object
+    let Value::Object(fields) = object else { return Value::Null };
+    // The spec of this kind is immutable.
+    let has_owned_spec = object["kind"] != "CertificateSigningRequest";
+    let is_event = fields.contains_key("involvedObject");
+    let is_owned = |name: &str, value: &Value| match name {
+        "apiVersion" | "kind" => false,
+        "spec" => has_owned_spec,
+        // Default fields of an event, which no client wrote.
+        _ => !is_event || (!value.is_null() && value != ""),
+    };
+    let owned = fields.iter().filter(|(name, value)| is_owned(name, value));
+    let owned = owned.map(|(name, value)| match (name.as_str(), value) {
+        ("metadata", Value::Object(metadata)) => (name.clone(), Value::Object(owned_metadata(metadata))),
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Object(owned.collect())
+}
+
+fn owned_metadata(metadata: &Set) -> Set {
+    const OWNED: &[&str] = &["labels", "annotations", "finalizers", "ownerReferences", "generateName"];
+    let owned = metadata.iter().filter(|(name, _)| OWNED.contains(&name.as_str()));
+    owned.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The keys that identify the elements of a list in a field set.
@@ -191,7 +198,7 @@ fn field(name: &str, old: &Value, new: &Value) -> Value {
 }
 
 fn elements(keys: &[&str], old: &Value, items: &[Value]) -> Set {
-    let known: Vec<Value> = old.as_array().cloned().unwrap_or_default();
+    let known = old.as_array().map(Vec::as_slice).unwrap_or_default();
     let mut set = Set::new();
     for item in items {
         let name = element_name(keys, item);
