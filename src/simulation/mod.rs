@@ -305,6 +305,16 @@ fn failed_resize_is_tried_again() {
     ]);
 }
 
+/// The runtime resizes a running container and never answers; meanwhile the resize is taken back.
+#[test]
+fn resize_taken_back_before_its_update_is_answered_is_undone() {
+    let pod = wanted::Traits { cpu: 20, ..wanted::Traits::default() };
+    let fault = container_runtime::CallFault::HangsAfterItsEffect;
+    let hangs = StepKind::CallGoesWrong { method: "UpdateContainerResources", skip: 0, fault };
+    let resize = |cpu| after(1, StepKind::Resize { which: 0, cpu });
+    live_through(&[(vec![create(pod)], Start::None), (vec![after(1, hangs), resize(40), resize(20)], Start::None)]);
+}
+
 /// The runtime has pulled the image, and never answers.
 #[test]
 fn image_that_came_without_an_answer_is_used() {

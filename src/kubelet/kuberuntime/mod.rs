@@ -97,7 +97,7 @@ pub(crate) struct PodRuntime {
     /// Allocated and actuated resources.
     allocations: Rc<Allocations>,
     /// Resources of running containers, by id.
-    applied: RefCell<SortedMap<String, resize::AppliedResources>>,
+    applied: RefCell<SortedMap<String, resize::KnownResources>>,
     /// Cpusets of running containers, by id.
     held: RefCell<SortedMap<String, CpuSet>>,
     /// Wanted placements; written by the sync loop.

@@ -16,7 +16,7 @@ use crate::types::api::{CPU, Container, MEMORY, Pod, Quantity, ResizeRestartPoli
 
 /// Resources of a container as sent to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AppliedResources {
+struct AppliedResources {
     shares: i64,
     /// 0: no limit.
     quota: i64,
@@ -82,6 +82,26 @@ impl AppliedResources {
     }
 }
 
+/// A container's resources, as far as they are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownResources {
+    /// Those of the last update that succeeded.
+    applied: AppliedResources,
+    /// A later update failed or had no answer: it may have taken effect.
+    is_uncertain: bool,
+}
+
+impl KnownResources {
+    fn certain(applied: AppliedResources) -> Self {
+        Self { applied, is_uncertain: false }
+    }
+
+    fn resize(&self, wanted: &AppliedResources, container: &Container) -> Option<Resize> {
+        let again = self.is_uncertain.then_some(Resize::InPlace { shrinks: false });
+        self.applied.resize(wanted, container).or(again)
+    }
+}
+
 /// Values of a container's cgroup.
 #[derive(Clone, Copy, Debug)]
 struct ReportedResources {
@@ -102,7 +122,7 @@ impl PodRuntime {
     ) -> Option<Resize> {
         let wanted = AppliedResources::of(&self.linux_resources(pod, container, is_init), container);
         let mut applied = self.applied.borrow_mut();
-        let applied = applied.entry(running.id.clone()).or_insert_with(|| {
+        let known = applied.entry(running.id.clone()).or_insert_with(|| {
             let recorded = self.recorded(pod, container, is_init);
             if recorded.is_none() {
                 // Started by a kubelet without a checkpoint.
@@ -114,12 +134,12 @@ impl PodRuntime {
             }
             let recorded = recorded.unwrap_or(wanted);
             let shown = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
-            shown.map_or(recorded, |shown| AppliedResources {
+            KnownResources::certain(shown.map_or(recorded, |shown| AppliedResources {
                 memory_request: recorded.memory_request,
                 ..AppliedResources::shown(&shown, &wanted)
-            })
+            }))
         });
-        applied.resize(&wanted, container)
+        known.resize(&wanted, container)
     }
 
     /// The container's resources in the checkpoint.
@@ -146,7 +166,8 @@ impl PodRuntime {
     }
 
     pub(super) fn record_applied(&self, id: &str, resources: &LinuxContainerResources, container: &Container) {
-        self.applied.borrow_mut().insert(id.to_owned(), AppliedResources::of(resources, container));
+        let known = KnownResources::certain(AppliedResources::of(resources, container));
+        self.applied.borrow_mut().insert(id.to_owned(), known);
     }
 
     /// Forgets containers that no longer exist.
@@ -175,6 +196,9 @@ impl PodRuntime {
             if *limit == 0 {
                 *limit = -1;
             }
+        }
+        if let Some(known) = self.applied.borrow_mut().get_mut(&running.id) {
+            known.is_uncertain = true;
         }
         let updated = self.cri.update_container_resources(&running.id, &request).await;
         updated.map_err(ResizeError::Runtime)?;
@@ -370,5 +394,13 @@ mod tests {
         }];
         assert_eq!(change(&container, more), Some(Resize::Restart));
         assert_eq!(change(&container, less), Some(Resize::InPlace { shrinks: true }));
+    }
+
+    #[test]
+    fn container_is_updated_again_when_the_last_update_may_have_taken_effect() {
+        let container = Container::default();
+        assert_eq!(KnownResources::certain(WANTED).resize(&WANTED, &container), None);
+        let uncertain = KnownResources { applied: WANTED, is_uncertain: true };
+        assert_eq!(uncertain.resize(&WANTED, &container), Some(Resize::InPlace { shrinks: false }));
     }
 }
