@@ -57,6 +57,8 @@ impl PodRuntime {
     pub(crate) async fn place(&self, misplaced: &MisplacedContainer) -> Result<(), cri::Error> {
         let MisplacedContainer { id, cpus, .. } = misplaced;
         let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
+        // Without an answer it is unknown whether the update has taken effect.
+        self.held.borrow_mut().remove(id);
         gone_is_fine(self.cri.update_container_resources(id, &request).await)?;
         self.record_cpus(id, cpus.clone());
         Ok(())
