@@ -136,7 +136,9 @@ impl Node {
         self.api.stop();
         self.api.change(|server| server.restore(&store));
         let mut wanted = self.wanted.borrow_mut();
-        let back = pods.keys().filter(|revision| !wanted.pods.contains_key(*revision)).cloned().collect();
+        // A pod that came back with an earlier restore may have ended since this backup.
+        let may_end = |revision: &&String| !wanted.pods.contains_key(*revision) || wanted.back.contains(*revision);
+        let back = pods.keys().filter(may_end).cloned().collect();
         wanted.back = back;
         wanted.pods.retain(|_, pod| pod.source != Source::Api);
         for (revision, pod) in pods {

@@ -27,6 +27,7 @@ mod machine;
 mod plan;
 mod plugin;
 mod record;
+mod restores;
 mod runtime_checks;
 mod steps;
 mod wanted;
@@ -343,79 +344,6 @@ fn claim_of_a_finished_pod_is_unprepared_once_its_checkpoint_is_readable() {
         let report = live(&Plan { seed, lease: Duration::from_secs(40), episodes: episodes.clone() });
         assert_eq!(report.violation, None, "seed {seed}:\n{}", report.lines.join("\n"));
     }
-}
-
-/// The backup is younger than the last renewal of a lease that is renewed every 150 seconds. A restart of the
-/// agent, which reads its old lease and lists newer objects, is not taken for a restore.
-#[test]
-fn restored_backup_is_noticed_by_the_next_lease() {
-    if !is_root() {
-        return;
-    }
-    let pod = wanted::Traits { token: true, ..wanted::Traits::default() };
-    for (last, is_restored) in [(after(2, StepKind::Restore), true), (kill_agent(), false)] {
-        let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
-        let since_the_backup = (0..6).map(|_| create(pod)).chain([last]);
-        let episodes = vec![episode(vec![create(pod)]), episode(since_the_backup.collect())];
-        for seed in 0..4 {
-            let report = live(&Plan { seed, lease: Duration::from_secs(600), episodes: episodes.clone() });
-            let notices = report.lines.iter().filter(|line| line.contains("restored to an older state")).count();
-            let lines = || report.lines.join("\n");
-            assert!(notices == usize::from(is_restored) && report.violation.is_none(), "seed {seed}:\n{}", lines());
-        }
-    }
-}
-
-/// So much was written after the restore that the versions have caught up: the renewal of the lease shows nothing. Then a
-/// pod exits that the API server does not have any more.
-#[test]
-fn restored_backup_is_noticed_by_a_pod_that_is_denied() {
-    let pods = |count| (0..count).map(|_| create(wanted::Traits { token: true, ..Default::default() }));
-    let restore = [after(20, StepKind::Restore)];
-    let writes = (0..100).map(|_| after(0, StepKind::ChangeConfigMap));
-    let exit = [after(1, StepKind::Exit { which: 3, code: 1 })];
-    live_within(
-        Duration::from_secs(600),
-        &[(pods(1).collect(), Start::None), (pods(6).chain(restore).chain(writes).chain(exit).collect(), Start::None)],
-    );
-}
-
-/// A container restarts when the API server was restored. Without its events, the next renewal of the lease would show that
-/// up to 150 seconds later.
-#[test]
-fn restored_backup_is_noticed_by_the_next_event() {
-    if !is_root() {
-        return;
-    }
-    let pods = |count| (0..count).map(|_| create(wanted::Traits { token: true, ..Default::default() }));
-    let restore = [after(20, StepKind::Restore), after(1, StepKind::Exit { which: 0, code: 1 })];
-    let episode = |steps| Episode { steps, quiet: Duration::from_secs(10), offline: false };
-    let episodes = vec![episode(pods(1).collect()), episode(pods(6).chain(restore).collect())];
-    for seed in 0..4 {
-        let report = live(&Plan { seed, lease: Duration::from_secs(600), episodes: episodes.clone() });
-        let mut restored = report.lines.iter().skip_while(|line| !line.contains("STEP    Restore"));
-        let first = restored.find(|line| line.contains("/leases/") || line.contains("restored to an older state"));
-        let is_noticed = first.is_some_and(|line| line.contains("restored to an older state"));
-        assert!(is_noticed && report.violation.is_none(), "seed {seed}:\n{}", report.lines.join("\n"));
-    }
-}
-
-/// A pod has ended and its deletion is confirmed, but the runtime hangs, so that its worker is still there. Then the API
-/// server is restored to a state in which the pod was not deleted.
-#[test]
-fn restored_pod_is_not_deleted() {
-    let pods = |count| (0..count).map(|_| create(wanted::Traits { token: true, ..Default::default() }));
-    let fault = container_runtime::CallFault::Hangs;
-    let hangs = StepKind::CallGoesWrong { method: "RemovePodSandbox", skip: 0, fault };
-    let gone = StepKind::RuntimeGone { lasts: Duration::from_secs(60) };
-    let steps = [
-        after(20, hangs),
-        after(0, StepKind::DeletePod { which: 0, grace: None }),
-        after(2, StepKind::Restore),
-        after(1, gone),
-        after(60, StepKind::EndWatches),
-    ];
-    live_through(&[(pods(1).collect(), Start::None), (pods(6).chain(steps).collect(), Start::None)]);
 }
 
 /// The first of two pods that share a claim ends while its driver is away and the agent is killed.
