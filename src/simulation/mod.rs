@@ -316,6 +316,18 @@ fn resize_taken_back_before_its_update_is_answered_is_undone() {
     live_through(&[(vec![create(pod)], Start::None), (vec![after(1, hangs), resize(40), resize(20)], Start::None)]);
 }
 
+/// The disk is full when a container is resized, and the next agent finds the checkpoint of before. Meanwhile the resize is
+/// taken back.
+#[test]
+fn resize_that_no_checkpoint_has_is_undone() {
+    let pod = wanted::Traits { cpu: 20, ..wanted::Traits::default() };
+    let full = StepKind::FullDisk { lasts: Duration::from_secs(60) };
+    let killed = StepKind::KillAgent { down: Duration::from_secs(20) };
+    let resize = |cpu| after(1, StepKind::Resize { which: 0, cpu });
+    let steps = vec![after(1, full), resize(40), after(5, killed), resize(20)];
+    live_through(&[(vec![create(pod)], Start::None), (steps, Start::None)]);
+}
+
 /// The runtime has pulled the image, and never answers.
 #[test]
 fn image_that_came_without_an_answer_is_used() {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::kubelet::kuberuntime::labels::{AnnotatedContainerInfo, LabeledPodInfo};
 use crate::platform::cri::v1;
 use crate::state::pods::{
-    ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
+    ContainerState, Exit, ObservedContainer, ObservedPod, ObservedResources, ObservedSandbox, ObservedUser,
+    SandboxState,
 };
 use crate::types::api::annotations::{CONFIG_SOURCE, DEVICES};
 use crate::types::api::{PodUid, grace_of_seconds};
@@ -153,6 +154,7 @@ pub(super) fn container(
     pid: Option<u32>,
     last_words: &str,
 ) -> ObservedContainer {
+    let is_running = answer.state == v1::ContainerState::Running;
     let state = match answer.state {
         v1::ContainerState::Created => ContainerState::Created,
         v1::ContainerState::Running => ContainerState::Running { started_at: answer.started_at },
@@ -181,11 +183,24 @@ pub(super) fn container(
         pid,
         user: answer.user.and_then(|user| user.linux).map(|user| Box::new(linux_user(user))),
         devices: answer.annotations.get(DEVICES).map(|text| text.as_str().into()),
+        resources: answer.resources.filter(|_| is_running).and_then(|all| all.linux).and_then(linux_resources),
         image: answer.image.map_or_else(String::new, |image| image.image),
         // As upstream: `image_id` has other content in newer runtimes.
         image_id: answer.image_ref,
         id: answer.id,
     }
+}
+
+/// A container has at least 2 shares, so that 0 is what a runtime does not report.
+fn linux_resources(resources: v1::LinuxContainerResources) -> Option<Box<ObservedResources>> {
+    (resources.cpu_shares > 0).then(|| {
+        Box::new(ObservedResources {
+            cpu_shares: resources.cpu_shares,
+            cpu_quota: resources.cpu_quota,
+            cpu_period: resources.cpu_period,
+            memory_limit: resources.memory_limit_in_bytes,
+        })
+    })
 }
 
 fn linux_user(user: v1::LinuxContainerUser) -> ObservedUser {
@@ -259,6 +274,19 @@ mod tests {
         let linux = v1::LinuxContainerUser { uid: 1000, gid: 7, supplemental_groups: vec![7, 8] };
         let expected = ObservedUser { uid: 1000, gid: 7, groups: vec![7, 8] };
         assert_eq!(user(Some(v1::ContainerUser { linux: Some(linux) })), Some(Box::new(expected)));
+    }
+
+    #[test]
+    fn resources_of_a_running_container_are_reported_if_the_runtime_knows_them() {
+        let resources = |state, cpu_shares| {
+            let linux = Some(v1::LinuxContainerResources { cpu_shares, cpu_quota: 7, ..Default::default() });
+            let resources = Some(v1::ContainerResources { linux });
+            container(v1::ContainerStatus { state, resources, ..Default::default() }, "s", None, "").resources
+        };
+        let expected = ObservedResources { cpu_shares: 2, cpu_quota: 7, cpu_period: 0, memory_limit: 0 };
+        assert_eq!(resources(v1::ContainerState::Running, 2), Some(Box::new(expected)));
+        assert_eq!(resources(v1::ContainerState::Running, 0), None);
+        assert_eq!(resources(v1::ContainerState::Exited, 2), None);
     }
 
     #[test]

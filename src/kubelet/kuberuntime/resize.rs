@@ -11,7 +11,7 @@ use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, Values, is_weight
 use crate::platform::cri;
 use crate::platform::cri::v1::LinuxContainerResources;
 use crate::platform::host::procfs::Procfs;
-use crate::state::pods::ObservedContainer;
+use crate::state::pods::{ObservedContainer, ObservedResources};
 use crate::types::api::{CPU, Container, MEMORY, Pod, Quantity, ResizeRestartPolicy, ResourceRequirements};
 
 /// Resources of a container as sent to the runtime.
@@ -41,7 +41,7 @@ impl AppliedResources {
 
     /// The resources of a container created by another process, from its cgroup. If the cgroup's values are what
     /// `wanted` would give, it is assumed to have `wanted`. A cgroup does not show the memory request.
-    fn shown(group: &ReportedResources, wanted: &Self) -> Self {
+    fn shown(group: &CgroupResources, wanted: &Self) -> Self {
         let is_same_weight = is_weight_of(group.weight, wanted.shares);
         let quota = match group.cpu_max.quota {
             Limit::Max => 0,
@@ -58,6 +58,18 @@ impl AppliedResources {
             quota,
             period: if quota == 0 { wanted.period } else { i64::try_from(group.cpu_max.period).unwrap_or(0) },
             memory: if is_same_memory { wanted.memory } else { memory },
+            memory_request: wanted.memory_request,
+        }
+    }
+
+    /// The resources of a container created by another process, as the runtime reports them. It reports no memory request.
+    fn reported(by_runtime: &ObservedResources, wanted: &Self) -> Self {
+        let quota = by_runtime.cpu_quota.max(0);
+        Self {
+            shares: by_runtime.cpu_shares,
+            quota,
+            period: if quota == 0 { wanted.period } else { by_runtime.cpu_period },
+            memory: by_runtime.memory_limit.max(0),
             memory_request: wanted.memory_request,
         }
     }
@@ -104,15 +116,16 @@ impl KnownResources {
 
 /// Values of a container's cgroup.
 #[derive(Clone, Copy, Debug)]
-struct ReportedResources {
+struct CgroupResources {
     weight: u64,
     cpu_max: CpuMax,
     memory_max: Limit,
 }
 
 impl PodRuntime {
-    /// The resize needed for a running container. Its current resources are known from this process, or else read from
-    /// the kernel and from the checkpoint; if they are unknown, none is needed.
+    /// The resize needed for a running container. Its current resources are known from this process, or else from the
+    /// kernel or the runtime, and from the checkpoint; if they are unknown, none is needed. The checkpoint alone may be
+    /// too old: a process may end between an update and its write, or the disk may be full.
     pub(crate) fn resize_of(
         &self,
         pod: &Pod,
@@ -133,11 +146,13 @@ impl PodRuntime {
                 );
             }
             let recorded = recorded.unwrap_or(wanted);
-            let shown = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
-            KnownResources::certain(shown.map_or(recorded, |shown| AppliedResources {
-                memory_request: recorded.memory_request,
-                ..AppliedResources::shown(&shown, &wanted)
-            }))
+            let of_kernel = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
+            let actual = match (of_kernel, &running.resources) {
+                (Some(shown), _) => AppliedResources::shown(&shown, &wanted),
+                (None, Some(reported)) => AppliedResources::reported(reported, &wanted),
+                (None, None) => recorded,
+            };
+            KnownResources::certain(AppliedResources { memory_request: recorded.memory_request, ..actual })
         });
         known.resize(&wanted, container)
     }
@@ -313,10 +328,10 @@ impl Plan {
     }
 }
 
-fn show(pid: u32) -> Option<ReportedResources> {
+fn show(pid: u32) -> Option<CgroupResources> {
     let (tree, group) = group_of(pid)?;
     let read = |file: &str| tree.read(&group, file).ok();
-    Some(ReportedResources {
+    Some(CgroupResources {
         weight: read("cpu.weight")?.trim().parse().ok()?,
         cpu_max: CpuMax::parse(&read("cpu.max")?)?,
         memory_max: Limit::parse(&read("memory.max")?)?,
@@ -341,8 +356,8 @@ mod tests {
     const WANTED: AppliedResources =
         AppliedResources { shares: 102, quota: 25_000, period: 100_000, memory: 33_554_433, memory_request: 1 };
 
-    fn shown(weight: u64, quota: Limit, memory_max: Limit) -> ReportedResources {
-        ReportedResources { weight, cpu_max: CpuMax { quota, period: 100_000 }, memory_max }
+    fn shown(weight: u64, quota: Limit, memory_max: Limit) -> CgroupResources {
+        CgroupResources { weight, cpu_max: CpuMax { quota, period: 100_000 }, memory_max }
     }
 
     #[test]
@@ -361,6 +376,24 @@ mod tests {
         }
         let open = AppliedResources { quota: 0, memory: 0, ..WANTED };
         assert_eq!(AppliedResources::shown(&shown(4, Limit::Max, Limit::Max), &open), open);
+    }
+
+    #[test]
+    fn resources_that_the_runtime_reports_match_the_wanted_ones() {
+        let reported = |wanted: &AppliedResources, quota, period, memory| {
+            let cpu_shares = wanted.shares;
+            let by_runtime =
+                ObservedResources { cpu_shares, cpu_quota: quota, cpu_period: period, memory_limit: memory };
+            AppliedResources::reported(&by_runtime, wanted)
+        };
+        assert_eq!(reported(&WANTED, WANTED.quota, WANTED.period, WANTED.memory), WANTED);
+        assert_ne!(reported(&WANTED, WANTED.quota, WANTED.period, WANTED.memory << 1), WANTED);
+        // Limits that a container never had, or that an update has lifted.
+        let open = AppliedResources { quota: 0, memory: 0, ..WANTED };
+        for none in [0, -1] {
+            assert_eq!(reported(&open, none, 0, none), open);
+            assert_ne!(reported(&WANTED, none, 0, none), WANTED);
+        }
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub(crate) use event_object::EventObject;
 pub(crate) use event_ring::{EventRing, NewEvent, SendOutcome, UnsentChange, UnsentEvent};
 pub(crate) use host_ips::HostIps;
 pub(crate) use observed::{
-    ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
+    ContainerState, Exit, ObservedContainer, ObservedPod, ObservedResources, ObservedSandbox, ObservedUser,
+    SandboxState,
 };
 pub(crate) use observed_cache::{ObservationTicket, ObserveResult, ObservedCache};
 pub(crate) use oom_kill::OomKill;

@@ -60,6 +60,20 @@ pub(crate) struct ObservedContainer {
     pub(crate) user: Option<Box<ObservedUser>>,
     /// Devices that it was created with, from its annotations.
     pub(crate) devices: Option<Box<str>>,
+    /// What it had when it was observed, if it runs and the runtime reports it.
+    pub(crate) resources: Option<Box<ObservedResources>>,
+}
+
+/// Resources of a container as the runtime reports them. For limits, neither 0 nor a negative value is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObservedResources {
+    pub(crate) cpu_shares: i64,
+    /// Microseconds in each period.
+    pub(crate) cpu_quota: i64,
+    /// Microseconds.
+    pub(crate) cpu_period: i64,
+    /// Bytes.
+    pub(crate) memory_limit: i64,
 }
 
 /// User and group ids of a process.
@@ -176,6 +190,7 @@ impl ObservedContainer {
             pid: None,
             user: None,
             devices: None,
+            resources: None,
         }
     }
 

@@ -251,6 +251,7 @@ fn container(seen: &Value, expected: &PodStatus) -> ObservedContainer {
         pid: None,
         user: None,
         devices: None,
+        resources: None,
     }
 }
 
