@@ -62,18 +62,6 @@ impl AppliedResources {
         }
     }
 
-    /// The resources of a container created by another process, as the runtime reports them. It reports no memory request.
-    fn reported(by_runtime: &ObservedResources, wanted: &Self) -> Self {
-        let quota = by_runtime.cpu_quota.max(0);
-        Self {
-            shares: by_runtime.cpu_shares,
-            quota,
-            period: if quota == 0 { wanted.period } else { by_runtime.cpu_period },
-            memory: by_runtime.memory_limit.max(0),
-            memory_request: wanted.memory_request,
-        }
-    }
-
     fn resize(&self, wanted: &Self, container: &Container) -> Option<Resize> {
         let cpu = (self.shares, self.quota, self.period) != (wanted.shares, wanted.quota, wanted.period);
         let memory = (self.memory, self.memory_request) != (wanted.memory, wanted.memory_request);
@@ -99,13 +87,27 @@ impl AppliedResources {
 pub(super) struct KnownResources {
     /// Those of the last update that succeeded.
     applied: AppliedResources,
-    /// A later update failed or had no answer: it may have taken effect.
+    /// The container may have others: a later update failed or had no answer, or the runtime reports others.
     is_uncertain: bool,
 }
 
 impl KnownResources {
     fn certain(applied: AppliedResources) -> Self {
         Self { applied, is_uncertain: false }
+    }
+
+    /// Those of a container that another process created or updated. `recorded`: from the checkpoint. The runtime reports
+    /// no memory request.
+    fn reported(by_runtime: &ObservedResources, recorded: AppliedResources) -> Self {
+        let quota = by_runtime.cpu_quota.max(0);
+        let reported = AppliedResources {
+            shares: by_runtime.cpu_shares,
+            quota,
+            period: if quota == 0 { recorded.period } else { by_runtime.cpu_period },
+            memory: by_runtime.memory_limit.max(0),
+            memory_request: recorded.memory_request,
+        };
+        Self { applied: recorded, is_uncertain: reported != recorded }
     }
 
     fn resize(&self, wanted: &AppliedResources, container: &Container) -> Option<Resize> {
@@ -147,12 +149,14 @@ impl PodRuntime {
             }
             let recorded = recorded.unwrap_or(wanted);
             let of_kernel = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
-            let actual = match (of_kernel, &running.resources) {
-                (Some(shown), _) => AppliedResources::shown(&shown, &wanted),
-                (None, Some(reported)) => AppliedResources::reported(reported, &wanted),
-                (None, None) => recorded,
-            };
-            KnownResources::certain(AppliedResources { memory_request: recorded.memory_request, ..actual })
+            match (of_kernel, &running.resources) {
+                (Some(shown), _) => KnownResources::certain(AppliedResources {
+                    memory_request: recorded.memory_request,
+                    ..AppliedResources::shown(&shown, &wanted)
+                }),
+                (None, Some(reported)) => KnownResources::reported(reported, recorded),
+                (None, None) => KnownResources::certain(recorded),
+            }
         });
         known.resize(&wanted, container)
     }
@@ -379,20 +383,20 @@ mod tests {
     }
 
     #[test]
-    fn resources_that_the_runtime_reports_match_the_wanted_ones() {
-        let reported = |wanted: &AppliedResources, quota, period, memory| {
-            let cpu_shares = wanted.shares;
+    fn recorded_resources_are_uncertain_if_the_runtime_reports_others() {
+        let is_uncertain = |recorded: AppliedResources, quota, period, memory| {
+            let cpu_shares = recorded.shares;
             let by_runtime =
                 ObservedResources { cpu_shares, cpu_quota: quota, cpu_period: period, memory_limit: memory };
-            AppliedResources::reported(&by_runtime, wanted)
+            KnownResources::reported(&by_runtime, recorded).is_uncertain
         };
-        assert_eq!(reported(&WANTED, WANTED.quota, WANTED.period, WANTED.memory), WANTED);
-        assert_ne!(reported(&WANTED, WANTED.quota, WANTED.period, WANTED.memory << 1), WANTED);
+        assert!(!is_uncertain(WANTED, WANTED.quota, WANTED.period, WANTED.memory));
+        assert!(is_uncertain(WANTED, WANTED.quota, WANTED.period, WANTED.memory << 1));
         // Limits that a container never had, or that an update has lifted.
         let open = AppliedResources { quota: 0, memory: 0, ..WANTED };
         for none in [0, -1] {
-            assert_eq!(reported(&open, none, 0, none), open);
-            assert_ne!(reported(&WANTED, none, 0, none), WANTED);
+            assert!(!is_uncertain(open, none, 0, none));
+            assert!(is_uncertain(WANTED, none, 0, none));
         }
     }
 
