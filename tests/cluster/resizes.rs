@@ -106,6 +106,17 @@ fn failed_resize_stays_in_progress_and_shows_what_the_container_has() {
 }
 
 #[test]
+fn resize_that_the_runtime_does_not_implement_is_over_when_it_is_taken_back() {
+    let joined = Joined::with_web(&json!({"containers": [container("main", "100m", &json!({}))]}));
+    joined.node.fake.on("UpdateContainerResources").fail(Code::Unimplemented, "no resizes");
+    joined.resize("containers", &cpu("200m"));
+    let fails = |pod: &Value| condition(pod, "PodResizeInProgress").is_some_and(|one| one["reason"] == "Error");
+    joined.api.wait(WEB, "the failure to be shown", fails);
+    joined.resize("containers", &cpu("100m"));
+    joined.api.wait(WEB, "the resize to be over", |pod| condition(pod, "PodResizeInProgress").is_none());
+}
+
+#[test]
 fn running_init_container_is_resized() {
     let mut joined = Joined::new();
     joined.start("", &[]);

@@ -189,6 +189,12 @@ impl PodRuntime {
         self.applied.borrow_mut().insert(id.to_owned(), known);
     }
 
+    fn set_uncertain(&self, id: &str, is_uncertain: bool) {
+        if let Some(known) = self.applied.borrow_mut().get_mut(id) {
+            known.is_uncertain = is_uncertain;
+        }
+    }
+
     /// Forgets containers that no longer exist.
     pub(super) fn forget_applied(&self, known: impl Fn(&str) -> bool) {
         self.applied.borrow_mut().retain(|id, _| known(id));
@@ -216,11 +222,14 @@ impl PodRuntime {
                 *limit = -1;
             }
         }
-        if let Some(known) = self.applied.borrow_mut().get_mut(&running.id) {
-            known.is_uncertain = true;
+        self.set_uncertain(&running.id, true);
+        if let Err(error) = self.cri.update_container_resources(&running.id, &request).await {
+            // A runtime without this call has changed nothing, and never will.
+            if error.is_unimplemented() {
+                self.set_uncertain(&running.id, false);
+            }
+            return Err(ResizeError::Runtime(error));
         }
-        let updated = self.cri.update_container_resources(&running.id, &request).await;
-        updated.map_err(ResizeError::Runtime)?;
         self.record_applied(&running.id, &resources, container);
         let actuated = &self.allocations.actuated;
         actuated.set_container(&pod.metadata.uid, &container.name, &actuated_resources(pod, container));
