@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use serde_json::{Value, json};
 use super::api_server::{ADDRESS, ApiServer, NODE};
 use super::record::{Lines, Record};
 use super::wanted::{Pod, Source as Origin, Traits};
-use crate::platform::apiserver::{Change, Client, Collection, Gate, Opening, Rank, reflect};
+use crate::platform::apiserver::{
+    ApiError, Change, Client, Collection, Gate, Opening, Rank, Request, Requester, reflect,
+};
 use crate::platform::net::{Dialer, ProxySettings};
-use crate::platform::rt;
+use crate::platform::rt::{self, World};
 
 /// The label `number` of each pod.
 type Numbers = BTreeMap<String, String>;
@@ -31,16 +34,22 @@ fn take(numbers: &mut Numbers, change: Change) {
     }
 }
 
-#[test]
-fn no_change_is_lost_when_the_gate_is_shut() {
-    let kubeconfig = std::env::temp_dir().join(format!("coracle-watches-{}", std::process::id()));
+/// Writes a kubeconfig for the simulated API server.
+fn kubeconfig(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("coracle-{name}-{}", std::process::id()));
     let content = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": format!("http://{ADDRESS}")}}],
         "users": [{"name": "u", "user": {"token": "known"}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     });
-    std::fs::write(&kubeconfig, content.to_string()).unwrap();
+    std::fs::write(&path, content.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn no_change_is_lost_when_the_gate_is_shut() {
+    let kubeconfig = kubeconfig("watches");
     for seed in 0..20 {
         let path = kubeconfig.clone();
         let ended = rt::simulate(seed, move |world| async move {
@@ -62,6 +71,7 @@ fn no_change_is_lost_when_the_gate_is_shut() {
                 field_selector: format!("spec.nodeName={NODE}"),
                 bookmarks: true,
                 rank: Rank::Intent,
+                requester: Requester::Node,
             };
             // The listener is slow, and the channel has room for one change.
             let (sender, changes) = async_channel::bounded(1);
@@ -94,4 +104,109 @@ fn no_change_is_lost_when_the_gate_is_shut() {
         assert_eq!(heard, truth, "seed {seed}");
     }
     std::fs::remove_file(kubeconfig).unwrap();
+}
+
+const OBJECTS: usize = 300;
+
+/// Three hundred objects of a pod, and a client that watches them.
+struct ManyWatches {
+    api: Rc<ApiServer>,
+    client: Client,
+    changes: async_channel::Receiver<Change>,
+    _reflectors: Vec<rt::Task<()>>,
+}
+
+impl ManyWatches {
+    async fn begin(world: &Rc<World>, kubeconfig: PathBuf) -> Self {
+        let api = ApiServer::new(world, &Record::new(world, Lines::default()), 1);
+        api.start();
+        let references: Vec<Value> =
+            (0..OBJECTS).map(|n| json!({"configMapRef": {"name": format!("c-{n}")}})).collect();
+        api.change(|server| {
+            server.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": "default"}}));
+            server
+                .create(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+                "spec": {"nodeName": NODE, "containers": [{"name": "c", "image": "i", "envFrom": references}]}}));
+        });
+        let gate = Gate::new(Opening::Open(Rank::Event), None);
+        let client = Client::behind(gate, kubeconfig, Dialer::of_server(ProxySettings::default()));
+        let (sender, changes) = async_channel::unbounded();
+        let watch = |number| {
+            let collection = Collection {
+                path: "/api/v1/namespaces/default/configmaps".into(),
+                field_selector: format!("metadata.name=c-{number}"),
+                bookmarks: false,
+                rank: Rank::Intent,
+                requester: Requester::Tenant,
+            };
+            rt::spawn(reflect(client.clone(), collection, sender.clone()))
+        };
+        let watches = Self { _reflectors: (0..OBJECTS).map(watch).collect(), api, client, changes };
+        for _ in 0..OBJECTS {
+            let change = rt::deadline(Duration::from_secs(10), watches.changes.recv()).await;
+            assert_eq!(change.expect("all watches begin").unwrap(), Change::Replaced(Vec::new()));
+        }
+        watches
+    }
+
+    fn create_all(&self) {
+        for number in 0..OBJECTS {
+            self.api.change(|server| {
+                server.create(&json!({"apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": {"name": format!("c-{number}"), "namespace": "default"}}))
+            });
+        }
+    }
+
+    /// The changes that arrive within `limit`.
+    async fn applied(&self, limit: Duration) -> usize {
+        let (end, mut applied) = (rt::now() + limit, 0);
+        while let Ok(change) = rt::deadline(end.saturating_duration_since(rt::now()), self.changes.recv()).await {
+            applied += usize::from(matches!(change, Ok(Change::Applied(_))));
+        }
+        applied
+    }
+
+    async fn ask_for_lease(&self) -> ApiError {
+        let lease = Request::get(format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"));
+        self.client.send(&lease.ranked(Rank::Lease)).await.unwrap_err()
+    }
+}
+
+/// Each watch occupies one of the hundred streams that the server accepts on a connection.
+#[test]
+fn hundreds_of_watches_leave_streams_to_the_node() {
+    let kubeconfig = kubeconfig("many-watches");
+    let path = kubeconfig.clone();
+    let ended = rt::simulate(1, move |world| async move {
+        let watches = ManyWatches::begin(&world, path).await;
+        let begun = rt::now();
+        assert_eq!(watches.ask_for_lease().await.code(), Some(404));
+        let took = rt::elapsed(begun);
+        watches.create_all();
+        (took, watches.applied(Duration::from_secs(10)).await, watches.client.traffic().connections())
+    });
+    std::fs::remove_file(kubeconfig).unwrap();
+    let (took, applied, connections) = ended.unwrap();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!((applied, connections), (OBJECTS, 4));
+}
+
+/// The first connection is found dead by the node's requests, the further ones by their PINGs.
+#[test]
+fn watches_of_a_dead_connection_resume_on_another() {
+    let kubeconfig = kubeconfig("dead-watches");
+    let path = kubeconfig.clone();
+    let ended = rt::simulate(1, move |world| async move {
+        let watches = ManyWatches::begin(&world, path).await;
+        watches.api.set_line(rt::Line::BlackHole);
+        watches.create_all();
+        watches.ask_for_lease().await;
+        rt::sleep(Duration::from_secs(60)).await;
+        watches.api.set_line(rt::Line::Up);
+        watches.applied(Duration::from_secs(30)).await
+    });
+    std::fs::remove_file(kubeconfig).unwrap();
+    assert_eq!(ended.unwrap(), OBJECTS);
 }

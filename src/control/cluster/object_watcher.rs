@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::control::cluster::tokens::keep_token;
 use crate::control::cluster::watch_context::WatchContext;
 use crate::kubelet::offline::{OfflineStore, used_part, without_managed_fields};
-use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
+use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, Requester, reflect};
 use crate::platform::rt;
 use crate::state::objects::{
     Attachment, BundleKey, ClaimOwner, ClaimRefusal, ConfigObject, Content, CsiDriver, NotAttached, ObjectEvent,
@@ -91,6 +91,7 @@ fn named(path: &str, name: &str) -> Collection {
         field_selector: format!("metadata.name={name}"),
         bookmarks: false,
         rank: Rank::Intent,
+        requester: Requester::Tenant,
     }
 }
 
@@ -100,6 +101,7 @@ fn services(namespace: &str, field_selector: String) -> Collection {
         field_selector,
         bookmarks: false,
         rank: Rank::Intent,
+        requester: Requester::Tenant,
     }
 }
 
@@ -134,13 +136,19 @@ async fn follow_bundles(context: WatchContext, key: BundleKey, topic: Topic, mut
         BundleKey::Named(name) => format!("metadata.name={name}"),
         BundleKey::Signed(signer) => format!("spec.signerName={signer}"),
     };
-    follow(context, Collection { path, field_selector, bookmarks: false, rank: Rank::Intent }, topic, stored).await;
+    follow(
+        context,
+        Collection { path, field_selector, bookmarks: false, rank: Rank::Intent, requester: Requester::Tenant },
+        topic,
+        stored,
+    )
+    .await;
 }
 
 async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
     for version in ["v1", "v1beta1", "v1alpha1"] {
         let path = format!("/apis/certificates.k8s.io/{version}/clustertrustbundles");
-        match client.send(&Request::get(path.as_str()).with_query("limit", "1")).await {
+        match client.send(&Request::get(path.as_str()).with_query("limit", "1").requested_by(Requester::Tenant)).await {
             Ok(_) => return Ok(Some(path)),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
@@ -347,7 +355,7 @@ impl fmt::Display for AnswerError {
 
 /// Fetches the volume of a claim, an attachment or a ResourceClaim, reduced to the parts to store.
 async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerError> {
-    let get = async |path: String| client.send(&Request::get(path)).await?.json();
+    let get = async |path: String| client.send(&Request::get(path).requested_by(Requester::Tenant)).await?.json();
     let (namespace, name, owner) = match topic {
         Topic::Claim { namespace, name, owner } => (namespace, name, owner),
         Topic::Attachment(name) => {

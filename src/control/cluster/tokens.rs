@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::token_lifetime::{self, TokenLifetime, is_worth_keeping};
 use super::watch_context::WatchContext;
-use crate::platform::apiserver::{ApiError, Client, Rank, Request};
+use crate::platform::apiserver::{ApiError, Client, Rank, Request, Requester};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::objects::{Content, ObjectEvent, TokenKey, Topic};
@@ -112,7 +112,8 @@ fn expired(key: &TokenKey, dates: TokenLifetime) -> PodEvent {
 async fn request_token(client: &Client, key: &TokenKey) -> Result<(String, Duration), ApiError> {
     let TokenKey { namespace, service_account, .. } = key;
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token");
-    let answer = client.send(&Request::post(path, &token_request(key))).await?.json()?;
+    let answer =
+        client.send(&Request::post(path, &token_request(key)).requested_by(Requester::Tenant)).await?.json()?;
     let token = answer.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?;
     // The lifetime counts from now: the clocks of node and API server may differ.

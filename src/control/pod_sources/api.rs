@@ -7,7 +7,7 @@ use async_channel::{Receiver, Sender, bounded};
 use super::api_pods::{ApiPods, StoreChange};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
-use crate::platform::apiserver::{Change, Client, Collection, Rank, reflect};
+use crate::platform::apiserver::{Change, Client, Collection, Rank, Requester, reflect};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::SyncEvent;
@@ -40,6 +40,7 @@ impl ApiSource {
             field_selector: format!("spec.nodeName={}", self.node),
             bookmarks: true,
             rank: Rank::Intent,
+            requester: Requester::Node,
         };
         let (client, status_inputs) = (self.client.clone(), Rc::clone(&self.status_inputs));
         let _follower = rt::spawn(async move {

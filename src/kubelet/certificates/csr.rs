@@ -10,7 +10,7 @@ use super::pair::{Pair, PairError};
 use super::pkcs10::{Names, certification_request};
 use super::rotation::{Failure, REQUEST_WAIT};
 use super::signing_request::{Outcome, Purpose, SigningRequest};
-use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
+use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, Requester, reflect};
 use crate::platform::rt;
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -54,6 +54,7 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, CsrError> {
         field_selector: format!("metadata.name={name}"),
         bookmarks: false,
         rank: Rank::Intent,
+        requester: Requester::Node,
     };
     let _follows = rt::spawn(reflect(client.clone(), collection, sender));
     while let Ok(change) = changes.recv().await {

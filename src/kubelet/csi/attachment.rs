@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Csi;
-use crate::platform::apiserver::Request;
+use crate::platform::apiserver::{Request, Requester};
 use crate::platform::rt;
 use crate::state::objects::{attachment_name, is_out_of_room};
 use crate::state::pods::SyncEvent;
@@ -80,7 +80,7 @@ impl Csi {
         let Some(client) = &self.client else { return false };
         let name = attachment_name(&volume.driver, &volume.handle, &self.node_name);
         let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{name}");
-        match client.send(&Request::get(path)).await.and_then(|answer| answer.json()) {
+        match client.send(&Request::get(path).requested_by(Requester::Tenant)).await.and_then(|answer| answer.json()) {
             Ok(attachment) => is_out_of_room(&attachment),
             Err(_) => false,
         }

@@ -12,7 +12,7 @@ use super::error::ExpandSecretError;
 use super::v1::{CapacityRange, EXPAND_VOLUME, NodeExpandVolumeRequest, NodeExpandVolumeResponse};
 use super::volume::{capability, is_published};
 use super::{Csi, CsiVolume, paths};
-use crate::platform::apiserver::{ApiError, Patch, Request};
+use crate::platform::apiserver::{ApiError, Patch, Request, Requester};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::protocol::grpc::Code;
@@ -134,7 +134,8 @@ impl Csi {
         ranked: fn(Request) -> Request,
     ) -> Result<Option<(Value, Target)>, ApiError> {
         let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(None) };
-        let get = async |path: String| client.send(&ranked(Request::get(path))).await?.json();
+        let get =
+            async |path: String| client.send(&ranked(Request::get(path).requested_by(Requester::Tenant))).await?.json();
         let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await?;
         let due = growth_due(&claim, seen.capacity.get());
         seen.capacity.set(seen.capacity.get().or_else(|| capacity(&claim)));
@@ -224,7 +225,8 @@ impl Csi {
         let ObjectKey { namespace, name, .. } = key;
         let failed = |source| ExpandSecretError { namespace: namespace.clone(), name: name.clone(), source };
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-        let found = client.send(&Request::get(path)).await.and_then(|answer| answer.json());
+        let found =
+            client.send(&Request::get(path).requested_by(Requester::Tenant)).await.and_then(|answer| answer.json());
         let found = found.map_err(|error| failed(error.into()))?;
         let secret: ConfigObject = decode::<Secret>(found).map_err(|error| failed(error.into()))?.value.into();
         Ok(secret.texts())
@@ -233,7 +235,8 @@ impl Csi {
     async fn patch_claim(&self, volume: &CsiVolume, patch: &Value) -> Result<(), ApiError> {
         let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(()) };
         let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}/status");
-        client.send(&Request::patch(path, Patch::StrategicMerge, patch).unread()).await.map(drop)
+        let request = Request::patch(path, Patch::StrategicMerge, patch).unread();
+        client.send(&request.requested_by(Requester::Tenant)).await.map(drop)
     }
 
     fn record_event(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {

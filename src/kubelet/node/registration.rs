@@ -10,7 +10,7 @@ use super::lease_task;
 use super::node_images::shown_images;
 use super::node_object::{NodeObjectState, NodeStep, Outcome};
 use super::{NodeInfo, NodeObservation, NodeProfile, StatusInputs};
-use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, reflect};
+use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, Requester, reflect};
 use crate::platform::config::Reporting;
 use crate::platform::cri::ImageService;
 use crate::platform::host::clock;
@@ -52,6 +52,7 @@ impl NodeRegistration {
             // Heartbeats change the object often enough.
             bookmarks: false,
             rank: Rank::Node,
+            requester: Requester::Node,
         };
         let _follower = rt::spawn(reflect(self.client.clone(), collection, sender));
         let Reporting { register, status_period, .. } = self.reporting;

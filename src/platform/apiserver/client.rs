@@ -1,63 +1,38 @@
-//! The client: requests to one API server over a connection that is made on demand.
+//! The client: requests to one API server over connections that are made on demand.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::PathBuf;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::ApiError;
-use super::access::Access;
-use super::connect::{Socket, connect};
-use super::exchange::{Exchange, Link, Ongoing, ended};
+use super::connections::Connections;
+use super::exchange::{Exchange, Link, Ongoing};
 use super::gate::{Gate, GatePass};
 use super::gzip;
 use super::history::{self, History};
-use super::reconnect::{Overload, ReconnectGuard, spread};
-use super::request::{Caller, Request};
+use super::request::Request;
 use super::retry;
 use super::traffic::Traffic;
+use super::transport::Transport;
 use crate::platform::net::Dialer;
-use crate::platform::rpc::{Attempt, Connector, Signal, live};
+use crate::platform::rpc::Signal;
 use crate::platform::rt;
-use crate::types::api::{Decode, UriScheme, decode};
-use crate::types::error::ErrorChain;
+use crate::types::api::{Decode, decode};
 use crate::types::metrics::{self, Count, Timed};
-use crate::types::time::Backoff;
 
-/// A handle on the connection to the API server. Clones share it.
+/// A handle on the connections to the API server. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Client {
     inner: Rc<Inner>,
 }
 
 struct Inner {
-    way: Rc<Transport>,
-    connector: Rc<Connector<Exchange>>,
+    connections: Connections,
     /// Notified on each 401.
     unauthorized: Signal,
-}
-
-/// Everything needed to connect.
-struct Transport {
-    /// Loaded for each connection.
-    kubeconfig: PathBuf,
-    dialer: Dialer,
-    gate: Rc<Gate>,
-    traffic: Rc<Traffic>,
-    /// Host and port of the last attempt.
-    server: RefCell<String>,
-    /// The CAs trusted by the last connection.
-    authorities: RefCell<Vec<String>>,
-    /// Notified when the server's history of objects has changed.
-    histories: Signal,
-    /// The newest resource version of the watches in this history.
-    watched: Cell<Option<u64>>,
-    overload: Overload,
-    /// When the last connection was lost, and `hurried`'s count at that time; `None` before the first connection.
-    lost: Cell<Option<(Instant, u64)>>,
 }
 
 /// A successful response.
@@ -75,15 +50,6 @@ pub(crate) struct Stream {
 
 /// Upper bound on a response: some thousand pods.
 pub(super) const LARGEST: usize = 32 << 20;
-const BACKOFF_FIRST: Duration = Duration::from_millis(500);
-const BACKOFF_MOST: Duration = Duration::from_secs(20);
-/// The longest delay in about the first two minutes, so that the client soon notices a server that is back.
-const BACKOFF_EARLY: Duration = Duration::from_secs(1);
-const EARLY_ATTEMPTS: u32 = 90;
-/// Jitter, so that a fleet does not reconnect all at once.
-const SPREAD: f64 = 0.5;
-/// From resolving the server's name to its first bytes.
-const CONNECT: Duration = Duration::from_secs(15);
 /// Minimum interval between reconnects with reloaded credentials after a 401.
 const RENEW: Duration = Duration::from_secs(10);
 
@@ -95,30 +61,12 @@ impl Client {
 
     /// A client with another kubeconfig behind the same gate. Both count into the same traffic.
     pub(crate) fn beside(&self, kubeconfig: PathBuf, dialer: Dialer) -> Self {
-        Self::with(Rc::clone(self.gate()), Rc::clone(&self.inner.way.traffic), kubeconfig, dialer)
+        Self::with(Rc::clone(self.gate()), Rc::clone(&self.transport().traffic), kubeconfig, dialer)
     }
 
     fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, kubeconfig: PathBuf, dialer: Dialer) -> Self {
-        let way = Transport {
-            kubeconfig,
-            dialer,
-            gate,
-            traffic,
-            server: RefCell::default(),
-            authorities: RefCell::default(),
-            histories: Signal::default(),
-            watched: Cell::default(),
-            overload: Overload::default(),
-            lost: Cell::default(),
-        };
-        let backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
-        // Where bytes are counted, they are not spent on frequent attempts.
-        let backoff = match way.gate.budget() {
-            None => backoff.with_early_limit(BACKOFF_EARLY, EARLY_ATTEMPTS),
-            Some(_) => backoff,
-        };
-        let connector = Connector::new(backoff, SPREAD);
-        let inner = Inner { way: Rc::new(way), connector: Rc::new(connector), unauthorized: Signal::default() };
+        let transport = Transport::new(kubeconfig, dialer, gate, traffic);
+        let inner = Inner { connections: Connections::new(transport), unauthorized: Signal::default() };
         Self { inner: Rc::new(inner) }
     }
 
@@ -177,7 +125,7 @@ impl Client {
         let answer = rt::deadline(end.saturating_duration_since(rt::now()), answer).await;
         let Ok(answer) = answer else { return Err(self.give_up(ongoing, begun)) };
         let (head, content) = answer?;
-        self.inner.way.overload.answered(rt::elapsed(begun));
+        self.transport().overload.answered(rt::elapsed(begun));
         self.note(request, head.status, begun);
         let content = if head.is_gzip { gzip::inflate(&content, LARGEST)? } else { content };
         match head.is_success() {
@@ -192,7 +140,7 @@ impl Client {
     }
 
     fn note(&self, request: &Request, code: u16, begun: Instant) {
-        let (host, method) = (self.inner.way.server.borrow(), request.method());
+        let (host, method) = (self.transport().server.borrow(), request.method());
         metrics::count(Count::RestRequests, &[&code.to_string(), &host, method]);
         metrics::took(Timed::RestRequests, &[&host, method], rt::elapsed(begun));
     }
@@ -201,8 +149,8 @@ impl Client {
         if !self.is_admitted(request) {
             return Err(ApiError::NeverSent);
         }
-        let Ok(link) = rt::deadline(left, self.inner.link()).await else {
-            return Err(self.inner.connector.failure().unwrap_or(ApiError::NeverSent));
+        let Ok(link) = rt::deadline(left, self.inner.connections.link(request.requester)).await else {
+            return Err(self.failure().unwrap_or(ApiError::NeverSent));
         };
         let (link, begun) = (link?, rt::now());
         // The new connection may be the first one after an absence, which narrows the gate.
@@ -210,14 +158,14 @@ impl Client {
             return Err(ApiError::NeverSent);
         }
         let head = request.head(&link.caller);
-        Ok((link.begin(head, request.content().to_vec(), Exchange::default())?, begun))
+        Ok((link.begin(head, request.content().to_vec(), Exchange::new(request.requester))?, begun))
     }
 
     /// Abandons a request at its deadline. A connection on which nothing has arrived since the request is dead, as are
     /// its watches: it is closed, and the next request makes a new one.
     fn give_up(&self, ongoing: Ongoing, begun: Instant) -> ApiError {
         let error = if ongoing.is_unseen() { ApiError::NeverSent } else { ApiError::Timeout };
-        self.inner.way.overload.shows();
+        self.transport().overload.shows();
         let link = Rc::clone(&ongoing.link);
         drop(ongoing);
         if link.last_received.get() <= begun {
@@ -229,7 +177,7 @@ impl Client {
     /// Closes the connection after a 401, as the credentials on disk may be newer than those of the connection.
     fn refused(&self, error: ApiError, link: &Link) -> ApiError {
         if matches!(&error, ApiError::Refused(status) if status.code == 429 || status.retry_after.is_some()) {
-            self.inner.way.overload.shows();
+            self.transport().overload.shows();
         }
         if error.is_unauthorized() {
             self.inner.unauthorized.notify();
@@ -240,17 +188,15 @@ impl Client {
         error
     }
 
-    /// Closes the connection after certificate, token or address have changed. The next request uses the new ones.
+    /// Closes the connections after certificate, token or address have changed. The next request uses the new ones.
     pub(crate) fn renew(&self) {
-        if let Some(link) = self.inner.connector.connected_link() {
-            link.end(ApiError::Lost("address or credentials changed".into()));
-        }
-        self.inner.connector.renewed();
+        self.inner.connections.close(&ApiError::Lost("address or credentials changed".into()));
+        self.inner.connections.reset_backoff();
     }
 
     /// Resets the back-off.
     pub(crate) fn reset_backoff(&self) {
-        self.inner.connector.renewed();
+        self.inner.connections.reset_backoff();
     }
 
     /// Notified on each 401.
@@ -260,18 +206,18 @@ impl Client {
 
     /// Host and port; empty before the first attempt.
     pub(crate) fn server(&self) -> String {
-        self.inner.way.server.borrow().clone()
+        self.transport().server.borrow().clone()
     }
 
     /// The digests of the CAs trusted by the connection; empty before the first one, and if any certificate is
     /// accepted.
     pub(crate) fn authorities(&self) -> Vec<String> {
-        self.inner.way.authorities.borrow().clone()
+        self.transport().authorities.borrow().clone()
     }
 
     /// Restarts all reflectors, because what they watch is no longer true.
     pub(crate) fn begin_history(&self) {
-        self.inner.way.begin_history();
+        self.transport().begin_history();
     }
 
     /// Restarts all reflectors if the version of a write shows that the server was restored; see [`History::breaks_at`].
@@ -289,36 +235,40 @@ impl Client {
 
     /// The newest resource version that watches have shown.
     pub(crate) fn watched_version(&self) -> Option<u64> {
-        self.inner.way.watched.get()
+        self.transport().watched.get()
     }
 
     /// A list or a watch has shown this version.
     pub(super) fn note_watched(&self, version: Option<u64>) {
-        let watched = &self.inner.way.watched;
+        let watched = &self.transport().watched;
         watched.set(watched.get().max(version));
     }
 
     /// Notified when the server's history of objects has changed.
     pub(super) fn histories(&self) -> &Signal {
-        &self.inner.way.histories
+        &self.transport().histories
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.inner.connector.connected_link().is_some()
+        self.inner.connections.is_connected()
     }
 
     /// Why there is no connection, if an attempt has failed.
     pub(crate) fn failure(&self) -> Option<ApiError> {
-        self.inner.connector.failure()
+        self.inner.connections.failure()
     }
 
     pub(crate) fn traffic(&self) -> &Traffic {
-        &self.inner.way.traffic
+        &self.transport().traffic
+    }
+
+    fn transport(&self) -> &Transport {
+        self.inner.connections.transport()
     }
 
     /// The gate that admits requests.
     pub(crate) fn gate(&self) -> &Rc<Gate> {
-        &self.inner.way.gate
+        &self.transport().gate
     }
 }
 
@@ -391,129 +341,8 @@ impl Stream {
     }
 }
 
-impl Inner {
-    async fn link(&self) -> Result<Rc<Link>, ApiError> {
-        let connect = |attempt| rt::spawn(run(Rc::downgrade(&self.connector), attempt, Rc::clone(&self.way)));
-        self.connector.link(connect).await
-    }
-}
-
-impl Transport {
-    async fn access(&self) -> Result<Access, ApiError> {
-        let path = self.kubeconfig.clone();
-        let access = rt::blocking(move || Access::load(&path)).await;
-        access.map_err(|error| ApiError::Access(ErrorChain(&error).to_string().into()))
-    }
-
-    /// The pacing of requests on a new connection after a long absence; `None` without one.
-    fn comes_back(&self) -> Option<ReconnectGuard> {
-        let (moment, hurried) = self.lost.get()?;
-        let most = spread(rt::elapsed(moment))?;
-        let part =
-            if self.gate.hurried.changes() == hurried { f64::from(rt::random()) / f64::from(u32::MAX) } else { 0.0 };
-        self.gate.is_open().then(|| ReconnectGuard::begin(&self.gate, most, part))
-    }
-
-    fn begin_history(&self) {
-        self.watched.set(None);
-        self.histories.notify();
-    }
-
-    async fn connect(&self) -> Result<(Access, Socket), ApiError> {
-        let access = self.access().await?;
-        self.server.replace(access.url.authority());
-        let former = self.authorities.replace(access.authorities.clone());
-        if !former.is_empty() && former != access.authorities {
-            // The address may belong to another cluster.
-            self.begin_history();
-        }
-        let socket = rt::deadline(CONNECT, connect(&self.dialer, &access, &self.traffic)).await;
-        let socket = match socket {
-            Ok(Ok(socket)) => Ok(socket),
-            Ok(Err(error)) => Err(unreachable(&access, &ErrorChain(&error))),
-            Err(rt::Elapsed) => Err(unreachable(&access, &rt::Elapsed)),
-        };
-        Ok((access, socket?))
-    }
-}
-
-pub(super) fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
-    ApiError::Unreachable(format!("connect to the API server {}: {why}", access.url.authority()).into())
-}
-
-/// The life of one connection, from the attempt until it is lost or the gate is shut.
-async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Transport>) {
-    let gate = Rc::clone(&way.gate);
-    let shut = async {
-        gate.shut().await;
-        true
-    };
-    let lived = async {
-        live_open(connector.clone(), Rc::clone(&attempt), way).await;
-        false
-    };
-    if rt::either(lived, shut).await {
-        if let Some(connector) = connector.upgrade() {
-            connector.give_up(&attempt, ApiError::Lost("connection closed by sync settings".into()));
-        }
-    }
-}
-
-async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Transport>) {
-    if let Some(moment) = attempt.not_before {
-        rt::sleep_until(moment).await;
-    }
-    match way.connect().await {
-        // In TLS 1.3 the server rejects a client certificate only in its first bytes after the handshake.
-        Ok((access, socket)) => {
-            let silent = |cause| unreachable(&access, &ended(&cause));
-            let comeback = way.comes_back();
-            let lives = live(&connector, &attempt, caller(&access), socket, CONNECT, silent);
-            let comes_back = async {
-                if let Some(comeback) = comeback {
-                    comeback.run(&way.traffic, &way.overload).await;
-                }
-                std::future::pending().await
-            };
-            rt::either(lives, comes_back).await;
-            // Without a connection, the absence continues.
-            if attempt.came_about() {
-                way.lost.set(Some((rt::now(), way.gate.hurried.changes())));
-            }
-        }
-        Err(error) => {
-            if let Some(connector) = connector.upgrade() {
-                connector.failed(&attempt, error);
-            }
-        }
-    }
-}
-
-pub(super) fn caller(access: &Access) -> Caller {
-    Caller {
-        scheme: match access.url.scheme {
-            UriScheme::Http => "http",
-            UriScheme::Https => "https",
-        },
-        authority: access.url.authority(),
-        prefix: access.url.target.trim_end_matches('/').to_owned(),
-        agent: agent(),
-        token: access.token.clone(),
-    }
-}
-
-/// The user agent.
-fn agent() -> String {
-    let arch = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        arch => arch,
-    };
-    format!("coracle/{} (linux/{arch})", env!("CARGO_PKG_VERSION"))
-}
-
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({:?})", self.inner.way.kubeconfig)
+        write!(f, "Client({:?})", self.transport().kubeconfig)
     }
 }

@@ -4,15 +4,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::request::Caller;
+use super::request::{Caller, Requester};
 use super::{ApiError, Status};
 use crate::platform::rpc;
 use crate::protocol::hpack::Field;
 use crate::protocol::http2::Ending;
 use crate::types::error::ErrorChain;
 
-#[derive(Default)]
 pub(super) struct Exchange {
+    pub(super) requester: Requester,
     head: Option<Head>,
     /// Content that was not taken yet, and still occupies the receive window.
     content: Vec<u8>,
@@ -78,6 +78,12 @@ impl rpc::Exchange for Exchange {
 
     fn lost(cause: &Arc<io::Error>) -> ApiError {
         ApiError::Lost(ended(cause).into())
+    }
+}
+
+impl Exchange {
+    pub(super) fn new(requester: Requester) -> Self {
+        Self { requester, head: None, content: Vec::new(), taken: 0 }
     }
 }
 

@@ -1,11 +1,12 @@
-//! The API server client: requests, lists and watches over one HTTP/2 connection. Also single requests without it.
+//! The API server client: requests, lists and watches over HTTP/2. Also single requests without it.
 //!
-//! A [`Client`] connects on demand with the current kubeconfig; when idle it has one socket, no thread, and no timers
-//! but its callers'. A request with an unknown outcome is repeated only if that is idempotent.
+//! A [`Client`] connects on demand with the current kubeconfig. At rest it has one socket, no thread, and no timers but
+//! its callers'. Watches beyond the server's limit for a connection use further sockets. A request with an unknown outcome is repeated only if that is idempotent.
 
 mod access;
 mod client;
 mod connect;
+mod connections;
 mod error;
 mod exchange;
 mod gate;
@@ -21,6 +22,7 @@ mod retry;
 mod single_request;
 mod tls;
 mod traffic;
+mod transport;
 mod watch_event;
 
 pub(crate) use access::Access;
@@ -32,5 +34,5 @@ pub(crate) use history::History;
 pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
 pub(crate) use reflector::reflect;
 pub(crate) use reflector_state::{Change, Collection};
-pub(crate) use request::{Patch, Request};
+pub(crate) use request::{Patch, Request, Requester};
 pub(crate) use single_request::SingleRequests;

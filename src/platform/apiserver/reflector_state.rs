@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::ApiError;
 use super::gate::Rank;
-use super::request::Request;
+use super::request::{Request, Requester};
 use super::watch_event::{WatchEvent, resource_version};
 use crate::types::time::Backoff;
 
@@ -29,6 +29,7 @@ pub(crate) struct Collection {
     /// Bookmarks cost a line per minute, and avoid a new list after a long time without changes.
     pub(crate) bookmarks: bool,
     pub(crate) rank: Rank,
+    pub(crate) requester: Requester,
 }
 
 /// A change of the collection.
@@ -144,7 +145,7 @@ impl Reflection {
     }
 
     fn selected(&self) -> Request {
-        let request = Request::get(&*self.collection.path);
+        let request = Request::get(&*self.collection.path).requested_by(self.collection.requester);
         match self.collection.field_selector.as_str() {
             "" => request,
             selector => request.with_query("fieldSelector", selector),

@@ -20,8 +20,18 @@ pub(crate) struct Request {
     /// Limit of the whole request up to the last byte of the response, including retries.
     pub(super) limit: Duration,
     pub(super) rank: Rank,
+    pub(super) requester: Requester,
     /// Whether to wait at the gate; otherwise the request fails if it is not admitted.
     pub(super) waits: bool,
+}
+
+/// Who causes a request. The node's own requests have streams that no other requester can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requester {
+    /// Lease, Node object, pods, statuses, events.
+    Node,
+    /// The objects that pods refer to, and the reviews of the kubelet API's clients: a tenant decides how many there are.
+    Tenant,
 }
 
 /// The type of a patch.
@@ -67,6 +77,7 @@ impl Request {
             accepts_gzip: false,
             limit: LIMIT,
             rank: Rank::Intent,
+            requester: Requester::Node,
             waits: true,
         }
     }
@@ -110,6 +121,12 @@ impl Request {
     /// Sets the rank; the default is `Intent`.
     pub(crate) fn ranked(mut self, rank: Rank) -> Self {
         self.rank = rank;
+        self
+    }
+
+    /// Sets the requester; the default is `Node`.
+    pub(crate) fn requested_by(mut self, requester: Requester) -> Self {
+        self.requester = requester;
         self
     }
 

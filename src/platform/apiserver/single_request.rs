@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::Access;
-use super::client::{LARGEST, caller, in_time, unreachable};
+use super::client::{LARGEST, in_time};
+use super::transport::{caller, unreachable};
 use super::{ApiError, ApiResponse, Request, Status};
 use crate::platform::net::{Dialer, FetchRequest, FetchTls, GetError, Headers, Purpose, Url};
 use crate::types::api::HttpHeader;

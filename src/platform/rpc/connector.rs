@@ -130,8 +130,7 @@ impl<X: Exchange> Connector<X> {
 
     /// Closes the attempt's connection, or drops the attempt without counting it as a failure.
     pub(crate) fn give_up(&self, attempt: &Attempt<X>, why: X::Error) {
-        let link = attempt.outcome.borrow().as_ref().and_then(|outcome| outcome.as_ref().ok().cloned());
-        match link {
+        match attempt.link() {
             Some(link) => {
                 link.end(why);
                 self.lost(&link);
@@ -171,7 +170,20 @@ impl<X: Exchange> fmt::Debug for Connector<X> {
 impl<X: Exchange> Attempt<X> {
     /// Whether the attempt has led to a connection.
     pub(crate) fn came_about(&self) -> bool {
-        self.outcome.borrow().as_ref().is_some_and(Result::is_ok)
+        self.link().is_some()
+    }
+
+    /// The connection, once the attempt has succeeded.
+    pub(crate) async fn connected(&self) -> Rc<Link<X>> {
+        self.done.beyond(0).await;
+        match self.link() {
+            Some(link) => link,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn link(&self) -> Option<Rc<Link<X>>> {
+        self.outcome.borrow().as_ref().and_then(|outcome| outcome.as_ref().ok().cloned())
     }
 
     fn finish(&self, outcome: Outcome<X>) {

@@ -83,6 +83,22 @@ impl<X: Exchange> Link<X> {
         state.ended.is_none() && !state.connection.is_going_away()
     }
 
+    /// How many exchanges the peer accepts at a time. Further ones wait in the order in which they began.
+    pub(crate) fn max_exchanges(&self) -> usize {
+        usize::try_from(self.state.borrow().connection.max_streams()).unwrap_or(usize::MAX)
+    }
+
+    /// The number of exchanges for which `is_counted` holds.
+    pub(crate) fn count(&self, is_counted: impl Fn(&X) -> bool) -> usize {
+        self.state.borrow().places.iter().filter(|place| is_counted(&place.exchange)).count()
+    }
+
+    /// Asks the peer for a sign of life, which renews `last_received`.
+    pub(crate) fn ping(&self) {
+        self.state.borrow_mut().connection.ping();
+        self.work.notify();
+    }
+
     /// Begins an exchange. Dropping the result cancels it.
     pub(crate) fn begin(
         self: Rc<Self>,

@@ -12,7 +12,7 @@ use super::error::ReviewError;
 use super::reviews::{ACCESS_REVIEWS, TOKEN_REVIEWS, access_review, is_allowed, token_review, user_of};
 use super::stranger_buckets::StrangerBuckets;
 use super::user::User;
-use crate::platform::apiserver::{Client, Request};
+use crate::platform::apiserver::{Client, Request, Requester};
 use crate::platform::rt::{self, Semaphore};
 use crate::types::error::ErrorChain;
 
@@ -147,7 +147,8 @@ impl DelegatedAuth {
 
     async fn send_review(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
         let client = self.client.as_ref().ok_or(ReviewError::NoCluster)?;
-        let answer = client.send(&Request::post(path, review).within(LIMIT).at_once()).await;
+        let answer =
+            client.send(&Request::post(path, review).within(LIMIT).requested_by(Requester::Tenant).at_once()).await;
         answer.and_then(|answer| answer.json()).map_err(ReviewError::Api)
     }
 }

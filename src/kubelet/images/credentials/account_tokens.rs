@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::service_account::{PodAccount, token_request};
-use crate::platform::apiserver::{ApiError, Client, Request};
+use crate::platform::apiserver::{ApiError, Client, Request, Requester};
 use crate::platform::config::TokenAttributes;
 use crate::platform::rt;
 use crate::types::api::{Pod, PodUid};
@@ -40,7 +40,7 @@ impl AccountTokens {
 
     /// The pod's service account; `None` if it has not opted in.
     pub(super) async fn account(&self, pod: &Pod, wanted: &TokenAttributes) -> Result<Option<PodAccount>, ApiError> {
-        let object = self.client()?.send(&Request::get(path(pod))).await?.json()?;
+        let object = self.client()?.send(&Request::get(path(pod)).requested_by(Requester::Tenant)).await?.json()?;
         Ok(PodAccount::of(&object, wanted))
     }
 
@@ -53,7 +53,7 @@ impl AccountTokens {
             return Ok(token.clone());
         }
         let request = Request::post([&path(pod), "/token"].concat(), &token_request(pod, &account.uid, audience));
-        let answer = self.client()?.send(&request).await?.json()?;
+        let answer = self.client()?.send(&request.requested_by(Requester::Tenant)).await?.json()?;
         let token = answer.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
         let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?.to_owned();
         let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64).unwrap_or(HOUR);

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::platform::apiserver::Status;
+use crate::platform::apiserver::{Requester, Status};
 
 fn pods() -> Collection {
     Collection {
@@ -9,6 +9,7 @@ fn pods() -> Collection {
         field_selector: "spec.nodeName=n".to_owned(),
         bookmarks: true,
         rank: Rank::Intent,
+        requester: Requester::Node,
     }
 }
 

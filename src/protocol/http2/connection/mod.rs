@@ -205,6 +205,16 @@ impl Connection {
         !self.streams.is_empty()
     }
 
+    /// How many streams the peer accepts from this side at a time.
+    pub fn max_streams(&self) -> u32 {
+        self.peer.max_streams
+    }
+
+    /// Sends a PING, which a live peer acknowledges at once.
+    pub fn ping(&mut self) {
+        frame::write_frame(Kind::PING, Flags::NONE, StreamId::CONNECTION, &[0; 8], &mut self.control);
+    }
+
     /// How many bytes of content are queued on a stream; `None` if it is closed.
     pub fn queued(&self, id: StreamId) -> Option<usize> {
         let stream = self.streams.iter().find(|stream| stream.id == id)?;
