@@ -24,6 +24,7 @@ mod fake_cri;
 mod faults;
 mod life;
 mod machine;
+mod many_objects;
 mod plan;
 mod plugin;
 mod record;

@@ -35,7 +35,7 @@ fn take(numbers: &mut Numbers, change: Change) {
 }
 
 /// Writes a kubeconfig for the simulated API server.
-fn kubeconfig(name: &str) -> PathBuf {
+pub(super) fn kubeconfig(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("coracle-{name}-{}", std::process::id()));
     let content = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",

@@ -5,6 +5,7 @@
 
 mod byte_budget;
 mod event_sender;
+mod lookups;
 mod mirror_pods;
 mod object_watcher;
 mod status_manager;
@@ -12,7 +13,12 @@ mod status_queue;
 mod sync_scheduler;
 mod sync_windows;
 mod token_lifetime;
-mod tokens;
+mod token_work;
+mod topic_content;
+mod topic_queue;
+mod topic_requests;
+mod topic_work;
+mod watch_budget;
 mod watch_context;
 
 pub(crate) use event_sender::EventSender;

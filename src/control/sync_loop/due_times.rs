@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Part {
     ActiveDeadlines,
     NodePressure,
+    ObjectWatch,
     PodWorkers,
     Shutdown,
     StatusManager,
@@ -18,12 +19,12 @@ pub(crate) enum Part {
 }
 
 /// One due time for each part, in the order of [`Part`]'s variants. `None`: only events concern the part.
-pub(super) type Due = [(Part, Option<Instant>); 6];
+pub(super) type Due = [(Part, Option<Instant>); 7];
 
 /// The hold-offs of the parts, and the number of rounds in a row without a wait.
 #[derive(Debug, Default)]
 pub(super) struct DueTimes {
-    held: [Option<Instant>; 6],
+    held: [Option<Instant>; 7],
     rounds_without_waiting: u32,
     /// Parts whose stall was already logged.
     stalled: Vec<Part>,
@@ -95,6 +96,7 @@ impl Part {
         match self {
             Self::ActiveDeadlines => "active_deadlines",
             Self::NodePressure => "node_pressure",
+            Self::ObjectWatch => "object_watch",
             Self::PodWorkers => "pod_workers",
             Self::Shutdown => "shutdown",
             Self::StatusManager => "status_manager",
@@ -113,9 +115,10 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    const PARTS: [Part; 6] = [
+    const PARTS: [Part; 7] = [
         Part::ActiveDeadlines,
         Part::NodePressure,
+        Part::ObjectWatch,
         Part::PodWorkers,
         Part::Shutdown,
         Part::StatusManager,

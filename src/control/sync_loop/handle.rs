@@ -29,7 +29,7 @@ impl SyncLoop {
             SyncEvent::MemoryStalled => return parts.eviction.on_memory_stalled(),
             SyncEvent::PressureChecked(seen) => parts.eviction.on_observation(seen, pods, now),
             SyncEvent::OverStorageLimits(evictions) => parts.eviction.on_evictions(evictions, pods, now),
-            SyncEvent::Object(event) => parts.objects.on_object(event, pods, &parts.csi_drivers),
+            SyncEvent::Object(event) => parts.objects.on_object(event, pods, &parts.csi_drivers, now),
             SyncEvent::ImagesImported => {
                 parts.next_versions.retry(pods, now);
                 parts.image_garbage.on_images_imported(pods, now)

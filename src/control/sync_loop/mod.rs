@@ -202,6 +202,7 @@ impl SyncLoop {
         [
             (Part::ActiveDeadlines, self.parts.deadlines.next_due()),
             (Part::NodePressure, self.parts.eviction.next_due().filter(|_| works)),
+            (Part::ObjectWatch, self.parts.objects.next_due()),
             (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),
             (Part::Shutdown, self.parts.shutdown.next_due()),
             (Part::StatusManager, self.parts.reporting.next_due()),

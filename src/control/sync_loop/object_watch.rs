@@ -1,6 +1,8 @@
 //! Watches the API objects that the node's pods refer to, and no others.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::control::cluster::ObjectWatcher;
 use crate::control::sync_loop::csi_drivers::CsiDrivers;
@@ -8,9 +10,9 @@ use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::offline::OfflineStore;
-use crate::state::objects::{ObjectEvent, Topic};
+use crate::state::objects::{AnswerEffect, ObjectEvent, Topic};
 use crate::state::pods::NodeFields;
-use crate::types::sorted::SortedSet;
+use crate::types::api::{Pod, PodUid};
 
 pub(super) struct ObjectWatch {
     csi: Rc<Csi>,
@@ -18,6 +20,10 @@ pub(super) struct ObjectWatch {
     watched: Option<WatchState>,
     /// The store has been cleared of objects of former pods.
     store_is_tidy: bool,
+    /// The CSI drivers of the node that are followed.
+    drivers: Vec<String>,
+    /// When what large pods refer to is determined again.
+    due: Option<Instant>,
 }
 
 struct WatchState {
@@ -27,7 +33,7 @@ struct WatchState {
 
 impl ObjectWatch {
     pub(super) fn new(csi: Rc<Csi>) -> Self {
-        Self { csi, watched: None, store_is_tidy: false }
+        Self { csi, watched: None, store_is_tidy: false, drivers: Vec::new(), due: None }
     }
 
     pub(super) fn set_cluster(&mut self, follower: ObjectWatcher, store: OfflineStore) {
@@ -42,55 +48,91 @@ impl ObjectWatch {
         pods.runtime().objects.borrow_mut().set_attached(terms.attached.clone())
     }
 
-    pub(super) fn on_object(&mut self, event: ObjectEvent, pods: &PodTable, drivers: &CsiDrivers) -> Vec<Effect> {
-        let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &event;
-        let topic = topic.clone();
-        let has_changed = pods.runtime().objects.borrow_mut().on_event(event);
-        // A claim or a driver may refer to further objects.
-        if has_changed && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
-            self.follow(pods);
-        }
-        if !has_changed {
+    pub(super) fn on_object(
+        &mut self,
+        event: ObjectEvent,
+        pods: &PodTable,
+        drivers: &CsiDrivers,
+        now: Instant,
+    ) -> Vec<Effect> {
+        let effect = pods.runtime().objects.borrow_mut().on_event(event);
+        let Some(AnswerEffect { topic, stale_topics }) = effect else {
+            self.tidy_store(pods);
             return Vec::new();
+        };
+        match stale_topics {
+            0 => self.tidy_store(pods),
+            1..=FEW_TOPICS => self.follow(pods),
+            _ => drop(self.due.get_or_insert(now + LARGE_PODS)),
         }
-        if matches!(topic, Topic::CsiDriver(_)) {
+        if matches!(*topic, Topic::CsiDriver(_)) {
             drivers.schedule_allocatable(pods);
         }
-        let objects = pods.runtime().objects.borrow();
-        let refers = pods.uids_where(|pod| pod.is_of_cluster() && objects.topics(pod).contains(&topic));
-        vec![Effect::ReferencesChanged(refers)]
+        vec![Effect::ReferencesChanged(pods.runtime().objects.borrow().complete_users(&topic))]
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        if self.due.is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        self.follow(pods);
+        // The answers for all objects of a pod may have arrived meanwhile.
+        vec![Effect::ReferencesChanged(pods.uids_where(Pod::is_of_cluster))]
     }
 
     /// Updates the watches to what the pods refer to now.
     pub(super) fn follow(&mut self, pods: &PodTable) {
-        let Some(WatchState { follower, store }) = &mut self.watched else { return };
-        let node_state = pods.node_state();
-        let mut objects = pods.runtime().objects.borrow_mut();
-        let topics: SortedSet<Topic> = {
-            let pods = node_state.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
-            let of_pods = pods.filter(|pod| !pod.status.phase.is_terminal()).flat_map(|pod| objects.topics(pod));
-            // The CSIDriver object sets how often the driver is queried, so it is needed even without volumes.
-            of_pods.chain(self.csi.registered().into_iter().map(Topic::CsiDriver)).collect()
+        self.due = None;
+        let Some(WatchState { follower, .. }) = &mut self.watched else { return };
+        let of_cluster: Vec<Arc<Pod>> = {
+            let node_state = pods.node_state();
+            let pods = node_state.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_of_cluster());
+            pods.filter(|pod| !pod.status.phase.is_terminal()).cloned().collect()
         };
-        let all_heard = topics.iter().all(|topic| objects.is_heard(topic));
-        for topic in follower.follow(topics) {
-            objects.forget(&topic);
+        // The CSIDriver object sets how often the driver is queried, so it is needed even without volumes.
+        let drivers = self.csi.registered();
+        let mut objects = pods.runtime().objects.borrow_mut();
+        let has_changed = objects.set_pods(&of_cluster);
+        if has_changed || drivers != self.drivers {
+            let node = PodUid::default();
+            let of_node = drivers.iter().map(|name| (Arc::new(Topic::CsiDriver(name.clone())), node.clone()));
+            let of_pods = objects.pod_topics().iter().map(|(topic, pod)| (Arc::clone(topic), pod.clone()));
+            for topic in follower.follow(of_pods.chain(of_node).collect()) {
+                objects.forget(&topic);
+            }
+            self.drivers = drivers;
         }
-        // Once all pods and the objects they refer to are known, the rest of the store is garbage.
-        if !self.store_is_tidy && all_heard && node_state.sources.all_ready() {
+        drop(objects);
+        self.tidy_store(pods);
+    }
+
+    /// Once all pods and the objects that they refer to are known, the rest of the store is garbage.
+    fn tidy_store(&mut self, pods: &PodTable) {
+        let Some(WatchState { store, .. }) = &self.watched else { return };
+        if !self.store_is_tidy
+            && pods.runtime().objects.borrow().all_are_known()
+            && pods.node_state().sources.all_ready()
+        {
             self.store_is_tidy = true;
             store.forget_what_is_left();
         }
     }
 }
 
+/// Pods with at most this many topics are looked at again with each answer that may add topics to them.
+const FEW_TOPICS: usize = 256;
+/// How long the answers for larger pods are collected before they are looked at.
+const LARGE_PODS: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::control::sync_loop::testing::{Node, pod, with_node};
     use crate::platform::rt;
-    use crate::state::objects::{ObjectEvent, Topic};
-    use crate::types::api::Pod;
 
     #[test]
     fn unreferenced_object_wakes_no_pod() {
@@ -99,9 +141,9 @@ mod tests {
             of_cluster.spec.node_name = "node".to_owned();
             node.pods.apply([Effect::Update(of_cluster.into())], rt::now());
             let mut watch = ObjectWatch::new(Rc::clone(&node.csi));
-            let drivers = CsiDrivers::new(node.csi, std::time::Duration::from_secs(60));
+            let drivers = CsiDrivers::new(node.csi, Duration::from_secs(60));
             let event = ObjectEvent::Failed(Topic::CsiDriver("driver".to_owned()), String::new());
-            let effects = watch.on_object(event, &node.pods, &drivers);
+            let effects = watch.on_object(event, &node.pods, &drivers, rt::now());
             assert!(effects.iter().all(|effect| *effect == Effect::ReferencesChanged(Vec::new())), "{effects:?}");
         });
     }

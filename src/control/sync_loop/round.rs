@@ -19,6 +19,9 @@ impl SyncLoop {
         self.health.begin(Activity::Shutdown);
         let effects = self.parts.shutdown.round(&self.pods, now);
         self.pods.apply(effects, now);
+        self.health.begin(Activity::Volumes);
+        let effects = self.parts.objects.round(&self.pods, now);
+        self.pods.apply(effects, now);
         self.health.begin(Activity::Probes);
         self.pods.update_probes(now);
         if self.pods.can_work() {

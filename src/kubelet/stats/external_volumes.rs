@@ -82,7 +82,7 @@ mod tests {
         let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
         let content = Content::Volume(Box::new(volume.unwrap()));
         let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
-        assert!(objects.on_event(ObjectEvent::Received(topic, Some(content))));
+        assert!(objects.on_event(ObjectEvent::Received(topic, Some(content))).is_some());
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(crate) struct Stream {
 pub(super) const LARGEST: usize = 32 << 20;
 /// Minimum interval between reconnects with reloaded credentials after a 401.
 const RENEW: Duration = Duration::from_secs(10);
+/// Streams of tenants that no watch takes: for tokens, claims, objects without a watch, and reviews.
+const SHORT_REQUESTS: usize = 75;
 
 impl Client {
     /// Connects on the first request, and only while the gate admits requests.
@@ -192,6 +194,11 @@ impl Client {
     pub(crate) fn renew(&self) {
         self.inner.connections.close(&ApiError::Lost("address or credentials changed".into()));
         self.inner.connections.reset_backoff();
+    }
+
+    /// The number of watches that tenants' requests may hold, with some streams left for short requests.
+    pub(crate) fn max_watches(&self) -> usize {
+        self.inner.connections.max_tenant_streams().saturating_sub(SHORT_REQUESTS)
     }
 
     /// Resets the back-off.

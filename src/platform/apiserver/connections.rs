@@ -33,6 +33,8 @@ const SPREAD: f64 = 0.5;
 const MAX_FURTHER: usize = 10;
 /// Streams of a connection that are used at most, however many the server accepts.
 const MAX_STREAMS: usize = 250;
+/// Streams of a connection to kube-apiserver, until the server's limit is known.
+const USUAL_STREAMS: usize = 100;
 
 impl Connections {
     pub(super) fn new(transport: Rc<Transport>) -> Self {
@@ -81,6 +83,13 @@ impl Connections {
         let new = connector(&self.transport);
         further.push(Rc::clone(&new));
         Ok(new)
+    }
+
+    /// The number of tenants' requests that can be under way at a time.
+    pub(super) fn max_tenant_streams(&self) -> usize {
+        let first = self.first.connected_link();
+        let usable = first.map_or(USUAL_STREAMS, |link| link.max_exchanges().min(MAX_STREAMS));
+        max_of_tenants(usable, ConnectionRole::First) + MAX_FURTHER * max_of_tenants(usable, ConnectionRole::Further)
     }
 
     /// Closes all connections.

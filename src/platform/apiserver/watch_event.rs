@@ -87,7 +87,7 @@ impl WatchEvent {
     }
 }
 
-pub(super) fn resource_version(object: &Value) -> &str {
+pub(crate) fn resource_version(object: &Value) -> &str {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -9,15 +9,17 @@ mod config_object;
 mod csi_driver;
 mod object_event;
 mod persistent_volume;
+mod pod_topics;
 mod references;
 mod required_objects;
 mod resource_claim;
 mod service;
 mod trust_bundle;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::types::api::{ClusterTrustBundleProjection, Pod, Time, Volume, VolumeSource};
+use crate::types::api::{ClusterTrustBundleProjection, Pod, PodUid, Time, Volume, VolumeSource};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use attachment::{Attachment, NotAttached, attachment_name, is_out_of_room, unique_name};
@@ -30,6 +32,7 @@ pub(crate) use object_event::{Content, ObjectEvent};
 pub(crate) use persistent_volume::{
     CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to, is_controlled_by,
 };
+pub(crate) use pod_topics::PodTopics;
 pub(crate) use references::{references, volumes_follow};
 use required_objects::TopicStates;
 pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
@@ -58,8 +61,17 @@ pub(crate) struct Objects {
     objects: SortedMap<ObjectKey, SourceObject>,
     /// From an API server, for its pods.
     known: TopicStates<Content>,
+    pod_topics: PodTopics,
     /// Volumes that the attach/detach controller has attached to this node, by their names in the node status.
     attached: Vec<String>,
+}
+
+/// What follows from the answer for a topic.
+#[derive(Debug)]
+pub(crate) struct AnswerEffect {
+    pub(crate) topic: Arc<Topic>,
+    /// The number of topics of pods to which the answer may have added some.
+    pub(crate) stale_topics: usize,
 }
 
 /// The result of replacing the objects.
@@ -143,6 +155,9 @@ impl Objects {
     pub(crate) fn set_attached(&mut self, attached: Vec<String>) -> bool {
         let is_news = self.attached != attached;
         self.attached = attached;
+        if is_news {
+            self.pod_topics.mark_all_stale();
+        }
         is_news
     }
 
@@ -259,19 +274,62 @@ impl Objects {
 
     /// Whether there is an answer for everything that the pod needs.
     pub(crate) fn are_known(&self, pod: &Pod) -> bool {
-        !pod.is_of_cluster() || self.topics(pod).iter().all(|topic| !self.known.is_pending(topic))
-    }
-
-    pub(crate) fn is_heard(&self, topic: &Topic) -> bool {
-        !self.known.is_pending(topic)
-    }
-
-    /// Stores the answer for a topic. True if it changes anything.
-    pub(crate) fn on_event(&mut self, event: ObjectEvent) -> bool {
-        match event {
-            ObjectEvent::Received(topic, content) => self.known.set(topic, content),
-            ObjectEvent::Failed(topic, why) => self.known.fail(topic, why),
+        if !pod.is_of_cluster() {
+            return true;
         }
+        let all_answered = || self.topics(pod).iter().all(|topic| !self.known.is_pending(topic));
+        self.pod_topics.is_complete(&pod.metadata.uid).unwrap_or_else(all_answered)
+    }
+
+    /// Determines what these pods need, if they have changed, and forgets all other pods. True if anything changed.
+    pub(crate) fn set_pods(&mut self, pods: &[Arc<Pod>]) -> bool {
+        let uids: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.metadata.uid).collect();
+        let mut has_changed = self.pod_topics.retain(|uid| uids.contains(uid));
+        for pod in pods {
+            if !self.pod_topics.is_current(pod) {
+                let topics = self.topics(pod);
+                self.pod_topics.set(pod, topics, |topic| !self.known.is_pending(topic));
+                has_changed = true;
+            }
+        }
+        has_changed
+    }
+
+    /// What all pods need.
+    pub(crate) fn pod_topics(&self) -> &PodTopics {
+        &self.pod_topics
+    }
+
+    /// Whether there is an answer for everything that any pod needs.
+    pub(crate) fn all_are_known(&self) -> bool {
+        self.pod_topics.all_complete()
+    }
+
+    /// Stores the answer for a topic. Returns what follows from it; `None` if it changes nothing.
+    pub(crate) fn on_event(&mut self, event: ObjectEvent) -> Option<AnswerEffect> {
+        let (ObjectEvent::Received(topic, _) | ObjectEvent::Failed(topic, _)) = &event;
+        let topic = self.pod_topics.shared(topic);
+        if self.known.is_pending(&topic) {
+            self.pod_topics.answered(&topic);
+        }
+        let has_changed = match event {
+            ObjectEvent::Received(_, content) => self.known.set(Arc::clone(&topic), content),
+            ObjectEvent::Failed(_, why) => self.known.fail(Arc::clone(&topic), why),
+        };
+        if !has_changed {
+            return None;
+        }
+        // A claim or a driver may refer to further objects.
+        let stale_topics = match *topic {
+            Topic::Claim { .. } | Topic::CsiDriver(_) => self.pod_topics.mark_stale(&topic),
+            _ => 0,
+        };
+        Some(AnswerEffect { stale_topics, topic })
+    }
+
+    /// The pods that need a topic, and that have answers for everything they need.
+    pub(crate) fn complete_users(&self, topic: &Topic) -> Vec<PodUid> {
+        self.pod_topics.complete_users(topic)
     }
 
     pub(crate) fn forget(&mut self, topic: &Topic) {

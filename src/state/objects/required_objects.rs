@@ -1,10 +1,13 @@
 //! What pods of the cluster need from the API server. Pure.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::{CsiSource, ObjectKey, ResourceClaimKey, attachment_name, pod_claims, references};
 use crate::types::api::{
     ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, Volume, VolumeSource,
 };
-use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::SortedSet;
 
 /// Something at the API server that is watched while a pod needs it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +142,7 @@ impl TokenKey {
 
 /// What is known about the watched topics.
 #[derive(Debug)]
-pub(crate) struct TopicStates<T>(SortedMap<Topic, TopicState<T>>);
+pub(crate) struct TopicStates<T>(BTreeMap<Arc<Topic>, TopicState<T>>);
 
 #[derive(Debug)]
 enum TopicState<T> {
@@ -151,7 +154,7 @@ enum TopicState<T> {
 
 impl<T> Default for TopicStates<T> {
     fn default() -> Self {
-        Self(SortedMap::new())
+        Self(BTreeMap::new())
     }
 }
 
@@ -174,14 +177,14 @@ impl<T: PartialEq> TopicStates<T> {
     }
 
     /// True if it changed.
-    pub(crate) fn set(&mut self, topic: Topic, value: Option<T>) -> bool {
+    pub(crate) fn set(&mut self, topic: Arc<Topic>, value: Option<T>) -> bool {
         let has_changed = !matches!(self.0.get(&topic), Some(TopicState::Received(known)) if *known == value);
         self.0.insert(topic, TopicState::Received(value));
         has_changed
     }
 
     /// Records a failure. A known value stays. True if anything changed.
-    pub(crate) fn fail(&mut self, topic: Topic, why: String) -> bool {
+    pub(crate) fn fail(&mut self, topic: Arc<Topic>, why: String) -> bool {
         if self.0.contains_key(&topic) {
             return false;
         }
@@ -192,7 +195,7 @@ impl<T: PartialEq> TopicStates<T> {
     /// The known values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&Topic, &T)> {
         self.0.iter().filter_map(|(topic, state)| match state {
-            TopicState::Received(Some(value)) => Some((topic, value)),
+            TopicState::Received(Some(value)) => Some((&**topic, value)),
             TopicState::Received(None) | TopicState::Unread(_) => None,
         })
     }
@@ -273,12 +276,13 @@ mod tests {
     fn known_value_stays_after_a_failure() {
         let mut known = TopicStates::default();
         assert!(known.is_pending(&object("a")));
-        assert!(known.fail(object("a"), "away".into()));
+        let shared = || Arc::new(object("a"));
+        assert!(known.fail(shared(), "away".into()));
         assert_eq!(known.get(&object("a")), Lookup::Unknown("away".into()));
-        assert!(known.set(object("a"), Some(1)) && !known.set(object("a"), Some(1)));
-        assert!(!known.fail(object("a"), "away".into()));
+        assert!(known.set(shared(), Some(1)) && !known.set(shared(), Some(1)));
+        assert!(!known.fail(shared(), "away".into()));
         assert_eq!(known.get(&object("a")), Lookup::Found(&1));
-        assert!(known.set(object("a"), None));
+        assert!(known.set(shared(), None));
         assert_eq!(known.get(&object("a")), Lookup::Missing);
     }
 }

@@ -1,0 +1,146 @@
+//! The order in which topics without a watch are requested: fair between pods, and within a pod by due time. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::state::objects::Topic;
+use crate::types::api::PodUid;
+
+/// The waiting topics, and how many requests are under way.
+#[derive(Debug, Default)]
+pub(super) struct TopicQueue {
+    pods: BTreeMap<PodUid, PodQueue>,
+    under_way: usize,
+    /// The pod whose topic was requested last: the next one has its turn.
+    last: PodUid,
+}
+
+#[derive(Debug, Default)]
+struct PodQueue {
+    waiting: BTreeSet<(Instant, Arc<Topic>)>,
+    under_way: usize,
+}
+
+/// Requests under way at a time.
+pub(super) const MAX_UNDER_WAY: usize = 16;
+/// Requests of one pod under way at a time.
+const MAX_OF_POD: usize = 4;
+
+impl PodQueue {
+    /// When the next request of the pod may begin.
+    fn due(&self) -> Option<Instant> {
+        self.waiting.first().map(|(due, _)| *due).filter(|_| self.under_way < MAX_OF_POD)
+    }
+}
+
+impl TopicQueue {
+    pub(super) fn insert(&mut self, pod: &PodUid, topic: Arc<Topic>, due: Instant) {
+        self.pods.entry(pod.clone()).or_default().waiting.insert((due, topic));
+    }
+
+    pub(super) fn remove(&mut self, pod: &PodUid, topic: &Arc<Topic>, due: Instant) {
+        if let Some(queue) = self.pods.get_mut(pod) {
+            queue.waiting.remove(&(due, Arc::clone(topic)));
+            self.drop_unused(pod);
+        }
+    }
+
+    /// Takes the next topic to request now. [`Self::ended`] must follow.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Arc<Topic>> {
+        if self.under_way >= MAX_UNDER_WAY {
+            return None;
+        }
+        let is_due = |(_, queue): &(&PodUid, &PodQueue)| queue.due().is_some_and(|due| due <= now);
+        let later = self.pods.range::<PodUid, _>((Bound::Excluded(&self.last), Bound::Unbounded));
+        let pod = later.chain(self.pods.range::<PodUid, _>(..=&self.last)).find(is_due)?.0.clone();
+        let queue = self.pods.get_mut(&pod)?;
+        let (_, topic) = queue.waiting.pop_first()?;
+        queue.under_way += 1;
+        self.under_way += 1;
+        self.last = pod;
+        Some(topic)
+    }
+
+    /// A request of the pod has ended.
+    pub(super) fn ended(&mut self, pod: &PodUid) {
+        if let Some(queue) = self.pods.get_mut(pod) {
+            queue.under_way = queue.under_way.saturating_sub(1);
+            self.under_way = self.under_way.saturating_sub(1);
+            self.drop_unused(pod);
+        }
+    }
+
+    /// When [`Self::take`] has something to return; `None` before a request has ended or a topic was inserted.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let due = self.pods.values().filter_map(PodQueue::due).min();
+        due.filter(|_| self.under_way < MAX_UNDER_WAY)
+    }
+
+    fn drop_unused(&mut self, pod: &PodUid) {
+        if self.pods.get(pod).is_some_and(|queue| queue.waiting.is_empty() && queue.under_way == 0) {
+            self.pods.remove(pod);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn topic(name: &str) -> Arc<Topic> {
+        Arc::new(Topic::CsiDriver(name.to_owned()))
+    }
+
+    /// Takes everything that is due, as `NAME`.
+    fn take_all(queue: &mut TopicQueue, now: Instant) -> Vec<String> {
+        let name = |topic: Arc<Topic>| match &*topic {
+            Topic::CsiDriver(name) => name.clone(),
+            _ => String::new(),
+        };
+        std::iter::from_fn(|| queue.take(now)).map(name).collect()
+    }
+
+    #[test]
+    fn pods_take_turns() {
+        let (mut queue, now) = (TopicQueue::default(), Instant::now());
+        for number in 0..9 {
+            queue.insert(&"greedy".into(), topic(&format!("g{number}")), now);
+        }
+        queue.insert(&"honest".into(), topic("h"), now + Duration::from_millis(1));
+        queue.insert(&"other".into(), topic("o"), now + Duration::from_secs(1));
+        assert_eq!(take_all(&mut queue, now), ["g0", "g1", "g2", "g3"]);
+        assert_eq!(queue.due(), Some(now + Duration::from_millis(1)));
+        for _ in 0..4 {
+            queue.ended(&"greedy".into());
+        }
+        let later = now + Duration::from_millis(1);
+        assert_eq!(take_all(&mut queue, later), ["h", "g4", "g5", "g6", "g7"]);
+        assert_eq!(queue.due(), Some(now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn requests_under_way_are_limited() {
+        let (mut queue, now) = (TopicQueue::default(), Instant::now());
+        for pod in ["a", "b", "c", "d", "e"] {
+            for number in 0..5 {
+                queue.insert(&pod.into(), topic(&format!("{pod}{number}")), now);
+            }
+        }
+        assert_eq!((take_all(&mut queue, now).len(), queue.due()), (MAX_UNDER_WAY, None));
+        queue.ended(&"a".into());
+        assert_eq!(take_all(&mut queue, now).len(), 1);
+    }
+
+    #[test]
+    fn a_removed_topic_is_not_requested() {
+        let (mut queue, now) = (TopicQueue::default(), Instant::now());
+        queue.insert(&"a".into(), topic("x"), now);
+        queue.remove(&"a".into(), &topic("x"), now);
+        assert_eq!((queue.take(now), queue.due()), (None, None));
+        assert!(queue.pods.is_empty());
+    }
+}

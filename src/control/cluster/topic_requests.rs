@@ -1,0 +1,323 @@
+//! Requests the topics that have no watch: tokens, claims, attachments, and objects beyond the limit of watches.
+//!
+//! One task starts all requests. A topic has no task of its own, because a tenant decides how many there are.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::lookups::look_up;
+use super::object_watcher::{NO_BUNDLES, bundles};
+use super::token_work::request_token;
+use super::topic_content::collection;
+use super::topic_queue::TopicQueue;
+use super::topic_work::{Answer, NextStep, TopicWork};
+use super::watch_context::WatchContext;
+use crate::kubelet::offline::OfflineStore;
+use crate::platform::apiserver::{ApiError, Client, Collection, Rank, Request, Requester};
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+use crate::state::objects::{ObjectKey, Topic};
+use crate::state::pods::SyncEvent;
+use crate::types::api::PodUid;
+use crate::types::time::TokenBucket;
+
+/// The followed topics, and the task that requests them.
+pub(super) struct TopicRequests {
+    shared: Rc<Shared>,
+    /// Runs while topics are followed.
+    task: Option<rt::Task<()>>,
+}
+
+struct Shared {
+    context: WatchContext,
+    state: RefCell<State>,
+    /// A topic was added, or a request has ended.
+    changed: Signal,
+}
+
+struct State {
+    topics: BTreeMap<Arc<Topic>, Entry>,
+    queue: TopicQueue,
+    /// When topics need attention without a request.
+    attention: BTreeSet<(Instant, Arc<Topic>)>,
+    pace: TokenBucket,
+}
+
+struct Entry {
+    pod: PodUid,
+    work: TopicWork,
+    stage: Stage,
+    attention: Option<Instant>,
+    /// From when on the next opening of the gate requests the topic.
+    opening: Option<Instant>,
+}
+
+enum Stage {
+    Waiting(Instant),
+    UnderWay {
+        _task: rt::Task<()>,
+    },
+    /// The answer cannot change any more.
+    Done,
+}
+
+/// The pace of requests, as upstream's client: `kubeAPIQPS` and `kubeAPIBurst`.
+const PERIOD: Duration = Duration::from_millis(20);
+const BURST: u32 = 100;
+
+impl TopicRequests {
+    pub(super) fn new(context: WatchContext) -> Self {
+        let state = State {
+            topics: BTreeMap::new(),
+            queue: TopicQueue::default(),
+            attention: BTreeSet::new(),
+            pace: TokenBucket::each(PERIOD, BURST, rt::now()),
+        };
+        let shared = Shared { context, state: RefCell::new(state), changed: Signal::default() };
+        Self { shared: Rc::new(shared), task: None }
+    }
+
+    pub(super) fn topics(&self) -> Vec<Arc<Topic>> {
+        self.shared.state.borrow().topics.keys().cloned().collect()
+    }
+
+    pub(super) fn contains(&self, topic: &Topic) -> bool {
+        self.shared.state.borrow().topics.contains_key(topic)
+    }
+
+    /// Requests a topic from now on. Its stored copy is used if there is no answer.
+    pub(super) fn follow(&mut self, topic: Arc<Topic>, pod: PodUid, stored: Option<Value>) {
+        let now = rt::now();
+        let work = TopicWork::new(&topic, stored);
+        let attention = work.has_stored_copy().then(|| now + self.shared.context.store.patience());
+        let mut state = self.shared.state.borrow_mut();
+        state.queue.insert(&pod, Arc::clone(&topic), now);
+        state.attention.extend(attention.map(|moment| (moment, Arc::clone(&topic))));
+        state.topics.insert(topic, Entry { pod, work, stage: Stage::Waiting(now), attention, opening: None });
+        drop(state);
+        self.shared.changed.notify();
+        let shared = &self.shared;
+        self.task.get_or_insert_with(|| rt::spawn(run(Rc::clone(shared))));
+    }
+
+    pub(super) fn release(&mut self, topic: &Arc<Topic>) {
+        let mut state = self.shared.state.borrow_mut();
+        let Some(entry) = state.topics.remove(topic) else { return };
+        if let Some(moment) = entry.attention {
+            state.attention.remove(&(moment, Arc::clone(topic)));
+        }
+        match entry.stage {
+            Stage::Waiting(due) => state.queue.remove(&entry.pod, topic, due),
+            Stage::UnderWay { .. } => state.queue.ended(&entry.pod),
+            Stage::Done => {}
+        }
+        let is_empty = state.topics.is_empty();
+        drop(state);
+        if is_empty {
+            self.task = None;
+        }
+        // Another request may begin.
+        self.shared.changed.notify();
+    }
+}
+
+impl Drop for TopicRequests {
+    fn drop(&mut self) {
+        // Tasks of requests end here, although others may hold the state.
+        self.shared.state.borrow_mut().topics.clear();
+    }
+}
+
+/// Starts requests when they are due and admitted, and gives topics attention.
+async fn run(shared: Rc<Shared>) {
+    let gate = Rc::clone(shared.context.client.gate());
+    let mut openings = gate.openings();
+    loop {
+        let (seen, gate_seen) = (shared.changed.changes(), gate.changed.changes());
+        let now = rt::now();
+        if std::mem::replace(&mut openings, gate.openings()) != openings {
+            shared.state.borrow_mut().on_opening(now);
+        }
+        let events = shared.state.borrow_mut().attend(now);
+        if !shared.send(events).await {
+            return;
+        }
+        let is_admitted = gate.admits(Rank::Intent);
+        if is_admitted {
+            shared.start_requests(now);
+        }
+        let (requests, attention) = shared.state.borrow().due(rt::now());
+        let is_blocked = !is_admitted && requests.is_some_and(|due| due <= rt::now());
+        let timer = async {
+            match requests.filter(|_| is_admitted).into_iter().chain(attention).min() {
+                Some(moment) => rt::sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+        };
+        let gate_moves = async {
+            match is_blocked {
+                // Counts as waiting, so that a round does not end before.
+                true => gate.admitted(Rank::Intent).await,
+                false => gate.changed.beyond(gate_seen).await,
+            }
+        };
+        rt::either(timer, rt::either(shared.changed.beyond(seen), gate_moves)).await;
+    }
+}
+
+impl Shared {
+    /// False once the sync loop has ended.
+    async fn send(&self, events: Vec<SyncEvent>) -> bool {
+        for event in events {
+            if self.context.inbox.send(event).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn start_requests(self: &Rc<Self>, now: Instant) {
+        let mut state = self.state.borrow_mut();
+        while state.queue.due().is_some_and(|due| due <= now) && state.pace.take(now) {
+            let Some(topic) = state.queue.take(now) else { return };
+            let Some(entry) = state.topics.get_mut(&topic) else { continue };
+            let task = rt::spawn(request(Rc::downgrade(self), self.context.client.clone(), topic));
+            entry.stage = Stage::UnderWay { _task: task };
+        }
+    }
+}
+
+impl State {
+    /// When requests may begin, and when a topic needs attention.
+    fn due(&self, now: Instant) -> (Option<Instant>, Option<Instant>) {
+        let requests = match self.queue.due() {
+            // Only the pace holds it back.
+            Some(due) if due <= now => Some(now + PERIOD),
+            due => due,
+        };
+        (requests, self.attention.first().map(|(moment, _)| *moment))
+    }
+
+    /// Requests again what may not be renewed in time after this opening.
+    fn on_opening(&mut self, now: Instant) {
+        for (topic, entry) in &mut self.topics {
+            if entry.opening.take_if(|from| *from <= now).is_none() {
+                continue;
+            }
+            if let Stage::Waiting(due) = &mut entry.stage {
+                self.queue.remove(&entry.pod, topic, *due);
+                *due = now;
+                self.queue.insert(&entry.pod, Arc::clone(topic), now);
+            }
+        }
+    }
+
+    /// The events of the topics that need attention now.
+    fn attend(&mut self, now: Instant) -> Vec<SyncEvent> {
+        let mut events = Vec::new();
+        while self.attention.first().is_some_and(|(moment, _)| *moment <= now) {
+            let Some((_, topic)) = self.attention.pop_first() else { break };
+            let Some(entry) = self.topics.get_mut(&topic) else { continue };
+            entry.attention = None;
+            let next = entry.work.on_attention(&topic);
+            events.extend(next.events);
+            self.set_attention(&topic, next.attention_after, now);
+        }
+        events
+    }
+
+    fn on_answer(&mut self, topic: &Arc<Topic>, answer: Answer, store: &OfflineStore) -> NextStep {
+        self.topics.get_mut(topic).map(|entry| entry.work.on_answer(topic, answer, store)).unwrap_or_default()
+    }
+
+    /// The request of a topic has ended, and its events are sent.
+    fn ended(&mut self, topic: &Arc<Topic>, next: &NextStep, now: Instant) {
+        let Some(entry) = self.topics.get_mut(topic) else { return };
+        self.queue.ended(&entry.pod);
+        entry.opening = next.opening_after.map(|after| now + after);
+        entry.stage = match next.request_after {
+            Some(after) => {
+                self.queue.insert(&entry.pod, Arc::clone(topic), now + after);
+                Stage::Waiting(now + after)
+            }
+            None => Stage::Done,
+        };
+        self.set_attention(topic, next.attention_after, now);
+    }
+
+    /// Moves the topic's attention, if `after` says when it is.
+    fn set_attention(&mut self, topic: &Arc<Topic>, after: Option<Duration>, now: Instant) {
+        let (Some(entry), Some(after)) = (self.topics.get_mut(topic), after) else { return };
+        if let Some(moment) = entry.attention.replace(now + after) {
+            self.attention.remove(&(moment, Arc::clone(topic)));
+        }
+        self.attention.insert((now + after, Arc::clone(topic)));
+    }
+}
+
+async fn request(shared: Weak<Shared>, client: Client, topic: Arc<Topic>) {
+    let answer = ask(&client, &topic).await;
+    let Some(shared) = shared.upgrade() else { return };
+    let store = &shared.context.store;
+    let answer = match answer {
+        // Objects that another cluster lacks may exist in this one.
+        Answer::Collection(Ok(_)) if !store.believes(&client.authorities()) => {
+            Answer::Collection(Err("the server is of another cluster".to_owned()))
+        }
+        answer => answer,
+    };
+    let mut next = shared.state.borrow_mut().on_answer(&topic, answer, store);
+    if shared.send(std::mem::take(&mut next.events)).await {
+        shared.state.borrow_mut().ended(&topic, &next, rt::now());
+        shared.changed.notify();
+    }
+}
+
+async fn ask(client: &Client, topic: &Topic) -> Answer {
+    let why = |error: ApiError| error.to_string();
+    match topic {
+        Topic::Token(key) => Answer::Token(request_token(client, key).await.map_err(why)),
+        Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) => {
+            Answer::Object(look_up(client, topic).await.map_err(|error| error.to_string()))
+        }
+        Topic::Object(key) => Answer::Collection(read_object(client, key).await.map_err(why)),
+        Topic::TrustBundles(key) => Answer::Collection(match bundles(client, key).await {
+            Ok(Some(collection)) => list(client, &collection).await.map_err(why),
+            Ok(None) => Err(NO_BUNDLES.to_owned()),
+            Err(error) => Err(why(error)),
+        }),
+        Topic::ApiServerService | Topic::CsiDriver(_) | Topic::RuntimeClass(_) | Topic::Services(_) => {
+            Answer::Collection(match collection(topic) {
+                Some(collection) => list(client, &collection).await.map_err(why),
+                None => Ok(Vec::new()),
+            })
+        }
+    }
+}
+
+/// The object, or nothing if it does not exist.
+async fn read_object(client: &Client, key: &ObjectKey) -> Result<Vec<Value>, ApiError> {
+    let ObjectKey { kind, namespace, name } = key;
+    let path = format!("/api/v1/namespaces/{namespace}/{}s/{name}", kind.resource());
+    match client.send(&Request::get(path).requested_by(Requester::Tenant)).await {
+        Ok(answer) => Ok(vec![answer.json()?]),
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn list(client: &Client, collection: &Collection) -> Result<Vec<Value>, ApiError> {
+    let mut request = Request::get(collection.path.as_str()).for_much().requested_by(collection.requester);
+    if !collection.field_selector.is_empty() {
+        request = request.with_query("fieldSelector", &collection.field_selector);
+    }
+    match client.send(&request).await?.json()?.get_mut("items").map(Value::take) {
+        Some(Value::Array(objects)) => Ok(objects),
+        _ => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,157 @@
+//! What a topic without a watch needs next: a request, the use of its stored copy, or a warning.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::lookups::lookup_event;
+use super::token_work::{IssuedToken, TokenWork};
+use super::topic_content::{by_name, object_event, remember};
+use crate::kubelet::offline::OfflineStore;
+use crate::platform::apiserver::resource_version;
+use crate::platform::rt;
+use crate::state::objects::{Content, ObjectEvent, Topic};
+use crate::state::pods::SyncEvent;
+use crate::types::time::{Backoff, jitter};
+
+/// The state of a followed topic.
+pub(super) enum TopicWork {
+    Token(Box<TokenWork>),
+    Other(OtherWork),
+}
+
+/// A topic that is looked up until it is usable, or read again and again.
+pub(super) struct OtherWork {
+    /// From an earlier run, until there is an answer.
+    stored: Option<Value>,
+    backoff: Backoff,
+    /// What was read last.
+    known: Option<u64>,
+}
+
+/// What the server has answered, or why there is no answer.
+pub(super) enum Answer {
+    Token(Result<IssuedToken, String>),
+    /// A claim, an attachment or a ResourceClaim that is usable.
+    Object(Result<Value, String>),
+    /// All objects of a topic that could be watched.
+    Collection(Result<Vec<Value>, String>),
+}
+
+/// What follows.
+#[derive(Default)]
+pub(super) struct NextStep {
+    pub(super) events: Vec<SyncEvent>,
+    /// When to request the topic; `None` after an answer that cannot change any more.
+    pub(super) request_after: Option<Duration>,
+    /// When to call [`TopicWork::on_attention`].
+    pub(super) attention_after: Option<Duration>,
+    /// From when on the next opening of the gate requests the topic: it may be the last one in time.
+    pub(super) opening_after: Option<Duration>,
+}
+
+/// Back-off of requests for a topic that is not usable yet.
+const FIRST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(60);
+/// How old an object without a watch becomes (pkg/kubelet/util/manager: `defaultTTL`).
+const TTL: Duration = Duration::from_secs(60);
+
+impl TopicWork {
+    pub(super) fn new(topic: &Topic, stored: Option<Value>) -> Self {
+        match topic {
+            Topic::Token(_) => Self::Token(Box::new(TokenWork::new(stored))),
+            _ => Self::Other(OtherWork { stored, backoff: Backoff::new(FIRST, LONGEST), known: None }),
+        }
+    }
+
+    pub(super) fn has_stored_copy(&self) -> bool {
+        match self {
+            Self::Token(token) => token.has_stored_copy(),
+            Self::Other(other) => other.stored.is_some(),
+        }
+    }
+
+    pub(super) fn on_answer(&mut self, topic: &Topic, answer: Answer, store: &OfflineStore) -> NextStep {
+        match (self, answer) {
+            (Self::Token(token), Answer::Token(answer)) => token.on_answer(topic, answer, store),
+            (Self::Other(other), Answer::Object(answer)) => other.on_lookup(topic, answer, store),
+            (Self::Other(other), Answer::Collection(answer)) => other.on_read(topic, answer, store),
+            (Self::Token(_), Answer::Object(_) | Answer::Collection(_)) | (Self::Other(_), Answer::Token(_)) => {
+                NextStep::default()
+            }
+        }
+    }
+
+    /// Without an answer: uses the stored copy, or warns that a token has expired.
+    pub(super) fn on_attention(&mut self, topic: &Topic) -> NextStep {
+        match self {
+            Self::Token(token) => token.on_attention(topic),
+            Self::Other(other) => {
+                NextStep { events: other.use_stored(topic).into_iter().collect(), ..NextStep::default() }
+            }
+        }
+    }
+}
+
+impl OtherWork {
+    fn on_lookup(&mut self, topic: &Topic, answer: Result<Value, String>, store: &OfflineStore) -> NextStep {
+        match answer {
+            // A bound claim stays bound, and an allocated claim stays reserved while the pod exists.
+            Ok(object) => {
+                self.stored = None;
+                store.remember(topic, &object);
+                NextStep { events: vec![SyncEvent::Object(lookup_event(topic, &object))], ..NextStep::default() }
+            }
+            Err(why) => self.failed(topic, why),
+        }
+    }
+
+    fn on_read(&mut self, topic: &Topic, answer: Result<Vec<Value>, String>, store: &OfflineStore) -> NextStep {
+        let objects = match answer {
+            Ok(objects) => objects,
+            Err(why) => return self.failed(topic, why),
+        };
+        self.stored = None;
+        self.backoff.reset();
+        let request_after = Some(jitter(TTL, 0.2, rt::random()));
+        let state = Some(fingerprint(&objects));
+        if std::mem::replace(&mut self.known, state) == state {
+            return NextStep { request_after, ..NextStep::default() };
+        }
+        let objects = by_name(Value::Array(objects));
+        let event = object_event(topic, &objects);
+        remember(store, topic, &event, &objects);
+        let is_immutable =
+            matches!(&event, ObjectEvent::Received(_, Some(Content::Object(object))) if object.immutable);
+        let request_after = request_after.filter(|_| !is_immutable);
+        NextStep { events: vec![SyncEvent::Object(event)], request_after, ..NextStep::default() }
+    }
+
+    fn failed(&mut self, topic: &Topic, why: String) -> NextStep {
+        let event = match self.use_stored(topic) {
+            None if self.known.is_none() => Some(SyncEvent::Object(ObjectEvent::Failed(topic.clone(), why))),
+            event => event,
+        };
+        let wait = jitter(self.backoff.next_wait(), 0.5, rt::random());
+        NextStep { events: event.into_iter().collect(), request_after: Some(wait), ..NextStep::default() }
+    }
+
+    fn use_stored(&mut self, topic: &Topic) -> Option<SyncEvent> {
+        let stored = self.stored.take()?;
+        Some(SyncEvent::Object(match topic {
+            Topic::Attachment(_) | Topic::Claim { .. } | Topic::ResourceClaim(_) => lookup_event(topic, &stored),
+            _ => object_event(topic, &by_name(stored)),
+        }))
+    }
+}
+
+/// Differs if any object was created, changed or deleted.
+fn fingerprint(objects: &[Value]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for object in objects {
+        object.pointer("/metadata/uid").and_then(Value::as_str).hash(&mut hasher);
+        resource_version(object).hash(&mut hasher);
+    }
+    hasher.finish()
+}

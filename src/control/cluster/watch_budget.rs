@@ -1,0 +1,56 @@
+//! How many topics are watched, and those of which pods. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::types::api::PodUid;
+
+/// Watches that may still begin.
+#[derive(Debug)]
+pub(super) struct WatchBudget {
+    left: usize,
+    of_pods: BTreeMap<PodUid, usize>,
+}
+
+/// A watch costs a stream of a connection and some kilobytes. Objects beyond the limits are requested again from time
+/// to time.
+const MAX_WATCHES: usize = 1000;
+const MAX_OF_POD: usize = 64;
+
+impl WatchBudget {
+    /// `max_streams`: how many watches the connections carry.
+    pub(super) fn new(max_streams: usize) -> Self {
+        Self { left: MAX_WATCHES.min(max_streams), of_pods: BTreeMap::new() }
+    }
+
+    /// Takes a watch of the pod's share; the empty uid is the node's own. False if there is none.
+    pub(super) fn take(&mut self, pod: &PodUid) -> bool {
+        let used = self.of_pods.entry(pod.clone()).or_default();
+        if self.left == 0 || *used >= MAX_OF_POD && *pod != PodUid::default() {
+            return false;
+        }
+        *used += 1;
+        self.left -= 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_pod_leaves_watches_to_the_others() {
+        let mut budget = WatchBudget::new(5000);
+        assert_eq!((0..300).filter(|_| budget.take(&"greedy".into())).count(), MAX_OF_POD);
+        assert!(budget.take(&"honest".into()));
+        assert_eq!((0..100).filter(|_| budget.take(&PodUid::default())).count(), 100);
+    }
+
+    #[test]
+    fn all_pods_together_use_no_more_than_the_connections_carry() {
+        let mut budget = WatchBudget::new(70);
+        let taken = (0..100).filter(|number| budget.take(&format!("pod-{number}").as_str().into())).count();
+        assert_eq!(taken, 70);
+        assert!(!budget.take(&PodUid::default()));
+    }
+}

@@ -1,0 +1,177 @@
+//! The object watcher with more objects than it may watch: every one is read, and none keeps another pod waiting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::api_server::{ApiServer, NODE};
+use super::record::{Lines, Record};
+use super::watches::kubeconfig;
+use crate::control::cluster::ObjectWatcher;
+use crate::kubelet::offline::{KeyPlaces, OfflineStore};
+use crate::platform::apiserver::{Client, Gate, Opening, Rank};
+use crate::platform::net::{Dialer, ProxySettings};
+use crate::platform::rt::{self, World};
+use crate::state::objects::{ObjectEvent, ObjectKey, ObjectKind, TokenKey, Topic};
+use crate::state::pods::SyncEvent;
+use crate::types::api::PodUid;
+
+/// ConfigMaps of the greedy pod.
+const GREEDY: usize = 300;
+
+struct Watched {
+    api: Rc<ApiServer>,
+    watcher: ObjectWatcher,
+    client: Client,
+    inbox: async_channel::Receiver<SyncEvent>,
+}
+
+impl Watched {
+    async fn begin(world: &Rc<World>, folder: &Path) -> Self {
+        let api = ApiServer::new(world, &Record::new(world, Lines::default()), 1);
+        api.start();
+        let references = |names: &[String]| -> Vec<Value> {
+            names.iter().map(|name| json!({"configMapRef": {"name": name, "optional": true}})).collect()
+        };
+        api.change(|server| {
+            server.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": "default"}}));
+            for (pod, names) in [("greedy", greedy()), ("honest", vec!["honest".to_owned()])] {
+                server.create(&json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": pod, "namespace": "default", "uid": pod},
+                    "spec": {"nodeName": NODE,
+                        "containers": [{"name": "c", "image": "i", "envFrom": references(&names)}]}}));
+            }
+        });
+        let gate = Gate::new(Opening::Open(Rank::Event), None);
+        let dialer = Dialer::of_server(ProxySettings::default());
+        let client = Client::behind(gate, folder.join("kubeconfig"), dialer);
+        let keys = KeyPlaces { credentials: None, file: None, plain: true };
+        let store = OfflineStore::open(folder.join("store"), keys).await;
+        let (sender, inbox) = async_channel::bounded(64);
+        let watcher = ObjectWatcher::new(client.clone(), store, sender);
+        Self { api, watcher, client, inbox }
+    }
+
+    fn follow(&mut self, pods: &[(&str, Vec<String>)]) -> usize {
+        let topics = pods
+            .iter()
+            .flat_map(|(pod, names)| names.iter().map(|name| (Arc::new(config_map(name)), PodUid::from(*pod))));
+        self.watcher.follow(topics.collect()).len()
+    }
+
+    /// The topics of which an event arrives within `limit`, or until `wanted` have arrived.
+    async fn heard(&self, wanted: usize, limit: Duration) -> BTreeSet<Topic> {
+        let (end, mut heard) = (rt::now() + limit, BTreeSet::new());
+        while heard.len() < wanted {
+            let left = end.saturating_duration_since(rt::now());
+            match rt::deadline(left, self.inbox.recv()).await {
+                Ok(Ok(SyncEvent::Object(ObjectEvent::Received(topic, _)))) => drop(heard.insert(topic)),
+                // The server refuses tokens for audiences that no volume of the pod names.
+                Ok(Ok(SyncEvent::Object(ObjectEvent::Failed(topic @ Topic::Token(_), _)))) => {
+                    heard.insert(topic);
+                }
+                Ok(event) => panic!("{:?}", event.is_ok()),
+                Err(rt::Elapsed) => break,
+            }
+        }
+        heard
+    }
+
+    fn create(&self, names: &[String]) {
+        for name in names {
+            self.api.change(|server| {
+                server.create(&json!({"apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": {"name": name, "namespace": "default"}}))
+            });
+        }
+    }
+}
+
+fn greedy() -> Vec<String> {
+    (0..GREEDY).map(|number| format!("greedy-{number}")).collect()
+}
+
+fn config_map(name: &str) -> Topic {
+    Topic::Object(ObjectKey { kind: ObjectKind::ConfigMap, namespace: "default".into(), name: name.into() })
+}
+
+fn simulate<T: Send + 'static, F: Future<Output = T> + 'static>(
+    name: &str,
+    make: impl FnOnce(Rc<World>, PathBuf) -> F + Send,
+) -> T {
+    let folder = std::env::temp_dir().join(format!("coracle-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::rename(kubeconfig(&format!("{name}-kubeconfig")), folder.join("kubeconfig")).unwrap();
+    let inside = folder.clone();
+    let ended = rt::simulate(1, move |world| make(world, inside));
+    std::fs::remove_dir_all(&folder).unwrap();
+    ended.unwrap()
+}
+
+#[test]
+fn objects_beyond_the_watches_of_a_pod_are_read_again_within_their_lifetime() {
+    simulate("many-objects", |world, folder| async move {
+        let mut watched = Watched::begin(&world, &folder).await;
+        let honest = vec!["honest".to_owned()];
+        watched.follow(&[("greedy", greedy()), ("honest", honest.clone())]);
+        let begun = rt::now();
+        assert_eq!(watched.heard(GREEDY + 1, Duration::from_secs(60)).await.len(), GREEDY + 1);
+        assert!(rt::elapsed(begun) < Duration::from_secs(10), "{:?}", rt::elapsed(begun));
+        // What does not change is no news.
+        assert_eq!(watched.heard(1, Duration::from_secs(150)).await.len(), 0);
+        watched.create(&honest);
+        assert_eq!(watched.heard(1, Duration::from_secs(1)).await, BTreeSet::from([config_map("honest")]));
+        watched.create(&greedy());
+        assert_eq!(watched.heard(GREEDY, Duration::from_secs(80)).await.len(), GREEDY);
+        assert_eq!(watched.client.traffic().connections(), 1);
+    });
+}
+
+#[test]
+fn a_released_topic_is_requested_no_longer() {
+    simulate("released-objects", |world, folder| async move {
+        let mut watched = Watched::begin(&world, &folder).await;
+        watched.follow(&[("greedy", greedy())]);
+        // Some requests are under way, and some are waiting.
+        watched.heard(100, Duration::from_secs(10)).await;
+        assert_eq!(watched.follow(&[("honest", vec!["honest".to_owned()])]), GREEDY);
+        watched.heard(GREEDY, Duration::from_millis(100)).await;
+        watched.create(&greedy());
+        watched.create(&["honest".to_owned()]);
+        let heard = watched.heard(GREEDY, Duration::from_secs(200)).await;
+        assert_eq!(heard, BTreeSet::from([config_map("honest")]));
+    });
+}
+
+#[test]
+fn tokens_of_one_pod_do_not_hold_up_those_of_another() {
+    simulate("many-tokens", |world, folder| async move {
+        let mut watched = Watched::begin(&world, &folder).await;
+        let token = |pod: &str, audience: usize| TokenKey {
+            pod: pod.into(),
+            pod_name: pod.into(),
+            namespace: "default".into(),
+            service_account: "default".into(),
+            audience: format!("a-{audience}"),
+            seconds: 3607,
+        };
+        let greedy = (0..2000).map(|audience| token("greedy", audience));
+        let topic = |key: TokenKey| {
+            let pod = key.pod.clone();
+            (Arc::new(Topic::Token(key)), pod)
+        };
+        let topics: BTreeMap<_, _> = greedy.chain([token("honest", 0)]).map(topic).collect();
+        watched.watcher.follow(topics);
+        let honest = Topic::Token(token("honest", 0));
+        let mut heard = BTreeSet::new();
+        while !heard.contains(&honest) && heard.len() < 2000 {
+            heard.extend(watched.heard(1, Duration::from_secs(60)).await);
+        }
+        assert!(heard.len() < 50, "after {} tokens of the other pod", heard.len());
+    });
+}

@@ -1,0 +1,207 @@
+//! Which pods need which topics, and whose topics have all been answered. Pure.
+//!
+//! A tenant decides how many topics a pod has, so nothing here walks all topics because of one answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Topic;
+use crate::types::api::{Pod, PodUid};
+
+#[derive(Debug, Default)]
+pub(crate) struct PodTopics {
+    /// The pods that need each topic, never empty.
+    users: BTreeMap<Arc<Topic>, Vec<PodUid>>,
+    pods: BTreeMap<PodUid, PodEntry>,
+}
+
+#[derive(Debug)]
+struct PodEntry {
+    /// The pod whose topics these are.
+    pod: Arc<Pod>,
+    /// Sorted.
+    topics: Vec<Arc<Topic>>,
+    /// How many topics have not been answered yet.
+    unanswered: usize,
+    /// An answer may have added topics to the pod.
+    is_stale: bool,
+}
+
+impl PodTopics {
+    /// Whether the topics of this version of the pod are known.
+    pub(super) fn is_current(&self, pod: &Arc<Pod>) -> bool {
+        self.pods.get(&pod.metadata.uid).is_some_and(|entry| !entry.is_stale && Arc::ptr_eq(&entry.pod, pod))
+    }
+
+    /// The topic, sharing memory with the one that is known.
+    pub(super) fn shared(&self, topic: &Topic) -> Arc<Topic> {
+        self.users.get_key_value(topic).map_or_else(|| Arc::new(topic.clone()), |(known, _)| Arc::clone(known))
+    }
+
+    /// Sets the topics of a pod.
+    pub(super) fn set(
+        &mut self,
+        pod: &Arc<Pod>,
+        topics: impl IntoIterator<Item = Topic>,
+        is_answered: impl Fn(&Topic) -> bool,
+    ) {
+        let uid = &pod.metadata.uid;
+        let mut entry = PodEntry { pod: Arc::clone(pod), topics: Vec::new(), unanswered: 0, is_stale: false };
+        for topic in topics {
+            entry.unanswered += usize::from(!is_answered(&topic));
+            let topic = self.shared(&topic);
+            let users = self.users.entry(Arc::clone(&topic)).or_default();
+            if !users.contains(uid) {
+                users.push(uid.clone());
+            }
+            entry.topics.push(topic);
+        }
+        entry.topics.sort();
+        if let Some(former) = self.pods.insert(uid.clone(), entry) {
+            let topics = self.pods.get(uid).map_or(&[][..], |entry| &entry.topics);
+            let released = former.topics.into_iter().filter(|topic| topics.binary_search(topic).is_err());
+            release(&mut self.users, uid, released);
+        }
+    }
+
+    /// Forgets all other pods. True if there were any.
+    pub(super) fn retain(&mut self, keep: impl Fn(&PodUid) -> bool) -> bool {
+        let gone: Vec<PodUid> = self.pods.keys().filter(|uid| !keep(uid)).cloned().collect();
+        for uid in &gone {
+            if let Some(entry) = self.pods.remove(uid) {
+                release(&mut self.users, uid, entry.topics.into_iter());
+            }
+        }
+        !gone.is_empty()
+    }
+
+    /// The first answer for a topic has arrived.
+    pub(super) fn answered(&mut self, topic: &Topic) {
+        for uid in self.users.get(topic).into_iter().flatten() {
+            if let Some(entry) = self.pods.get_mut(uid) {
+                entry.unanswered = entry.unanswered.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Marks the topics of all pods that need `topic` as incomplete. Returns the number of their topics.
+    pub(super) fn mark_stale(&mut self, topic: &Topic) -> usize {
+        let mut topics = 0;
+        for uid in self.users.get(topic).into_iter().flatten() {
+            if let Some(entry) = self.pods.get_mut(uid) {
+                entry.is_stale = true;
+                topics += entry.topics.len();
+            }
+        }
+        topics
+    }
+
+    pub(super) fn mark_all_stale(&mut self) {
+        for entry in self.pods.values_mut() {
+            entry.is_stale = true;
+        }
+    }
+
+    /// The pods that need `topic`, and that have an answer for everything else they need.
+    pub(super) fn complete_users(&self, topic: &Topic) -> Vec<PodUid> {
+        let users = self.users.get(topic).into_iter().flatten();
+        users.filter(|uid| self.is_complete(uid) == Some(true)).cloned().collect()
+    }
+
+    /// Whether everything that the pod needs has been answered; `None` for an unknown pod.
+    pub(super) fn is_complete(&self, uid: &PodUid) -> Option<bool> {
+        self.pods.get(uid).map(|entry| entry.unanswered == 0 && !entry.is_stale)
+    }
+
+    pub(super) fn all_complete(&self) -> bool {
+        self.pods.values().all(|entry| entry.unanswered == 0 && !entry.is_stale)
+    }
+
+    /// All topics in order, each with the first pod that needed it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<Topic>, &PodUid)> {
+        self.users.iter().filter_map(|(topic, users)| Some((topic, users.first()?)))
+    }
+}
+
+/// Removes `uid` from the users of `topics`.
+fn release(users: &mut BTreeMap<Arc<Topic>, Vec<PodUid>>, uid: &PodUid, topics: impl Iterator<Item = Arc<Topic>>) {
+    for topic in topics {
+        let Some(of_topic) = users.get_mut(&topic) else { continue };
+        of_topic.retain(|user| user != uid);
+        if of_topic.is_empty() {
+            users.remove(&topic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(uid: &str) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        pod.into()
+    }
+
+    fn topic(name: &str) -> Topic {
+        Topic::CsiDriver(name.to_owned())
+    }
+
+    fn topics(names: &[&str]) -> Vec<Topic> {
+        names.iter().map(|name| topic(name)).collect()
+    }
+
+    fn owners(topics: &PodTopics) -> Vec<(String, String)> {
+        topics.iter().map(|(topic, owner)| (format!("{topic:?}"), owner.to_string())).collect()
+    }
+
+    #[test]
+    fn a_pod_is_complete_after_the_last_answer() {
+        let mut known = PodTopics::default();
+        known.set(&pod("a"), topics(&["x", "y"]), |topic| *topic == self::topic("y"));
+        assert_eq!(known.is_complete(&"a".into()), Some(false));
+        assert_eq!(known.complete_users(&topic("x")), Vec::<PodUid>::new());
+        known.answered(&topic("x"));
+        assert_eq!((known.is_complete(&"a".into()), known.all_complete()), (Some(true), true));
+        assert_eq!(known.complete_users(&topic("x")), [PodUid::from("a")]);
+        assert_eq!(known.is_complete(&"b".into()), None);
+    }
+
+    #[test]
+    fn an_answer_that_may_add_topics_makes_its_pods_incomplete() {
+        let mut known = PodTopics::default();
+        let (a, b) = (pod("a"), pod("b"));
+        known.set(&a, topics(&["x", "y"]), |_| true);
+        known.set(&b, topics(&["y"]), |_| true);
+        assert_eq!(known.mark_stale(&topic("x")), 2);
+        assert_eq!((known.is_current(&a), known.is_current(&b)), (false, true));
+        assert_eq!((known.is_complete(&"a".into()), known.is_complete(&"b".into())), (Some(false), Some(true)));
+        known.set(&a, topics(&["x", "z"]), |_| true);
+        assert!(known.is_current(&a) && known.all_complete());
+    }
+
+    #[test]
+    fn a_topic_stays_while_any_pod_needs_it() {
+        let mut known = PodTopics::default();
+        known.set(&pod("a"), topics(&["x", "y"]), |_| true);
+        known.set(&pod("b"), topics(&["y", "z"]), |_| true);
+        let of = |topic: &str, owner: &str| (format!("{:?}", self::topic(topic)), owner.to_owned());
+        assert_eq!(owners(&known), [of("x", "a"), of("y", "a"), of("z", "b")]);
+        known.set(&pod("a"), topics(&["x"]), |_| true);
+        assert_eq!(owners(&known), [of("x", "a"), of("y", "b"), of("z", "b")]);
+        assert!(known.retain(|uid| uid.as_str() == "a") && !known.retain(|_| true));
+        assert_eq!(owners(&known), [of("x", "a")]);
+    }
+
+    #[test]
+    fn another_version_of_a_pod_is_not_current() {
+        let mut known = PodTopics::default();
+        let first = pod("a");
+        assert!(!known.is_current(&first));
+        known.set(&first, topics(&["x"]), |_| true);
+        assert!(known.is_current(&first) && !known.is_current(&pod("a")));
+        known.mark_all_stale();
+        assert!(!known.is_current(&first));
+    }
+}
