@@ -1,7 +1,8 @@
 //! Small maps and sets as sorted vectors. Pure.
 //!
 //! A node has tens of entries: a B-tree would allocate room for eleven entries per node and add a few kilobytes of code
-//! per entry type. Lookup is a binary search; insertion moves the entries behind.
+//! per entry type. Lookup is a binary search; insertion moves the entries behind. What a pod's author may make tens of
+//! thousands of is collected at once (`collect`, `extend`), or is a `BTreeMap`.
 
 use std::borrow::Borrow;
 use std::{fmt, mem, slice, vec};
@@ -174,14 +175,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for SortedMap<K, V> {
 impl<K: Ord, V> FromIterator<(K, V)> for SortedMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
-        entries.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
-            if same {
-                mem::swap(later, kept);
-            }
-            same
-        });
+        sort_and_deduplicate(&mut entries);
         entries.shrink_to_fit();
         Self(entries)
     }
@@ -193,12 +187,34 @@ impl<K: Ord, V, const N: usize> From<[(K, V); N]> for SortedMap<K, V> {
     }
 }
 
+/// Moves the entries behind once, not once for each of many new ones.
 impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        for (key, value) in entries {
+        let mut entries = entries.into_iter();
+        for (key, value) in entries.by_ref().take(FEW) {
             self.insert(key, value);
         }
+        let known = self.0.len();
+        self.0.extend(entries);
+        if self.0.len() > known {
+            sort_and_deduplicate(&mut self.0);
+        }
     }
+}
+
+/// So many entries are inserted one by one.
+const FEW: usize = 8;
+
+/// Of equal keys the last one stays. The sort takes sorted runs as they are.
+fn sort_and_deduplicate<K: Ord, V>(entries: &mut Vec<(K, V)>) {
+    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+    entries.dedup_by(|later, kept| {
+        let same = later.0 == kept.0;
+        if same {
+            mem::swap(later, kept);
+        }
+        same
+    });
 }
 
 /// In tests only: shipped code must handle a missing key.
@@ -389,6 +405,16 @@ mod tests {
     fn the_last_of_duplicate_keys_wins() {
         let entries = [(2, "b"), (1, "a"), (2, "c"), (1, "d"), (2, "e")];
         assert!(SortedMap::from(entries).into_iter().eq(BTreeMap::from(entries)));
+    }
+
+    #[test]
+    fn entries_that_are_added_together_replace_earlier_ones() {
+        let mut ours = SortedMap::from([(5, "old"), (1, "old")]);
+        ours.extend([(9, "a"), (5, "b"), (0, "c"), (9, "d")]);
+        assert!(ours.iter().eq([(&0, &"c"), (&1, &"old"), (&5, &"b"), (&9, &"d")]));
+        ours.extend((0..20).rev().map(|key| (key, "new")).chain([(7, "last")]));
+        assert!(ours.keys().eq(&(0..20).collect::<Vec<_>>()));
+        assert_eq!((ours[&5], ours[&7]), ("new", "last"));
     }
 
     #[test]

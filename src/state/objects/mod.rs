@@ -214,18 +214,26 @@ impl Objects {
     /// drivers may add more.
     pub(crate) fn topics(&self, pod: &Pod) -> SortedSet<Topic> {
         let mut topics = Topic::of(pod);
+        let mut drivers = Vec::new();
+        let mut more = Vec::new();
         for (driver, source) in self.csi_volumes(pod) {
-            if let Lookup::Found(driver) = self.csi_driver(driver) {
-                topics.extend(driver.token_requests.iter().map(|of| Topic::Token(TokenKey::for_driver(pod, of))));
-            }
-            topics.insert(Topic::CsiDriver(driver.to_owned()));
+            drivers.push(driver);
             let Some(source) = source else { continue };
             if self.is_attached(source) {
-                topics.insert(Topic::attachment(pod, source));
+                more.push(Topic::attachment(pod, source));
             }
             let secrets = [&source.stage_secret, &source.publish_secret];
-            topics.extend(secrets.into_iter().flatten().cloned().map(Topic::Object));
+            more.extend(secrets.into_iter().flatten().cloned().map(Topic::Object));
         }
+        drivers.sort_unstable();
+        drivers.dedup();
+        for driver in drivers {
+            if let Lookup::Found(driver) = self.csi_driver(driver) {
+                more.extend(driver.token_requests.iter().map(|of| Topic::Token(TokenKey::for_driver(pod, of))));
+            }
+            more.push(Topic::CsiDriver(driver.to_owned()));
+        }
+        topics.extend(more);
         topics
     }
 
