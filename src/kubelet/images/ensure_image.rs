@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::credentials::{Credential, PullSecrets};
+use super::credentials::{Credential, PullSecrets, RepositorySecrets};
 use super::pull_budget::Hold;
 use super::pull_error::FailedPull;
 use super::service::Service;
@@ -29,19 +29,22 @@ pub(super) struct PullInputs<'a> {
     /// Including the registry, without tag and digest.
     pub(super) repository: String,
     pub(super) sandbox: &'a PodSandboxConfig,
-    pub(super) secrets: &'a PullSecrets,
+    pub(super) secrets: RepositorySecrets,
 }
+
+/// Secrets up to this size are parsed at once, larger ones on another thread.
+const SMALL_SECRETS: usize = 64 << 10;
 
 /// A held pull is checked again after the next window or day has begun, and at least this often.
 const LONGEST_HOLD: Duration = Duration::from_secs(5 * 60);
 const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
 impl<'a> PullInputs<'a> {
-    pub(super) fn new(
+    pub(super) async fn new(
         pod: &'a Pod,
         wanted: WantedImage<'a>,
         sandbox: &'a PodSandboxConfig,
-        secrets: &'a PullSecrets,
+        secrets: PullSecrets,
     ) -> Result<Self, Waiting> {
         let image = wanted.image;
         let (name, repository) = image_name::with_default_tag(image)
@@ -56,6 +59,12 @@ impl<'a> PullInputs<'a> {
         let spec = ImageSpec { image: name, annotations: annotations.collect(), ..ImageSpec::default() };
         // Set by defaulting.
         let policy = wanted.policy.unwrap_or(PullPolicy::IfNotPresent);
+        let secrets = if secrets.bytes() <= SMALL_SECRETS {
+            secrets.for_repository(&repository)
+        } else {
+            let repository = repository.clone();
+            rt::blocking(move || secrets.for_repository(&repository)).await
+        };
         Ok(Self { pod, wanted, policy, spec, repository, sandbox, secrets })
     }
 

@@ -219,7 +219,7 @@ impl<S: Service> Images<S> {
         pod: &Pod,
         wanted: WantedImage<'_>,
         sandbox: &PodSandboxConfig,
-        secrets: &PullSecrets,
+        secrets: PullSecrets,
         cancel: impl Future<Output = ()>,
     ) -> Result<PresentImage, Waiting> {
         let cancelled = async {
@@ -227,7 +227,7 @@ impl<S: Service> Images<S> {
             Err(Waiting::new(Reason::CONTAINER_CREATING, ""))
         };
         let ensured = async {
-            let order = PullInputs::new(pod, wanted, sandbox, secrets);
+            let order = PullInputs::new(pod, wanted, sandbox, secrets).await;
             let order = order.inspect_err(|waiting| {
                 self.record_event(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
             })?;

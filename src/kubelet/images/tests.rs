@@ -153,7 +153,7 @@ async fn ensure_with(
     secrets: &PullSecrets,
 ) -> Result<PresentImage, Waiting> {
     let wanted = container(image, policy);
-    images.ensure(&pod(uid), WantedImage::by(&wanted), &PodSandboxConfig::default(), secrets, pending()).await
+    images.ensure(&pod(uid), WantedImage::by(&wanted), &PodSandboxConfig::default(), secrets.clone(), pending()).await
 }
 
 fn now(images: &Images<Rc<Script>>, image: &str, policy: PullPolicy) -> Result<PresentImage, Waiting> {
@@ -324,7 +324,7 @@ fn cancelled_pull_frees_its_turn_without_backoff() {
                 rt::sleep(Duration::from_millis(1)).await;
             }
         };
-        images.ensure(&pod("u"), WantedImage::by(&wanted), &PodSandboxConfig::default(), &secrets, begun).await
+        images.ensure(&pod("u"), WantedImage::by(&wanted), &PodSandboxConfig::default(), secrets, begun).await
     });
     assert_eq!(given_up, self::waits(Reason::CONTAINER_CREATING, ""));
     assert_eq!(images.retry_at(&PodUid::from("u"), "a:1"), None);
@@ -577,7 +577,7 @@ fn pull_waits_for_its_window_and_an_urgent_pod_does_not() {
     let wanted = container("a:1", PullPolicy::Always);
     let secrets = PullSecrets::default();
     let sandbox = PodSandboxConfig::default();
-    let ensured = images.ensure(&urgent, WantedImage::by(&wanted), &sandbox, &secrets, pending());
+    let ensured = images.ensure(&urgent, WantedImage::by(&wanted), &sandbox, secrets, pending());
     assert_eq!(rt::block_on(ensured).unwrap().image_ref, "sha256:1");
     // The image is there now, and needs no pull.
     assert!(now(&images, "a:1", PullPolicy::IfNotPresent).is_ok());
@@ -621,7 +621,7 @@ fn urgent_pull_does_not_wait_for_its_turn() {
             urgent.metadata.annotations = [("coracle.dev/urgent", "true".to_owned())].into_iter().collect();
             let wanted = container("b:1", PullPolicy::Always);
             let (sandbox, secrets) = (PodSandboxConfig::default(), PullSecrets::default());
-            images.ensure(&urgent, WantedImage::by(&wanted), &sandbox, &secrets, pending()).await.map(drop)
+            images.ensure(&urgent, WantedImage::by(&wanted), &sandbox, secrets, pending()).await.map(drop)
         };
         assert_eq!(rt::either(slow, urgent).await, Ok(()));
         assert_eq!(*script.pulled.borrow(), ["a:1", "b:1"]);

@@ -313,7 +313,7 @@ impl PodRuntime {
         cancel: &CancelWatch,
     ) -> Result<PresentImage, Waiting> {
         let secrets = PullSecrets::of(pod, &self.objects.borrow());
-        let ensured = self.images.ensure(pod, wanted, &sandbox.config, &secrets, cancel.cancelled());
+        let ensured = self.images.ensure(pod, wanted, &sandbox.config, secrets, cancel.cancelled());
         let late = async {
             rt::sleep(LATE).await;
             self.send_observation(&pod.metadata.uid).await;

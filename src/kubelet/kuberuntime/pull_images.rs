@@ -30,7 +30,7 @@ impl PodRuntime {
         pod.metadata.uid = present.clone();
         for wanted in images(next) {
             let secrets = PullSecrets::of(next, &self.objects.borrow());
-            let pulled = self.images.ensure(&pod, wanted, &sandbox, &secrets, pending()).await;
+            let pulled = self.images.ensure(&pod, wanted, &sandbox, secrets, pending()).await;
             pulled.map_err(|waiting| {
                 let until = waiting.until.or_else(|| self.images.retry_at(present, wanted.image));
                 Waiting { until, ..waiting }

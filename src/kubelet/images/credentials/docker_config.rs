@@ -1,8 +1,10 @@
 //! Parses Docker's credential files: registries with usernames and passwords. Pure.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::{fmt, mem};
 
-use serde_json::{Map, Value};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::error::Category;
 
 use super::keyring::Login;
 use crate::types::api::Bytes;
@@ -27,40 +29,174 @@ pub(super) enum InvalidConfig {
 
 /// The registries and logins in the file.
 pub(super) fn parse(text: &[u8], shape: ConfigFormat) -> Result<Vec<(String, Login)>, InvalidConfig> {
-    let document: Value = serde_json::from_slice(text).map_err(|_| InvalidConfig::NoJson)?;
-    let Value::Object(mut document) = document else { return Err(InvalidConfig::Expected("a mapping")) };
-    let registries = match shape {
-        ConfigFormat::Dockercfg => document,
-        ConfigFormat::ConfigJson => match document.remove("auths") {
-            Some(Value::Object(registries)) => registries,
-            Some(Value::Null) | None => Map::new(),
-            Some(_) => return Err(InvalidConfig::Expected("a mapping under auths")),
-        },
+    let mut found = BTreeMap::new();
+    for_each(text, shape, &mut |registry, login| drop(found.insert(registry, login)))?;
+    Ok(found.into_iter().collect())
+}
+
+/// Passes each registry and its login on. The file's author may write tens of thousands, so they are not collected.
+pub(super) fn for_each(
+    text: &[u8],
+    shape: ConfigFormat,
+    each: &mut dyn FnMut(String, Login),
+) -> Result<(), InvalidConfig> {
+    let mut file = Reader { each, at: Place::Document, problem: None };
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let read = match shape {
+        ConfigFormat::ConfigJson => Document(&mut file).deserialize(&mut json),
+        ConfigFormat::Dockercfg => Registries(&mut file).deserialize(&mut json),
     };
-    let entries = registries.into_iter().map(|(registry, entry)| match login(&entry) {
-        Ok(login) => Ok((registry, login)),
-        Err(expected) => Err(InvalidConfig::Entry(registry, expected)),
-    });
-    entries.collect()
+    let read = read.and_then(|()| json.end());
+    if let Some(problem) = file.problem {
+        return Err(problem);
+    }
+    read.map_err(|error| match (error.classify(), file.at) {
+        (Category::Data, Place::Document) => InvalidConfig::Expected("a mapping"),
+        (Category::Data, Place::Auths) => InvalidConfig::Expected("a mapping under auths"),
+        (Category::Data, Place::Entry(registry)) => InvalidConfig::Entry(registry, "a mapping"),
+        (Category::Data, Place::Text(registry)) => InvalidConfig::Entry(registry, TEXTS),
+        (Category::Eof | Category::Io | Category::Syntax, _) => InvalidConfig::NoJson,
+    })
+}
+
+struct Reader<'a> {
+    each: &'a mut dyn FnMut(String, Login),
+    /// Where a value of another type is found.
+    at: Place,
+    problem: Option<InvalidConfig>,
+}
+
+enum Place {
+    Document,
+    Auths,
+    /// The value of this registry.
+    Entry(String),
+    /// A value in the entry of this registry.
+    Text(String),
+}
+
+/// The document of a `config.json`, of which only `auths` counts.
+struct Document<'a, 'b>(&'a mut Reader<'b>);
+
+/// Logins by registry.
+struct Registries<'a, 'b>(&'a mut Reader<'b>);
+
+/// The login of a registry.
+struct Entry<'a, 'b>(&'a mut Reader<'b>);
+
+impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(key) = entries.next_key::<String>()? {
+            if key == "auths" {
+                self.0.at = Place::Auths;
+                entries.next_value_seed(Registries(self.0))?;
+                self.0.at = Place::Document;
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Registries<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        match self.0.at {
+            Place::Auths => from.deserialize_any(self),
+            Place::Document | Place::Entry(_) | Place::Text(_) => from.deserialize_map(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Registries<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    /// `auths` may be null.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(registry) = entries.next_key::<String>()? {
+            self.0.at = Place::Entry(registry);
+            entries.next_value_seed(Entry(self.0))?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Entry<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entry<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let Place::Entry(registry) = mem::replace(&mut self.0.at, Place::Document) else { return Ok(()) };
+        self.0.at = Place::Text(registry);
+        let [mut username, mut password, mut email, mut auth] = [const { String::new() }; 4];
+        while let Some(key) = entries.next_key::<String>()? {
+            let field = match key.as_str() {
+                "username" => &mut username,
+                "password" => &mut password,
+                "email" => &mut email,
+                "auth" => &mut auth,
+                _ => {
+                    entries.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *field = entries.next_value::<Option<String>>()?.unwrap_or_default();
+        }
+        let Place::Text(registry) = mem::replace(&mut self.0.at, Place::Document) else { return Ok(()) };
+        match login(&username, &password, &email, &auth) {
+            Some(login) => (self.0.each)(registry, login),
+            None => drop(self.0.problem.get_or_insert(InvalidConfig::Entry(registry, AUTH))),
+        }
+        Ok(())
+    }
 }
 
 /// `auth` takes precedence over username and password.
-fn login(entry: &Value) -> Result<Login, &'static str> {
-    let Value::Object(entry) = entry else { return Err("a mapping") };
-    let text = |name: &str| match entry.get(name) {
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(Value::Null) | None => Ok(""),
-        Some(_) => Err("a string as username, password, email and auth"),
-    };
-    let (username, password, email, auth) = (text("username")?, text("password")?, text("email")?, text("auth")?);
+fn login(username: &str, password: &str, email: &str, auth: &str) -> Option<Login> {
     if auth.is_empty() {
-        return Ok(Login::new(username, password, email));
+        return Some(Login::new(username, password, email));
     }
-    let decoded = decode(auth).ok_or(AUTH)?;
-    let (username, password) = decoded.split_once(':').ok_or(AUTH)?;
-    Ok(Login::new(username, password, email))
+    let decoded = decode(auth)?;
+    let (username, password) = decoded.split_once(':')?;
+    Some(Login::new(username, password, email))
 }
 
+const TEXTS: &str = "a string as username, password, email and auth";
 const AUTH: &str = "base64 of username:password as auth";
 
 /// With or without padding.
@@ -109,11 +245,23 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_duplicate_registries_and_fields_counts() {
+        let text = r#"{"x":[{}],"auths":{"b":{"username":"u"},"a":{"x":{}},"b":{"username":"v","username":"w"}}}"#;
+        let expected = vec![("a".to_owned(), Login::new("", "", "")), ("b".to_owned(), Login::new("w", "", ""))];
+        assert_eq!(given(text, ConfigFormat::ConfigJson), Ok(expected));
+        let null = r#"{"r.io":{"username":null,"password":"p"}}"#;
+        assert_eq!(given(null, ConfigFormat::Dockercfg), Ok(vec![("r.io".to_owned(), Login::new("", "p", ""))]));
+    }
+
+    #[test]
     fn error_shows_no_secrets() {
         let auth = "r.io: expected base64 of username:password as auth";
         for (text, problem) in [
             ("", "expected JSON"),
             ("secret", "expected JSON"),
+            (r#"{"auths":{}} secret"#, "expected JSON"),
+            (r#"{"auths":{"r.io":null}}"#, "r.io: expected a mapping"),
+            (r#"{"auths":7}"#, "expected a mapping under auths"),
             ("[]", "expected a mapping"),
             (r#"{"auths":[]}"#, "expected a mapping under auths"),
             (r#"{"auths":{"r.io":"secret"}}"#, "r.io: expected a mapping"),

@@ -49,9 +49,34 @@ impl Keyring {
                 None => left_out.push(registry),
             }
         }
-        // Longer prefixes first; equal ones in the order of insertion.
-        self.entries.sort_by(|(left, _), (right, _)| Reverse(left).cmp(&Reverse(right)));
+        self.sort();
         left_out
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+        self.sort();
+    }
+
+    /// Longer prefixes first; equal ones in the order of insertion.
+    fn sort(&mut self) {
+        self.entries.sort_by(|(left, _), (right, _)| Reverse(left).cmp(&Reverse(right)));
+    }
+
+    /// Whether a login of `registry` may be for `repository`; `None` if the registry is no valid location.
+    pub(super) fn may_find(registry: &str, repository: &str) -> Option<bool> {
+        let location = Location::parse(registry)?;
+        Some(location.covers(repository) || location.is_docker_hub() && is_of_docker_hub(repository))
+    }
+
+    /// Keeps the most specific locations.
+    pub(super) fn truncate(&mut self, most: usize) {
+        self.entries.truncate(most);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// The credentials for `repository`, most specific location first.

@@ -20,7 +20,7 @@ use crate::types::api::Pod;
 #[cfg(test)]
 pub(crate) use keyring::Login;
 pub(crate) use keyring::{Credential, Owner};
-pub(crate) use pull_secrets::PullSecrets;
+pub(crate) use pull_secrets::{PullSecrets, RepositorySecrets};
 
 use account_tokens::AccountTokens;
 use node_files::NodeFiles;

@@ -1,43 +1,103 @@
 //! Image pull secrets of a pod. Pure.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
+use std::sync::Arc;
 
-use super::docker_config::{ConfigFormat, parse};
-use super::keyring::{Credential, Keyring, Owner};
-use crate::state::objects::{ConfigObject, Lookup, ObjectKind, Objects};
+use super::docker_config::{ConfigFormat, for_each};
+use super::keyring::{Credential, Keyring, Login, Owner};
+use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, Objects};
 use crate::types::api::Pod;
 
-/// The credentials in the pod's `imagePullSecrets`.
-#[derive(Debug, Default)]
+/// The pod's `imagePullSecrets`, not parsed yet: a Secret may have tens of thousands of registries.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PullSecrets {
+    files: Vec<SecretFile>,
+    /// Secrets that do not exist, with the reason if known.
+    failed: Vec<(String, Option<String>)>,
+}
+
+#[derive(Clone, Debug)]
+struct SecretFile {
+    key: &'static str,
+    shape: ConfigFormat,
+    owner: Owner,
+    name: String,
+    text: FileContent,
+}
+
+/// What the `imagePullSecrets` have for one repository.
+#[derive(Debug, Default)]
+pub(crate) struct RepositorySecrets {
     keyring: Keyring,
+    /// A fingerprint of the Secrets.
+    mark: u64,
     /// Secrets that do not exist or are invalid, with the reason if known.
     pub(crate) failed: Vec<(String, Option<String>)>,
 }
 
+/// Credentials that are tried for one image, the most specific ones.
+const MOST_CREDENTIALS: usize = 100;
+
 impl PullSecrets {
+    /// A Secret that is named several times counts once.
     pub(crate) fn of(pod: &Pod, objects: &Objects) -> Self {
         let mut secrets = Self::default();
+        let mut known = Vec::with_capacity(pod.spec.image_pull_secrets.len());
         // The API allows references without a name; they are ignored.
-        for name in pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
+        let names = pod.spec.image_pull_secrets.iter().map(|secret| secret.name.as_str());
+        known.extend(names.enumerate().filter(|(_, name)| !name.is_empty()));
+        known.sort_by_key(|(place, name)| (*name, *place));
+        known.dedup_by_key(|(_, name)| *name);
+        known.sort_unstable();
+        for (_, name) in known {
             match objects.get(pod, ObjectKind::Secret, name) {
                 Lookup::Found(secret) => secrets.add(secret),
-                Lookup::Missing => secrets.failed.push((name.clone(), None)),
-                Lookup::Unknown(why) => secrets.failed.push((name.clone(), Some(why))),
+                Lookup::Missing => secrets.failed.push((name.to_owned(), None)),
+                Lookup::Unknown(why) => secrets.failed.push((name.to_owned(), Some(why))),
             }
         }
         secrets
     }
 
-    pub(crate) fn find(&self, repository: &str) -> Vec<&Credential> {
-        self.keyring.find(repository)
+    /// Bytes to parse.
+    pub(crate) fn bytes(&self) -> usize {
+        self.files.iter().map(|file| file.text.len()).sum()
     }
 
-    /// A fingerprint of the credentials.
-    pub(crate) fn mark(&self) -> u64 {
+    /// Parses the Secrets and keeps what is for `repository`.
+    pub(crate) fn for_repository(self, repository: &str) -> RepositorySecrets {
         let mut hasher = DefaultHasher::new();
-        self.keyring.hash(&mut hasher);
-        hasher.finish()
+        let mut found = RepositorySecrets { failed: self.failed, ..RepositorySecrets::default() };
+        for SecretFile { key, shape, owner, name, text } in self.files {
+            (&owner, text.as_slice()).hash(&mut hasher);
+            let (mut own, mut meant) = (Keyring::default(), BTreeMap::new());
+            let mut invalid = None;
+            let mut take = |registry: String, login: Login| match Keyring::may_find(&registry, repository) {
+                Some(true) => {
+                    meant.insert(registry, login);
+                    if meant.len() > MOST_CREDENTIALS {
+                        own.add(mem::take(&mut meant).into_iter().collect(), &owner);
+                        own.truncate(MOST_CREDENTIALS);
+                    }
+                }
+                Some(false) => {}
+                None => drop(invalid.get_or_insert(registry)),
+            };
+            match for_each(&text, shape, &mut take) {
+                Ok(()) => {
+                    own.add(meant.into_iter().collect(), &owner);
+                    found.keyring.merge(own);
+                    found.keyring.truncate(MOST_CREDENTIALS);
+                    let problem = invalid.map(|registry| format!("{key}: {registry:?} is no registry"));
+                    found.failed.extend(problem.map(|problem| (name, Some(problem))));
+                }
+                Err(problem) => found.failed.push((name, Some(format!("{key}: {problem}")))),
+            }
+        }
+        found.mark = hasher.finish();
+        found
     }
 
     /// A Secret of another type has no credentials, which is not an error.
@@ -48,17 +108,22 @@ impl PullSecrets {
             _ => return,
         };
         let Some(text) = secret.file(key).filter(|text| !text.is_empty()) else { return };
-        let name = &secret.key.name;
+        let name = secret.key.name.clone();
         let (namespace, uid) = (secret.key.namespace.clone(), secret.uid.clone());
         let owner = Owner::Secret { namespace, name: name.clone(), uid };
-        match parse(text, shape) {
-            Ok(registries) => {
-                for registry in self.keyring.add(registries, &owner) {
-                    self.failed.push((name.clone(), Some(format!("{key}: {registry:?} is no registry"))));
-                }
-            }
-            Err(problem) => self.failed.push((name.clone(), Some(format!("{key}: {problem}")))),
-        }
+        self.files.push(SecretFile { key, shape, owner, name, text: Arc::clone(text) });
+    }
+}
+
+impl RepositorySecrets {
+    /// The credentials for the repository, most specific location first.
+    pub(crate) fn find(&self, repository: &str) -> Vec<&Credential> {
+        self.keyring.find(repository)
+    }
+
+    /// A fingerprint of the credentials.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
     }
 }
 
@@ -80,7 +145,7 @@ mod tests {
                 let mut secret = decode::<Secret>(secret).unwrap().value;
                 secret.merge_string_data();
                 let since = Time::from_timestamp(crate::types::timestamp::Timestamp::UNIX_EPOCH);
-                SourceObject { object: std::sync::Arc::new(secret.into()), origin: "m".into(), since }
+                SourceObject { object: Arc::new(secret.into()), origin: "m".into(), since }
             })
             .collect();
         objects.replace(&secrets);
@@ -103,18 +168,36 @@ mod tests {
             ("old", "kubernetes.io/dockercfg", ".dockercfg", &dockercfg),
             ("other", "Opaque", ".dockerconfigjson", &config_json),
         ]);
-        let secrets = PullSecrets::of(&pod(&["new", "old", "other", ""]), &objects);
-        let owners: Vec<_> = secrets.find("r.io/a/b").iter().map(|found| found.owner.clone()).collect();
+        let secrets = |names: &[&str]| PullSecrets::of(&pod(names), &objects).for_repository("r.io/a/b");
+        let all = secrets(&["new", "old", "other", "", "new"]);
+        let owners: Vec<_> = all.find("r.io/a/b").iter().map(|found| found.owner.clone()).collect();
         let owner = |name: &str| Owner::Secret {
             namespace: "ns".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-{name}"),
         };
         assert_eq!(owners, [owner("old"), owner("new")]);
-        assert!(secrets.failed.is_empty());
-        assert!(PullSecrets::of(&pod(&[]), &objects).find("r.io/a").is_empty());
-        assert_eq!(secrets.mark(), PullSecrets::of(&pod(&["new", "old"]), &objects).mark());
-        assert_ne!(secrets.mark(), PullSecrets::of(&pod(&["new"]), &objects).mark());
+        assert!(all.failed.is_empty());
+        assert!(secrets(&[]).find("r.io/a/b").is_empty());
+        assert_eq!(all.mark(), secrets(&["new", "old"]).mark());
+        assert_ne!(all.mark(), secrets(&["new"]).mark());
+    }
+
+    #[test]
+    fn only_credentials_of_the_repository_are_kept_and_the_most_specific_hundred() {
+        let registries: Vec<String> = (0..500).map(|n| format!("\"r.io/{}\":{LOGIN}", "a".repeat(n))).collect();
+        let many = format!("{{{}}}", registries.join(","));
+        let other = format!(r#"{{"q.io":{LOGIN},"index.docker.io":{LOGIN}}}"#);
+        let objects = objects(&[
+            ("many", "kubernetes.io/dockercfg", ".dockercfg", &many),
+            ("other", "kubernetes.io/dockercfg", ".dockercfg", &other),
+        ]);
+        let secrets = |repository: &str| PullSecrets::of(&pod(&["many", "other"]), &objects).for_repository(repository);
+        assert_eq!(secrets("p.io/a").keyring.len(), 0);
+        assert_eq!(secrets("busybox").find("busybox").len(), 1);
+        let long = format!("r.io/{}", "a".repeat(600));
+        assert_eq!(secrets(&long).find(&long).len(), 100);
+        assert_eq!(secrets("r.io/aaa").find("r.io/aaa").len(), 4);
     }
 
     #[test]
@@ -124,7 +207,7 @@ mod tests {
             ("good", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", &good),
             ("bad", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", r#"{"auths":[]}"#),
         ]);
-        let secrets = PullSecrets::of(&pod(&["missing", "bad", "good"]), &objects);
+        let secrets = PullSecrets::of(&pod(&["missing", "bad", "good"]), &objects).for_repository("r.io/a");
         assert_eq!(secrets.find("r.io/a").len(), 1);
         let told = |why: &str| Some(format!(".dockerconfigjson: {why}"));
         assert_eq!(
