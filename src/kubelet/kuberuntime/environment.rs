@@ -1,6 +1,8 @@
 //! Environment variables of a container. Pure.
 
 use core::net::IpAddr;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::error::Error;
 
 use super::config_error::ConfigError;
@@ -37,7 +39,7 @@ pub(crate) struct FileValue {
 /// Variables in the order of their first definition; a later value replaces an earlier one in place.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
-    variables: SortedMap<String, Variable>,
+    variables: BTreeMap<String, Variable>,
     /// Total size of names and values.
     bytes: usize,
 }
@@ -64,6 +66,10 @@ impl Environment {
                 environment.set(&[from.prefix.as_str(), key].concat(), value.to_owned())?;
             }
         }
+        // Of two with the same name, the first one counts.
+        let by_name: SortedMap<&str, &str> =
+            services.iter().rev().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let containers = OnceCell::new();
         let mut from_files = inputs.from_files.iter();
         for variable in &container.env {
             let value = match &variable.value_from {
@@ -72,14 +78,17 @@ impl Environment {
                     EnvVarSource::Field(field) => Some(inputs.field(&field.field_path)?.into_bytes()),
                     EnvVarSource::FileKey(key) => inputs.file_key(key, from_files.next())?.map(String::into_bytes),
                     EnvVarSource::ResourceField(field) => {
-                        let allocatable = &inputs.node.allocatable;
-                        Some(resource_field(inputs.pod, Some(container), field, allocatable)?.into_bytes())
+                        let containers = || containers.get_or_init(|| inputs.pod.spec.containers_by_name());
+                        let named = match field.container_name.as_str() {
+                            "" => Some(container),
+                            name => containers().get(name).copied(),
+                        };
+                        Some(resource_field(inputs.pod, named, field, &inputs.node.allocatable)?.into_bytes())
                     }
                     EnvVarSource::SecretKey(key) => inputs.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
                 },
                 _ => Some(expand_bytes(&variable.value, |name| {
-                    let service =
-                        || services.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_bytes());
+                    let service = || by_name.get(name).map(|value| value.as_bytes());
                     environment.get(name).or_else(service)
                 })),
             };

@@ -14,6 +14,7 @@ use crate::protocol::grpc::Code;
 use crate::state::pods::SyncEvent;
 use crate::types::api::{Container, ExecAction, IntOrString, Probe, ProbeHandler, expand};
 use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
 use crate::types::text;
 
 pub(super) struct Prober {
@@ -52,7 +53,10 @@ impl Prober {
 
     async fn exec(&self, container: &Container, action: &ExecAction, id: &str, limit: Duration) -> Outcome {
         // Only literal values of the spec, without `valueFrom` and without expansion (as in the upstream kubelet).
-        let value = |name: &str| container.env.iter().rfind(|env| env.name == name).map(|env| env.value.as_str());
+        let has_references = action.command.iter().any(|word| word.contains("$("));
+        let literals = container.env.iter().filter(|_| has_references);
+        let literals: SortedMap<&str, &str> = literals.map(|env| (env.name.as_str(), env.value.as_str())).collect();
+        let value = |name: &str| literals.get(name).copied();
         let command: Vec<String> = action.command.iter().map(|word| expand(word, value)).collect();
         match self.cri.exec_sync(id, &command, limit).await {
             Ok(answer) if answer.exit_code == 0 => Outcome::Passed,

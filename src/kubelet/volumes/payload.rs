@@ -1,5 +1,7 @@
 //! File contents of volumes from ConfigMaps, Secrets and the pod itself. Pure.
 
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,13 +9,14 @@ use super::SetUpInputs;
 use super::error::FilesProblem;
 use crate::state::objects::{ConfigObject, FileContent, Lookup, ObjectKind, TokenKey};
 use crate::types::api::{
-    ClusterTrustBundleProjection, DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource,
-    ProjectionSource, ServiceAccountTokenProjection, VolumeSource, metadata_field, resource_field,
+    ClusterTrustBundleProjection, Container, DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod,
+    ProjectedVolumeSource, ProjectionSource, ResourceFieldSelector, ServiceAccountTokenProjection, VolumeSource,
+    metadata_field, resource_field,
 };
 use crate::types::sorted::SortedMap;
 
-/// Files by their path in the volume.
-pub(super) type Payload = SortedMap<PathBuf, PayloadFile>;
+/// Files by their path in the volume, thousands if the pod's author wants.
+pub(super) type Payload = BTreeMap<PathBuf, PayloadFile>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PayloadFile {
@@ -23,9 +26,61 @@ pub(super) struct PayloadFile {
     pub(super) user: Option<u32>,
 }
 
+/// What the file volumes of a pod share: the room for their files, and what many files ask for.
+pub(super) struct PodFiles<'a> {
+    pod: &'a Pod,
+    with: SetUpInputs<'a>,
+    /// Bytes left of [`MOST_FILES`]; `None` once they did not suffice.
+    room: Cell<Option<usize>>,
+    containers: OnceCell<SortedMap<&'a str, &'a Container>>,
+    user: OnceCell<Option<u32>>,
+    /// Fields of the metadata by their paths. One key may be in many files.
+    fields: RefCell<BTreeMap<&'a str, FileContent>>,
+}
+
+/// Limit of the total size of a pod's files from ConfigMaps, Secrets and the pod itself, which take memory.
+const MOST_FILES: usize = 64 << 20;
+
+impl<'a> PodFiles<'a> {
+    pub(super) fn new(pod: &'a Pod, with: SetUpInputs<'a>) -> Self {
+        Self {
+            pod,
+            with,
+            room: Cell::new(Some(MOST_FILES)),
+            containers: OnceCell::new(),
+            user: OnceCell::new(),
+            fields: RefCell::default(),
+        }
+    }
+
+    /// Counts a file of `size` bytes in place of one of `old` bytes.
+    fn take_room(&self, size: usize, old: usize) -> Result<(), FilesProblem> {
+        let left = self.room.get().and_then(|room| room.saturating_add(old).checked_sub(size));
+        self.room.set(left);
+        left.map(drop).ok_or(FilesProblem::TooLarge { most: MOST_FILES })
+    }
+
+    fn metadata(&self, path: &'a str) -> Result<FileContent, FilesProblem> {
+        if let Some(known) = self.fields.borrow().get(path) {
+            return Ok(Arc::clone(known));
+        }
+        let content = Arc::new(metadata_field(self.pod, path).map_err(FilesProblem::Field)?.into_bytes());
+        self.fields.borrow_mut().insert(path, Arc::clone(&content));
+        Ok(content)
+    }
+
+    fn resource(&self, field: &ResourceFieldSelector) -> Result<FileContent, FilesProblem> {
+        let containers = self.containers.get_or_init(|| self.pod.spec.containers_by_name());
+        let container = containers.get(field.container_name.as_str()).copied();
+        let text = resource_field(self.pod, container, field, &self.with.node.allocatable);
+        Ok(Arc::new(text.map_err(FilesProblem::Field)?.into_bytes()))
+    }
+}
+
 /// The files of a ConfigMap, Secret, projected or downward API volume.
-pub(super) fn payload(pod: &Pod, source: &VolumeSource, with: SetUpInputs<'_>) -> Result<Payload, FilesProblem> {
-    let mut files = Files { pod, with, payload: Payload::new() };
+pub(super) fn payload<'a>(shared: &PodFiles<'a>, source: &'a VolumeSource) -> Result<Payload, FilesProblem> {
+    shared.take_room(0, 0)?;
+    let mut files = Files { pod: shared.pod, with: shared.with, shared, payload: Payload::new() };
     if let VolumeSource::ConfigMap(source) = source {
         let reference = Reference {
             kind: ObjectKind::ConfigMap,
@@ -46,9 +101,10 @@ pub(super) fn payload(pod: &Pod, source: &VolumeSource, with: SetUpInputs<'_>) -
     Ok(files.payload)
 }
 
-struct Files<'a> {
+struct Files<'a, 'b> {
     pod: &'a Pod,
     with: SetUpInputs<'a>,
+    shared: &'b PodFiles<'a>,
     payload: Payload,
 }
 
@@ -66,9 +122,9 @@ impl<'a> Reference<'a> {
     }
 }
 
-impl Files<'_> {
+impl<'a> Files<'a, '_> {
     /// Collects the problems of all sources. A later file replaces an earlier one with the same path.
-    fn add_projected(&mut self, volume: &ProjectedVolumeSource) -> Result<(), FilesProblem> {
+    fn add_projected(&mut self, volume: &'a ProjectedVolumeSource) -> Result<(), FilesProblem> {
         let mode = volume.default_mode;
         let mut problems = Vec::new();
         for projection in &volume.sources {
@@ -157,7 +213,7 @@ impl Files<'_> {
 
     /// A file owned by the pod's user and unreadable for others, if all containers have the same known user.
     fn add_own(&mut self, path: &str, content: Vec<u8>, default_mode: Option<i32>) -> Result<(), FilesProblem> {
-        let user = single_user(self.pod);
+        let user = *self.shared.user.get_or_init(|| single_user(self.pod));
         let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
         let mode = if user.is_some() || has_group { Some(OWN_MODE) } else { None };
         self.add(path, Arc::new(content), mode, default_mode)?;
@@ -167,15 +223,19 @@ impl Files<'_> {
         Ok(())
     }
 
-    fn add_fields(&mut self, items: &[DownwardApiVolumeFile], default_mode: Option<i32>) -> Result<(), FilesProblem> {
+    fn add_fields(
+        &mut self,
+        items: &'a [DownwardApiVolumeFile],
+        default_mode: Option<i32>,
+    ) -> Result<(), FilesProblem> {
         for item in items {
-            let text = match (&item.field_ref, &item.resource_field_ref) {
-                (Some(field), _) => metadata_field(self.pod, &field.field_path),
-                (None, Some(field)) => resource_field(self.pod, None, field, &self.with.node.allocatable),
+            let content = match (&item.field_ref, &item.resource_field_ref) {
+                (Some(field), _) => self.shared.metadata(&field.field_path)?,
+                (None, Some(field)) => self.shared.resource(field)?,
                 // Rejected by validation.
                 (None, None) => continue,
             };
-            self.add(&item.path, Arc::new(text.map_err(FilesProblem::Field)?.into_bytes()), item.mode, default_mode)?;
+            self.add(&item.path, content, item.mode, default_mode)?;
         }
         Ok(())
     }
@@ -189,8 +249,9 @@ impl Files<'_> {
     ) -> Result<(), FilesProblem> {
         let place = place(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
         let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE);
-        self.payload.insert(place, PayloadFile { content, mode: mode & 0o777, user: None });
-        Ok(())
+        let size = content.len();
+        let old = self.payload.insert(place, PayloadFile { content, mode: mode & 0o777, user: None });
+        self.shared.take_room(size, old.map_or(0, |old| old.content.len()))
     }
 }
 

@@ -16,19 +16,22 @@ pub const LONGEST_STRING: usize = 128 << 10;
 pub fn expand_bytes<'a>(text: &str, mut value: impl FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
+    // Searched once: many references without an end would each read the rest of the text.
+    let last_end = text.rfind(')').unwrap_or(0);
     while let Some((before, after)) = rest.split_once('$') {
         if out.len() >= LONGEST_STRING {
             return out;
         }
         out.extend_from_slice(before.as_bytes());
-        let reference = after.strip_prefix('(').and_then(|open| open.split_once(')'));
+        let may_end = text.len() - after.len() <= last_end;
+        let reference = after.strip_prefix('(').filter(|_| may_end).and_then(|open| open.split_once(')'));
         rest = if let Some(after) = after.strip_prefix('$') {
             out.push(b'$');
             after
         } else if let Some((name, after)) = reference {
             match value(name) {
                 Some(value) => out.extend_from_slice(value),
-                None => out.extend(["$(", name, ")"].concat().into_bytes()),
+                None => ["$(", name, ")"].iter().for_each(|part| out.extend_from_slice(part.as_bytes())),
             }
             after
         } else {
@@ -77,6 +80,7 @@ mod tests {
         check("$(", "$(");
         check("$()", "$()");
         check("$(A$(A)", "$(A$(A)");
+        check("$(A)$(A$(A", "1$(A$(A");
         check("$A", "$A");
     }
 }

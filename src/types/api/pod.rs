@@ -13,6 +13,7 @@ use super::quantity::Quantity;
 use super::resources::ResourceRequirements;
 use super::security::PodSecurityContext;
 use super::volume::Volume;
+use crate::types::sorted::SortedMap;
 
 object! {
     pub struct Pod {
@@ -209,6 +210,11 @@ impl PodSpec {
     /// Every container: init, main, ephemeral.
     pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
         self.init_containers.iter().chain(&self.containers).chain(&self.ephemeral_containers)
+    }
+
+    /// For work that looks up many names.
+    pub fn containers_by_name(&self) -> SortedMap<&str, &Container> {
+        self.all_containers().map(|container| (container.name.as_str(), container)).collect()
     }
 }
 

@@ -36,18 +36,16 @@ pub fn metadata_field(pod: &Pod, path: &str) -> Result<String, FieldProblem> {
     }
 }
 
-/// A container's request or limit in units of the divisor, rounded up. `own` is the container of a variable; a volume
-/// file names its container instead. A missing limit falls back to the pod's limit, then to the node's allocatable.
+/// A container's request or limit in units of the divisor, rounded up. A missing limit falls back to the pod's limit,
+/// then to the node's allocatable.
 pub fn resource_field(
     pod: &Pod,
-    own: Option<&Container>,
+    container: Option<&Container>,
     field: &ResourceFieldSelector,
     allocatable: &ResourceList,
 ) -> Result<String, FieldProblem> {
-    let name = field.container_name.as_str();
-    let named = || pod.spec.all_containers().find(|container| container.name == name);
-    let container = own.filter(|_| name.is_empty()).or_else(named);
-    let container = container.ok_or_else(|| FieldProblem::NoSuchContainer { name: name.to_owned() })?;
+    let no_container = || FieldProblem::NoSuchContainer { name: field.container_name.clone() };
+    let container = container.ok_or_else(no_container)?;
     let no_such = || FieldProblem::NoSuchResource { resource: field.resource.clone() };
     let (list, resource) = field.resource.split_once('.').ok_or_else(no_such)?;
     if !matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) && !resource.starts_with(HUGE_PAGES_PREFIX) {
@@ -157,7 +155,9 @@ mod tests {
     fn a_file_names_its_container() {
         let field = |container: &str| {
             let field = json!({"containerName": container, "resource": "limits.memory", "divisor": "1Mi"});
-            resource_field(&pod(), None, &decode(field).unwrap().value, &ResourceList::new())
+            let pod = pod();
+            let container = pod.spec.containers_by_name().get(container).copied();
+            resource_field(&pod, container, &decode(field).unwrap().value, &ResourceList::new())
         };
         assert_eq!(field("main"), Ok("1024".to_owned()));
         assert_eq!(field("").unwrap_err().to_string(), "container  not found");
