@@ -30,6 +30,7 @@ use crate::types::api::{Container, EventKind, Pod, PodUid, Reason, VolumeSource,
 use crate::types::cpu_set::CpuSet;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
+use crate::types::sorted::SortedMap;
 
 /// The result of a plan.
 #[derive(Debug, Default)]
@@ -345,9 +346,16 @@ impl PodRuntime {
         sandbox: &Sandbox,
         cancel: &CancelWatch,
     ) -> Result<(), Waiting> {
+        if mounts.iter().all(|mount| mount.image.is_none()) {
+            return Ok(());
+        }
+        let images = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+            VolumeSource::Image(source) => Some((volume.name.as_str(), source)),
+            _ => None,
+        });
+        let images: SortedMap<&str, _> = images.collect();
         for (named, mount) in container.volume_mounts.iter().zip(mounts) {
-            let volume = pod.spec.volumes.iter().find(|volume| volume.name == named.name);
-            let Some(VolumeSource::Image(source)) = volume.map(|volume| &volume.source) else { continue };
+            let Some(source) = images.get(named.name.as_str()) else { continue };
             let wanted = WantedImage { image: &source.reference, policy: source.pull_policy, container: None };
             let image = self.image(pod, wanted, sandbox, cancel).await?.image_ref;
             let user_specified_image = source.reference.clone();

@@ -21,6 +21,7 @@ mod sub_path;
 mod teardown;
 #[cfg(test)]
 mod tests;
+mod volume_uses;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -36,7 +37,7 @@ use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortedMap, SortedSet};
 use error::{EnvFileError, Problem};
 use mounts::{MountInputs, PreparedVolume};
 use plan::{Files, Plan, PlannedVolume, Source};
@@ -56,7 +57,8 @@ pub(crate) struct SetUpInputs<'a> {
 #[derive(Debug)]
 pub(crate) struct PodVolumes {
     uid: PodUid,
-    places: Vec<PreparedVolume>,
+    /// By their names.
+    places: SortedMap<String, PreparedVolume>,
     /// Parent directory of subpath bind mounts.
     subpaths: PathBuf,
     /// Errors of volumes that keep their previous content.
@@ -102,13 +104,14 @@ pub(crate) fn set_up(
         if selinux {
             label_mounts(&plan, &mut places).await;
         }
+        let places = plan.volumes.into_iter().map(|planned| planned.name).zip(places).collect();
         Ok(PodVolumes { uid, places, subpaths, kept })
     }
 }
 
 /// The persistent CSI volumes of a running pod whose drivers are `meant`.
 pub(crate) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
-    plan::of_drivers(pod, with, meant).map(|csi| csi.volume).collect()
+    plan::of_drivers(pod, with, meant).into_iter().map(|csi| csi.volume).collect()
 }
 
 /// CSI volumes that must be attached before they can be set up.
@@ -239,7 +242,7 @@ impl PodVolumes {
             | EnvVarSource::ResourceField(_)
             | EnvVarSource::SecretKey(_) => None,
         });
-        let place = |volume: &str| self.places.iter().find(|place| place.volume == volume)?.path.clone();
+        let place = |volume: &str| self.places.get(volume)?.path.clone();
         let keys: Vec<(Option<PathBuf>, FileKeySelector)> =
             sources.map(|key| (place(&key.volume_name), key.clone())).collect();
         async move {
@@ -277,9 +280,9 @@ impl PlannedVolume {
     }
 
     fn set_up_place(&self, selinux: bool) -> PreparedVolume {
-        let (volume, path) = (self.name.clone(), self.place());
+        let path = self.place();
         let relabel = selinux && self.relabels();
-        PreparedVolume { volume, path, read_only: self.read_only(), is_device: self.is_device(), relabel }
+        PreparedVolume { path, read_only: self.read_only(), is_device: self.is_device(), relabel }
     }
 }
 

@@ -5,12 +5,11 @@ use std::path::{Component, Path, PathBuf};
 use super::error::{Error, MountProblem};
 use crate::platform::cri::v1::{self, ImageSpec, Mount};
 use crate::types::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
-use crate::types::sorted::SortedSet;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// A volume after its set-up.
 #[derive(Debug, PartialEq)]
 pub(super) struct PreparedVolume {
-    pub(super) volume: String,
     /// Path on the host; `None` for an image volume, which the runtime mounts.
     pub(super) path: Option<PathBuf>,
     /// Overrides the mount's own setting.
@@ -33,7 +32,8 @@ pub(super) struct Part {
 }
 
 pub(super) struct MountInputs<'a> {
-    pub(super) places: &'a [PreparedVolume],
+    /// By the names of the volumes.
+    pub(super) places: &'a SortedMap<String, PreparedVolume>,
     /// Parent directory of subpath bind mounts.
     pub(super) subpaths: &'a Path,
     /// The runtime supports recursive read-only mounts.
@@ -52,7 +52,7 @@ pub(super) fn container_mounts(
     let mut parts = Vec::new();
     let mut mounts = Vec::with_capacity(container.volume_mounts.len());
     for (index, mount) in container.volume_mounts.iter().enumerate() {
-        let place = inputs.places.iter().find(|place| place.volume == mount.name);
+        let place = inputs.places.get(&mount.name);
         let place = place
             .ok_or_else(|| Error::NoSuchVolume { volume: mount.name.clone(), container: container.name.clone() })?;
         let sub_path = sub_path(mount, inputs.expand).map_err(Error::Mount)?;
@@ -84,9 +84,12 @@ pub(super) fn container_mounts(
 }
 
 /// The container's block devices in the order of its spec.
-pub(super) fn container_devices(container: &Container, places: &[PreparedVolume]) -> Result<Vec<v1::Device>, Error> {
+pub(super) fn container_devices(
+    container: &Container,
+    places: &SortedMap<String, PreparedVolume>,
+) -> Result<Vec<v1::Device>, Error> {
     let devices = container.volume_devices.iter().map(|device| {
-        let found = places.iter().find(|place| place.volume == device.name && place.is_device);
+        let found = places.get(&device.name).filter(|place| place.is_device);
         let Some(PreparedVolume { path: Some(path), read_only, .. }) = found else {
             let (volume, container) = (device.name.clone(), container.name.clone());
             return Err(Error::NoSuchDevice { volume, container });
@@ -144,19 +147,18 @@ mod tests {
     /// The mounts with a runtime that supports all mount options, or none.
     fn mounts_on(able: bool, mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {
         let container = decode(json!({"name": "main", "volumeMounts": [mount]})).unwrap().value;
-        let place = |volume: &str, path: Option<&str>, read_only| PreparedVolume {
-            volume: volume.to_owned(),
-            path: path.map(PathBuf::from),
-            read_only,
-            is_device: false,
-            relabel: volume == "labelled",
+        let place = |volume: &str, path: Option<&str>, read_only| {
+            let path = path.map(PathBuf::from);
+            let prepared = PreparedVolume { path, read_only, is_device: false, relabel: volume == "labelled" };
+            (volume.to_owned(), prepared)
         };
         let places = [
             place("v", Some("/host/v"), false),
             place("ro", Some("/host/ro"), true),
             place("i", None, true),
             place("labelled", Some("/host/l"), false),
-        ];
+        ]
+        .into();
         let expand = |text: &str| match text {
             "logs/$(NAME)" => Ok("logs/web".to_owned()),
             "$(UP)" => Ok("a/../..".to_owned()),
@@ -225,14 +227,11 @@ mod tests {
         ]}))
         .unwrap()
         .value;
-        let place = |volume: &str, read_only| PreparedVolume {
-            volume: volume.to_owned(),
-            path: Some(Path::new("/dev").join(volume)),
-            read_only,
-            is_device: true,
-            relabel: false,
+        let place = |volume: &str, read_only| {
+            let path = Some(Path::new("/dev").join(volume));
+            (volume.to_owned(), PreparedVolume { path, read_only, is_device: true, relabel: false })
         };
-        let places = [place("ro", true), place("rw", false)];
+        let places = [place("ro", true), place("rw", false)].into();
         let device = |at: &str, on_host: &str, permissions: &str| v1::Device {
             container_path: at.to_owned(),
             host_path: on_host.to_owned(),
@@ -240,7 +239,7 @@ mod tests {
         };
         let expected = [device("/dev/a", "/dev/rw", "mrw"), device("/dev/b", "/dev/ro", "r")];
         assert_eq!(container_devices(&container, &places).unwrap(), expected);
-        let error = container_devices(&container, &places[..1]).unwrap_err();
+        let error = container_devices(&container, &[place("ro", true)].into()).unwrap_err();
         assert_eq!(error.to_string(), "cannot find volume \"rw\" to pass into container \"main\"");
     }
 

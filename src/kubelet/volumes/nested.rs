@@ -1,37 +1,45 @@
-//! Mount points of other mounts inside a volume. Pure.
+//! Mount points of other mounts inside volumes. Pure.
 //!
 //! In a read-only volume the runtime cannot create them.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::types::api::{Container, PodSpec};
+use crate::types::sorted::SortedMap;
 
-/// Paths inside the volume `volume` where a container of the pod mounts something else.
-pub(super) fn nested_mount_points(spec: &PodSpec, volume: &str) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = Vec::new();
+/// For each volume, the paths inside it where a container of the pod mounts something else.
+///
+/// Of several mounts at one place the last one hides the others, so it alone gets the mount points.
+pub(super) fn nested_mount_points(spec: &PodSpec) -> SortedMap<&str, Vec<PathBuf>> {
+    let mut found: Vec<(&str, PathBuf)> = Vec::new();
     for container in spec.all_containers() {
-        in_container(container, volume, &mut found);
+        in_container(container, &mut found);
     }
-    found
+    found.sort();
+    found.dedup();
+    let mut of_volumes: Vec<(&str, Vec<PathBuf>)> = Vec::new();
+    for (volume, path) in found {
+        match of_volumes.last_mut() {
+            Some((last, paths)) if *last == volume => paths.push(path),
+            Some(_) | None => of_volumes.push((volume, vec![path])),
+        }
+    }
+    of_volumes.into_iter().collect()
 }
 
-fn in_container(container: &Container, volume: &str, found: &mut Vec<PathBuf>) {
-    let mut all: Vec<PathBuf> = container.volume_mounts.iter().map(|mount| cleaned(&mount.mount_path)).collect();
-    all.sort();
-    for mount in container.volume_mounts.iter().filter(|mount| mount.name == volume) {
-        let own = cleaned(&mount.mount_path);
-        let mut last: Option<&Path> = None;
-        for other in all.iter().filter(|other| **other != own) {
-            let Ok(below) = other.strip_prefix(&own) else { continue };
-            // Inside the previous mount point, so not directly in this volume.
-            if last.is_some_and(|last| other.starts_with(last)) {
-                continue;
-            }
-            last = Some(other);
-            if !found.iter().any(|known| known == below) {
-                found.push(below.to_owned());
-            }
+fn in_container<'a>(container: &'a Container, found: &mut Vec<(&'a str, PathBuf)>) {
+    let mut all: Vec<(PathBuf, &str)> =
+        container.volume_mounts.iter().map(|mount| (cleaned(&mount.mount_path), mount.name.as_str())).collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    // In this order a directory comes directly before everything inside it.
+    let mut around: Vec<&(PathBuf, &str)> = Vec::new();
+    for mount in &all {
+        while around.last().is_some_and(|(outer, _)| !mount.0.starts_with(outer) || mount.0 == *outer) {
+            around.pop();
         }
+        let inside = around.last().and_then(|(outer, volume)| Some((*volume, mount.0.strip_prefix(outer).ok()?)));
+        found.extend(inside.map(|(volume, path)| (volume, path.to_owned())));
+        around.push(mount);
     }
 }
 
@@ -60,7 +68,8 @@ mod tests {
         let mounts: Vec<_> = mounts.iter().map(|(name, path)| json!({"name": name, "mountPath": path})).collect();
         let spec = json!({"containers": [{"name": "c", "volumeMounts": mounts}]});
         let spec = decode(spec).unwrap().value;
-        assert_eq!(nested_mount_points(&spec, "v"), expected.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let found = nested_mount_points(&spec).get("v").cloned().unwrap_or_default();
+        assert_eq!(found, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
     }
 
     #[test]
@@ -71,5 +80,13 @@ mod tests {
         check(&[("w", "/a"), ("v", "/a/b")], &[]);
         check(&[("v", "/a"), ("w", "/a/../../x")], &[]);
         check(&[("v", "/a"), ("v", "/a/b")], &["b"]);
+        check(&[("v", "/a"), ("w", "/a/b"), ("x", "/a-b"), ("y", "/a/c")], &["b", "c"]);
+        check(&[("v", "/"), ("w", "/a/b"), ("x", "/a/b/c"), ("y", "/d")], &["a/b", "d"]);
+    }
+
+    #[test]
+    fn hidden_mounts_get_no_mount_points() {
+        check(&[("v", "/a"), ("w", "/a/"), ("x", "/a/b")], &[]);
+        check(&[("w", "/a/"), ("v", "/a"), ("x", "/a/b"), ("y", "/a/b/")], &["b"]);
     }
 }

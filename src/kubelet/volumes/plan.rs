@@ -6,16 +6,14 @@ use super::SetUpInputs;
 use super::csi::{self, Csi};
 use super::error::{Error, FilesProblem, Problem};
 use super::fs_group::{changes_on_root_mismatch, fs_group};
-use super::nested::nested_mount_points;
-use super::payload::{Payload, payload};
+use super::payload::{Payload, PodFiles, payload};
 use super::selinux_mount::mount_label;
+use super::volume_uses::VolumeUses;
 use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
 use crate::state::pods::volume_paths::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
 use crate::types::api::{
-    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource, Pod, PodSpec, Quantity,
-    StorageMedium, Volume, VolumeSource, pod_limits,
+    EmptyDirVolumeSource, HostPathType, NfsVolumeSource, Pod, Quantity, StorageMedium, Volume, VolumeSource,
 };
-use crate::types::sorted::SortedMap;
 
 /// The directories of a pod and its volumes, in the order of their creation.
 #[derive(Debug)]
@@ -156,10 +154,11 @@ impl Plan {
     pub(super) fn new(pod: &Pod, with: SetUpInputs<'_>) -> Result<Self, Error> {
         let (meta, dirs) = (&pod.metadata, with.dirs);
         let logs = dirs.logs(&meta.namespace, &meta.name, &meta.uid);
-        let used = pod.spec.volumes.iter().filter(|volume| is_used(&pod.spec, &volume.name));
-        let mut room = MOST_FILES;
-        let volumes = used.map(|volume| match source(pod, volume, with) {
-            Ok(source) => Ok(PlannedVolume { name: volume.name.clone(), source: within(source, &mut room) }),
+        let uses = VolumeUses::of(&pod.spec);
+        let used = pod.spec.volumes.iter().filter(|volume| uses.is_used(&volume.name));
+        let shared = PodFiles::new(pod, with);
+        let volumes = used.map(|volume| match source(pod, volume, &uses, &shared, with) {
+            Ok(source) => Ok(PlannedVolume { name: volume.name.clone(), source }),
             Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
         });
         Ok(Self {
@@ -175,70 +174,48 @@ impl Plan {
     }
 }
 
-/// Subtracts the size of its files from `room`; fails if they exceed it. One key may be in many files, which take
-/// memory.
-fn within(mut source: Source, room: &mut usize) -> Source {
-    if let Source::Files(Files { payload, .. }) = &mut source {
-        let size = payload.iter().flat_map(SortedMap::values).map(|file| file.content.len());
-        match room.checked_sub(size.fold(0, usize::saturating_add)) {
-            Some(left) => *room = left,
-            None => *payload = Err(FilesProblem::TooLarge { most: MOST_FILES }),
-        }
-    }
-    source
-}
-
-/// Limit of the total size of a pod's files from ConfigMaps, Secrets and the pod itself.
-const MOST_FILES: usize = 64 << 20;
-
 /// The pod's persistent CSI volumes whose drivers are `meant`. Other volumes are not planned, because their content
 /// may be large.
-pub(super) fn of_drivers(
-    pod: &Pod,
-    with: SetUpInputs<'_>,
-    meant: &dyn Fn(&str) -> bool,
-) -> impl Iterator<Item = Box<Csi>> {
-    let is_meant = move |volume: &&Volume| {
+pub(super) fn of_drivers(pod: &Pod, with: SetUpInputs<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<Box<Csi>> {
+    let is_meant = |volume: &&Volume| {
         let source = with.objects.claimed_of_driver(pod, volume);
-        source.is_some_and(|source| meant(&source.driver)) && is_used(&pod.spec, &volume.name)
+        source.is_some_and(|source| meant(&source.driver))
     };
-    pod.spec.volumes.iter().filter(is_meant).filter_map(move |volume| match claimed(pod, volume, with) {
+    let volumes: Vec<&Volume> = pod.spec.volumes.iter().filter(is_meant).collect();
+    if volumes.is_empty() {
+        return Vec::new();
+    }
+    let uses = VolumeUses::of(&pod.spec);
+    let used = volumes.into_iter().filter(|volume| uses.is_used(&volume.name));
+    let planned = used.filter_map(|volume| match claimed(pod, volume, &uses, with) {
         Ok(Source::Csi(csi)) => Some(csi),
         _ => None,
-    })
+    });
+    planned.collect()
 }
 
-/// A volume that no container mounts is ignored, even if it is invalid.
-fn is_used(spec: &PodSpec, volume: &str) -> bool {
-    spec.all_containers().any(|container| container.uses(volume))
-}
-
-/// A container mounts it.
-fn is_mounted(spec: &PodSpec, volume: &str) -> bool {
-    spec.all_containers().any(|container| container.volume_mounts.iter().any(|mount| mount.name == volume))
-}
-
-/// A container uses it as a block device.
-fn is_passed(spec: &PodSpec, volume: &str) -> bool {
-    spec.all_containers().any(|container| container.volume_devices.iter().any(|device| device.name == volume))
-}
-
-fn source(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, Problem> {
+fn source<'a>(
+    pod: &Pod,
+    volume: &'a Volume,
+    uses: &VolumeUses<'_>,
+    shared: &PodFiles<'a>,
+    with: SetUpInputs<'_>,
+) -> Result<Source, Problem> {
     let unsupported = |kind| Err(Problem::Unsupported { kind });
     let memory = with.node.allocatable_memory();
     // Files with possibly secret content are kept in memory; ConfigMaps are not.
     let files = |plugin: &str, medium| {
         let directory = directory(pod, &volume.name, plugin, &["wrapped_", &volume.name].concat(), medium, with);
-        let mount_points = nested_mount_points(&pod.spec, &volume.name);
-        Ok(Source::Files(Files { directory, payload: payload(pod, &volume.source, with), mount_points }))
+        let mount_points = uses.mount_points(&volume.name).to_owned();
+        Ok(Source::Files(Files { directory, payload: payload(shared, &volume.source), mount_points }))
     };
-    let in_memory = || Medium::Memory { size: memory_size(&pod.spec, None, memory) };
+    let in_memory = || Medium::Memory { size: memory_size(uses, None, memory) };
     match &volume.source {
         VolumeSource::ConfigMap(_) => files(CONFIG_MAP, Medium::Disk),
         VolumeSource::Csi(source) => Ok(Source::Csi(Box::new(csi::inline(pod, source, &volume.name, with)))),
         VolumeSource::DownwardApi(_) => files(DOWNWARD_API, in_memory()),
         VolumeSource::EmptyDir(source) => {
-            let medium = medium(&pod.spec, source, memory)?;
+            let medium = medium(uses, source, memory)?;
             Ok(Source::EmptyDir(directory(pod, &volume.name, EMPTY_DIR, &volume.name, medium, with)))
         }
         VolumeSource::HostPath(source) => host_path(&source.path, source.kind, false),
@@ -258,7 +235,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, P
         VolumeSource::GitRepo(_) => unsupported("gitRepo"),
         VolumeSource::Glusterfs(_) => unsupported("glusterfs"),
         VolumeSource::Iscsi(_) => unsupported("iscsi"),
-        VolumeSource::Ephemeral(_) | VolumeSource::PersistentVolumeClaim(_) => claimed(pod, volume, with),
+        VolumeSource::Ephemeral(_) | VolumeSource::PersistentVolumeClaim(_) => claimed(pod, volume, uses, with),
         VolumeSource::PhotonPersistentDisk(_) => unsupported("photonPersistentDisk"),
         VolumeSource::PortworxVolume(_) => unsupported("portworxVolume"),
         VolumeSource::Quobyte(_) => unsupported("quobyte"),
@@ -270,7 +247,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, P
 }
 
 /// The volume bound to the claim.
-fn claimed(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, Problem> {
+fn claimed(pod: &Pod, volume: &Volume, uses: &VolumeUses<'_>, with: SetUpInputs<'_>) -> Result<Source, Problem> {
     let Some(claim @ Topic::Claim { name, .. }) = &Topic::claim(pod, volume) else {
         return Err(Problem::Unsupported { kind: "unknown" });
     };
@@ -287,10 +264,10 @@ fn claimed(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, 
     let wrong = |mode: &str, list: &str| {
         failed(format!("volume {} has volumeMode {mode}, but is specified in {list}", volume.name))
     };
-    if bound.is_block && is_mounted(&pod.spec, &volume.name) {
+    if bound.is_block && uses.is_mounted(&volume.name) {
         return Err(wrong("Block", "volumeMounts"));
     }
-    if !bound.is_block && is_passed(&pod.spec, &volume.name) {
+    if !bound.is_block && uses.is_passed(&volume.name) {
         return Err(wrong("Filesystem", "volumeDevices"));
     }
     let no_device = |kind: &str| failed(format!("volumes of the kind {kind} are no devices"));
@@ -301,7 +278,9 @@ fn claimed(pod: &Pod, volume: &Volume, with: SetUpInputs<'_>) -> Result<Source, 
                 // An unknown driver keeps the volume from being set up.
                 Lookup::Missing | Lookup::Unknown(_) => None,
             };
-            let label = mount_label(pod, &volume.name, bound, driver, with.node.container_file_label.as_deref())?;
+            let mounting = uses.mounting(&volume.name);
+            let file_label = with.node.container_file_label.as_deref();
+            let label = mount_label(pod, (&volume.name, mounting), bound, driver, file_label)?;
             Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, label, with))))
         }
         PersistentSource::Local { path, .. } if bound.is_block => {
@@ -375,39 +354,21 @@ fn nfs_device(source: &NfsVolumeSource) -> String {
     if server.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
 }
 
-fn medium(spec: &PodSpec, source: &EmptyDirVolumeSource, memory: u64) -> Result<Medium, Problem> {
+fn medium(uses: &VolumeUses<'_>, source: &EmptyDirVolumeSource, memory: u64) -> Result<Medium, Problem> {
     match source.medium {
         StorageMedium::Disk => Ok(Medium::Disk),
-        StorageMedium::Memory => Ok(Medium::Memory { size: memory_size(spec, source.size_limit, memory) }),
+        StorageMedium::Memory => Ok(Medium::Memory { size: memory_size(uses, source.size_limit, memory) }),
         StorageMedium::HugePages { page_size: Some(size) } => Ok(Medium::HugePages { page_size: bytes(size) }),
-        StorageMedium::HugePages { page_size: None } => Ok(Medium::HugePages { page_size: only_page_size(spec)? }),
+        StorageMedium::HugePages { page_size: None } => {
+            Ok(Medium::HugePages { page_size: uses.page_size.map(bytes).ok_or(Problem::HugePageSize)? })
+        }
     }
 }
 
 /// The minimum of the volume's size limit, the pod's memory limit and allocatable memory.
-fn memory_size(spec: &PodSpec, own: Option<Quantity>, memory: u64) -> Option<u64> {
-    let bounds = [memory, pod_memory_limit(spec), own.map_or(0, bytes)];
+fn memory_size(uses: &VolumeUses<'_>, own: Option<Quantity>, memory: u64) -> Option<u64> {
+    let bounds = [memory, uses.memory_limit.map_or(0, bytes), own.map_or(0, bytes)];
     bounds.into_iter().filter(|bound| *bound > 0).min()
-}
-
-/// The pod has a limit only if each of its containers has one, or the pod itself.
-fn pod_memory_limit(spec: &PodSpec) -> u64 {
-    let limited = |container: &Container| container.resources.limit(MEMORY).is_some_and(|limit| !limit.is_zero());
-    let whole = spec.resources.as_ref().and_then(|pod| pod.limit(MEMORY));
-    if whole.is_some() || spec.containers.iter().chain(&spec.init_containers).all(limited) {
-        pod_limits(spec).get(MEMORY).copied().map_or(0, bytes)
-    } else {
-        0
-    }
-}
-
-/// The page size, if the pod requests huge pages of exactly one size.
-fn only_page_size(spec: &PodSpec) -> Result<u64, Problem> {
-    let lists = spec.all_containers().map(|container| &container.resources.requests);
-    let names = lists.flat_map(|list| list.iter().map(|(name, _)| name));
-    let mut sizes = names.filter_map(|name| name.strip_prefix(HUGE_PAGES_PREFIX)?.parse().ok().map(bytes));
-    let first = sizes.next().ok_or(Problem::HugePageSize)?;
-    if sizes.all(|size| size == first) { Ok(first) } else { Err(Problem::HugePageSize) }
 }
 
 fn bytes(quantity: Quantity) -> u64 {

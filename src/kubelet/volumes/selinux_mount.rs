@@ -8,10 +8,11 @@ use crate::state::objects::{CsiDriver, PersistentVolume};
 use crate::types::api::{Container, Pod, SeLinuxOptions};
 use crate::types::sorted::SortedSet;
 
-/// The label, or `None` if the volume is mounted without one. `file_label`: the policy's label of containers' files.
+/// The label, or `None` if the volume is mounted without one. The volume comes with the containers that mount it.
+/// `file_label`: the policy's label of containers' files.
 pub(super) fn mount_label(
     pod: &Pod,
-    volume: &str,
+    (volume, mounting): (&str, &[&Container]),
     bound: &PersistentVolume,
     driver: Option<&CsiDriver>,
     file_label: Option<&str>,
@@ -21,12 +22,8 @@ pub(super) fn mount_label(
     if !is_of_one_pod || bound.is_block {
         return Ok(None);
     }
-    let users = pod.spec.all_containers().filter(|container| {
-        // The volume's mounts in this container.
-        container.volume_mounts.iter().any(|mount| mount.name == volume)
-    });
-    let labels: SortedSet<String> =
-        users.filter_map(|user| options(pod, user)).map(|own| label(file_label, own)).collect();
+    let users = mounting.iter().filter_map(|user| options(pod, user));
+    let labels: SortedSet<String> = users.map(|own| label(file_label, own)).collect();
     if labels.len() > 1 {
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let why = format!("multiple SELinux labels found: {}", labels.join(","));
@@ -70,6 +67,7 @@ fn label(file_label: &str, options: &SeLinuxOptions) -> String {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::volume_uses::VolumeUses;
     use super::*;
     use crate::types::api::decode;
 
@@ -82,8 +80,10 @@ mod tests {
         let spec = json!({"csi": {"driver": "d", "volumeHandle": "h"}, "accessModes": modes});
         let bound = PersistentVolume::read(&json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap();
         let driver = CsiDriver::read(&json!({"spec": {"seLinuxMount": driver}}));
-        assert_eq!(mount_label(&pod, "v", &bound, Some(&driver), None).unwrap(), None, "without SELinux");
-        mount_label(&pod, "v", &bound, Some(&driver), Some(FILES)).map_err(|problem| problem.to_string())
+        let uses = VolumeUses::of(&pod.spec);
+        let volume = ("v", uses.mounting("v"));
+        assert_eq!(mount_label(&pod, volume, &bound, Some(&driver), None).unwrap(), None, "without SELinux");
+        mount_label(&pod, volume, &bound, Some(&driver), Some(FILES)).map_err(|problem| problem.to_string())
     }
 
     fn pod(options: &Value, policy: Option<&str>) -> Value {

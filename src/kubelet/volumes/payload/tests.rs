@@ -36,7 +36,7 @@ fn files(volume: Value) -> Result<Payload, FilesProblem> {
     crate::types::api::defaults::apply(&mut pod);
     let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
     let with = SetUpInputs { dirs: &dirs, node: &golden::node(), objects: &objects() };
-    payload(&pod, &pod.spec.volumes[0].source, with)
+    payload(&PodFiles::new(&pod, with), &pod.spec.volumes[0].source)
 }
 
 #[track_caller]
