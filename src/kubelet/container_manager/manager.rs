@@ -86,7 +86,7 @@ impl ContainerManager {
     pub(crate) async fn ensure_node(&self) -> Option<NodeEvent> {
         let settings = self.settings.clone()?;
         let (groups, driver, burstable) = (self.groups.clone(), self.driver.get(), self.burstable.get());
-        let done = on_pool(driver, move || {
+        let done = on_pool(driver, None, move || {
             ensure_classes(&groups, driver, &settings, burstable)?;
             enforce(&groups, driver, &settings)
         })
@@ -112,7 +112,7 @@ impl ContainerManager {
         let name = CgroupName::class(&settings.root, QosClass::Burstable);
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), node_values::class(settings, shares));
         Some(rt::spawn(async move {
-            let weighed = on_pool(driver, move || groups.ensure(&name, driver, &values)).await;
+            let weighed = on_pool(driver, None, move || groups.ensure(&name, driver, &values)).await;
             if let Err(error) = weighed {
                 log!(warn, "failed to set weight of burstable pods", error = ErrorChain(&error));
             }
@@ -125,7 +125,7 @@ impl ContainerManager {
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
         self.made.borrow_mut().insert(pod.metadata.uid.clone());
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
-        on_pool(driver, move || groups.ensure(&name, driver, &values)).await
+        on_pool(driver, Some(&pod.metadata.uid), move || groups.ensure(&name, driver, &values)).await
     }
 
     /// The pods whose cgroup does not exist.
@@ -147,7 +147,10 @@ impl ContainerManager {
         let settings = self.settings.as_ref()?;
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
-        Some(rt::blocking(move || ResizeSteps::new(groups.limits(&name, driver), values)).await)
+        Some(
+            rt::blocking_for(pod.metadata.uid.as_str(), move || ResizeSteps::new(groups.limits(&name, driver), values))
+                .await,
+        )
     }
 
     /// Raises the limits of the pod's cgroup so that both its old and its new resources fit.
@@ -155,7 +158,7 @@ impl ContainerManager {
         let Some(settings) = &self.settings else { return Ok(()) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
-        on_pool(driver, move || groups.widen(&name, driver, values)).await
+        on_pool(driver, Some(&pod.metadata.uid), move || groups.widen(&name, driver, values)).await
     }
 
     fn values_of(&self, pod: &Pod, settings: &Settings) -> Values {
@@ -173,8 +176,8 @@ impl ContainerManager {
         // The QoS class is only known from the spec, which may be gone.
         let names = CLASSES.map(|class| CgroupName::pod(&settings.root, class, uid));
         let (groups, driver) = (self.groups.clone(), self.driver.get());
-        let killed =
-            rt::slow(move || names.iter().try_fold(0, |sum, name| Ok(sum + groups.remove(name, driver)?))).await?;
+        let removed = move || names.iter().try_fold(0, |sum, name| Ok(sum + groups.remove(name, driver)?));
+        let killed = rt::slow_for(uid.as_str(), removed).await?;
         self.made.borrow_mut().remove(uid);
         if killed > 0 {
             log!(warn, "killed processes left in pod cgroup", uid = uid, processes = killed);
@@ -216,11 +219,17 @@ impl ContainerManager {
     }
 }
 
-/// Runs work on cgroups in the pool for its driver: systemd may be slow.
-async fn on_pool<T: Send + 'static>(driver: CgroupDriver, work: impl FnOnce() -> T + Send + 'static) -> T {
-    match driver {
-        CgroupDriver::Cgroupfs => rt::blocking(work).await,
-        CgroupDriver::Systemd => rt::slow(work).await,
+/// Runs work on the cgroup of `pod`, or on the node's, in the pool for its driver: systemd may be slow.
+async fn on_pool<T, W>(driver: CgroupDriver, pod: Option<&PodUid>, work: W) -> T
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    match (driver, pod) {
+        (CgroupDriver::Cgroupfs, None) => rt::blocking(work).await,
+        (CgroupDriver::Cgroupfs, Some(uid)) => rt::blocking_for(uid.as_str(), work).await,
+        (CgroupDriver::Systemd, None) => rt::slow(work).await,
+        (CgroupDriver::Systemd, Some(uid)) => rt::slow_for(uid.as_str(), work).await,
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) async fn make_own_files(
     }
 
     let text = hosts_file(pod, pod_ips, &node.cluster_domain, &host_file);
-    rt::blocking(move || {
+    rt::blocking_for(uid.as_str(), move || {
         make_directory(&directory)?;
         if let Some(path) = hosts {
             write_if_other(&path, &text).map_err(FileError::new("write", &path))?;

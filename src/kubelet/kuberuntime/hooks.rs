@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::platform::net::{GetError, Headers, Purpose, TlsError, Url};
+use crate::platform::net::{Dialer, GetError, Headers, Purpose, TlsError, Url};
 use crate::platform::rt;
 use crate::protocol::grpc::Code;
 use crate::state::pods::{ObservedContainer, ObservedPod};
@@ -68,7 +68,7 @@ impl PodRuntime {
 
     async fn run_command(&self, hook: &Hook<'_>, action: &ExecAction) -> Result<(), HookFailure> {
         let command = &action.command;
-        let (error, output) = match self.cri.exec_hook(hook.id, command, hook.limit).await {
+        let (error, output) = match self.cri.exec_hook(hook.pod.uid.as_str(), hook.id, command, hook.limit).await {
             Ok(answer) if answer.exit_code == 0 => return Ok(()),
             Ok(answer) => {
                 let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();
@@ -101,24 +101,25 @@ impl PodRuntime {
         };
         let url = Url::new(action.scheme, &host, port, &action.path);
         let headers = Headers::new(&action.http_headers, Purpose::Lifecycle);
-        let error = match self.dialer.get(&url, &headers, hook.limit).await {
+        let dialer = self.dialer.of_pod(hook.pod.uid.as_str());
+        let error = match dialer.get(&url, &headers, hook.limit).await {
             Ok(_) | Err(GetError::Body(_)) => return Ok(()),
             Err(GetError::Timeout) => return Err(HookFailure::Late),
             Err(error) => error,
         };
         let is_plain = matches!(error, GetError::Tls(TlsError::Http));
-        if is_plain && self.get_without_tls(hook, &url, headers).await {
+        if is_plain && self.get_without_tls(&dialer, hook, &url, headers).await {
             return Ok(());
         }
         failed(&format_args!("Get {:?}: {error}", url.to_string()))
     }
 
     /// Retries an HTTPS hook with HTTP, for hooks written when only HTTP was supported (kubelet: `runHTTPHandler`).
-    async fn get_without_tls(&self, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
+    async fn get_without_tls(&self, dialer: &Dialer, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
         let mut open = url.clone();
         open.scheme = UriScheme::Http;
         let headers = headers.without_authorization();
-        if !matches!(self.dialer.get(&open, &headers, hook.limit).await, Ok(_) | Err(GetError::Body(_))) {
+        if !matches!(dialer.get(&open, &headers, hook.limit).await, Ok(_) | Err(GetError::Body(_))) {
             return false;
         }
         let host = url.authority();

@@ -46,7 +46,7 @@ impl PodRuntime {
         gone_is_fine(self.cri.remove_container(id).await)?;
         let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
         let links = self.dirs.log_links();
-        rt::blocking(move || {
+        rt::blocking_for(pod.uid.as_str(), move || {
             remove_log(&log);
             remove_dead_links(&links);
         })

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use crate::kubelet::kuberuntime::labels::AnnotatedContainerInfo;
+use crate::kubelet::kuberuntime::labels::{AnnotatedContainerInfo, POD_UID};
 use crate::platform::cri::v1;
 use crate::platform::host::file;
 use crate::platform::rt;
@@ -26,7 +26,8 @@ pub(super) async fn last_words(status: &v1::ContainerStatus) -> String {
     if log.is_none() && output.is_none() {
         return String::new();
     }
-    rt::blocking(move || {
+    let pod = status.labels.get(POD_UID).map_or("", String::as_str);
+    rt::blocking_for(pod, move || {
         let words = log.map(|path| of_log(Path::new(&path))).unwrap_or_default();
         match output {
             Some(path) if words.is_empty() => of_output(Path::new(&path)),

@@ -19,7 +19,7 @@ use crate::types::text;
 
 pub(super) struct Prober {
     cri: RuntimeService,
-    dialer: Dialer,
+    pub(super) dialer: Dialer,
     pub(super) inbox: Sender<SyncEvent>,
 }
 
@@ -31,34 +31,42 @@ impl Prober {
         Self { cri, dialer, inbox }
     }
 
-    /// Probes the instance `id`, whose pod has the address `ip`.
-    pub(super) async fn probe(&self, container: &Container, probe: &Probe, id: &str, ip: Option<IpAddr>) -> Outcome {
+    /// Probes the instance `id`, whose pod has the address `ip`. `dialer` is the probe's own.
+    pub(super) async fn probe(
+        &self,
+        dialer: &Dialer,
+        pod: &str,
+        container: &Container,
+        probe: &Probe,
+        id: &str,
+        ip: Option<IpAddr>,
+    ) -> Outcome {
         let limit = seconds(probe.timeout_seconds).max(Duration::from_secs(1));
         match &probe.handler {
-            ProbeHandler::Exec(action) => self.exec(container, action, id, limit).await,
+            ProbeHandler::Exec(action) => self.exec(pod, container, action, id, limit).await,
             ProbeHandler::TcpSocket(action) => match container.port(&action.port) {
-                Ok(port) => tcp::probe(&self.dialer, &host(&action.host, ip), port, limit).await,
+                Ok(port) => tcp::probe(dialer, &host(&action.host, ip), port, limit).await,
                 Err(error) => Outcome::unknown(error),
             },
-            ProbeHandler::HttpGet(action) => http::probe(&self.dialer, container, action, ip, limit).await,
+            ProbeHandler::HttpGet(action) => http::probe(dialer, container, action, ip, limit).await,
             ProbeHandler::Grpc(action) => match container.port(&IntOrString::Int(action.port)) {
                 Ok(port) => {
                     let service = action.service.as_deref().unwrap_or_default();
-                    grpc::probe(&self.dialer, &host("", ip), port, service, limit).await
+                    grpc::probe(dialer, &host("", ip), port, service, limit).await
                 }
                 Err(error) => Outcome::unknown(error),
             },
         }
     }
 
-    async fn exec(&self, container: &Container, action: &ExecAction, id: &str, limit: Duration) -> Outcome {
+    async fn exec(&self, pod: &str, container: &Container, action: &ExecAction, id: &str, limit: Duration) -> Outcome {
         // Only literal values of the spec, without `valueFrom` and without expansion (as in the upstream kubelet).
         let has_references = action.command.iter().any(|word| word.contains("$("));
         let literals = container.env.iter().filter(|_| has_references);
         let literals: SortedMap<&str, &str> = literals.map(|env| (env.name.as_str(), env.value.as_str())).collect();
         let value = |name: &str| literals.get(name).copied();
         let command: Vec<String> = action.command.iter().map(|word| expand(word, value)).collect();
-        match self.cri.exec_sync(id, &command, limit).await {
+        match self.cri.exec_sync(pod, id, &command, limit).await {
             Ok(answer) if answer.exit_code == 0 => Outcome::Passed,
             Ok(answer) => {
                 let mut output = answer.stdout;

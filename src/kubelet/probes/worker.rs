@@ -9,6 +9,7 @@ use crate::kubelet::probes::outcome::Outcome;
 use crate::kubelet::probes::prober::Prober;
 use crate::kubelet::probes::results::{container_at, probe_of};
 use crate::kubelet::probes::timing::{self, ResultRun};
+use crate::platform::net::Dialer;
 use crate::platform::rt;
 use crate::state::pods::{HostIps, PodEvent, ProbeKind, ProbeResult, SyncEvent};
 use crate::types::api::{EventKind, Pod};
@@ -52,10 +53,11 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
     let mut tally = ResultRun::default();
     let mut reported = None;
     let mut tick = work.first;
+    let dialer = prober.dialer.of_pod(work.pod.metadata.uid.as_str());
     loop {
         rt::sleep_until(tick).await;
         // Boxed, so that the memory of an attempt is freed between two of them.
-        let passed = Box::pin(run_probe(&prober, &work)).await;
+        let passed = Box::pin(run_probe(&prober, &dialer, &work)).await;
         let Some(probe) = container_at(&work.pod.spec, work.place).and_then(|one| probe_of(one, work.kind)) else {
             return;
         };
@@ -78,13 +80,14 @@ pub(super) async fn run(prober: Rc<Prober>, work: ProbeTarget) {
     }
 }
 
-async fn run_probe(prober: &Prober, work: &ProbeTarget) -> Option<bool> {
+async fn run_probe(prober: &Prober, dialer: &Dialer, work: &ProbeTarget) -> Option<bool> {
     let container = container_at(&work.pod.spec, work.place)?;
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
     for _ in 0..TRIES {
         let begun = rt::now();
-        outcome = prober.probe(container, probe, &work.container_id, work.address.current()).await;
+        let (uid, id) = (work.pod.metadata.uid.as_str(), &work.container_id);
+        outcome = prober.probe(dialer, uid, container, probe, id, work.address.current()).await;
         note(work, &container.name, &outcome, begun);
         if outcome.passed().is_some() {
             break;
@@ -122,5 +125,69 @@ fn result(work: &ProbeTarget, passed: bool) -> ProbeResult {
         container_id: work.container_id.clone(),
         kind: work.kind,
         passed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::platform::cri::RuntimeService;
+    use crate::platform::rpc::Client;
+    use crate::types::api::{Container, IntOrString, Probe, ProbeHandler, TcpSocketAction};
+
+    /// A readiness probe of each second that connects to `host`.
+    fn target(pod: &str, host: &str) -> ProbeTarget {
+        let action = TcpSocketAction { host: host.to_owned(), port: IntOrString::Int(80) };
+        let handler = ProbeHandler::TcpSocket(action);
+        let probe = Probe {
+            handler,
+            initial_delay_seconds: 0,
+            timeout_seconds: 1,
+            period_seconds: 1,
+            success_threshold: 1,
+            failure_threshold: 1,
+            termination_grace_period_seconds: None,
+        };
+        let container = Container { readiness_probe: Some(Box::new(probe)), ..Container::default() };
+        let mut with_probe = Pod::default();
+        with_probe.metadata.uid = pod.into();
+        with_probe.spec.containers.push(container);
+        ProbeTarget {
+            pod: Arc::new(with_probe),
+            place: 0,
+            kind: ProbeKind::Readiness,
+            container_id: String::new(),
+            address: ProbedAddress::Pod(None),
+            first: rt::now(),
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_be_looked_up_delay_no_probe_of_another_pod() {
+        let passed = rt::simulate(1, |world| async move {
+            world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(100_000), failing: 0 });
+            world.network.add_name("alive", IpAddr::from([10, 0, 0, 1]));
+            let _accepted = world.network.host("10.0.0.1:80").listen();
+            let (inbox, events) = async_channel::bounded(100);
+            let cri = RuntimeService::new(Client::new("/nowhere"), Duration::from_secs(1));
+            let prober = Rc::new(Prober::new(cri, Dialer::new(), inbox));
+            let probe = |pod: &str, host: &str| rt::spawn(run(Rc::clone(&prober), target(pod, host)));
+            let _greedy: Vec<_> = (0..20).map(|_| probe("greedy", "dead")).collect();
+            rt::sleep(Duration::from_secs(60)).await;
+            world.network.resolver.set(rt::Resolver::default());
+            let _honest = probe("honest", "alive");
+            let verdict = async {
+                loop {
+                    match events.recv().await {
+                        Ok(SyncEvent::Probed(result)) if result.pod.as_str() == "honest" => return result.passed,
+                        _ => {}
+                    }
+                }
+            };
+            rt::deadline(Duration::from_secs(1), verdict).await
+        });
+        assert_eq!(passed, Ok(Ok(true)));
     }
 }

@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_channel::Receiver;
@@ -23,8 +22,6 @@ use crate::types::error::ErrorChain;
 pub(super) struct VolumeStatsCache {
     csi: Rc<Csi>,
     known: RefCell<Vec<RunningQuery>>,
-    /// Its reference count is the number of statfs threads, plus one.
-    threads: Arc<()>,
 }
 
 struct RunningQuery {
@@ -47,12 +44,10 @@ struct CachedUsage {
 const PERIOD: Duration = Duration::from_secs(60);
 /// How long a request waits before it gets the previous result.
 const WAIT: Duration = Duration::from_millis(500);
-/// Maximum number of threads blocked by file servers.
-const MOST_THREADS: usize = 8;
 
 impl VolumeStatsCache {
     pub(super) fn new(csi: Rc<Csi>) -> Self {
-        Self { csi, known: RefCell::default(), threads: Arc::default() }
+        Self { csi, known: RefCell::default() }
     }
 
     /// Starts the inquiries that are due, and forgets other volumes.
@@ -98,16 +93,11 @@ impl VolumeStatsCache {
     fn inquire(&self, volume: &ForeignVolume, cached: Rc<CachedUsage>, now: Instant) -> RunningQuery {
         let (held, ended) = async_channel::bounded(1);
         let (of, csi) = (volume.clone(), Rc::clone(&self.csi));
-        let disk = match &of.teller {
-            UsageSource::Driver { .. } => None,
-            UsageSource::Mount => self.query_file_system(&of.path),
-        };
         let tells = Rc::clone(&cached);
         let task = rt::spawn(async move {
-            let usage = match (&of.teller, disk) {
-                (UsageSource::Driver { name, handle }, _) => by_driver(&csi, name, handle, &of.path).await,
-                (UsageSource::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
-                (UsageSource::Mount, None) => None,
+            let usage = match &of.teller {
+                UsageSource::Driver { name, handle } => by_driver(&csi, name, handle, &of.path).await,
+                UsageSource::Mount => by_mount(&of).await,
             };
             let at = clock::timestamp().as_nanosecond();
             tells.seen.replace(usage.map(|(disk, used)| VolumeSnapshot {
@@ -123,31 +113,21 @@ impl VolumeStatsCache {
         });
         RunningQuery { of: volume.clone(), began: now, cached, ended, task }
     }
-
-    /// Calls statfs on a separate thread, not in the pool: it blocks until the file server answers. The number of
-    /// threads is limited.
-    fn query_file_system(&self, path: &Path) -> Option<Receiver<Option<FileSystem>>> {
-        if Arc::strong_count(&self.threads) > MOST_THREADS {
-            return None;
-        }
-        let (sender, answer) = async_channel::bounded(1);
-        let (path, held) = (path.to_owned(), Arc::clone(&self.threads));
-        let work = move || {
-            let is_there = mounted_at(&path).unwrap_or(false);
-            let disk = if is_there { file_system(&path).ok() } else { None };
-            drop(held);
-            // The receiver is dropped with the volume.
-            let _ = sender.try_send(disk);
-        };
-        rt::thread("statfs", work).ok()?;
-        Some(answer)
-    }
 }
 
 impl RunningQuery {
     fn is_due(&self, now: Instant) -> bool {
         self.task.is_finished() && now.saturating_duration_since(self.began) >= PERIOD
     }
+}
+
+/// Calls statfs, which blocks until the file server answers.
+async fn by_mount(volume: &ForeignVolume) -> Option<(FileSystem, DiskUsage)> {
+    let path = volume.path.clone();
+    // Separate from the pod's name lookups.
+    let owner = format!("volumes of {}", volume.pod);
+    let asked = move || if mounted_at(&path).unwrap_or(false) { file_system(&path).ok() } else { None };
+    rt::inquire_for(&owner, asked).await.map(of_disk)
 }
 
 async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Option<(FileSystem, DiskUsage)> {

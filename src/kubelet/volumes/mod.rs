@@ -85,7 +85,7 @@ pub(crate) fn set_up(
         let work = move || carry_out(&plan).map(|kept| (plan, kept));
         let (plan, kept) = match may_hang {
             true => rt::slow_for(uid.as_str(), work).await?,
-            false => rt::blocking(work).await?,
+            false => rt::blocking_for(uid.as_str(), work).await?,
         };
         csi.awaits(&uid, unattached(&plan));
         for planned in &plan.volumes {
@@ -102,7 +102,7 @@ pub(crate) fn set_up(
             }
         }
         if selinux {
-            label_mounts(&plan, &mut places).await;
+            label_mounts(&uid, &plan, &mut places).await;
         }
         let places = plan.volumes.into_iter().map(|planned| planned.name).zip(places).collect();
         Ok(PodVolumes { uid, places, subpaths, kept })
@@ -161,9 +161,10 @@ pub(crate) fn refresh(
 ) -> impl Future<Output = Result<Vec<Error>, Error>> + use<> {
     let plan = Plan::new(pod, with);
     let csi = Rc::clone(csi);
+    let uid = pod.metadata.uid.clone();
     async move {
         let plan = plan?;
-        let refreshed = rt::blocking(move || {
+        let refreshed = rt::blocking_for(uid.as_str(), move || {
             let mut kept = Vec::new();
             for planned in &plan.volumes {
                 match &planned.source {
@@ -245,11 +246,12 @@ impl PodVolumes {
         let place = |volume: &str| self.places.get(volume)?.path.clone();
         let keys: Vec<(Option<PathBuf>, FileKeySelector)> =
             sources.map(|key| (place(&key.volume_name), key.clone())).collect();
+        let uid = self.uid.clone();
         async move {
             if keys.is_empty() {
                 return Vec::new();
             }
-            rt::blocking(move || file_values(keys)).await
+            rt::blocking_for(uid.as_str(), move || file_values(keys)).await
         }
     }
 }
@@ -287,13 +289,14 @@ impl PlannedVolume {
 }
 
 /// A writable CSI volume is relabelled if its file system has labels.
-async fn label_mounts(plan: &Plan, places: &mut [PreparedVolume]) {
+async fn label_mounts(uid: &PodUid, plan: &Plan, places: &mut [PreparedVolume]) {
     for (planned, place) in plan.volumes.iter().zip(places) {
         let (Source::Csi(csi), Some(path)) = (&planned.source, place.path.clone()) else { continue };
         if csi.volume.read_only || csi.volume.is_block {
             continue;
         }
-        place.relabel = rt::blocking(move || selinux::has_labels(&path)).await.unwrap_or(false);
+        // Its file system may hang.
+        place.relabel = rt::slow_for(uid.as_str(), move || selinux::has_labels(&path)).await.unwrap_or(false);
     }
 }
 

@@ -1,11 +1,14 @@
 //! The runtime service: sandboxes, containers and the runtime itself.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::Error;
 use super::call::{call, call_cut, id as require, read, whole_seconds};
 use super::v1::*;
 use crate::platform::rpc;
+use crate::platform::rt::{self, Turn, Turns};
+use crate::protocol::grpc::{Code, Status};
 use crate::protocol::protobuf::{Message, encode, put_message, put_str};
 
 /// A handle on the runtime service. Clones share its connection.
@@ -14,7 +17,13 @@ pub struct RuntimeService {
     client: rpc::Client,
     /// The timeout of calls that do not wait for something themselves.
     timeout: Duration,
+    execs: Rc<Turns>,
 }
+
+/// Most commands that run at the same time, and those of one pod. Each occupies a stream of the connection, of which
+/// servers usually allow at least 100.
+const EXECS: usize = 96;
+const EXECS_OF_ONE: usize = 4;
 
 /// Bytes kept of each output of a command. Upstream keeps as much of a probe's output.
 const OUTPUT: usize = 10 * 1024;
@@ -30,7 +39,7 @@ macro_rules! path {
 impl RuntimeService {
     /// `timeout` is the kubelet's `runtimeRequestTimeout`.
     pub fn new(client: rpc::Client, timeout: Duration) -> Self {
-        Self { client, timeout }
+        Self { client, timeout, execs: Turns::new(EXECS, EXECS_OF_ONE) }
     }
 
     /// Watches the connection being made and lost.
@@ -277,18 +286,39 @@ impl RuntimeService {
 /// Commands in containers, and the addresses to stream them from.
 impl RuntimeService {
     /// Runs `cmd` and waits for its exit. The runtime kills it after `limit`. The output is cut to [`OUTPUT`] bytes.
-    pub async fn exec_sync(&self, id: &str, cmd: &[String], limit: Duration) -> Result<ExecSyncResponse, Error> {
+    ///
+    /// The wait for other commands of `owner`, such as a pod's uid, does not count.
+    pub async fn exec_sync(
+        &self,
+        owner: &str,
+        id: &str,
+        cmd: &[String],
+        limit: Duration,
+    ) -> Result<ExecSyncResponse, Error> {
+        let turn = self.execs.take(owner).await;
         // 0 would mean no timeout.
-        self.exec_for(id, cmd, whole_seconds(limit).max(1), limit).await
+        self.exec_for(turn, id, cmd, whole_seconds(limit).max(1), limit).await
     }
 
-    /// Runs `cmd` and waits for its exit, for `longest` at most. Until then the runtime kills it only with its container.
-    pub async fn exec_hook(&self, id: &str, cmd: &[String], longest: Duration) -> Result<ExecSyncResponse, Error> {
-        self.exec_for(id, cmd, 0, longest).await
+    /// Runs `cmd` and waits for its exit, for `longest` at most. Until then the runtime kills it only with its
+    /// container.
+    pub async fn exec_hook(
+        &self,
+        owner: &str,
+        id: &str,
+        cmd: &[String],
+        longest: Duration,
+    ) -> Result<ExecSyncResponse, Error> {
+        let Ok(turn) = rt::deadline(longest, self.execs.take(owner)).await else {
+            let late = Status::new(Code::DeadlineExceeded, "too many other commands run in the pod");
+            return Err(Error::rpc(path!("ExecSync"), id, rpc::Error::Status(late)));
+        };
+        self.exec_for(turn, id, cmd, 0, longest).await
     }
 
     async fn exec_for(
         &self,
+        _turn: Turn,
         id: &str,
         cmd: &[String],
         timeout: i64,
@@ -341,5 +371,40 @@ impl ContainerEvents {
             Ok(None) => Ok(None),
             Err(error) => Err(Error::rpc(self.path, "", error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::rpc::{Client, Reply, Server, handler};
+
+    #[test]
+    fn hanging_commands_of_a_pod_delay_neither_other_pods_nor_the_node() {
+        let folder = std::env::temp_dir().join(format!("coracle-execs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let answers = rt::block_on(async {
+            // It allows 100 streams.
+            let server = Server::bind(&folder.join("s")).unwrap();
+            let hangs = handler(|request| async move {
+                if request.message.windows(6).any(|part| part == b"greedy") {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Reply::Message(Vec::new()))
+            });
+            let _served = rt::spawn(async move { match server.serve(hangs).await {} });
+            let hour = Duration::from_secs(3600);
+            let cri = RuntimeService::new(Client::new(&folder.join("s").to_string_lossy()), hour);
+            let exec = |pod: &'static str| {
+                let cri = cri.clone();
+                rt::spawn(async move { cri.exec_sync(pod, pod, &[], hour).await.is_ok() })
+            };
+            let _greedy: Vec<_> = (0..200).map(|_| exec("greedy")).collect();
+            rt::sleep(Duration::from_millis(200)).await;
+            let limit = Duration::from_secs(10);
+            (rt::deadline(limit, exec("honest")).await, rt::deadline(limit, cri.version()).await.is_ok())
+        });
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(answers, (Ok(true), true));
     }
 }

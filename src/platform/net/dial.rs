@@ -13,32 +13,36 @@ use crate::platform::net::tls::Tls;
 use crate::platform::net::{DialError, Proxy, ProxySettings, Url};
 use crate::platform::rt::{self, Async, Semaphore, TcpStream};
 
-/// Connects to hosts. Limits concurrent name lookups, so that an unresponsive name server does not occupy every thread.
-/// Clones share that limit and the TLS configuration. Probes and hooks have one without proxies.
+/// Connects to hosts. Looks up one name at a time, so that an unresponsive name server does not occupy every thread:
+/// clones share that limit and the TLS configuration. Probes and hooks have one without proxies, for each pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     lookups: Arc<Semaphore>,
+    /// The uid of the pod whose spec has the names; `None` for the node itself.
+    pod: Option<Arc<str>>,
     pub(super) tls: Tls,
     /// For servers other than pods.
     proxies: Arc<ProxySettings>,
 }
 
-const LOOKUPS: usize = 2;
 /// A server and its proxy are looked up one after the other.
-const LOOKUPS_OF_SERVER: usize = 1;
+const LOOKUPS: usize = 1;
 
 impl Dialer {
     pub(crate) fn new() -> Self {
-        Self::with_lookups(LOOKUPS, ProxySettings::default())
+        Self::of_server(ProxySettings::default())
     }
 
-    /// For one server, such as the API server, whose lookups do not queue behind those of pods.
+    /// For one server, such as the API server, whose lookups do not queue behind those of pods and other servers.
     pub(crate) fn of_server(proxies: ProxySettings) -> Self {
-        Self::with_lookups(LOOKUPS_OF_SERVER, proxies)
+        let lookups = Arc::new(Semaphore::new(LOOKUPS));
+        Self { lookups, pod: None, tls: Tls::default(), proxies: Arc::new(proxies) }
     }
 
-    fn with_lookups(lookups: usize, proxies: ProxySettings) -> Self {
-        Self { lookups: Arc::new(Semaphore::new(lookups)), tls: Tls::default(), proxies: Arc::new(proxies) }
+    /// For the names of one pod, whose lookups queue behind each other only. Its clients try again after their
+    /// timeouts: a client of its own for each of them keeps the number of lookups that wait small.
+    pub(crate) fn of_pod(&self, uid: &str) -> Self {
+        Self { lookups: Arc::new(Semaphore::new(LOOKUPS)), pod: Some(uid.into()), ..self.clone() }
     }
 
     /// The proxy of the environment for `url`, if any.
@@ -85,7 +89,7 @@ impl Dialer {
         let turn = self.lookups.acquire_arc().await;
         #[cfg(test)]
         if let Some(world) = rt::world() {
-            let found = rt::simulated_lookup(world, host, turn).await;
+            let found = rt::simulated_lookup(world, host, self.pod.clone(), turn).await;
             return found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         }
         let name = host.to_owned();
@@ -93,7 +97,10 @@ impl Dialer {
             let _turn = turn;
             (name.as_str(), port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
         };
-        rt::slow(lookup).await
+        match &self.pod {
+            Some(uid) => rt::inquire_for(uid, lookup).await,
+            None => rt::slow(lookup).await,
+        }
     }
 }
 
@@ -131,7 +138,7 @@ mod tests {
     fn an_abandoned_lookup_keeps_its_slot() {
         let free = rt::simulate(1, |world| async move {
             world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
-            let dialer = Dialer::new();
+            let dialer = Dialer::new().of_pod("a");
             for _ in 0..LOOKUPS {
                 assert!(dialer.dial("name", 80, Duration::from_millis(10)).await.is_err());
             }
@@ -143,13 +150,32 @@ mod tests {
     }
 
     #[test]
+    fn hanging_lookups_of_a_pod_do_not_delay_other_pods() {
+        let found = rt::simulate(1, |world| async move {
+            world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
+            world.network.add_name("alive", IpAddr::from([10, 0, 0, 1]));
+            let dialer = Dialer::new();
+            // One pod with many probes, whose name server hangs.
+            for _ in 0..20 {
+                let greedy = dialer.of_pod("greedy");
+                assert!(greedy.dial("dead", 80, Duration::from_millis(10)).await.is_err());
+            }
+            world.network.resolver.set(rt::Resolver::default());
+            let honest = dialer.of_pod("honest");
+            rt::deadline(Duration::from_secs(1), honest.addresses("alive", 80)).await.map(|found| found.len())
+        });
+        assert_eq!(found, Ok(Ok(1)));
+    }
+
+    #[test]
     fn hanging_pod_lookups_do_not_delay_the_api_server() {
         let found = rt::simulate(1, |world| async move {
             world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
             world.network.add_name("api", IpAddr::from([10, 0, 0, 1]));
             let (pods, api) = (Dialer::new(), Dialer::of_server(ProxySettings::default()));
-            for _ in 0..10 {
-                assert!(pods.dial("dead", 80, Duration::from_millis(10)).await.is_err());
+            for pod in 0..100 {
+                let dialer = pods.of_pod(&pod.to_string());
+                assert!(dialer.dial("dead", 80, Duration::from_millis(10)).await.is_err());
             }
             world.network.resolver.set(rt::Resolver::default());
             rt::deadline(Duration::from_secs(1), api.addresses("api", 443)).await.map(|found| found.len())

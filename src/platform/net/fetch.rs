@@ -1,6 +1,6 @@
 //! Single requests, each on a connection of its own.
 //!
-//! ureq speaks HTTP on the blocking pool.
+//! ureq speaks HTTP on the slow pool.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -95,11 +95,11 @@ impl Dialer {
         let addresses =
             rt::deadline(left, self.addresses(host, port)).await.map_err(|rt::Elapsed| GetError::Timeout)?;
         let one = OneRequest { request: Arc::clone(request), url: at.clone(), keep_host, proxy, addresses, end };
-        rt::blocking(move || one.send()).await
+        rt::slow(move || one.send()).await
     }
 }
 
-/// A request that runs on the blocking pool.
+/// A request that runs on the slow pool.
 struct OneRequest {
     request: Arc<FetchRequest>,
     url: Url,

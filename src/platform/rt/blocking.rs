@@ -1,6 +1,7 @@
-//! Thread pools for blocking work: [`blocking`] for local work, [`slow`] and [`slow_for`] for what may hang, such as
-//! file servers, disks, name servers and other daemons, [`walk`] and [`walk_for`] for trees of files that are counted,
-//! and [`remove`] and [`remove_for`] for those that are removed. Idle threads exit after a while.
+//! Thread pools for blocking work: [`blocking`] and [`blocking_for`] for local work, [`slow`] and [`slow_for`] for
+//! what may hang, such as disks, mounts and other daemons, [`inquire_for`] for the name servers and file servers of
+//! pods, [`walk`] and [`walk_for`] for trees of files that are counted, and [`remove`] and [`remove_for`] for those
+//! that are removed. Idle threads exit after a while.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -8,6 +9,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::job_queue::{JobQueue, Owner};
+
+/// The owner of work for the clients of this node's servers, such as reading a log.
+pub const CLIENTS: &str = "clients";
 
 const IDLE: Duration = Duration::from_secs(2);
 /// Jobs that wait longer than this for a thread of the slow pool are logged.
@@ -18,6 +22,7 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 /// The pool of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolKind {
+    Inquiry,
     Quick,
     Removal,
     Slow,
@@ -26,23 +31,35 @@ pub(super) enum PoolKind {
 
 impl PoolKind {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 4] = [Self::Quick, Self::Removal, Self::Slow, Self::Walk];
+    pub(super) const ALL: [Self; 5] = [Self::Inquiry, Self::Quick, Self::Removal, Self::Slow, Self::Walk];
 
-    /// The slow pool has room for the hanging jobs of 31 pods. Trees are read from disks that many threads make slower.
+    /// The slow pool has room for the hanging jobs of 38 pods, that of inquiries for those of 15. Trees are read from
+    /// disks that many threads make slower.
     pub(super) const fn threads(self) -> usize {
         match self {
+            Self::Inquiry => 16,
             Self::Quick => 8,
             Self::Removal | Self::Walk => 3,
             Self::Slow => 64,
         }
     }
 
-    fn pool(self) -> &'static Pool {
-        static QUICK: Pool = Pool::new("blocking", PoolKind::Quick.threads());
-        static REMOVAL: Pool = Pool::new("removal", PoolKind::Removal.threads());
-        static SLOW: Pool = Pool::new("slow", PoolKind::Slow.threads());
-        static WALK: Pool = Pool::new("walk", PoolKind::Walk.threads());
+    /// Most threads of one owner.
+    pub(super) const fn threads_of_one(self) -> usize {
         match self {
+            Self::Inquiry => 1,
+            Self::Quick | Self::Removal | Self::Slow | Self::Walk => 2,
+        }
+    }
+
+    fn pool(self) -> &'static Pool {
+        static INQUIRY: Pool = Pool::new("inquiry", PoolKind::Inquiry);
+        static QUICK: Pool = Pool::new("blocking", PoolKind::Quick);
+        static REMOVAL: Pool = Pool::new("removal", PoolKind::Removal);
+        static SLOW: Pool = Pool::new("slow", PoolKind::Slow);
+        static WALK: Pool = Pool::new("walk", PoolKind::Walk);
+        match self {
+            Self::Inquiry => &INQUIRY,
             Self::Quick => &QUICK,
             Self::Removal => &REMOVAL,
             Self::Slow => &SLOW,
@@ -72,6 +89,16 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     run(PoolKind::Quick, None, work)
 }
 
+/// As [`blocking`], for work of `owner`: the uid of a pod, or [`CLIENTS`]. The pool runs a bounded number of jobs of
+/// each owner at a time, and the node's own work first.
+pub fn blocking_for<T, W>(owner: &str, work: W) -> impl Future<Output = T> + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    run(PoolKind::Quick, Some(owner.into()), work)
+}
+
 /// Runs work that may hang on the slow pool.
 pub fn slow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
     run(PoolKind::Slow, None, work)
@@ -84,6 +111,15 @@ where
     W: FnOnce() -> T + Send + 'static,
 {
     run(PoolKind::Slow, Some(owner.into()), work)
+}
+
+/// Asks a server of `owner`, a pod: a name server or a file server. It may hang, and holds up only its owner.
+pub fn inquire_for<T, W>(owner: &str, work: W) -> impl Future<Output = T> + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    run(PoolKind::Inquiry, Some(owner.into()), work)
 }
 
 /// Counts the files of a tree.
@@ -163,9 +199,10 @@ fn report(pace: PoolKind) {
 }
 
 impl Pool {
-    const fn new(name: &'static str, threads: usize) -> Self {
-        let state = State { jobs: JobQueue::new(threads), threads: 0, idle: 0, reported: false };
-        Self { name, threads, state: Mutex::new(state), wake: Condvar::new() }
+    const fn new(name: &'static str, kind: PoolKind) -> Self {
+        let jobs = JobQueue::new(kind.threads(), kind.threads_of_one());
+        let state = State { jobs, threads: 0, idle: 0, reported: false };
+        Self { name, threads: kind.threads(), state: Mutex::new(state), wake: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -298,6 +335,27 @@ mod tests {
             }
         });
         assert_eq!(done.ok(), Some((1, 2, 3)));
+    }
+
+    #[test]
+    fn local_work_of_many_pods_and_clients_delays_neither_the_node_nor_another_pod() {
+        let took = simulate(1, |world| async move {
+            world.disk.set(Duration::from_secs(10));
+            let greedy: Vec<_> = (0..100).map(|_| blocking_for(CLIENTS, || ())).collect();
+            let begun = world.passed();
+            blocking_for("one", || ()).await;
+            let of_pod = world.passed() - begun;
+            let pods: Vec<_> = (0..100).map(|pod| blocking_for(&pod.to_string(), || ())).collect();
+            let begun = world.passed();
+            for _ in 0..10 {
+                blocking(|| ()).await;
+            }
+            drop((greedy, pods));
+            (of_pod, (world.passed() - begun) / 10)
+        });
+        let (of_pod, of_node) = took.unwrap();
+        assert!(of_pod <= Duration::from_secs(10), "a pod waits for {of_pod:?}");
+        assert!(of_node <= Duration::from_secs(10), "the node waits for {of_node:?}");
     }
 
     #[test]

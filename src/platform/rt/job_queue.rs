@@ -1,4 +1,5 @@
-//! The job queue of a thread pool: first come, first served, without letting one owner occupy all threads. Pure.
+//! The job queue of a thread pool: the node's jobs first, then first come, first served, without letting one owner
+//! occupy all threads. Pure.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ pub(super) type Owner = Option<Arc<str>>;
 /// Waiting jobs, and the owners of running ones.
 pub(super) struct JobQueue<T> {
     threads: usize,
+    /// Most running jobs of one owner.
+    of_one: usize,
     waiting: VecDeque<Waiting<T>>,
     running: Vec<Arc<str>>,
 }
@@ -20,22 +23,21 @@ struct Waiting<T> {
     job: T,
 }
 
-/// Most running jobs of one owner.
-pub(super) const OF_ONE_OWNER: usize = 2;
-
 impl<T> JobQueue<T> {
-    pub(super) const fn new(threads: usize) -> Self {
-        Self { threads, waiting: VecDeque::new(), running: Vec::new() }
+    pub(super) const fn new(threads: usize, of_one: usize) -> Self {
+        Self { threads, of_one, waiting: VecDeque::new(), running: Vec::new() }
     }
 
     pub(super) fn push(&mut self, owner: Owner, job: T, now: Instant) {
         self.waiting.push_back(Waiting { owner, since: now, job });
     }
 
-    /// The next job with its owner for [`JobQueue::ended`]: the first job of the owners with the fewest running jobs.
+    /// The next job with its owner for [`JobQueue::ended`]: the first job of the node, or else of the owners with the
+    /// fewest running jobs.
     pub(super) fn take(&mut self) -> Option<(Owner, T)> {
         let allowed = self.waiting.iter().enumerate().filter(|(_, waiting)| self.allows(&self.running, &waiting.owner));
-        let (place, _) = allowed.min_by_key(|(_, waiting)| of(&self.running, &waiting.owner))?;
+        let (place, _) =
+            allowed.min_by_key(|(_, waiting)| (waiting.owner.is_some(), of(&self.running, &waiting.owner)))?;
         let Waiting { owner, job, .. } = self.waiting.remove(place)?;
         self.running.extend(owner.clone());
         Some((owner, job))
@@ -71,9 +73,15 @@ impl<T> JobQueue<T> {
         self.waiting.len()
     }
 
-    /// Reserves one thread for jobs without an owner, even if jobs of several owners hang.
+    /// Reserves one thread for jobs without an owner, even if jobs of several owners hang, and the last quarter for
+    /// owners without a running job.
     fn allows(&self, running: &[Arc<str>], owner: &Owner) -> bool {
-        owner.is_none() || running.len() < self.threads.saturating_sub(1) && of(running, owner) < OF_ONE_OWNER
+        let most = match of(running, owner) {
+            0 => self.threads.saturating_sub(1),
+            of_owner if of_owner < self.of_one => self.threads - self.threads / 4,
+            _ => 0,
+        };
+        owner.is_none() || running.len() < most
     }
 }
 
@@ -87,7 +95,7 @@ mod tests {
 
     /// The jobs that a pool of four threads starts, in order, if none of them ends.
     fn started(jobs: &[(&str, u32)]) -> Vec<u32> {
-        let mut queue = JobQueue::new(4);
+        let mut queue = JobQueue::new(4, 2);
         for (owner, job) in jobs {
             queue.push((!owner.is_empty()).then(|| Arc::from(*owner)), *job, Instant::now());
         }
@@ -104,7 +112,21 @@ mod tests {
 
     #[test]
     fn owned_jobs_leave_a_thread_for_the_node() {
-        assert_eq!(started(&[("a", 1), ("b", 2), ("c", 3), ("d", 4), ("", 5)]), [1, 2, 3, 5]);
+        assert_eq!(started(&[("a", 1), ("b", 2), ("c", 3), ("d", 4), ("", 5)]), [5, 1, 2, 3]);
+    }
+
+    #[test]
+    fn last_quarter_is_for_owners_without_a_running_job() {
+        let mut queue = JobQueue::new(8, 2);
+        let now = Instant::now();
+        for owner in ["a", "a", "b", "b", "c", "c"] {
+            queue.push(Some(owner.into()), 0, now);
+        }
+        assert_eq!(std::iter::from_fn(|| queue.take()).count(), 6);
+        queue.push(Some("d".into()), 1, now);
+        queue.push(Some("d".into()), 2, now);
+        assert_eq!(queue.take().map(|(_, job)| job), Some(1));
+        assert!(queue.take().is_none());
     }
 
     #[test]
@@ -114,7 +136,7 @@ mod tests {
 
     #[test]
     fn owners_with_fewer_running_jobs_come_first() {
-        let (mut queue, now) = (JobQueue::new(4), Instant::now());
+        let (mut queue, now) = (JobQueue::new(4, 2), Instant::now());
         let a: Owner = Some("a".into());
         (0..10).for_each(|job| queue.push(a.clone(), job, now));
         assert_eq!((queue.take().map(|(_, job)| job), queue.take().map(|(_, job)| job)), (Some(0), Some(1)));
@@ -127,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_oldest_job_waits_since_its_arrival() {
-        let (mut queue, now) = (JobQueue::new(4), Instant::now());
+        let (mut queue, now) = (JobQueue::new(4, 2), Instant::now());
         assert_eq!(queue.oldest(now), None);
         queue.push(None, 1, now);
         queue.push(None, 2, now + Duration::from_secs(1));

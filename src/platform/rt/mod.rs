@@ -14,6 +14,7 @@ mod processes;
 #[cfg(test)]
 mod sockets;
 mod timers;
+mod turns;
 #[cfg(test)]
 mod virtual_time;
 #[cfg(test)]
@@ -27,7 +28,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-pub use blocking::{blocking, remove, remove_for, slow, slow_for, walk, walk_for};
+pub use blocking::{CLIENTS, blocking, blocking_for, inquire_for, remove, remove_for, slow, slow_for, walk, walk_for};
 #[cfg(not(test))]
 pub use smol::Async;
 pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
@@ -37,6 +38,7 @@ pub use smol::net::unix::{UnixListener, UnixStream};
 #[cfg(not(test))]
 pub use smol::net::{TcpListener, TcpStream};
 pub use smol::stream::StreamExt;
+pub use turns::{Turn, Turns};
 
 // In tests a simulation may replace the kernel.
 #[cfg(test)]

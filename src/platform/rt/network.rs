@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -98,9 +99,14 @@ impl Network {
     }
 }
 
-/// Resolves `name` as the simulated name server does. The lookup holds `turn` until it is done, even if its caller is
-/// gone.
-pub(crate) async fn simulated_lookup(world: Rc<World>, name: &str, turn: SemaphoreGuardArc) -> Vec<IpAddr> {
+/// Resolves `name` for `owner` as the simulated name server does. The lookup holds `turn` until it is done, even if its
+/// caller is gone.
+pub(crate) async fn simulated_lookup(
+    world: Rc<World>,
+    name: &str,
+    owner: Option<Arc<str>>,
+    turn: SemaphoreGuardArc,
+) -> Vec<IpAddr> {
     let Resolver { slow, failing } = world.network.resolver.get();
     let (sender, receiver) = async_channel::bounded(1);
     let answer = Box::new(move || {
@@ -108,7 +114,8 @@ pub(crate) async fn simulated_lookup(world: Rc<World>, name: &str, turn: Semapho
         // The caller may be gone.
         let _ = sender.try_send(());
     });
-    super::virtual_time::work_for(&world, PoolKind::Slow, None, world.duration_below(slow), answer);
+    let pool = if owner.is_some() { PoolKind::Inquiry } else { PoolKind::Slow };
+    super::virtual_time::work_for(&world, pool, owner, world.duration_below(slow), answer);
     // The job was lost with its program.
     if receiver.recv().await.is_err() {
         return std::future::pending().await;

@@ -286,7 +286,12 @@ struct Pool {
 
 impl Pool {
     fn new(pace: PoolKind) -> Self {
-        Self { threads: pace.threads(), running: 0, begun: 0, waiting: JobQueue::new(pace.threads()) }
+        Self {
+            threads: pace.threads(),
+            running: 0,
+            begun: 0,
+            waiting: JobQueue::new(pace.threads(), pace.threads_of_one()),
+        }
     }
 
     /// The next job, if a thread is free.

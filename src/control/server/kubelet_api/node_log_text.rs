@@ -75,7 +75,7 @@ impl NodeLogText {
         } else {
             let root = self.root.clone();
             let open = move |service: String| (log_of(&root, &service), service);
-            let logs = rt::blocking(move || in_files.into_iter().map(open).collect::<Vec<_>>()).await;
+            let logs = rt::blocking_for(rt::CLIENTS, move || in_files.into_iter().map(open).collect::<Vec<_>>()).await;
             let part = |(log, service): (io::Result<File>, String)| {
                 log.map_or_else(|error| note(&service, &error), Part::File)
             };
@@ -89,7 +89,7 @@ impl NodeLogText {
             Part::Note(note) => (!note.is_empty()).then(|| std::mem::take(note).into_bytes()),
             Part::File(file) => {
                 let mut file = file.try_clone().ok()?;
-                let read = rt::blocking(move || {
+                let read = rt::blocking_for(rt::CLIENTS, move || {
                     let mut bytes = vec![0; PART];
                     let count = file.read(&mut bytes).unwrap_or(0);
                     bytes.truncate(count);

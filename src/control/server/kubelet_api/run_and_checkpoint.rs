@@ -51,7 +51,7 @@ pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -
     };
     let cri = cri.clone();
     Some(Reply::Slow(Box::pin(async move {
-        match cri.exec_sync(&id, &command, LONGEST_RUN).await {
+        match cri.exec_sync(&format!("run {id}"), &id, &command, LONGEST_RUN).await {
             Ok(mut output) if output.exit_code == 0 => {
                 output.stdout.append(&mut output.stderr);
                 Response::json(output.stdout)
