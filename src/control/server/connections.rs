@@ -1,117 +1,17 @@
-//! The open connections of a server, limited in number, and each in time and memory.
+//! Serves the requests of one connection, each within limits of time and memory.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::future::{Future, ready};
 use std::io::{self, Read as _};
-use std::net::IpAddr;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::http::{AfterResponse, Response, chunk, stream_head};
 use super::relay::relay;
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
-use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
+use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
-
-/// Runs a limited number of connections. A new one displaces the oldest unauthenticated one, so that idle clients
-/// cannot keep others out, or else the oldest idle one.
-#[derive(Debug)]
-pub(super) struct Connections {
-    most: usize,
-    most_strangers: usize,
-    most_of_one: usize,
-    open: VecDeque<OpenConnection>,
-}
-
-#[derive(Debug)]
-struct OpenConnection {
-    /// `None`: a client on this machine.
-    peer: Option<IpAddr>,
-    client_state: Rc<Cell<ClientState>>,
-    begun: Instant,
-    task: Task<()>,
-}
-
-/// What is known about the client of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ClientState {
-    #[default]
-    Stranger,
-    /// Authenticated, with no request in progress.
-    Idle,
-    Busy,
-}
-
-impl Connections {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, most_strangers: most, most_of_one: most, open: VecDeque::new() }
-    }
-
-    /// Limits the number of unauthenticated connections further.
-    pub(super) fn with_strangers(self, most_strangers: usize) -> Self {
-        Self { most_strangers, ..self }
-    }
-
-    /// Limits the number of connections of each peer.
-    pub(super) fn with_most_of_one(self, most_of_one: usize) -> Self {
-        Self { most_of_one, ..self }
-    }
-
-    /// As [`Connections::add_of`], for a client on this machine.
-    pub(super) fn add<F: Future<Output = ()> + 'static>(
-        &mut self,
-        connection: impl FnOnce(Rc<Cell<ClientState>>) -> F,
-    ) -> bool {
-        self.add_of(None, connection)
-    }
-
-    /// `connection` updates the state of its client in its argument. Returns false, without starting it, if all others are busy.
-    pub(super) fn add_of<F: Future<Output = ()> + 'static>(
-        &mut self,
-        peer: Option<IpAddr>,
-        connection: impl FnOnce(Rc<Cell<ClientState>>) -> F,
-    ) -> bool {
-        self.open.retain(|open| !open.task.is_finished());
-        let is_of_peer = |open: &OpenConnection| peer.is_some() && open.peer == peer;
-        let has_too_many = self.open.iter().filter(|open| is_of_peer(open)).count() >= self.most_of_one;
-        if has_too_many || self.open.len() >= self.most || self.strangers().count() >= self.most_strangers {
-            // A peer with too many connections displaces its own.
-            let may_go = |open: &OpenConnection| !has_too_many || is_of_peer(open);
-            let oldest = |client_state| {
-                self.open.iter().position(|open| open.client_state.get() == client_state && may_go(open))
-            };
-            let Some(displaced) = oldest(ClientState::Stranger).or_else(|| oldest(ClientState::Idle)) else {
-                return false;
-            };
-            self.open.remove(displaced);
-        }
-        let client_state = Rc::default();
-        let task = rt::spawn(connection(Rc::clone(&client_state)));
-        self.open.push_back(OpenConnection { peer, client_state, begun: rt::now(), task });
-        true
-    }
-
-    fn strangers(&self) -> impl Iterator<Item = &OpenConnection> {
-        self.open.iter().filter(|open| open.client_state.get() == ClientState::Stranger)
-    }
-
-    /// Waits while a new connection would displace an unauthenticated one that has just been opened. Many clients that
-    /// connect at once are legitimate; the next ones wait in the kernel's backlog.
-    pub(super) async fn room(&mut self) {
-        loop {
-            self.open.retain(|open| !open.task.is_finished());
-            let has_room = self.strangers().count() < self.most_strangers;
-            if has_room || self.strangers().next().is_none_or(|oldest| rt::elapsed(oldest.begun) >= JUST_COME) {
-                return;
-            }
-            rt::sleep(LOOK_AGAIN).await;
-        }
-    }
-}
 
 /// The response to a request.
 pub(super) enum Reply {
@@ -433,7 +333,7 @@ async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io:
             let most = left.min(FILE_PART);
             (&file).take(most).read_to_end(&mut buffer).map(|_| (file, buffer))
         };
-        (file, buffer) = rt::blocking(next).await?;
+        (file, buffer) = rt::blocking_for(rt::CLIENTS, next).await?;
         if buffer.is_empty() {
             return Ok(());
         }
@@ -460,9 +360,6 @@ async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
 
 /// Maximum number of connections of local servers.
 pub(super) const FEW: usize = 16;
-/// How long a new unauthenticated connection is safe from being displaced.
-const JUST_COME: Duration = Duration::from_secs(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Time limit of a request, from its first byte.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Wait for the next request (kubelet: `IdleTimeout`).

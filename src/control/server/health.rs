@@ -6,9 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::connection_shares::ConnectionLimits;
 use super::connections::{FEW, Reply, SingleGet, answer};
 use super::http::{Response, Status};
-use super::listener::{HandlerFuture, Listener};
+use super::listener::Listener;
+use super::open_connections::ConnectionFuture;
 use super::pulse::{Activity, Pulse};
 use crate::platform::rt::{self, TcpStream};
 
@@ -62,10 +64,12 @@ pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
 }
 
 const fn door(address: SocketAddr) -> Listener {
-    Listener { name: "health", address, most: FEW, most_strangers: FEW, most_of_one: FEW }
+    // No client is ever authenticated.
+    let limits = ConnectionLimits { most: FEW, most_strangers: FEW, most_of_one: FEW };
+    Listener { name: "health", address, limits }
 }
 
-fn meet(tcp: TcpStream, health: &SyncHealth) -> HandlerFuture {
+fn meet(tcp: TcpStream, health: &SyncHealth) -> ConnectionFuture {
     let health = health.clone();
     let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(rt::now())));
     Box::pin(answer(tcp, SingleGet(respond)))

@@ -1,14 +1,13 @@
 //! A TCP listener: binds its port as soon as it is free, and starts a task per connection.
 
 use std::cell::Cell;
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connections::{ClientState, Connections};
+use super::connection_shares::{ClientState, ConnectionLimits, Peer};
+use super::open_connections::{ConnectionFuture, Connections};
 use crate::platform::rt::{self, TcpListener, TcpStream};
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
@@ -17,17 +16,11 @@ pub(super) struct Listener {
     /// The name in the log.
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
-    /// Maximum number of connections.
-    pub(super) most: usize,
-    /// Maximum number of unauthenticated connections among them.
-    pub(super) most_strangers: usize,
-    /// Maximum number of connections of one peer address.
-    pub(super) most_of_one: usize,
+    pub(super) limits: ConnectionLimits,
 }
 
 /// Serves a connection, and updates the state of its client.
-pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<ClientState>>) -> HandlerFuture;
-pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = ()>>>;
+pub(super) type ConnectionHandler<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<ClientState>>) -> ConnectionFuture;
 
 const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
@@ -61,14 +54,12 @@ impl Listener {
 
     /// Accepts connections until the listener fails.
     pub(super) async fn accept(&self, listener: &TcpListener, meet: ConnectionHandler<'_>) {
-        let mut connections =
-            Connections::new(self.most).with_strangers(self.most_strangers).with_most_of_one(self.most_of_one);
+        let mut connections = Connections::new(self.limits);
         loop {
-            connections.room().await;
-            match listener.accept().await {
+            match connections.beside(listener.accept()).await {
                 Ok((tcp, peer)) => {
-                    let address = Some(peer.ip().to_canonical());
-                    if !connections.add_of(address, |client_state| meet(tcp, peer, client_state)) {
+                    let address = Peer::Address(peer.ip().to_canonical());
+                    if !connections.add(address, Box::new(move |client_state| meet(tcp, peer, client_state))) {
                         log!(debug, "too many connections", listener = self.name, peer = peer);
                     }
                 }
@@ -92,4 +83,51 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         }
     }
     TcpListener::bind(address).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::os::fd::{AsRawFd as _, OwnedFd};
+
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrStorage, bind as bind_socket, connect, socket,
+    };
+
+    use super::*;
+    use crate::control::server::connections::{Reply, SingleGet, answer};
+    use crate::control::server::http::{Response, Status};
+    use crate::platform::rt::{Async, AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// A connection from this address of the loopback interface.
+    fn connection(from: [u8; 4], to: SocketAddr) -> Async<std::net::TcpStream> {
+        let made: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_NONBLOCK, None).unwrap();
+        bind_socket(made.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::from(from), 0))).unwrap();
+        let _ = connect(made.as_raw_fd(), &SockaddrStorage::from(to));
+        Async::new(std::net::TcpStream::from(made)).unwrap()
+    }
+
+    #[test]
+    fn silent_connections_of_one_address_do_not_delay_other_addresses() {
+        rt::block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let to = listener.local_addr().unwrap();
+            let _served = rt::spawn(async move {
+                let ok = |_: &str, _: &str| Reply::Whole(Response::text(Status::Ok, "ok"));
+                let limits = ConnectionLimits { most: 32, most_strangers: 8, most_of_one: 24 };
+                let door = Listener { name: "test", address: to, limits };
+                door.accept(&listener, &|tcp, _, _| Box::pin(answer(tcp, SingleGet(ok)))).await;
+            });
+            let _silent: Vec<_> = (0..100).map(|_| connection([127, 0, 0, 3], to)).collect();
+            rt::sleep(Duration::from_millis(100)).await;
+            let honest = async {
+                let mut honest = connection([127, 0, 0, 2], to);
+                honest.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+                let mut line = [0; 12];
+                honest.read_exact(&mut line).await.unwrap();
+                line
+            };
+            assert_eq!(rt::deadline(Duration::from_secs(1), honest).await.as_ref(), Ok(b"HTTP/1.1 200"));
+        });
+    }
 }

@@ -31,14 +31,16 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connections::{ClientState, Connections, FEW, Reply, RequestHandler, ResponseFuture, answer};
+use super::connection_shares::{ClientState, ConnectionLimits, Peer};
+use super::connections::{FEW, Reply, RequestHandler, ResponseFuture, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
 use super::json_list::{List, json};
 use super::local_api::{DeviceEntries, LocalApi};
-use super::local_socket::{LocalError, LocalSocket, is_trusted};
+use super::local_socket::{LocalError, LocalSocket, trusted_peer};
 use super::metrics_pages::Page;
+use super::open_connections::{ConnectionFuture, Connections};
 use super::pod_changes;
 use super::stream_slots::{StreamSlot, StreamSlots, TooManyStreams};
 use super::streaming::{Streaming, stream};
@@ -63,7 +65,7 @@ impl LocalServer {
         LocalSocket::bind(path).map(|socket| Self {
             socket,
             streaming: None,
-            slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS),
+            slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS_OF_ONE),
         })
     }
 
@@ -74,19 +76,21 @@ impl LocalServer {
 
     /// Serves requests. Never returns.
     pub(crate) async fn serve(self, api: Rc<dyn LocalApi>) {
-        let mut connections = Connections::new(MOST).with_strangers(FEW);
+        let mut connections = Connections::new(LIMITS);
         // Most likely out of file descriptors: other connections must close first.
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         loop {
-            connections.room().await;
-            match self.socket.listener.accept().await {
+            match connections.beside(self.socket.listener.accept()).await {
                 Ok((stream, _)) => {
                     backoff.reset();
-                    if is_trusted(&stream) {
+                    if let Some(process) = trusted_peer(&stream) {
                         let (api, streaming, slots) = (Rc::clone(&api), self.streaming.clone(), Rc::clone(&self.slots));
-                        connections.add(|client_state| {
-                            answer(stream, ServedConnection { api, streaming, slots, client_state })
-                        });
+                        let start = move |client_state| {
+                            let served = ServedConnection { api, streaming, slots, process, client_state };
+                            let answered: ConnectionFuture = Box::pin(answer(stream, served));
+                            answered
+                        };
+                        connections.add(Peer::Process(process), Box::new(start));
                     }
                 }
                 Err(error) => {
@@ -103,6 +107,8 @@ struct ServedConnection {
     api: Rc<dyn LocalApi>,
     streaming: Option<Streaming>,
     slots: Rc<StreamSlots>,
+    /// The client's process id.
+    process: i32,
     client_state: Rc<Cell<ClientState>>,
 }
 
@@ -116,7 +122,7 @@ impl RequestHandler for ServedConnection {
     }
 
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
-        self.slots.take("root").map(Some)
+        self.slots.take(&self.process.to_string()).map(Some)
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
@@ -141,10 +147,11 @@ impl ServedConnection {
     }
 }
 
-/// Maximum number of connections; at most [`FEW`] of them may not have sent a request yet.
-const MOST: usize = 128;
-/// Maximum number of streams; the other connections are for requests that end soon.
+/// Connections that have not sent a request yet count as strangers'.
+const LIMITS: ConnectionLimits = ConnectionLimits { most: 128, most_strangers: FEW, most_of_one: 112 };
+/// Maximum number of streams, and of those of one process. The other connections are for requests that end soon.
 const MOST_STREAMS: usize = 96;
+const MOST_STREAMS_OF_ONE: usize = 64;
 
 /// Carries out a request about one pod, for any server.
 pub(super) fn reply_to_change(change: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {

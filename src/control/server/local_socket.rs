@@ -35,7 +35,7 @@ impl LocalSocket {
             Err(error) => return Err(failed("open")(error)),
         }
         let listener = UnixListener::bind(path).map_err(failed("open"))?;
-        // Until here the mode depends on the umask. A client that connects meanwhile is rejected by `is_trusted`.
+        // Until here the mode depends on the umask. A client that connects meanwhile is rejected by `trusted_peer`.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("protect"))?;
         Ok(Self { listener, path: path.to_owned(), _lock: lock })
     }
@@ -60,10 +60,10 @@ fn lock(path: &Path) -> Result<Flock<File>, LocalError> {
     })
 }
 
-/// Whether the peer process belongs to root, or to the user of this process.
-pub(super) fn is_trusted(stream: &UnixStream) -> bool {
-    let Ok(peer) = getsockopt(stream, PeerCredentials) else { return false };
-    peer.uid() == 0 || peer.uid() == geteuid().as_raw()
+/// The id of the peer process, if it belongs to root, or to the user of this process.
+pub(super) fn trusted_peer(stream: &UnixStream) -> Option<i32> {
+    let peer = getsockopt(stream, PeerCredentials).ok()?;
+    (peer.uid() == 0 || peer.uid() == geteuid().as_raw()).then(|| peer.pid())
 }
 
 /// Why the local socket could not be bound.

@@ -1,5 +1,6 @@
 //! The servers: the kubelet API, health, the local socket, the status page; and the service manager and watchdogs.
 
+mod connection_shares;
 mod connections;
 mod container_logs;
 pub(crate) mod health;
@@ -15,6 +16,7 @@ mod local_socket;
 mod log_query;
 mod metrics_pages;
 mod node_status;
+mod open_connections;
 mod pod_changes;
 mod pulse;
 mod relay;

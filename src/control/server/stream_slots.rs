@@ -40,10 +40,13 @@ impl StreamSlots {
 
     pub(super) fn take(self: &Rc<Self>, client: &str) -> Result<StreamSlot, TooManyStreams> {
         let mut open = self.open.borrow_mut();
-        if open.len() >= self.most {
+        let own = open.iter().filter(|other| &***other == client).count();
+        // The last ones are left to clients that have none.
+        let most = if own == 0 { self.most } else { self.most - self.most / 8 };
+        if open.len() >= most {
             return Err(TooManyStreams::OfAll);
         }
-        if open.iter().filter(|other| &***other == client).count() >= self.most_of_one {
+        if own >= self.most_of_one {
             return Err(TooManyStreams::OfClient);
         }
         let client: Rc<str> = client.into();
@@ -63,6 +66,15 @@ impl Drop for StreamSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_streams_are_for_clients_that_have_none() {
+        let slots = StreamSlots::new(16, 12);
+        let _greedy: Vec<_> = (0..14).map_while(|number| slots.take(if number < 8 { "a" } else { "b" }).ok()).collect();
+        assert_eq!(slots.open.borrow().len(), 14);
+        assert_eq!(slots.take("a").unwrap_err(), TooManyStreams::OfAll);
+        assert!(slots.take("c").is_ok());
+    }
 
     #[test]
     fn client_and_server_have_limits_and_ended_streams_make_room() {

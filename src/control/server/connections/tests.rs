@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::*;
@@ -86,62 +87,6 @@ fn incomplete_request_gets_no_response() {
     assert_eq!(said("GET /a HTTP/1.1\r\nHost", true), "");
     assert_eq!(said("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1", true), "");
     assert_eq!(said("", true), "");
-}
-
-#[test]
-fn new_connection_displaces_strangers_then_idle_but_never_busy_ones() {
-    block_on(async {
-        let mut connections = Connections::new(3);
-        let mut standings = Vec::new();
-        let mut add = |connections: &mut Connections| {
-            let mut given = None;
-            let begun = connections.add(|client_state| {
-                given = Some(client_state);
-                std::future::pending()
-            });
-            standings.extend(given.map(|client_state| Rc::downgrade(&client_state)));
-            (begun, standings.clone())
-        };
-        add(&mut connections);
-        add(&mut connections);
-        let (_, standings) = add(&mut connections);
-        let of = |number: usize, client_state| connections.open[number].client_state.set(client_state);
-        of(0, ClientState::Busy);
-        of(1, ClientState::Idle);
-        let alive = || standings.iter().map(|client_state| client_state.upgrade().is_some()).collect::<Vec<_>>();
-        assert_eq!(alive(), [true, true, true]);
-        assert!(add(&mut connections).0);
-        assert_eq!(alive(), [true, true, false]);
-        connections.open[2].client_state.set(ClientState::Busy);
-        assert!(add(&mut connections).0);
-        assert_eq!(alive(), [true, false, false]);
-        connections.open[2].client_state.set(ClientState::Busy);
-        assert!(!add(&mut connections).0);
-    });
-}
-
-#[test]
-fn new_connections_wait_instead_of_displacing_recent_strangers() {
-    block_on(async {
-        let mut connections = Connections::new(3).with_strangers(1);
-        let stays = |client_state: Rc<Cell<ClientState>>| async move {
-            rt::sleep(Duration::from_millis(100)).await;
-            client_state.set(ClientState::Busy);
-            std::future::pending().await
-        };
-        let begun = Instant::now();
-        for _ in 0..3 {
-            connections.room().await;
-            assert!(connections.add(stays));
-        }
-        assert!(begun.elapsed() >= Duration::from_millis(200));
-        assert_eq!(connections.open.len(), 3, "each of them is still there");
-        // A silent client gets its time, too.
-        let mut silent = Connections::new(3).with_strangers(1);
-        silent.add(|_| std::future::pending());
-        silent.room().await;
-        assert!(silent.open[0].begun.elapsed() >= JUST_COME);
-    });
 }
 
 /// A client that always has more bytes to send, and accepts whatever is written.
@@ -252,23 +197,5 @@ fn streams_leave_connections_to_short_requests() {
         drop(client);
         rt::deadline(Duration::from_secs(20), served).await.unwrap();
         assert_eq!(ask("/follow").await.0, "HTTP/1.1 200");
-    });
-}
-
-#[test]
-fn peer_with_too_many_connections_displaces_its_own() {
-    block_on(async {
-        let mut connections = Connections::new(4).with_most_of_one(2);
-        let mut add = |peer: u8| {
-            let peer = IpAddr::from([10, 0, 0, peer]);
-            connections.add_of(Some(peer), |client_state| async move {
-                client_state.set(ClientState::Idle);
-                std::future::pending().await
-            });
-            connections.open.iter().map(|open| open.peer.unwrap().to_string()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!([add(1), add(2)], ["10.0.0.1", "10.0.0.1 10.0.0.2"]);
-        add(2);
-        assert_eq!(add(2), "10.0.0.1 10.0.0.2 10.0.0.2");
     });
 }

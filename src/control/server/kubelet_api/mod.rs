@@ -50,7 +50,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustls::server::ServerConfig;
 
 use super::SyncHealth;
-use super::connections::{ClientState, PATIENCE, answer};
+use super::connection_shares::{ClientState, ConnectionLimits};
+use super::connections::{PATIENCE, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
@@ -95,11 +96,8 @@ pub(crate) struct KubeletApiServer {
     last_logged: Cell<Option<Instant>>,
 }
 
-/// Maximum number of connections; fewer of unauthenticated clients.
-const MOST: usize = 128;
-const MOST_STRANGERS: usize = 32;
-/// Maximum number of connections of one peer address, which may be the API server's.
-const MOST_OF_ONE: usize = 112;
+/// One peer address may be the API server's.
+const LIMITS: ConnectionLimits = ConnectionLimits { most: 128, most_strangers: 32, most_of_one: 112 };
 /// Maximum number of streams, and of those of one user at one address. The other connections are for requests that end
 /// soon.
 const MOST_STREAMS: usize = 96;
@@ -165,13 +163,7 @@ impl KubeletApiServer {
             // The first clients must be authenticated, too: wait until the CA bundle has been loaded.
             server.authorities.looked.beyond(0).await;
         }
-        let tcp_door = Listener {
-            name: "kubelet API",
-            address: server.settings.address,
-            most: MOST,
-            most_strangers: MOST_STRANGERS,
-            most_of_one: MOST_OF_ONE,
-        };
+        let tcp_door = Listener { name: "kubelet API", address: server.settings.address, limits: LIMITS };
         tcp_door.serve(&|tcp, peer, client_state| Box::pin(Rc::clone(&server).meet(tcp, peer, client_state))).await;
     }
 

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use super::healthz::{checks, respond};
 use super::{health_metrics, pod_lists, watch_for_its_end};
 use crate::control::server::SyncHealth;
-use crate::control::server::connections::{ClientState, FEW, Reply, RequestHandler, ResponseFuture, answer};
+use crate::control::server::connection_shares::{ClientState, ConnectionLimits};
+use crate::control::server::connections::{FEW, Reply, RequestHandler, ResponseFuture, answer};
 use crate::control::server::http::Response;
 use crate::control::server::listener::Listener;
 use crate::control::server::local_api::LocalApi;
@@ -24,21 +25,13 @@ pub(crate) struct ReadOnlyServer {
     pub(crate) api: Rc<dyn LocalApi>,
 }
 
-/// Maximum number of connections that have not sent a request yet.
-const MOST_SILENT: usize = FEW / 2;
-/// Maximum number of connections of one peer.
-const MOST_OF_ONE: usize = FEW * 3 / 4;
+/// Connections that have not sent a request yet count as strangers'.
+const LIMITS: ConnectionLimits = ConnectionLimits { most: FEW, most_strangers: FEW / 2, most_of_one: FEW * 3 / 4 };
 
 impl ReadOnlyServer {
     /// Serves requests. Never returns.
     pub(crate) async fn serve(self) {
-        let tcp_door = Listener {
-            name: "readOnlyPort",
-            address: self.address,
-            most: FEW,
-            most_strangers: MOST_SILENT,
-            most_of_one: MOST_OF_ONE,
-        };
+        let tcp_door = Listener { name: "readOnlyPort", address: self.address, limits: LIMITS };
         let server = Rc::new(self);
         let meet = |tcp, client_state| {
             watch_for_its_end(&tcp);

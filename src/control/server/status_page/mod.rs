@@ -25,7 +25,8 @@ use std::time::Duration;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
-use super::connections::{ClientState, FEW, answer};
+use super::connection_shares::{ClientState, ConnectionLimits};
+use super::connections::{FEW, answer};
 use super::listener::Listener;
 use super::local_api::LocalApi;
 use crate::platform::rt::TcpStream;
@@ -82,13 +83,8 @@ impl StatusPage {
     }
 
     const fn door(&self) -> Listener {
-        Listener {
-            name: "the page",
-            address: self.address,
-            most: FEW,
-            most_strangers: MOST_STRANGERS,
-            most_of_one: FEW,
-        }
+        let limits = ConnectionLimits { most: FEW, most_strangers: MOST_STRANGERS, most_of_one: FEW };
+        Listener { name: "the page", address: self.address, limits }
     }
 
     fn meet(&self, stream: TcpStream, client_state: Rc<Cell<ClientState>>) -> impl Future<Output = ()> + use<> {
