@@ -52,6 +52,8 @@ struct Report {
     /// The status to report, and the number of the change that set it.
     wanted: Option<PodStatus>,
     change: u64,
+    /// Number of its requests since no request waited.
+    sent: u32,
     /// Nothing of the pod is left on the node.
     gone: bool,
     /// `shown` may differ from `wanted`.
@@ -84,6 +86,8 @@ enum UnderWay {
 
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 4;
+/// Those of pods whose last request failed: it may have hung, and hang again.
+const AFTER_FAILURE: usize = 2;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The period of the kubelet's status batches.
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
@@ -186,19 +190,39 @@ impl StatusQueue {
         }
     }
 
-    /// The requests to send now, newest change first, as far as slots are free.
+    /// The requests to send now, as far as slots are free: newest change first, but those of pods that had fewer
+    /// requests while others waited come before those of pods with more.
     pub(super) fn next(&mut self, now: Instant) -> Vec<StatusJob> {
-        let room = self.room();
+        let [mut room, mut room_after_failure] = self.room();
         let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
         let mut due: Vec<_> = due.filter(|(_, report)| report.is_pending).collect();
-        due.sort_by_key(|(_, report)| std::cmp::Reverse(report.change));
-        due.into_iter().filter_map(|(pod, report)| report.next(pod)).take(room).collect()
+        due.sort_by_key(|(_, report)| (report.sent, std::cmp::Reverse(report.change)));
+        let mut jobs = Vec::new();
+        let mut has_more = false;
+        for (pod, report) in due {
+            let has_room = room > 0 && (room_after_failure > 0 || !report.has_failed());
+            if !has_room {
+                has_more |= report.under_way.is_none();
+                continue;
+            }
+            let Some(job) = report.next(pod) else { continue };
+            jobs.push(job);
+            report.sent += 1;
+            room -= 1;
+            room_after_failure -= usize::from(report.has_failed());
+        }
+        if !has_more {
+            self.pods.values_mut().for_each(|report| report.sent = 0);
+        }
+        jobs
     }
 
-    /// Number of free request slots.
-    fn room(&self) -> usize {
-        let under_way = self.pods.values().filter(|report| report.under_way.is_some()).count();
-        AT_ONCE.saturating_sub(under_way)
+    /// Number of free request slots, and of those for pods whose last request failed.
+    fn room(&self) -> [usize; 2] {
+        let under_way = self.pods.values().filter(|report| report.under_way.is_some());
+        let after_failure = under_way.clone().filter(|report| report.has_failed()).count();
+        let room = AT_ONCE.saturating_sub(under_way.count());
+        [room, AFTER_FAILURE.saturating_sub(after_failure).min(room)]
     }
 
     pub(super) fn are_under_way(&self) -> bool {
@@ -208,9 +232,11 @@ impl StatusQueue {
     /// When the next request or doubt is due without an event. No request is due without a free slot: the end of a
     /// request in flight is an event.
     pub(super) fn due(&self) -> Option<Instant> {
-        let has_room = self.room() > 0;
-        let is_sendable =
-            |report: &&Report| has_room && report.is_pending && !report.unknown && report.under_way.is_none();
+        let [room, room_after_failure] = self.room();
+        let is_sendable = |report: &&Report| {
+            let room = if report.has_failed() { room_after_failure } else { room };
+            room > 0 && report.is_pending && !report.unknown && report.under_way.is_none()
+        };
         let waiting = self.pods.values().filter(is_sendable).filter_map(|report| report.not_before);
         waiting.chain(self.pods.values().filter_map(|report| report.doubt_at)).min()
     }
@@ -285,6 +311,7 @@ impl Report {
             version,
             wanted,
             change: 0,
+            sent: 0,
             gone: false,
             is_pending: true,
             under_way: None,
@@ -295,6 +322,10 @@ impl Report {
             doubt_at: None,
             doubts: Backoff::new(WATCH_LAG[0], WATCH_LAG[1]),
         }
+    }
+
+    const fn has_failed(&self) -> bool {
+        self.not_before.is_some()
     }
 
     fn forget_refusal(&mut self) {

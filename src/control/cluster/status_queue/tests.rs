@@ -286,7 +286,7 @@ fn update_without_a_free_slot_is_not_due() {
     let back = now + RETRY_LONGEST;
     assert!(reports.due().is_some_and(|due| due <= back));
     let jobs = reports.next(back);
-    assert_eq!(jobs.len(), AT_ONCE);
+    assert_eq!(jobs.len(), AFTER_FAILURE);
     assert_eq!(reports.due(), None, "the loop would go round until a request ends, and keep it from ending");
     let first = jobs.first().unwrap();
     reports.done(&first.pod, &ReportOutcome::Accepted { version: 6 }, back, |wait| wait);
@@ -312,4 +312,65 @@ fn invalid_status_is_retried_ever_more_rarely_until_it_changes() {
     assert!(told(&mut reports, now).is_empty());
     reports.on_server_status(&uid(), target(), &status(PodPhase::Pending), 6);
     assert_eq!(told(&mut reports, now), ["Failed"], "the server's object has changed");
+}
+
+/// A queue with these pods, which have changed in this order.
+fn queue_of(pods: impl Iterator<Item = u32>) -> StatusQueue {
+    let mut reports = StatusQueue::default();
+    for pod in pods {
+        let uid = PodUid::from(format!("{pod:03}").as_str());
+        reports.on_server_status(&uid, target(), &status(PodPhase::Pending), 5);
+        reports.enqueue(&uid, status(PodPhase::Running));
+    }
+    reports
+}
+
+/// The numbers of the pods whose requests are sent now.
+fn sent(reports: &mut StatusQueue, now: Instant) -> Vec<u32> {
+    reports.next(now).into_iter().map(|job| job.pod.as_str().parse().unwrap()).collect()
+}
+
+#[test]
+fn pods_whose_status_always_changes_delay_no_other() {
+    let (mut reports, now) = (queue_of(0..10), Instant::now());
+    // The last four change again before each response.
+    let mut first = sent(&mut reports, now);
+    first.sort_unstable();
+    assert_eq!(first, [6, 7, 8, 9]);
+    let mut others = Vec::new();
+    for turn in 1..4 {
+        let under_way = [6, 7, 8, 9];
+        let phase = if turn % 2 == 0 { PodPhase::Running } else { PodPhase::Failed };
+        for pod in under_way {
+            let uid = PodUid::from(format!("{pod:03}").as_str());
+            reports.enqueue(&uid, status(phase));
+            reports.done(&uid, &ReportOutcome::Accepted { version: 10 + turn }, now, |wait| wait);
+        }
+        let begun = sent(&mut reports, now);
+        for pod in begun.iter().filter(|pod| !under_way.contains(pod)) {
+            others.push(*pod);
+            let uid = PodUid::from(format!("{pod:03}").as_str());
+            reports.done(&uid, &ReportOutcome::Accepted { version: 10 }, now, |wait| wait);
+        }
+    }
+    others.sort_unstable();
+    assert_eq!(others, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn pods_whose_requests_failed_leave_half_of_the_slots() {
+    let (mut reports, now) = (queue_of(0..20), Instant::now());
+    for _ in 0..5 {
+        for pod in sent(&mut reports, now) {
+            let uid = PodUid::from(format!("{pod:03}").as_str());
+            reports.done(&uid, &ReportOutcome::Failed("late".to_owned()), now, |wait| wait);
+        }
+    }
+    let later = now + Duration::from_secs(60);
+    assert_eq!(sent(&mut reports, later).len(), 2);
+    assert!(reports.due().is_none(), "the end of a request is an event");
+    let uid = PodUid::from("honest");
+    reports.on_server_status(&uid, target(), &status(PodPhase::Pending), 5);
+    reports.enqueue(&uid, status(PodPhase::Running));
+    assert_eq!(reports.next(later).len(), 1);
 }
