@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -13,7 +14,7 @@ use super::reviews::{ACCESS_REVIEWS, TOKEN_REVIEWS, access_review, is_allowed, t
 use super::stranger_buckets::StrangerBuckets;
 use super::user::User;
 use crate::platform::apiserver::{Client, Request, Requester};
-use crate::platform::rt::{self, Semaphore};
+use crate::platform::rt::{self, Turns};
 use crate::types::error::ErrorChain;
 
 /// The API server's token and access reviews.
@@ -30,7 +31,7 @@ pub(super) struct DelegatedAuth {
     last_warned: Cell<Option<Instant>>,
     accesses: RefCell<AuthCache<bool>>,
     /// Limits concurrent reviews. A request that has waited may find an earlier one's result in the cache.
-    asking: Semaphore,
+    asking: Rc<Turns>,
 }
 
 /// How long results are cached.
@@ -48,9 +49,11 @@ pub(super) enum ReviewFailure {
     TooMany,
 }
 
-/// Maximum number of cached results of each kind, and [`AT_ONCE`] of concurrent reviews.
+/// Maximum number of cached results of each kind.
 const MOST: usize = 256;
-const AT_ONCE: usize = 4;
+/// Maximum number of concurrent reviews, and of those of tokens from one address or of accesses of one user.
+const AT_ONCE: usize = 6;
+const OF_ONE: usize = 2;
 /// Time limit of a review, for which a client is waiting.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long a valid token is exempt from that limit.
@@ -73,7 +76,7 @@ impl DelegatedAuth {
             strangers: RefCell::new(StrangerBuckets::new(rt::now())),
             last_warned: Cell::new(None),
             accesses: RefCell::new(AuthCache::new(MOST)),
-            asking: Semaphore::new(AT_ONCE),
+            asking: Turns::new(AT_ONCE, OF_ONE),
         }
     }
 
@@ -89,7 +92,7 @@ impl DelegatedAuth {
         if let Some(user) = known() {
             return Ok(user);
         }
-        let _turn = self.asking.acquire().await;
+        let _turn = self.asking.take(&peer.to_string()).await;
         if let Some(user) = known() {
             return Ok(user);
         }
@@ -135,7 +138,7 @@ impl DelegatedAuth {
         if let Some(allowed) = known() {
             return Ok(allowed);
         }
-        let _turn = self.asking.acquire().await;
+        let _turn = self.asking.take(&user.name).await;
         if let Some(allowed) = known() {
             return Ok(allowed);
         }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::account_tokens::AccountTokens;
@@ -14,7 +15,7 @@ use super::service_account::{AccountToken, PodAccount};
 use crate::platform::apiserver::ApiError;
 use crate::platform::config::{CredentialProvider, TokenCacheType};
 use crate::platform::host::program::{self, ProgramError};
-use crate::platform::rt;
+use crate::platform::rt::{self, Turns};
 use crate::types::api::Pod;
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count, Timed};
@@ -25,8 +26,8 @@ pub(super) struct Provider {
     program: PathBuf,
     images: Vec<Location>,
     cache: RefCell<ResponseCache>,
-    /// Serializes requests: the next one may find the answer in the cache.
-    asking: rt::Semaphore,
+    /// Serializes requests about a registry: the next one may find the answer in the cache.
+    asking: Rc<Turns>,
     tokens: AccountTokens,
 }
 
@@ -74,6 +75,8 @@ impl std::error::Error for ProviderError {
 
 /// Upstream's timeout.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Most requests at a time, about different registries. A plugin may need tens of megabytes.
+const AT_ONCE: usize = 2;
 /// Limit of the logged error output, in bytes.
 const SHOWN: usize = 400;
 
@@ -84,7 +87,7 @@ impl Provider {
             images: config.match_images.iter().filter_map(|image| Location::parse(image)).collect(),
             config: config.clone(),
             cache: RefCell::default(),
-            asking: rt::Semaphore::new(1),
+            asking: Turns::new(AT_ONCE, 1),
             tokens,
         }
     }
@@ -146,7 +149,8 @@ impl Provider {
             };
             account = AccountToken { token, annotations: found.annotations };
         }
-        let _turn = self.asking.acquire().await;
+        let registry = repository.split('/').next().unwrap_or(repository);
+        let _turn = self.asking.take(registry).await;
         if let Some(logins) = self.cache.borrow().find(repository, &key, rt::now()) {
             return Ok((logins.to_vec(), owner));
         }
@@ -175,4 +179,51 @@ impl Provider {
 /// A static pod has none.
 fn has_account(pod: &Pod) -> bool {
     !pod.spec.service_account_name.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const PLUGIN: &str = r#"#!/bin/sh
+case "$(cat)" in *slow.example*) exec sleep 1000 ;; esac
+echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+  "cacheKeyType": "Registry", "auth": {"fast.example": {"username": "u", "password": "p"}}}'
+"#;
+
+    #[test]
+    fn registry_for_which_a_plugin_hangs_delays_no_other_registry() {
+        let folder = std::env::temp_dir().join(format!("coracle-provider-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("plugin"), PLUGIN).unwrap();
+        fs::set_permissions(folder.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
+        let config = CredentialProvider {
+            name: "plugin".to_owned(),
+            match_images: vec!["*.example".to_owned()],
+            default_cache_duration: Duration::ZERO,
+            api_version: "credentialprovider.kubelet.k8s.io/v1".to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+            token: None,
+        };
+        let asked = rt::block_on(async {
+            let provider = Rc::new(Provider::new(&config, &folder, AccountTokens::default()));
+            let _hang: Vec<_> = (0..5)
+                .map(|number| {
+                    let provider = Rc::clone(&provider);
+                    let repository = format!("slow.example/{number}");
+                    rt::spawn(async move { provider.logins(&repository, &Pod::default()).await.is_ok() })
+                })
+                .collect();
+            rt::sleep(Duration::from_millis(100)).await;
+            let pod = Pod::default();
+            rt::deadline(Duration::from_secs(20), provider.logins("fast.example/a", &pod)).await
+        });
+        fs::remove_dir_all(&folder).unwrap();
+        let (logins, _) = asked.expect("the plugin answers").unwrap();
+        assert_eq!(logins.len(), 1);
+    }
 }
