@@ -57,12 +57,11 @@ impl ObjectWatcher {
             self.context.store.forget(topic);
         }
         let mut budget = WatchBudget::new(self.context.client.max_watches());
-        for watch in self.watches.values_mut() {
+        // The server may accept fewer requests than was assumed before it was connected.
+        self.watches.retain(|_, watch| {
             watch.task.take_if(|task| task.is_finished());
-            if watch.task.is_some() {
-                budget.take(&watch.pod);
-            }
-        }
+            watch.task.is_none() || budget.take(&watch.pod)
+        });
         for (topic, pod) in wanted {
             if self.watches.contains_key(&topic) {
                 continue;
