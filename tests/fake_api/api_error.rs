@@ -148,6 +148,11 @@ impl ApiError {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
+    /// etcd refuses an object of this size.
+    pub(crate) fn too_large_for_etcd() -> Self {
+        Self::plain("etcdserver: request is too large")
+    }
+
     /// The client's resource version is newer than this server's.
     pub(crate) fn version_too_large(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");

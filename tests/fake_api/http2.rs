@@ -15,6 +15,7 @@ use super::exchange::{Exchange, Seen};
 use super::handle::{self, Client};
 use super::http::{Message, Response};
 use super::shared::{Shared, lock};
+use super::world::World;
 
 /// Both directions of a connection.
 pub(crate) struct Duplex {
@@ -26,6 +27,8 @@ struct State {
     tls: Option<ServerConnection>,
     socket: Socket,
     http: Connection,
+    /// GOAWAY was sent.
+    leaves: bool,
 }
 
 impl Duplex {
@@ -52,6 +55,18 @@ impl Duplex {
     pub(super) fn go_away(&self) {
         // The client may already be gone.
         let _ = self.act(Connection::go_away);
+        lock(&self.state).leaves = true;
+    }
+
+    /// Whether GOAWAY was sent and the last request has ended.
+    fn is_over(&self) -> bool {
+        let state = lock(&self.state);
+        state.leaves && !state.http.has_streams()
+    }
+
+    /// Whether a request is under way.
+    fn is_used(&self) -> bool {
+        lock(&self.state).http.has_streams()
     }
 
     fn count_received(&self, length: usize) {
@@ -114,7 +129,9 @@ pub(super) fn serve(shared: &Arc<Shared>, wire: Wire, number: u64, first: Vec<u8
     let (tls, socket) = wire.into_parts();
     let Ok(mut tcp) = socket.try_clone() else { return };
     let Ok(own) = socket.try_clone() else { return };
-    let state = State { tls, socket, http: Connection::server() };
+    // The socket may already be closed.
+    let _ = tcp.set_read_timeout(Some(shared.look(|world| world.options.idle)));
+    let state = State { tls, socket, http: Connection::server(), leaves: false };
     let duplex = Arc::new(Duplex { state: Mutex::new(state), tcp: own });
     shared.add_duplex(number, &duplex);
     let client = Arc::new(Client { connection: number, certificate });
@@ -131,14 +148,27 @@ pub(super) fn serve(shared: &Arc<Shared>, wire: Wire, number: u64, first: Vec<u8
             let (shared, duplex, client) = (Arc::clone(shared), Arc::clone(&duplex), Arc::clone(&client));
             let threads = Arc::clone(&shared);
             threads.spawn(move || {
-                let mut stream = Stream { duplex: &duplex, stream: request.stream };
+                let goes_away = shared.change(World::goes_away);
+                let mut stream = Stream { duplex: &duplex, stream: request.stream, goes_away };
                 if handle::handle(&shared, &mut stream, &client, request.token, request.message).is_err() {
                     stream.cut();
                 }
             });
         }
         let mut buffer = vec![0; 16 * 1024];
-        let Ok(length @ 1..) = tcp.read(&mut buffer) else { break };
+        let length = match tcp.read(&mut buffer) {
+            Ok(length @ 1..) => length,
+            // The time limit of a read.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && duplex.is_used() => {
+                bytes = Vec::new();
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                duplex.go_away();
+                break;
+            }
+            _ => break,
+        };
         buffer.truncate(length);
         duplex.count_received(length);
         bytes = buffer;
@@ -201,6 +231,8 @@ pub(crate) fn message(fields: &[Field]) -> Message {
 struct Stream<'a> {
     duplex: &'a Duplex,
     stream: StreamId,
+    /// The response comes with GOAWAY.
+    goes_away: bool,
 }
 
 impl Exchange for Stream<'_> {
@@ -211,6 +243,9 @@ impl Exchange for Stream<'_> {
             let name = Cow::Owned(name.to_ascii_lowercase().into_bytes());
             fields.push(Field { name, value: Cow::Owned(value.clone().into_bytes()) });
         }
+        if self.goes_away {
+            self.duplex.go_away();
+        }
         self.duplex.act(|http| http.respond(self.stream, fields, false))
     }
 
@@ -219,7 +254,12 @@ impl Exchange for Stream<'_> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        self.duplex.act(|http| http.send_data(self.stream, Vec::new(), true))
+        self.duplex.act(|http| http.send_data(self.stream, Vec::new(), true))?;
+        if self.duplex.is_over() {
+            // The client may already be gone.
+            let _ = self.duplex.tcp.shutdown(Shutdown::Write);
+        }
+        Ok(())
     }
 
     fn abort(&mut self, seen: Seen) {

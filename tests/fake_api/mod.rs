@@ -91,6 +91,14 @@ pub(crate) struct Options {
     pub history: usize,
     /// Size above which responses are compressed, if the client accepts gzip.
     pub gzip_above: usize,
+    /// How often a watch that asks for bookmarks gets one.
+    pub bookmarks: Duration,
+    /// How long a connection may be without a request.
+    pub idle: Duration,
+    /// `--goaway-chance`: the probability that the response to a request comes with GOAWAY.
+    pub goaway_chance: f64,
+    /// `--max-request-bytes` of etcd: the largest object.
+    pub largest_object: usize,
     /// Whether client certificates of nodes are approved automatically.
     pub approve: bool,
     /// Whether serving certificates of nodes are approved automatically.
@@ -116,6 +124,10 @@ impl Default for Options {
             furnished: false,
             history: 1000,
             gzip_above: 128 * 1024,
+            bookmarks: Duration::from_secs(60),
+            idle: Duration::from_secs(90),
+            goaway_chance: 0.0,
+            largest_object: 3 * 512 * 1024,
             approve: false,
             approve_serving: false,
             sign: true,

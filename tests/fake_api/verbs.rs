@@ -101,12 +101,23 @@ impl World {
         managed_fields::record(&mut object, None, writer(caller, target, &time));
         strategies::admit_create(resource, &mut object);
         service_accounts::admit(self, resource, &mut object)?;
+        self.check_size(&mut object)?;
         let object = self.store.put(target.key(), object);
         let object = signer::after_write(self, target, object);
         if self.options.furnished && resource.is_core("namespaces") {
             service_accounts::furnish(self, &target.name);
         }
         Ok(Written { object: shown(target, &object), created: true })
+    }
+
+    /// The server drops the managed fields of an object that etcd refuses, and then gives up.
+    fn check_size(&self, object: &mut Value) -> Result<(), ApiError> {
+        let is_too_large = |object: &Value| object.to_string().len() > self.options.largest_object;
+        if is_too_large(object) {
+            managed_fields::strip(object);
+            return if is_too_large(object) { Err(ApiError::too_large_for_etcd()) } else { Ok(()) };
+        }
+        Ok(())
     }
 
     pub(crate) fn update(&mut self, caller: &Caller, target: &Target, body: Value) -> Result<Written, ApiError> {
@@ -187,6 +198,7 @@ impl World {
         if is_recorded {
             managed_fields::record(&mut new, Some(old), writer(caller, target, &time));
         }
+        self.check_size(&mut new)?;
         let object = self.store.put(target.key(), new);
         let metadata = &object["metadata"];
         let is_free = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);

@@ -29,8 +29,8 @@ pub(crate) struct Watch {
     lasts: Duration,
 }
 
-/// The server's limit for a watch without a timeout.
-const LONGEST: Duration = Duration::from_secs(45 * 60);
+/// `--min-request-timeout`: a watch without a timeout lasts this long, and up to twice as long.
+const SHORTEST: Duration = Duration::from_secs(30 * 60);
 
 /// A bookmark is sent this long before a watch ends.
 const BEFORE_END: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ impl Watch {
             bookmarks: options.bookmarks,
             first,
             from,
-            lasts: options.timeout.map_or(LONGEST, Duration::from_secs),
+            lasts: options.timeout.map_or_else(|| SHORTEST.mul_f64(1.0 + world.random_part()), Duration::from_secs),
         })
     }
 
@@ -127,7 +127,9 @@ pub(super) fn run(
     let is_silent = fault == Some(WatchFault::Silent);
     let mut teller = Teller { exchange, following, fault, told: 0, held: None, is_silent };
     let mut cursor = watch.from;
-    let mut due = (watch.bookmarks && watch.lasts > BEFORE_END).then(|| end - BEFORE_END);
+    let (often, last) = (shared.look(|world| world.options.bookmarks), end - BEFORE_END.min(watch.lasts));
+    let next_bookmark = || (watch.bookmarks && Instant::now() < last).then(|| (Instant::now() + often).min(last));
+    let mut due = next_bookmark();
     let mut step = Step::Events(watch.first.clone());
     loop {
         match step {
@@ -152,6 +154,7 @@ pub(super) fn run(
             }
             Step::Order(WatchOrder::Bookmark) if watch.bookmarks => {
                 teller.tell(&watch.line(&watch.bookmark(cursor)))?;
+                due = due.or_else(next_bookmark);
             }
             Step::Order(WatchOrder::Bookmark) => {}
             Step::End => return teller.end(),

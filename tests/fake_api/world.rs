@@ -186,6 +186,19 @@ impl World {
         hex.as_bytes().chunks(4).take(5).map(letter).collect()
     }
 
+    /// Whether the next response comes with GOAWAY.
+    pub(super) fn goes_away(&mut self) -> bool {
+        let chance = self.options.goaway_chance;
+        chance > 0.0 && self.random_part() < chance
+    }
+
+    /// A random number from 0 to 1.
+    pub(super) fn random_part(&mut self) -> f64 {
+        let hex = self.random_hex();
+        let part = u32::from_str_radix(hex.get(..8).unwrap_or_default(), 16).unwrap_or_default();
+        f64::from(part) / f64::from(u32::MAX)
+    }
+
     fn random_hex(&mut self) -> String {
         self.counter += 1;
         let seed = match self.options.seed {

@@ -13,21 +13,21 @@ use super::fake_api::identity::Identity;
 use super::fake_api::world::WatchOrder;
 use super::{FakeApi, Options, PODS, WEB, config_map, pod, start};
 
-struct Client {
+pub(super) struct Client {
     stream: Box<dyn Stream>,
-    http: Connection,
+    pub(super) http: Connection,
     events: Vec<Event>,
 }
 
 impl Client {
-    fn new(api: &FakeApi) -> Self {
+    pub(super) fn new(api: &FakeApi) -> Self {
         let identity = Identity::admin();
         let validity = Validity::a_day(api.look(|world| world.now()));
         let stream = client::stream(api, Some((&identity, validity)), &[b"h2"]).unwrap();
         Self { stream, http: Connection::client(), events: Vec::new() }
     }
 
-    fn ask(&mut self, method: &'static str, path: &str, body: &str) -> StreamId {
+    pub(super) fn ask(&mut self, method: &'static str, path: &str, body: &str) -> StreamId {
         let fields = vec![
             Field::fixed(":method", method),
             Field::fixed(":scheme", "https"),
@@ -43,7 +43,7 @@ impl Client {
         stream
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         loop {
             let mut out = Vec::new();
             self.http.transmit(&mut out);
@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// Waits for an event that `take` accepts; `None` when the connection ends.
-    fn wait<T>(&mut self, mut take: impl FnMut(&Event) -> Option<T>) -> Option<T> {
+    pub(super) fn wait<T>(&mut self, mut take: impl FnMut(&Event) -> Option<T>) -> Option<T> {
         loop {
             let found = self.events.iter().enumerate().find_map(|(at, event)| Some((at, take(event)?)));
             if let Some((at, found)) = found {
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    fn status(&mut self, stream: StreamId) -> u16 {
+    pub(super) fn status(&mut self, stream: StreamId) -> u16 {
         let status = |event: &Event| match event {
             Event::Head { stream: of, fields, .. } if *of == stream => {
                 let status = fields.iter().find(|field| *field.name == *b":status")?;
@@ -93,7 +93,7 @@ impl Client {
         })
     }
 
-    fn body(&mut self, stream: StreamId) -> Value {
+    pub(super) fn body(&mut self, stream: StreamId) -> Value {
         let mut body = Vec::new();
         loop {
             let (data, end) = self.data(stream).expect("content");
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    fn ending(&mut self, stream: StreamId) -> Ending {
+    pub(super) fn ending(&mut self, stream: StreamId) -> Ending {
         let ending = self.wait(|event| match event {
             Event::Reset { stream: of, ending } if *of == stream => Some(*ending),
             _ => None,

@@ -16,6 +16,7 @@ mod fake_api;
 mod faults;
 mod furniture;
 mod http2;
+mod limits;
 mod lists;
 mod nodes;
 mod objects;

@@ -94,7 +94,7 @@ fn container_call(world: &mut World, method: &str, request: &[u8]) -> Option<Ans
             world.running_container(&request.container_id).map(|_| ReopenContainerLogResponse {})
         }),
         "ExecSync" => with(request, |request: ExecSyncRequest| {
-            world.running_container(&request.container_id).map(|_| world.exec.clone())
+            world.running_container(&request.container_id).map(|_| cut_output(&world.exec))
         }),
         "Exec" => with(request, |request: ExecRequest| {
             world.running_container(&request.container_id).map(|one| ExecResponse { url: url("exec", &one.id) })
@@ -189,6 +189,14 @@ fn with<Request: Message + Default, Response: Message>(
 
 fn read<M: Message + Default>(request: &[u8]) -> Result<M, Status> {
     decode(request).map_err(|error| Status::new(Code::Internal, error.to_string()))
+}
+
+/// containerd keeps this much of each output of a command, and drops the rest.
+const LARGEST_OUTPUT: usize = 16 << 20;
+
+fn cut_output(output: &ExecSyncResponse) -> ExecSyncResponse {
+    let cut = |bytes: &[u8]| bytes.iter().take(LARGEST_OUTPUT).copied().collect();
+    ExecSyncResponse { exit_code: output.exit_code, stdout: cut(&output.stdout), stderr: cut(&output.stderr) }
 }
 
 fn url(kind: &str, id: &str) -> String {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use coracle::protocol::grpc::{CONTENT_TYPE, MESSAGE_LIMIT, Status, frame_message, read_timeout, take_message};
+use coracle::protocol::grpc::{CONTENT_TYPE, Code, Status, frame_message, read_timeout, take_message};
 use coracle::protocol::hpack::Field;
 use coracle::protocol::http2::{Connection, Event, StreamId};
 
@@ -106,6 +106,21 @@ pub(super) fn serve(wire: &Arc<Wire>, shared: &Arc<Shared>) {
     wire.cut();
 }
 
+/// containerd's limit of messages both ways: `max_recv_message_size` and `max_send_message_size`. That of CRI-O is five
+/// times as large.
+pub(super) const LARGEST: u32 = 16 << 20;
+/// The length of a message's header.
+const HEAD: usize = 5;
+
+/// Refuses a response that is too large.
+pub(super) fn sendable(message: Vec<u8>) -> Result<Vec<u8>, Status> {
+    if u32::try_from(message.len()).is_ok_and(|length| length <= LARGEST) {
+        return Ok(message);
+    }
+    let text = format!("grpc: trying to send message larger than max ({} vs. {LARGEST})", message.len());
+    Err(Status::new(Code::ResourceExhausted, text))
+}
+
 struct Request {
     id: StreamId,
     method: String,
@@ -142,7 +157,11 @@ fn take_event(wire: &Wire, requests: &mut Vec<Request>, event: Event) -> Option<
 
 fn handle(wire: &Arc<Wire>, shared: &Shared, request: &Request) {
     let &Request { id, ref method, timeout, ref body } = request;
-    let request = take_message(body, MESSAGE_LIMIT).unwrap().expect("a whole request").0;
+    let Ok(request) = take_message(body, LARGEST) else {
+        let message = format!("grpc: received message larger than max ({} vs. {LARGEST})", body.len() - HEAD);
+        return wire.answer(id, Err(Status::new(Code::ResourceExhausted, message)));
+    };
+    let request = request.expect("a whole request").0;
     let (fault, released) = shared.change(|world| {
         world.calls.push(Call { method: method.clone(), request: request.to_vec(), timeout });
         (faults::fault(&mut world.rules, method, request), world.released(method))
@@ -151,7 +170,7 @@ fn handle(wire: &Arc<Wire>, shared: &Shared, request: &Request) {
         let held = |world: &mut World| !world.ended && world.released(method) == released;
         drop(shared.changed.wait_while(lock(&shared.world), held).unwrap_or_else(PoisonError::into_inner));
     }
-    let act = || answers::answer(shared, wire, id, method, request);
+    let act = || answers::answer(shared, wire, id, method, request).map(|answer| answer.and_then(sendable));
     match fault {
         None | Some(Fault::Hold) => {
             if let Some(answer) = act() {

@@ -7,6 +7,7 @@ use coracle::protocol::grpc::Status;
 use coracle::protocol::protobuf::decode;
 
 use super::answers::{self, Answer};
+use super::connection::sendable;
 use super::process::Process;
 use super::world::{Listener, World};
 
@@ -34,7 +35,7 @@ impl Runtime {
 
     /// Answers every call except those that take time: GetContainerEvents and StopContainer.
     pub(crate) fn answer(&mut self, method: &str, request: &[u8]) -> Answer {
-        answers::unary(&mut self.world, method, request)
+        answers::unary(&mut self.world, method, request).and_then(sendable)
     }
 
     /// Enables GetContainerEvents.

@@ -216,6 +216,25 @@ fn output_of_a_command_is_cut_as_it_arrives() {
 }
 
 #[test]
+fn messages_have_a_largest_size() {
+    rt::block_on(async {
+        let Running { fake, runtime, container, .. } = running().await;
+        // containerd cuts the output, and cannot send what remains.
+        fake.set_exec(0, &"x".repeat(17 << 20));
+        let refused = runtime.exec_sync(&container, &["yes".to_owned()], Duration::from_secs(60)).await.unwrap_err();
+        assert_eq!(code(&refused), Some(Code::ResourceExhausted), "{}", chain(&refused));
+        assert!(chain(&refused).contains("trying to send message larger than max"), "{}", chain(&refused));
+        let large = ["x".repeat(17 << 20)];
+        let refused = runtime.exec_sync(&container, &large, Duration::from_secs(60)).await.unwrap_err();
+        assert!(chain(&refused).contains("received message larger than max"), "{}", chain(&refused));
+        // The connection remains.
+        fake.set_exec(0, "ok");
+        let answer = runtime.exec_sync(&container, &["cat".to_owned()], Duration::from_secs(60)).await.unwrap();
+        assert_eq!(answer.stdout, b"ok");
+    });
+}
+
+#[test]
 fn exec_and_statistics_return_what_was_set() {
     rt::block_on(async {
         let Running { fake, runtime, sandbox, container } = running().await;

@@ -18,8 +18,8 @@ impl Default for ServerLimits {
 }
 
 impl ServerLimits {
-    /// For servers that play a container runtime: the message limit of most gRPC servers.
+    /// For servers that play a container runtime: the message limit of containerd.
     pub const fn large() -> Self {
-        Self { message: 4 * 1024 * 1024, connection: usize::MAX, connections: 100 }
+        Self { message: 16 * 1024 * 1024, connection: usize::MAX, connections: 100 }
     }
 }
