@@ -31,7 +31,7 @@ impl Node {
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\npodLogsDir: {}\n\
              resolvConf: {}\nfailSwapOn: false\ncgroupsPerQOS: false\nhealthzPort: 0\nenableServer: false\n\
              makeIPTablesUtilChains: false\n\
-             imageGCHighThresholdPercent: 100\nevictionHard: {{}}\n\
+             imageGCHighThresholdPercent: 100\nevictionHard: {{}}\nmaxPods: 250\n\
              crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\nnodeLeaseDurationSeconds: {}\n",
             path("manifests"),
             path("logs"),

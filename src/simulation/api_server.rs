@@ -9,12 +9,16 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::fairness::{self, Fairness};
 use super::fake_api::handle::Reply;
 use super::fake_api::http::{Message, Response};
 use super::fake_api::http2::message;
 use super::fake_api::identity::Identity;
 use super::fake_api::in_process::{Following, Lines, Server};
+use super::lease::LeaseWatch;
+use super::plan::Plan;
 use super::record::{Record, Rule};
+use super::wanted::ASKED;
 use crate::platform::host::clock;
 use crate::platform::rpc::{End, Signal, drive};
 use crate::platform::rt::{self, Line, TcpStream, World};
@@ -53,15 +57,26 @@ pub(super) struct ApiServer {
     serving: RefCell<Option<rt::Task<()>>>,
     /// Requests in the current second, and when it started.
     rate: Cell<(Duration, u32)>,
-    /// When the node's lease was last renewed.
-    renewed: Cell<Duration>,
+    pub(super) lease: LeaseWatch,
+    fairness: Fairness,
+    /// `--goaway-chance`, in parts per thousand.
+    goaway: u32,
+    /// Requests in a second that count as a storm.
+    storm: u32,
 }
 
 /// Requests per second that count as a storm. A node of a few pods sends about a hundred after an outage.
 const STORM: u32 = 400;
+/// The server closes a connection without requests after this time.
+const IDLE: Duration = Duration::from_secs(90);
+/// How soon it closes a connection after GOAWAY and the last response.
+const LEAVES: Duration = Duration::from_secs(10);
+/// Watches that ask for bookmarks get one each minute.
+const BOOKMARKS: Duration = Duration::from_secs(60);
 
 impl ApiServer {
-    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, seed: u64) -> Rc<Self> {
+    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, plan: &Plan) -> Rc<Self> {
+        let seed = plan.seed;
         Rc::new(Self {
             world: Rc::clone(world),
             record: Rc::clone(record),
@@ -71,7 +86,10 @@ impl ApiServer {
             generation: Cell::default(),
             serving: RefCell::default(),
             rate: Cell::default(),
-            renewed: Cell::default(),
+            lease: LeaseWatch::new(world, record, plan.lease),
+            fairness: Fairness::default(),
+            goaway: if seed % 4 == 3 { 10 } else { 0 },
+            storm: storm(plan.own_pods()),
         })
     }
 
@@ -134,9 +152,10 @@ impl ApiServer {
         changed
     }
 
-    /// Time since the node's lease was renewed.
-    pub(super) fn lease_age(&self) -> Duration {
-        self.world.passed().saturating_sub(self.renewed.get())
+    /// Occupies seats like the requests of another node.
+    pub(super) async fn occupy(&self, seats: usize, lasts: Duration) {
+        let _taken = self.fairness.occupy(seats);
+        rt::sleep(lasts).await;
     }
 
     fn count_request(&self) {
@@ -144,10 +163,16 @@ impl ApiServer {
         let (since, count) =
             if now.saturating_sub(since) < Duration::from_secs(1) { (since, count + 1) } else { (now, 1) };
         self.rate.set((since, count));
-        if count == STORM {
-            self.record.violated(Rule::Modest, format!("{STORM} requests to the API server within a second"));
+        if count == self.storm {
+            self.record.violated(Rule::Modest, format!("{count} requests to the API server within a second"));
         }
     }
+}
+
+/// After an outage each object is listed and watched again: two of each pod, and those of the hostile pod.
+fn storm(own_pods: usize) -> u32 {
+    let objects = if own_pods > 0 { 2 * own_pods + ASKED } else { 0 };
+    STORM + 2 * u32::try_from(objects + own_pods).unwrap_or(u32::MAX)
 }
 
 fn now() -> Timestamp {
@@ -160,12 +185,38 @@ async fn serve_connection(server: Rc<ApiServer>, stream: TcpStream) -> io::Resul
         state: RefCell::new(State { http: Connection::server(), arriving: Vec::new(), answering: Vec::new() }),
         work: Signal::default(),
         left: Cell::new(usize::MAX),
+        used: Cell::new(rt::now()),
+        is_leaving: Cell::default(),
         server,
     });
-    let ended = drive(&mut stream.clone(), &mut stream.clone(), &*link).await;
+    let idle = async {
+        close_when_idle(&link).await;
+        Ok(())
+    };
+    let ended = rt::either(drive(&mut stream.clone(), &mut stream.clone(), &*link), idle).await;
     let answering = std::mem::take(&mut link.state.borrow_mut().answering);
     drop(answering);
     ended
+}
+
+/// Returns once no request was under way for a while, or after a GOAWAY when the last request has ended.
+async fn close_when_idle(link: &Link) {
+    let is_open = || link.state.borrow().http.has_streams();
+    loop {
+        let idle = if link.is_leaving.get() { LEAVES } else { IDLE };
+        let due = link.used.get() + idle;
+        if is_open() || rt::now() < due {
+            rt::sleep_until(due.max(rt::now() + LEAVES)).await;
+            if is_open() {
+                link.used.set(rt::now());
+            }
+            continue;
+        }
+        link.server.record.count("idle connections closed");
+        link.with(Connection::go_away);
+        // The client reads it before the end.
+        return rt::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 struct Link {
@@ -174,6 +225,10 @@ struct Link {
     work: Signal,
     /// Number of bytes until the connection is cut.
     left: Cell<usize>,
+    /// When a request was last known to be under way.
+    used: Cell<Instant>,
+    /// The server has sent GOAWAY.
+    is_leaving: Cell<bool>,
     server: Rc<ApiServer>,
 }
 
@@ -248,6 +303,12 @@ impl Link {
     }
 
     fn head(&self, stream: StreamId, response: &Response) {
+        self.used.set(rt::now());
+        if self.server.world.chance(self.server.goaway) {
+            self.server.record.count("GOAWAYs by chance");
+            self.is_leaving.set(true);
+            self.with(Connection::go_away);
+        }
         let mut fields = vec![Field::new(":status", response.status.to_string())];
         for (name, value) in &response.headers {
             let name = Cow::Owned(name.to_ascii_lowercase().into_bytes());
@@ -273,7 +334,14 @@ async fn answer(link: Weak<Link>, stream: StreamId, message: Message) {
     server.count_request();
     record.count("requests");
     record.line(&format!("api     {} {}", message.method, message.target));
+    let Some(seat) = server.fairness.seat(&message.target).await else {
+        record.count("requests refused for want of seats");
+        let (refusal, Some(link)) = (fairness::refusal(), link.upgrade()) else { return };
+        link.head(stream, &refusal);
+        return link.body(stream, refusal.body, true);
+    };
     rt::sleep(Duration::from_micros(500) + world.duration_below(faults.slow)).await;
+    drop(seat);
     if world.chance(faults.hung) {
         record.count("requests that hung");
         return std::future::pending().await;
@@ -298,7 +366,7 @@ async fn answer(link: Weak<Link>, stream: StreamId, message: Message) {
     match reply {
         Reply::Answer(response) => {
             if response.status < 300 && message.method != "GET" && message.target.contains("/leases") {
-                server.renewed.set(world.passed());
+                server.lease.on_renewed();
             }
             if response.status >= 400 {
                 record.line(&format!("api     -> {} {}", response.status, String::from_utf8_lossy(&response.body)));
@@ -329,6 +397,7 @@ async fn tell(
     is_short: bool,
 ) {
     let (generation, end) = (server.generation.get(), rt::now() + following.lasts());
+    let mut bookmark = following.bookmark().map_or(end, |_| rt::now() + BOOKMARKS);
     // Earlier events are sent at once.
     let mut lines = match server.look(|server| server.lines(&mut following)) {
         Lines::GoOn(more) => Lines::GoOn([first, more].concat()),
@@ -346,8 +415,12 @@ async fn tell(
         if is_over {
             return now.body(stream, following.bookmark().unwrap_or_default(), true);
         }
+        if rt::now() >= bookmark {
+            bookmark += BOOKMARKS;
+            now.body(stream, following.bookmark().unwrap_or_default(), false);
+        }
         drop(now);
-        rt::either(server.changed.beyond(seen), rt::sleep_until(end)).await;
+        rt::either(server.changed.beyond(seen), rt::sleep_until(end.min(bookmark))).await;
         lines = server.look(|server| server.lines(&mut following));
     }
 }

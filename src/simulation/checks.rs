@@ -8,7 +8,7 @@ use super::api_server::NODE;
 use super::container_runtime::{self, revision as revision_of};
 use super::life::Node;
 use super::record::Rule;
-use super::wanted::{Pod, Source, TOO_MUCH, WantedPods, shares, tells_secret};
+use super::wanted::{Pod, SECRET, Source, TOO_MUCH, WantedPods, own_path, shares, tells_secret};
 use super::{dra_driver, fake_cri};
 use crate::platform::cri::v1;
 use crate::types::metrics;
@@ -33,6 +33,7 @@ impl Node {
         self.api_shows_no_others(&wanted)?;
         self.volumes_are_where_they_belong(&wanted)?;
         self.claims_are_prepared_for_running_pods(&wanted)?;
+        self.files_are_current(&wanted)?;
         self.node_is_ready()
     }
 
@@ -59,6 +60,26 @@ impl Node {
             return Err(format!("a volume is published for pod {uid}, which is gone"));
         }
         driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, but no pod uses it")))
+    }
+
+    /// The files of pods with objects of their own have the objects' content.
+    fn files_are_current(&self, wanted: &WantedPods) -> Result<(), String> {
+        let own = wanted.pods.iter().filter(|(_, pod)| pod.traits.own);
+        for (revision, pod) in own.filter(|(revision, _)| self.running_of(revision).is_some()) {
+            let get = |path: &str| self.api.look(|server| server.get(path)).unwrap_or_default();
+            let version = get(&own_path("configmaps", revision))["data"]["version"].clone();
+            let uid = get(&pod.path())["metadata"]["uid"].clone();
+            let volumes = format!("pods/pods/{}/volumes", uid.as_str().unwrap_or_default());
+            let read = |file: &str| std::fs::read_to_string(self.machine.disk.join(&volumes).join(file)).ok();
+            let settings = read("kubernetes.io~configmap/settings/version");
+            if settings.as_deref() != version.as_str() {
+                return Err(format!("pod {}: its file says {settings:?}, its ConfigMap {version}", pod.name));
+            }
+            if read("kubernetes.io~secret/code/code").as_deref() != Some(SECRET) {
+                return Err(format!("pod {} has no Secret", pod.name));
+            }
+        }
+        Ok(())
     }
 
     /// No claim stays prepared when the pods that use it have ended.
@@ -174,7 +195,7 @@ impl Node {
         if ready["status"] != "True" {
             return Err(format!("the node is not ready: {ready}"));
         }
-        match self.api.lease_age() {
+        match self.api.lease.age() {
             age if age <= self.lease => Ok(()),
             age => Err(format!("the node's lease was renewed {age:?} ago")),
         }

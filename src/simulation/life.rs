@@ -16,10 +16,13 @@ use super::csi_driver::CsiDriver;
 use super::device_plugin::Cameras;
 use super::dra_driver::DraDriver;
 use super::fake_api::store::Store;
+use super::full_size::neighbour;
+use super::lease;
 use super::machine::Machine;
 use super::plan::{Plan, PluginKind};
 use super::plugin::{self, Plugin};
 use super::record::{Lines, Record, Rule, Violation};
+use super::steps::PODS;
 use super::wanted::{Pod, SECRET_DATA, Source, WantedPods, tells_secret};
 use crate::platform::rt::{self, Line, Resolver, WakesBy, World, simulate};
 use crate::types::log::{self, Level};
@@ -128,17 +131,21 @@ pub(super) struct Node {
     /// When the agent starts again.
     pub(super) starts: Option<Duration>,
     pub(super) names: u64,
+    /// Maximum number of pods of the API server.
+    pub(super) most_pods: usize,
     longest_recovery: Duration,
     /// The store of the API server, and the cluster pods wanted at that time.
     pub(super) backup: Option<(Store, BTreeMap<String, Pod>)>,
     pub(super) coverage: Coverage,
+    /// Another node of the cluster, beside one of full size.
+    neighbour: Option<rt::Task<()>>,
 }
 
 impl Node {
     fn new(world: &Rc<World>, plan: &Plan, lines: Lines) -> Self {
         let record = Record::new(world, lines);
         let wanted: Rc<RefCell<WantedPods>> = Rc::default();
-        let api = ApiServer::new(world, &record, plan.seed);
+        let api = ApiServer::new(world, &record, plan);
         let runtime = ContainerRuntime::new(world, &record, &wanted);
         let machine = Machine::new();
         world.watch_disk(&machine.disk).unwrap();
@@ -180,9 +187,11 @@ impl Node {
             pending: Vec::new(),
             starts: None,
             names: 0,
+            most_pods: PODS + plan.own_pods(),
             longest_recovery: Duration::ZERO,
             backup: None,
             coverage: Coverage::default(),
+            neighbour: None,
         };
         node.configure();
         let address: SocketAddr = ADDRESS.parse().unwrap();
@@ -193,6 +202,10 @@ impl Node {
         node.cameras.start();
         node.dra.start();
         node.start_agent();
+        node.api.lease.settle();
+        if plan.own_pods() > 0 {
+            node.neighbour = Some(neighbour(&node.api));
+        }
         node
     }
 
@@ -206,6 +219,9 @@ impl Node {
                 }
                 self.record.line(&format!("STEP    {:?}", step.what));
                 self.cover(&step.what);
+                if lease::is_disturbed_by(&step.what) {
+                    self.api.lease.disturb();
+                }
                 self.take(&step.what).await;
             }
             self.heal();
@@ -219,6 +235,7 @@ impl Node {
                 self.record.violated(Rule::StaysSo, format!("in the quiet: {what}"));
             }
             self.runtime.end_episode();
+            self.api.lease.check();
             self.check_counters();
             self.check_disk();
             if episode.offline && self.record.violation().is_none() {
@@ -304,6 +321,7 @@ impl Node {
         if self.agent.is_none() {
             self.start_agent();
         }
+        self.api.lease.settle();
     }
 
     /// Waits until the node has converged, and stays so for a while: an agent that has just started may not have
@@ -313,6 +331,7 @@ impl Node {
         let mut since = None;
         while self.record.violation().is_none() {
             let now = self.world.passed();
+            self.api.lease.check();
             match (self.converged(), since) {
                 (Ok(()), Some(since)) if now.saturating_sub(since) > SETTLED => {
                     let took = since.saturating_sub(begun);
@@ -355,6 +374,7 @@ impl Node {
     async fn start_alone(&mut self) {
         self.record.line("STEP    the power is cut, and the API server is unreachable");
         self.record.count("starts without the API server");
+        self.api.lease.disturb();
         self.api.stop();
         self.cut_power(Duration::from_secs(20)).await;
         self.start_agent();

@@ -15,6 +15,7 @@ mod csi_driver;
 mod device_plugin;
 mod dra_driver;
 mod every_call;
+mod fairness;
 #[path = "../../tests/fake_api/mod.rs"]
 #[expect(dead_code, reason = "the rest is for tests over real sockets")]
 mod fake_api;
@@ -22,6 +23,8 @@ mod fake_api;
 #[expect(dead_code, reason = "the rest is for tests over real sockets")]
 mod fake_cri;
 mod faults;
+mod full_size;
+mod lease;
 mod life;
 mod machine;
 mod many_objects;

@@ -37,6 +37,10 @@ pub(super) struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StepKind {
     CreatePod(Traits),
+    /// Creates this many pods with objects of their own, one each 50 ms, and a hostile one.
+    FillNode {
+        pods: usize,
+    },
     DeletePod {
         which: u64,
         /// In seconds, instead of the pod's own.
@@ -256,7 +260,17 @@ impl Habits {
             stubborn,
             cpu,
             claim,
+            ..Traits::default()
         }
+    }
+}
+
+/// The number of pods with which a node of full size starts. Most nodes are small, which is cheap.
+fn full_size(seed: u64) -> Option<usize> {
+    match seed % 100 {
+        61 => Some(110),
+        19 | 83 => Some(30),
+        _ => None,
     }
 }
 
@@ -277,12 +291,20 @@ impl Plan {
                 // The node starts with some pods.
                 let first = (0..numbers.below(7)).map(|_| StepKind::CreatePod(habits.traits(&mut numbers)));
                 let steps = first.map(|what| Step { after: Duration::from_millis(200), what });
-                episode.steps.splice(0..0, steps.collect::<Vec<_>>());
+                let full = full_size(seed).map(|pods| StepKind::FillNode { pods });
+                let full = full.map(|what| Step { after: Duration::from_secs(1), what });
+                episode.steps.splice(0..0, full.into_iter().chain(steps).collect::<Vec<_>>());
             }
             passed += episode.steps.iter().map(|step| step.after).sum::<Duration>() + episode.quiet;
             episodes.push(episode);
         }
         Self { seed, lease: Duration::from_secs(lease), episodes }
+    }
+
+    /// Number of pods with objects of their own, on a node of full size.
+    pub(super) fn own_pods(&self) -> usize {
+        let steps = self.episodes.iter().flat_map(|episode| &episode.steps);
+        steps.map(|step| if let StepKind::FillNode { pods } = step.what { pods } else { 0 }).sum()
     }
 
     pub(super) fn len(&self) -> usize {

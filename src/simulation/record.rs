@@ -56,6 +56,9 @@ pub(super) enum Rule {
     RecordsAllocation,
     /// An idle node writes nothing, and sends only what its lease and its watches need.
     Rests,
+    /// The lease is renewed in time, whatever pods, runtime and plugins do, unless faults may keep the agent from the API
+    /// server.
+    LeaseRenewed,
 }
 
 /// A violation of a rule.

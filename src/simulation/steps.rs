@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::agent::LATEST_CALL;
 use super::dra_driver::DraDriver;
+use super::full_size::create_own;
 use super::life::Node;
 use super::plan::StepKind;
 use super::record::Rule;
@@ -15,13 +16,14 @@ use crate::platform::rt;
 
 /// Within this time other pods run while a call is slow: after a relist, and before the call's deadline.
 const OTHERS: Duration = Duration::from_secs(110);
-/// Maximum number of pods.
-const PODS: usize = 12;
+/// Maximum number of pods, besides those of a node of full size.
+pub(super) const PODS: usize = 12;
 
 impl Node {
     pub(super) async fn take(&mut self, what: &StepKind) {
         match what {
             StepKind::CreatePod(traits) => self.create_pod(*traits),
+            StepKind::FillNode { pods } => self.fill(*pods).await,
             StepKind::DeletePod { which, grace } => self.delete_pod(*which, *grace),
             StepKind::DeleteTwice { which, first, second } => self.delete_twice(*which, *first, *second).await,
             StepKind::WriteManifest(traits) => self.write_manifest(*traits),
@@ -55,6 +57,7 @@ impl Node {
                 self.names += 1;
                 let patch = json!({"data": {"version": self.names.to_string()}});
                 self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
+                self.change_own(&patch);
             }
             StepKind::Resize { which, cpu } => self.resize(*which, *cpu),
             StepKind::KillAgent { down } => {
@@ -105,13 +108,13 @@ impl Node {
         first.into_iter().chain(last).try_for_each(|(revision, pod)| self.runs(revision, pod))
     }
 
-    fn create_pod(&mut self, traits: Traits) {
-        if self.wanted.borrow().count(Source::Api) >= PODS {
+    pub(super) fn create_pod(&mut self, traits: Traits) {
+        if self.wanted.borrow().count(Source::Api) >= self.most_pods {
             return;
         }
         self.names += 1;
         // Names are reused, like those of a StatefulSet.
-        let name = format!("web-{}", self.names % 20);
+        let name = format!("web-{}", self.names % (u64::try_from(self.most_pods).unwrap_or(u64::MAX) + 8));
         let pod = Pod { name, source: Source::Api, traits };
         if self.api.look(|server| server.get(&pod.path())).is_some() {
             return;
@@ -119,6 +122,9 @@ impl Node {
         let revision = self.want(&pod);
         self.record.line(&format!("pod     {} revision {revision}", pod.name));
         self.api.change(|server| {
+            if traits.own {
+                create_own(server, &revision);
+            }
             let created = server.create(&pod.object(&revision));
             if traits.claim {
                 DraDriver::reserve(server, &revision, &created);

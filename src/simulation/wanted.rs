@@ -73,6 +73,18 @@ pub(super) struct Traits {
     pub(super) stubborn: bool,
     /// The CPU request of the pod's first container in thousandths, which resizes change; 0 for none.
     pub(super) cpu: u64,
+    /// The pod has a ConfigMap and a Secret of its own.
+    pub(super) own: bool,
+    /// The pod asks for hundreds of ConfigMaps, which do not exist and are optional.
+    pub(super) hostile: bool,
+}
+
+/// Number of ConfigMaps that a hostile pod asks for.
+pub(super) const ASKED: usize = 300;
+
+/// The path of a pod's own ConfigMap or Secret.
+pub(super) fn own_path(resource: &str, revision: &str) -> String {
+    format!("/api/v1/namespaces/default/{resource}/own-{revision}")
 }
 
 /// The wanted pods by revision.
@@ -130,7 +142,8 @@ impl WantedPods {
 
 impl Pod {
     pub(super) fn object(&self, revision: &str) -> Value {
-        let Traits { secret, token, probe, job, volume, device, claim, side, pull, stubborn: _, cpu } = self.traits;
+        let Traits { secret, token, probe, job, volume, device, claim, side, pull, stubborn: _, cpu, own, hostile } =
+            self.traits;
         let image = |pulled: bool| if pulled { app(revision) } else { "busybox".to_owned() };
         let mut container = json!({
             "name": "main", "image": image(pull && !side), "imagePullPolicy": "IfNotPresent",
@@ -144,6 +157,16 @@ impl Pod {
         if token {
             let sources = json!([{ "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } }]);
             volumes.push(json!({ "name": "token", "projected": { "sources": sources } }));
+        }
+        if own {
+            let name = format!("own-{revision}");
+            volumes.push(json!({ "name": "code", "secret": { "secretName": name } }));
+            volumes.push(json!({ "name": "settings", "configMap": { "name": name } }));
+        }
+        if hostile {
+            let source = |number| json!({ "configMap": { "name": format!("{revision}-{number}"), "optional": true } });
+            let sources: Vec<Value> = (0..ASKED).map(source).collect();
+            volumes.push(json!({ "name": "asked", "projected": { "sources": sources } }));
         }
         if volume {
             let number = revision.parse().unwrap_or_default();

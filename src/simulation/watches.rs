@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::api_server::{ADDRESS, ApiServer, NODE};
+use super::plan::Plan;
 use super::record::{Lines, Record};
 use super::wanted::{Pod, Source as Origin, Traits};
 use crate::platform::apiserver::{
@@ -53,7 +54,7 @@ fn no_change_is_lost_when_the_gate_is_shut() {
     for seed in 0..20 {
         let path = kubeconfig.clone();
         let ended = rt::simulate(seed, move |world| async move {
-            let api = ApiServer::new(&world, &Record::new(&world, Lines::default()), seed);
+            let api = api_server(&world, seed);
             api.start();
             let pods =
                 ["a", "b", "c"].map(|name| Pod { name: name.into(), source: Origin::Api, traits: Traits::default() });
@@ -106,6 +107,11 @@ fn no_change_is_lost_when_the_gate_is_shut() {
     std::fs::remove_file(kubeconfig).unwrap();
 }
 
+fn api_server(world: &Rc<World>, seed: u64) -> Rc<ApiServer> {
+    let plan = Plan { seed, lease: Duration::from_secs(40), episodes: Vec::new() };
+    ApiServer::new(world, &Record::new(world, Lines::default()), &plan)
+}
+
 const OBJECTS: usize = 300;
 
 /// Three hundred objects of a pod, and a client that watches them.
@@ -118,7 +124,7 @@ struct ManyWatches {
 
 impl ManyWatches {
     async fn begin(world: &Rc<World>, kubeconfig: PathBuf) -> Self {
-        let api = ApiServer::new(world, &Record::new(world, Lines::default()), 1);
+        let api = api_server(world, 1);
         api.start();
         let references: Vec<Value> =
             (0..OBJECTS).map(|n| json!({"configMapRef": {"name": format!("c-{n}")}})).collect();
