@@ -5,6 +5,7 @@
 
 use std::io;
 
+use super::digest::digest;
 use super::files::Files;
 use super::record::{BadRecord, Record, RecordValue, lines};
 use super::seal::Seal;
@@ -356,25 +357,6 @@ pub(super) fn is_secret(name: &str) -> bool {
 
 fn length_of(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-}
-
-const VERSION: &[u8] = b"\"resourceVersion\":\"";
-
-/// A digest that ignores resource versions, so that an object is not rewritten for a new version alone, such as a
-/// lock that is renewed. Quotes inside JSON strings are escaped, so the pattern does not match there.
-fn digest(content: &[u8]) -> u64 {
-    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    let mut rest = content;
-    while let Some(at) = rest.windows(VERSION.len()).position(|window| window == VERSION) {
-        let (before, from) = rest.split_at_checked(at + VERSION.len()).unwrap_or((rest, &[]));
-        context.update(before);
-        let end = from.iter().position(|byte| *byte == b'"').unwrap_or(from.len());
-        rest = from.get(end..).unwrap_or_default();
-    }
-    context.update(rest);
-    let digest = context.finish();
-    let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
-    u64::from_be_bytes(first)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! written in batches; the file is read once, at the start. Nothing is removed because the API server or the disk
 //! could not be read.
 
+mod digest;
 mod files;
 mod journal;
 mod key;

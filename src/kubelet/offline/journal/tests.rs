@@ -223,6 +223,16 @@ fn unchanged_content_and_new_resource_versions_are_not_written() {
 }
 
 #[test]
+fn resource_version_as_a_key_of_data_is_content() {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    let secret = |value: &str| format!(r#"{{"data":{{"resourceVersion":"{value}"}},"metadata":{{"name":"s"}}}}"#);
+    journal.commit(&batch(&[("secret/s", Some(&secret("b2xk")))])).unwrap();
+    journal.commit(&batch(&[("secret/s", Some(&secret("bmV3")))])).unwrap();
+    assert_eq!(contents(&files), said(&[("secret/s", &secret("bmV3"))]));
+}
+
+#[test]
 fn batch_is_written_with_one_append_and_one_sync() {
     let files = Memory::default();
     let (mut journal, _) = open(&files);
