@@ -43,6 +43,11 @@ const OUTAGES: &[&str] = &[
 
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
+/// Limit of the remembered registries, whose names pods choose. The registry that may be asked again the soonest makes
+/// room for another.
+const MOST: usize = 64;
+/// The longest DNS name, with a port. A longer name is no registry's.
+const LONGEST_NAME: usize = 253 + 6;
 
 /// The registries that were unreachable recently, so that not every pod waits for a timeout: present images are used
 /// without asking until the next attempt is due.
@@ -65,14 +70,22 @@ impl Outages {
 
     /// Records a failure. Several pulls in progress at the same time count as one.
     pub(super) fn failed(&mut self, registry: &str, now: Instant) {
-        if self.lasts(registry, now) {
+        if self.lasts(registry, now) || registry.len() > LONGEST_NAME {
             return;
+        }
+        if self.registries.len() >= MOST && !self.registries.contains_key(registry) {
+            self.forget_soonest();
         }
         let outage = self
             .registries
             .entry(registry.to_owned())
             .or_insert_with(|| Outage { waits: Backoff::new(FIRST, LONGEST), until: now });
         outage.until = now + outage.waits.next_wait();
+    }
+
+    fn forget_soonest(&mut self) {
+        let soonest = self.registries.iter().min_by_key(|(_, outage)| outage.until).map(|(name, _)| name.clone());
+        soonest.map(|name| self.registries.remove(&name));
     }
 
     /// The registry has answered.
@@ -143,5 +156,24 @@ mod tests {
         assert!(!outages.lasts("r.io", now));
         outages.failed("r.io", now);
         assert!(!outages.lasts("r.io", now + Duration::from_secs(11)));
+    }
+
+    #[test]
+    fn names_of_registries_are_bounded_and_the_longest_outage_stays() {
+        let mut outages = Outages::default();
+        let mut now = Instant::now();
+        for _ in 0..6 {
+            outages.failed("r.io", now);
+            now += Duration::from_secs(100);
+        }
+        outages.failed("r.io", now);
+        for number in 0..1000 {
+            outages.failed(&format!("x{number}.example"), now);
+        }
+        assert!(outages.registries.len() <= 64, "{}", outages.registries.len());
+        assert!(outages.lasts("r.io", now + Duration::from_secs(299)));
+        assert!(outages.lasts("x999.example", now));
+        outages.failed(&"x".repeat(1000), now);
+        assert!(outages.registries.keys().all(|name| name.len() < 1000));
     }
 }
