@@ -32,7 +32,8 @@ pub(crate) struct FetchRequest {
     pub(crate) limit: Duration,
     /// Most bytes of the body to keep.
     pub(crate) most: usize,
-    /// Whether to follow redirects on the same host, but none from HTTPS to HTTP.
+    /// Whether to follow redirects on the same host, but none from HTTPS to HTTP. After one to another port or scheme,
+    /// the headers are not sent.
     pub(crate) follows: bool,
 }
 
@@ -66,14 +67,18 @@ impl Dialer {
         let end = rt::now() + request.limit;
         let request = Arc::new(request);
         let mut at = request.url.clone();
+        let mut headers = request.headers.clone();
         let mut keep_host = true;
         for _ in 0..=REDIRECTS {
-            let fetched = self.fetch_once(&request, &at, keep_host, end).await?;
+            let fetched = self.fetch_once(&request, &at, (headers.clone(), keep_host), end).await?;
             let next = redirect(&request.url, &at, fetched.status, fetched.location.as_deref());
             let next = next.filter(|(next, _)| at.scheme == UriScheme::Http || next.scheme == at.scheme);
             let Some((next, is_relative)) = next.filter(|_| request.follows) else { return Ok(fetched) };
             // A given Host header is kept on a relative redirect.
             keep_host &= is_relative;
+            if !next.is_same_origin(&at) {
+                headers = headers.for_another_origin();
+            }
             at = next;
         }
         Err(GetError::TooManyRedirects)
@@ -83,7 +88,7 @@ impl Dialer {
         &self,
         request: &Arc<FetchRequest>,
         at: &Url,
-        keep_host: bool,
+        (headers, keep_host): (Headers, bool),
         end: Instant,
     ) -> Result<FetchResponse, GetError> {
         let proxy = request.proxy.clone().or_else(|| self.proxy_for(at).cloned());
@@ -94,7 +99,8 @@ impl Dialer {
         let left = end.saturating_duration_since(rt::now());
         let addresses =
             rt::deadline(left, self.addresses(host, port)).await.map_err(|rt::Elapsed| GetError::Timeout)?;
-        let one = OneRequest { request: Arc::clone(request), url: at.clone(), keep_host, proxy, addresses, end };
+        let one =
+            OneRequest { request: Arc::clone(request), url: at.clone(), headers, keep_host, proxy, addresses, end };
         rt::slow(move || one.send()).await
     }
 }
@@ -103,6 +109,7 @@ impl Dialer {
 struct OneRequest {
     request: Arc<FetchRequest>,
     url: Url,
+    headers: Headers,
     keep_host: bool,
     proxy: Option<Proxy>,
     /// Of the server or the proxy.
@@ -135,7 +142,7 @@ impl OneRequest {
         // The URI type refuses these, which Go sends.
         let uri = self.url.to_string().replace('"', "%22").replace('<', "%3C").replace('>', "%3E");
         let mut request = http::Request::builder().method(self.request.method).uri(uri);
-        let (host, fields) = self.request.headers.fields(&self.url, self.keep_host)?;
+        let (host, fields) = self.headers.fields(&self.url, self.keep_host)?;
         request = request.header("Host", host);
         for (name, value) in fields {
             request = request.header(name.as_str(), value.trim());

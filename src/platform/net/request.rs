@@ -61,6 +61,14 @@ impl Headers {
         self
     }
 
+    /// Keeps only what any server may see, for a redirect to another origin. net/http removes `Authorization`, `Cookie`
+    /// and the like, and only for another host; but a token may be in any header, and at another port may be another
+    /// service.
+    pub(super) fn for_another_origin(&self) -> Self {
+        let rest = self.rest.iter().filter(|(name, _)| FOR_ANY_ORIGIN.contains(&name.as_str())).cloned();
+        Self { host: None, rest: rest.collect() }
+    }
+
     /// The host and the other headers; an error if one contains a line break.
     pub(super) fn fields(&self, url: &Url, keep_host: bool) -> Result<(String, &[Field]), GetError> {
         let own = if keep_host { self.host.clone() } else { None };
@@ -89,6 +97,8 @@ impl Headers {
 
 /// Headers that the request sets itself or must not have.
 const NOT_PASSED_ON: [&str; 6] = ["Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding", "User-Agent"];
+
+const FOR_ANY_ORIGIN: [&str; 4] = ["Accept", "If-Modified-Since", "If-None-Match", "User-Agent"];
 
 /// Converts `x-my-header` to `X-My-Header`.
 fn canonical(name: &str) -> String {

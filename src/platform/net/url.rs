@@ -40,6 +40,11 @@ impl Url {
         })
     }
 
+    /// Whether both have the same scheme, host and port.
+    pub(super) fn is_same_origin(&self, other: &Self) -> bool {
+        self.scheme == other.scheme && self.port() == other.port() && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
     /// Host and port, as in the `Host` header.
     pub(crate) fn authority(&self) -> String {
         let host = match self.host.parse::<Ipv6Addr>() {

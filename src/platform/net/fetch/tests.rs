@@ -5,6 +5,7 @@ use std::thread;
 use super::*;
 use crate::platform::net::error::BodyError;
 use crate::platform::net::{ProxySettings, Purpose};
+use crate::types::api::HttpHeader;
 
 /// Responds to each connection with `answer` for its request line, and reports the requests.
 struct Server {
@@ -183,4 +184,32 @@ fn errors_name_the_proxy() {
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let line = format!("proxy socks5://{dead}: dial tcp {dead}: connect: connection refused");
     assert_eq!(https(&format!("socks5h://u:secret@{dead}")).to_string(), line);
+}
+
+#[test]
+fn configured_headers_are_not_sent_to_another_origin() {
+    let other = Server::saying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nb.");
+    let location = format!("HTTP/1.1 302 Found\r\nLocation: http://{}/x\r\nContent-Length: 0\r\n\r\n", other.address);
+    let server = Server::start(move |line, stream| {
+        let page = match line {
+            "GET /here HTTP/1.1" => "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n",
+            "GET /x HTTP/1.1" => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            _ => &location,
+        };
+        stream.write_all(page.as_bytes()).unwrap();
+    });
+    let given = [("Authorization", "Bearer secret"), ("X-Token", "secret"), ("If-None-Match", "\"v\"")]
+        .map(|(name, value)| HttpHeader { name: name.to_owned(), value: value.to_owned() });
+    let headers = Headers::new(&given, Purpose::Probe);
+    let get = |path: &str| fetch(FetchRequest { headers: headers.clone(), ..of(&server, path) }).unwrap();
+    assert_eq!(get("/away").body, b"b.");
+    let asked = other.asked().to_lowercase();
+    assert!(!asked.contains("secret"), "{asked}");
+    assert!(asked.contains("if-none-match: \"v\"\n") && asked.contains("user-agent: "), "{asked}");
+    assert!(server.asked().contains("secret"));
+    get("/here");
+    for line in ["/here", "/x"] {
+        let asked = server.asked();
+        assert!(asked.starts_with(&format!("GET {line} ")) && asked.matches("secret").count() == 2, "{asked}");
+    }
 }
