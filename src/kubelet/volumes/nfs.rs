@@ -1,9 +1,12 @@
 //! Mounts NFS volumes with mount.nfs.
 
-use std::io::{self, Read as _};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use rustix::io::ioctl_fionbio;
 
 use super::error::Problem;
 use super::plan::Nfs;
@@ -69,19 +72,23 @@ fn prepare(path: &Path) -> Result<bool, Problem> {
     make().map_err(Problem::io("create", path)).map(|()| false)
 }
 
+/// What the ended program has written. A process that it started may still have the pipe open: nothing is waited for.
 fn last_words(child: &mut Child) -> String {
-    let mut words = Vec::new();
-    if let Some(stderr) = &mut child.stderr {
-        // Unreadable output is ignored.
-        let _ = stderr.take(LONGEST).read_to_end(&mut words);
-    }
-    String::from_utf8_lossy(&words).trim().replace('\n', "; ")
+    let mut words = [0; LONGEST];
+    let stderr = child.stderr.take().map(OwnedFd::from);
+    // Unreadable output is ignored.
+    let read = stderr.and_then(|stderr| {
+        ioctl_fionbio(&stderr, true).ok()?;
+        rustix::io::read(&stderr, &mut words).ok()
+    });
+    let words = words.get(..read.unwrap_or_default()).unwrap_or_default();
+    String::from_utf8_lossy(words).trim().replace('\n', "; ")
 }
 
 pub(super) const PROGRAM: &str = "/sbin/mount.nfs";
 /// mount.nfs itself retries for two minutes.
 const DEADLINE: Duration = Duration::from_secs(125);
-const LONGEST: u64 = 1024;
+const LONGEST: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -134,5 +141,18 @@ mod tests {
         assert_eq!(error.to_string(), format!("{}: exit status: 32: no route; more", program.display()));
         let error = block_on(set_up(&nfs, Path::new("/nonexistent/mount.nfs"))).unwrap_err();
         assert!(error.to_string().contains("not installed"), "{error}");
+    }
+
+    #[test]
+    fn program_that_leaves_its_output_open_delays_nothing() {
+        let (scratch, program, nfs) = scratch("open", "echo 'no route' >&2; sleep 100 & echo $! >\"$0.pid\"; exit 32");
+        let ended = block_on(async {
+            let begun = rt::now();
+            let error = set_up(&nfs, &program).await.unwrap_err();
+            (rt::elapsed(begun), error.to_string())
+        });
+        let pid = fs::read_to_string(scratch.0.join("mount.nfs.pid")).unwrap();
+        Command::new("kill").arg(pid.trim()).status().unwrap();
+        assert!(ended.0 < Duration::from_secs(50) && ended.1.ends_with("exit status: 32: no route"), "{ended:?}");
     }
 }
