@@ -46,10 +46,18 @@ pub const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 impl Request {
     /// Takes a head off the front of `bytes`. Returns it and its length; `Ok(None)` means that more bytes are needed.
     pub fn take(bytes: &[u8]) -> Result<Option<(Self, usize)>, Refusal> {
+        Self::take_after(bytes, 0)
+    }
+
+    /// As [`Request::take`], for bytes of which the first `searched` have no complete head.
+    pub fn take_after(bytes: &[u8], searched: usize) -> Result<Option<(Self, usize)>, Refusal> {
         // An empty line may precede a request (RFC 9112, section 2.2).
         let blank = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
         let rest = bytes.get(blank..).unwrap_or_default();
-        let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") else {
+        // Three of the four bytes of the end may be among them.
+        let from = searched.saturating_sub(blank + 3);
+        let after = rest.get(from..).unwrap_or_default();
+        let Some(end) = after.windows(4).position(|window| window == b"\r\n\r\n").map(|end| from + end) else {
             // Reject what cannot be a request at once: its end may never arrive.
             let is_text = rest.first().is_none_or(u8::is_ascii_uppercase);
             // Three of the four bytes of the end may have arrived.

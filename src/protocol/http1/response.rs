@@ -14,6 +14,10 @@ pub struct Response {
     overhead: usize,
     /// Received bytes that are not parsed yet.
     unread: Vec<u8>,
+    /// How many of them were searched for the end of the head or of a line.
+    searched: usize,
+    /// Bytes of the lines between the chunks beyond what chunks need.
+    excess: u64,
     state: State,
 }
 
@@ -52,13 +56,17 @@ pub enum Malformed {
 const HEAD: usize = 64 * 1024;
 /// Limit of a chunk size line with its extensions.
 const LINE: usize = 1024;
+/// Limit of what is no content between the chunks (net/http: `chunkedReader.excess`). Each chunk has room for 16 bytes
+/// and twice its length.
+const EXCESS: u64 = 16 * 1024;
+const ROOM: u64 = 16;
 
 impl Response {
     /// Keeps at most `limit` bytes of the body.
     pub fn new(limit: usize) -> Self {
         let (unread, body) = (Vec::new(), Vec::new());
         let state = State::Head;
-        Self { status: 0, location: None, body, limit, overhead: 0, unread, state }
+        Self { status: 0, location: None, body, limit, overhead: 0, unread, searched: 0, excess: 0, state }
     }
 
     /// 0 before the head is complete.
@@ -130,10 +138,11 @@ impl Response {
             self.count_overhead(before - self.unread.len())?;
         }
         self.state = match part {
-            Chunk::Size => match chunk_size(&line).ok_or(Malformed::Chunk)? {
-                0 => State::Chunk(Chunk::Trailers),
-                size => State::Chunk(Chunk::Data(size)),
-            },
+            Chunk::Size => {
+                let size = chunk_size(&line).ok_or(Malformed::Chunk)?;
+                self.count_excess(line.len(), size)?;
+                State::Chunk(if size == 0 { Chunk::Trailers } else { Chunk::Data(size) })
+            }
             Chunk::DataEnd if line.is_empty() => State::Chunk(Chunk::Size),
             Chunk::Trailers if line.is_empty() => State::Done,
             Chunk::Trailers => State::Chunk(Chunk::Trailers),
@@ -144,12 +153,15 @@ impl Response {
 
     /// Takes a line without its line end, once it is complete.
     fn take_line(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
-        let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
+        let rest = self.unread.get(self.searched..).unwrap_or_default();
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n').map(|end| self.searched + end) else {
+            self.searched = self.unread.len();
             return if self.unread.len() > LINE { Err(Malformed::TooLong) } else { Ok(None) };
         };
         if end > LINE {
             return Err(Malformed::TooLong);
         }
+        self.searched = 0;
         let mut line: Vec<u8> = self.unread.drain(..=end).collect();
         line.pop();
         if line.last() == Some(&b'\r') {
@@ -180,10 +192,13 @@ impl Response {
         if !b"HTTP/".starts_with(self.unread.get(..5).unwrap_or(&self.unread)) {
             return Err(Malformed::Line(first_line(&self.unread)));
         }
-        let Some((end, next)) = head_end(&self.unread) else {
+        let Some((end, next)) = head_end(&self.unread, self.searched) else {
+            // A line end that may be followed by an empty line is searched again.
+            self.searched = self.unread.len().saturating_sub(2);
             let has_room = self.overhead + self.unread.len() <= HEAD;
             return if has_room { Ok(false) } else { Err(Malformed::TooLong) };
         };
+        self.searched = 0;
         self.count_overhead(next)?;
         let head = String::from_utf8_lossy(self.unread.get(..end).unwrap_or_default()).into_owned();
         self.unread.drain(..next);
@@ -204,6 +219,14 @@ impl Response {
     fn count_overhead(&mut self, bytes: usize) -> Result<(), Malformed> {
         self.overhead = self.overhead.saturating_add(bytes);
         if self.overhead > HEAD { Err(Malformed::TooLong) } else { Ok(()) }
+    }
+
+    /// Counts a chunk's size line and line ends against its length.
+    fn count_excess(&mut self, line: usize, size: u64) -> Result<(), Malformed> {
+        let line = u64::try_from(line).unwrap_or(u64::MAX).saturating_add(2);
+        let room = size.saturating_mul(2).saturating_add(ROOM);
+        self.excess = self.excess.saturating_add(line).saturating_sub(room);
+        if self.excess > EXCESS { Err(Malformed::TooLong) } else { Ok(()) }
     }
 
     /// Keeps the wanted headers. Returns the framing of the body.
@@ -230,9 +253,8 @@ impl Response {
     }
 }
 
-/// The end of the head and the start of the body. Lines may end without a carriage return.
-fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut from = 0;
+/// The end of the head and the start of the body, from the position `from` on. Lines may end without a carriage return.
+fn head_end(bytes: &[u8], mut from: usize) -> Option<(usize, usize)> {
     while let Some(newline) = bytes.get(from..)?.iter().position(|byte| *byte == b'\n') {
         let end = from + newline;
         let rest = bytes.get(end + 1..)?;

@@ -115,3 +115,33 @@ fn interim_heads_and_trailers_count_against_the_head_limit() {
     let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{trailers}");
     assert_eq!(read(&[text.as_bytes()], 10), Err(Malformed::TooLong));
 }
+
+#[test]
+fn searched_bytes_are_not_searched_again() {
+    for (head, line) in [
+        ("HTTP/1.1 200 OK\r\nA: bb", "c\r\n\r\nhi"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;xxxx", "x\r\nhi\r\n0\r\n\r\n"),
+    ] {
+        let mut response = Response::new(2);
+        response.receive(head.as_bytes()).unwrap();
+        // The end of a head, or of a line, where it was searched before.
+        let place = response.unread.len() - 4;
+        let bytes: Vec<u8> = response.unread.splice(place..place + 2, *b"\n\n").collect();
+        let state = response.state;
+        response.receive(b"y").unwrap();
+        assert_eq!((response.state, response.is_done()), (state, false), "{head}");
+        response.unread.splice(place..place + 2, bytes);
+        response.receive(line.as_bytes()).unwrap();
+        assert!(response.is_done(), "{head}");
+        assert_eq!((response.status(), response.into_body()), (200, b"hi".to_vec()));
+    }
+}
+
+#[test]
+fn extensions_of_chunks_are_bounded() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let small = "1\r\nx\r\n".repeat(10_000);
+    assert_eq!(read(&[head.as_bytes(), small.as_bytes()], 10_000).unwrap().2.len(), 10_000);
+    let long = format!("1;{}\r\nx\r\n", "y".repeat(1000)).repeat(100);
+    assert_eq!(read(&[head.as_bytes(), long.as_bytes()], 10_000), Err(Malformed::TooLong));
+}
