@@ -12,13 +12,14 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Counts a frame without effect.
-    pub(super) fn idle_frame(&mut self, now: Instant) -> Result<(), Error> {
+    /// Counts a frame without effect, with this many bytes.
+    pub(super) fn idle_frame(&mut self, size: usize, now: Instant) -> Result<(), Error> {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) > limits::IDLE_FRAMES_PER {
             *self = Self { since: Some(now), count: 0 };
         }
-        self.count += 1;
+        let more = u32::try_from(size / limits::IDLE_BYTES).unwrap_or(u32::MAX);
+        self.count = self.count.saturating_add(1).saturating_add(more);
         if self.count > limits::IDLE_FRAMES { Err(error::too_much("flood of useless frames")) } else { Ok(()) }
     }
 

@@ -14,6 +14,9 @@ pub(super) const HEADER_BLOCK: usize = 64 * 1024;
 /// A decoded header list, measured as in RFC 9113 section 6.5.2. Enough for a runtime's long error messages.
 pub(super) const HEADER_LIST: u32 = 64 * 1024;
 
+/// The header lists of all informational responses of a stream.
+pub(super) const INFORMATIONAL: usize = 64 * 1024;
+
 /// CONTINUATION frames per block: many more than the largest block needs in frames of the usual size.
 pub(super) const CONTINUATIONS: u32 = 64;
 
@@ -26,9 +29,10 @@ pub(super) const WINDOW: u32 = 65_535;
 /// Answers (to PING, SETTINGS, faulty streams) that the peer has not read.
 pub(super) const UNREAD_ANSWERS: u32 = 1000;
 
-/// Useless frames within `IDLE_FRAMES_PER`. Each completed stream and each frame of content sent earns some of them
-/// back.
+/// Useless frames within `IDLE_FRAMES_PER`. Each `IDLE_BYTES` of a frame, or of a decoded header list, count as one more.
+/// Each completed stream and each frame of content sent earns some of them back.
 pub(super) const IDLE_FRAMES: u32 = 10_000;
+pub(super) const IDLE_BYTES: usize = 1024;
 pub(super) const IDLE_FRAMES_PER: Duration = Duration::from_secs(10);
 pub(super) const FORGIVEN_FOR_STREAM: u32 = 16;
 pub(super) const FORGIVEN_FOR_CONTENT: u32 = 4;

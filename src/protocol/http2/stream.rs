@@ -17,6 +17,7 @@
 //! recognized by its id.
 
 use super::fields;
+use super::limits;
 use super::stream_id::StreamId;
 use super::window::{ReceiveWindow, SendWindow};
 use crate::protocol::hpack::Field;
@@ -70,6 +71,8 @@ pub(super) struct Stream {
     pub(super) state: State,
     /// Whether the peer's head (request or final response) has arrived.
     pub(super) head_received: bool,
+    /// The size of the header lists of informational responses.
+    informational: usize,
     /// The bytes missing from the content-length that the peer announced.
     content_left: Option<u64>,
     pub(super) send_window: SendWindow,
@@ -122,6 +125,7 @@ impl Stream {
             id,
             state,
             head_received: false,
+            informational: 0,
             content_left: None,
             send_window: SendWindow::new(peer_window),
             receive_window: ReceiveWindow::new(),
@@ -135,6 +139,12 @@ impl Stream {
         self.head_received = true;
         self.content_left = fields::content_length(head)?;
         self.receive_content(0, end)
+    }
+
+    /// Counts an informational response. False if those of the stream are over the limit.
+    pub(super) fn takes_informational(&mut self, size: usize) -> bool {
+        self.informational = self.informational.saturating_add(size);
+        self.informational <= limits::INFORMATIONAL
     }
 
     /// Handles `len` bytes of content; `end` marks the last (RFC 9113 section 8.1.1).

@@ -15,7 +15,7 @@ impl Connection {
         if arrival.frame.payload.len() != 8 {
             return Err(error::frame_size("PING with a wrong length"));
         }
-        self.flood.idle_frame(arrival.now)?;
+        self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?;
         if arrival.frame.flags.has(Flags::ACK) {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Connection {
         let Some((&[s, t, u, v, a, b, c, d], _)) = arrival.frame.payload.split_first_chunk::<8>() else {
             return Err(error::frame_size("GOAWAY too short"));
         };
-        self.flood.idle_frame(arrival.now)?;
+        self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?;
         let last = StreamId::read([s, t, u, v]);
         self.refused_new = true;
         arrival.events.push(Event::GoAway { code: ErrorCode(u32::from_be_bytes([a, b, c, d])) });
@@ -55,7 +55,7 @@ impl Connection {
         if id == StreamId::CONNECTION || self.is_idle(id) {
             return Err(error::protocol("RST_STREAM on an idle stream").into());
         }
-        self.flood.idle_frame(arrival.now)?;
+        self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?;
         if self.remove(id).is_some() {
             let ending = match ErrorCode(u32::from_be_bytes([a, b, c, d])) {
                 ErrorCode::REFUSED_STREAM => Ending::NotProcessed,
@@ -71,7 +71,7 @@ impl Connection {
         let &[a, b, c, d] = arrival.frame.payload else {
             return Err(error::frame_size("WINDOW_UPDATE with a wrong length").into());
         };
-        self.flood.idle_frame(arrival.now)?;
+        self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?;
         let increment = u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff;
         if id == StreamId::CONNECTION {
             if increment == 0 {

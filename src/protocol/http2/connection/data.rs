@@ -26,7 +26,7 @@ impl Connection {
         let data = unpad(&arrival.frame)?;
         let Some(stream) = self.stream(id) else {
             // A stream that this side has reset, of which the peer did not know yet.
-            return Ok(self.flood.idle_frame(arrival.now)?);
+            return Ok(self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?);
         };
         if !stream.state.may_receive() {
             return Err(Fault::Stream(id, ErrorCode::STREAM_CLOSED, "DATA after the end of its stream"));
@@ -42,7 +42,7 @@ impl Connection {
         stream.receive_content(data.len(), end).map_err(malformed)?;
         self.consume(id, arrival.frame.payload.len() - data.len());
         if data.is_empty() && !end {
-            return Ok(self.flood.idle_frame(arrival.now)?);
+            return Ok(self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?);
         }
         arrival.events.push(Event::Data { stream: id, data: data.to_vec(), end });
         self.drop_closed(id);

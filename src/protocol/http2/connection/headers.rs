@@ -21,6 +21,12 @@ pub(super) struct Block {
     continuations: u32,
 }
 
+/// A decoded header list, and its size: decoded or compressed, whichever is larger.
+struct ReceivedList {
+    fields: Vec<Field>,
+    size: usize,
+}
+
 impl Connection {
     pub(super) fn on_headers(&mut self, arrival: ReceivedFrame<'_>) -> Result<(), Fault> {
         let (id, flags) = (arrival.frame.stream, arrival.frame.flags);
@@ -72,21 +78,25 @@ impl Connection {
             .decoder
             .decode(block)
             .map_err(|_| Error { code: ErrorCode::COMPRESSION_ERROR, what: "header block cannot be decompressed" })?;
+        let size = block.len().max(decoded.fields.iter().map(Field::size).sum());
         let is_new = self.is_idle(id);
         if is_new {
             self.last_of_peer = id;
         }
-        if decoded.cut {
-            return Err(Fault::Stream(id, ErrorCode::ENHANCE_YOUR_CALM, "header list too long"));
-        }
-        if is_new {
+        let handled = if decoded.cut {
+            Err(Fault::Stream(id, ErrorCode::ENHANCE_YOUR_CALM, "header list too long"))
+        } else if is_new {
             self.on_request(id, end, decoded.fields, events)
         } else if self.stream(id).is_some() {
-            self.on_later_block(id, end, decoded.fields, now, events)
+            self.on_later_block(id, end, ReceivedList { fields: decoded.fields, size }, now, events)
         } else {
             // A stream that this side has reset, of which the peer did not know yet.
-            Ok(self.flood.idle_frame(now)?)
+            Ok(self.flood.idle_frame(size, now)?)
+        };
+        if let Err(Fault::Stream(..)) = handled {
+            self.flood.idle_frame(size, now)?;
         }
+        handled
     }
 
     fn on_request(&mut self, id: StreamId, end: bool, list: Vec<Field>, events: &mut Vec<Event>) -> Result<(), Fault> {
@@ -107,7 +117,7 @@ impl Connection {
         &mut self,
         id: StreamId,
         end: bool,
-        list: Vec<Field>,
+        ReceivedList { fields: list, size }: ReceivedList,
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Result<(), Fault> {
@@ -126,10 +136,13 @@ impl Connection {
         } else {
             fields::check(&list, BlockKind::Response).map_err(malformed)?;
             if fields::is_informational(&list) {
-                return match end {
-                    true => Err(malformed("informational response with END_STREAM")),
-                    false => Ok(self.flood.idle_frame(now)?),
-                };
+                if end {
+                    return Err(malformed("informational response with END_STREAM"));
+                }
+                if !stream.takes_informational(size) {
+                    return Err(Fault::Stream(id, ErrorCode::ENHANCE_YOUR_CALM, "informational responses too long"));
+                }
+                return Ok(self.flood.idle_frame(size, now)?);
             }
             stream.receive_head(&list, end).map_err(malformed)?;
             events.push(Event::Head { stream: id, fields: list, end });

@@ -89,7 +89,7 @@ impl Connection {
                 if payload.len() != 5 {
                     return Err(Fault::Stream(stream, ErrorCode::FRAME_SIZE_ERROR, "PRIORITY with a wrong length"));
                 }
-                Ok(self.flood.idle_frame(arrival.now)?)
+                Ok(self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?)
             }
             Kind::RST_STREAM => self.on_reset(arrival),
             Kind::SETTINGS => Ok(self.on_settings(arrival)?),
@@ -99,7 +99,7 @@ impl Connection {
             Kind::WINDOW_UPDATE => self.on_window_update(arrival),
             Kind::CONTINUATION => self.on_continuation(arrival),
             // RFC 9113 section 5.5: unknown frames are ignored.
-            _ => Ok(self.flood.idle_frame(arrival.now)?),
+            _ => Ok(self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?),
         }
     }
 
@@ -112,7 +112,7 @@ impl Connection {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> Result<(), Error> {
-        self.flood.idle_frame(now)?;
+        self.flood.idle_frame(0, now)?;
         if self.remove(id).is_some() {
             events.push(Event::Reset { stream: id, ending: Ending::Violation(what) });
         }

@@ -29,7 +29,7 @@ impl Connection {
         if arrival.frame.stream != StreamId::CONNECTION {
             return Err(error::protocol("SETTINGS on a stream"));
         }
-        self.flood.idle_frame(arrival.now)?;
+        self.flood.idle_frame(arrival.frame.payload.len(), arrival.now)?;
         if arrival.frame.flags.has(Flags::ACK) {
             // No need to wait for the ACK: this side's settings are never stricter than the defaults.
             let empty = arrival.frame.payload.is_empty();

@@ -149,3 +149,51 @@ fn an_idle_connection_has_empty_buffers() {
         assert!(!connection.has_streams());
     }
 }
+
+/// A block of this status with `size` bytes in its fields.
+fn large_block(status: &'static str, size: usize) -> Vec<u8> {
+    let value: &'static str = "x".repeat(1000).leak();
+    let fields = vec![("a", value); size / 1033];
+    block(&[&[(":status", status)][..], &fields].concat())
+}
+
+/// HEADERS with as many CONTINUATION frames as the block needs.
+fn headers(stream: u32, flags: u8, block: &[u8]) -> Vec<u8> {
+    let mut parts = block.chunks(16_384).peekable();
+    let mut bytes = Vec::new();
+    let mut kind = HEADERS;
+    while let Some(part) = parts.next() {
+        let last = if parts.peek().is_none() { END_HEADERS } else { 0 };
+        let flags = if kind == HEADERS { flags | last } else { last };
+        bytes.extend(frame(kind, flags, stream, part));
+        kind = CONTINUATION;
+    }
+    bytes
+}
+
+#[test]
+fn informational_responses_of_a_stream_are_bounded_in_bytes() {
+    let mut connection = client();
+    let stream = connection.open(fields(&REQUEST), true).unwrap();
+    sent(&mut connection);
+    let interim = headers(1, 0, &large_block("103", 30_000));
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        connection.receive(&interim, Instant::now(), &mut events).unwrap();
+    }
+    assert!(matches!(events.last(), Some(Event::Reset { stream: id, .. }) if *id == stream), "{events:?}");
+}
+
+#[test]
+fn useless_header_blocks_are_a_flood_by_their_bytes() {
+    let mut connection = client();
+    let stream = connection.open(fields(&REQUEST), true).unwrap();
+    sent(&mut connection);
+    connection.reset(stream, ErrorCode::CANCEL);
+    let late = headers(1, 0, &large_block("103", 60_000));
+    let endured = endure(&mut connection, &late, 10_000);
+    assert!((100..=200).contains(&endured), "{endured}");
+    let mut connection = client();
+    let endured = endure(&mut connection, &frame(0x77, 0, 0, &[0; 16_384]), 10_000);
+    assert!((500..=700).contains(&endured), "{endured}");
+}
