@@ -1,7 +1,7 @@
 //! Decodes messages. Pure.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, mem};
 
 use super::encode::wire_type;
 use super::{Message, Slot};
@@ -75,13 +75,42 @@ impl Decoder {
     fn message(&mut self, message: &mut dyn Message, mut bytes: &[u8], depth: u32) -> Result<(), DecodeError> {
         let depth = depth.checked_sub(1).ok_or(DecodeError::TooDeep)?;
         self.charge(size_of_val(message))?;
+        // The entries of each map. A map with its entries in any order is sorted once, at the end.
+        let mut maps: Vec<(u32, Vec<(String, String)>)> = Vec::new();
         while !bytes.is_empty() {
             let key = take_key(&mut bytes)?;
             match message.slot(key.field) {
+                Some(Slot::Map(_)) if key.wire_type == wire_type::LENGTH => {
+                    let entry = self.map_entry(take_content(&mut bytes)?, depth)?;
+                    match maps.iter_mut().find(|(field, _)| *field == key.field) {
+                        Some((_, entries)) => entries.push(entry),
+                        None => maps.push((key.field, vec![entry])),
+                    }
+                }
                 Some(slot) => self.value(slot, key, &mut bytes, depth)?,
                 None => skip(key, &mut bytes, depth)?,
             }
         }
+        maps.into_iter().try_for_each(|(field, entries)| self.fill(message, field, entries))
+    }
+
+    fn map_entry(&mut self, content: &[u8], depth: u32) -> Result<(String, String), DecodeError> {
+        let mut entry = MapEntry::default();
+        self.message(&mut entry, content, depth)?;
+        Ok((entry.key, entry.value))
+    }
+
+    /// Adds the entries to a map of the message; of entries with the same key the last one counts.
+    fn fill(
+        &mut self,
+        message: &mut dyn Message,
+        field: u32,
+        entries: Vec<(String, String)>,
+    ) -> Result<(), DecodeError> {
+        let Some(Slot::Map(place)) = message.slot(field) else { return Ok(()) };
+        // A message that arrives in many parts moves its map with each of them.
+        self.charge(place.len().saturating_mul(size_of::<(String, String)>()))?;
+        *place = mem::take(place).into_iter().chain(entries).collect();
         Ok(())
     }
 
@@ -142,11 +171,6 @@ impl Decoder {
                 while !content.is_empty() {
                     self.number(Slot::I64s(place), key, take_varint(&mut content)?)?;
                 }
-            }
-            Slot::Map(place) => {
-                let mut entry = MapEntry::default();
-                self.message(&mut entry, content, depth)?;
-                place.insert(entry.key, entry.value);
             }
             _ => return Err(DecodeError::WrongWireType { field: key.field }),
         }

@@ -261,3 +261,47 @@ fn decoded_memory_is_bounded() {
     assert!(decode::<Wide>(&b"\x12\x00".repeat(rows / 2)).is_ok());
     assert_eq!(decode::<Wide>(&b"\x12\x00".repeat(rows)), Err(DecodeError::TooLarge));
 }
+
+/// `count` entries of field 6, the keys in descending order.
+fn descending_map(count: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in (0..count).rev() {
+        let map = [(format!("{number:08}"), String::new())].into_iter().collect();
+        bytes.extend(encode(&Everything { map, ..Everything::default() }));
+    }
+    bytes
+}
+
+#[test]
+fn map_with_keys_in_any_order_takes_linear_time() {
+    let bytes = descending_map(200_000);
+    let begun = std::time::Instant::now();
+    let decoded: Everything = decode(&bytes).unwrap();
+    assert_eq!(decoded.map.len(), 200_000);
+    // Some 100 ms; moving the later entries for each takes 1 TB of copies.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn later_entry_of_a_map_wins_over_an_earlier_one() {
+    let map = |value: &str| {
+        let map = [("k".to_owned(), value.to_owned())].into_iter().collect();
+        encode(&Everything { map, ..Everything::default() })
+    };
+    let decoded: Everything =
+        decode(&[map("1"), encode(&Everything { small: 1, ..Default::default() }), map("2")].concat()).unwrap();
+    assert_eq!(decoded.map.iter().next(), Some((&"k".to_owned(), &"2".to_owned())));
+}
+
+#[test]
+fn message_that_is_merged_entry_by_entry_is_bounded() {
+    /// `Wide` with the next entry of its map.
+    fn part(number: u32) -> Vec<u8> {
+        let map = [(format!("{number:08}"), String::new())].into_iter().collect();
+        encode(&Wide { a: Everything { map, ..Everything::default() }, rows: Vec::new() })
+    }
+    let few: Vec<u8> = (0..100).rev().flat_map(part).collect();
+    assert_eq!(decode::<Wide>(&few).unwrap().a.map.len(), 100);
+    let many: Vec<u8> = (0..50_000).rev().flat_map(part).collect();
+    assert!(matches!(decode::<Wide>(&many), Err(DecodeError::TooLarge)));
+}
