@@ -48,7 +48,7 @@ use super::sync_requests::sync;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 use crate::state::pods::PodChange;
-use crate::types::api;
+use crate::types::api::{self, Event};
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
@@ -192,13 +192,16 @@ pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
             Response::json(list.end())
         }
         "/devices" => Response::json(json(&DeviceEntries { devices: api.devices() })),
-        "/events" => {
-            let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
-            api.events(&mut |event| list.push(api::encode_text(&event).as_bytes()));
-            Response::json(list.end())
-        }
+        "/events" => Response::json(event_list(api, &|event| event)),
         _ => Response::not_found(),
     }
+}
+
+/// A v1.EventList of the events as `shown`.
+pub(super) fn event_list(api: &dyn LocalApi, shown: &dyn Fn(Event) -> Event) -> Vec<u8> {
+    let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
+    api.events(&mut |event| list.push(api::encode_text(&shown(event)).as_bytes()));
+    list.end()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::future::ready;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use super::event_card::shown_event;
 use super::names::{is_from_elsewhere, is_ours};
 use super::pod_card::shown;
 use super::watchers::Watchers;
@@ -13,7 +14,7 @@ use crate::control::server::connection_shares::ClientState;
 use crate::control::server::connections::{Reply, RequestHandler, ResponseFuture};
 use crate::control::server::http::{Response, Status};
 use crate::control::server::json_list::{List, json};
-use crate::control::server::local_server::{page_of, respond_whole};
+use crate::control::server::local_server::{event_list, page_of, respond_whole};
 use crate::control::server::metrics_pages::Page;
 use crate::protocol::http1::Request;
 
@@ -67,7 +68,8 @@ impl ServedConnection {
                 api.pods(&mut |entry| list.push(&json(&shown(entry))));
                 Reply::Whole(Response::json(list.end()))
             }
-            path @ ("/status" | "/events") => Reply::Whole(respond_whole(path, api)),
+            "/events" => Reply::Whole(Response::json(event_list(api, &shown_event))),
+            "/status" => Reply::Whole(respond_whole("/status", api)),
             _ => Reply::Whole(Response::not_found()),
         }
     }

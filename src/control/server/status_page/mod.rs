@@ -3,7 +3,7 @@
 //! ```text
 //!   GET /                                       the page, one file: page.html, packed by build/main.rs
 //!   GET /events-stream                          server-sent changes              watchers.rs, changes.rs
-//!   GET /status /pods /events /stats/summary    as on the local socket; pods reduced     pod_card.rs
+//!   GET /status /pods /events /stats/summary    as on the local socket, reduced     pod_card.rs, event_card.rs
 //!   whether a request is meant for this node and comes from its own page                 names.rs
 //! ```
 //!
@@ -12,6 +12,7 @@
 
 mod changes;
 mod connection;
+mod event_card;
 mod names;
 mod pod_card;
 mod watchers;

@@ -1,10 +1,13 @@
 //! Reduces a pod to what unauthenticated users may see. Pure.
 //!
-//! Only the fields named here are shown: values of variables, commands, annotations and volumes may contain secrets.
+//! Only the fields named here are shown: values of variables, commands, annotations and volumes may contain secrets. Of
+//! the states of containers the reason, exit code and times are shown. Messages are shown only if Coracle or a registry
+//! wrote them: others are or quote what a container, its hook or the end of its log says, or its command.
 
 use serde_json::{Map, Value, json};
 
 use crate::control::server::PodEntry;
+use crate::types::api::Reason;
 use crate::types::api::annotations::NEXT_VERSION;
 
 /// The pod with only these fields.
@@ -19,13 +22,15 @@ pub(super) fn shown(entry: PodEntry) -> PodEntry {
         metadata.insert("annotations".to_owned(), json!({ NEXT_VERSION: next }));
     }
     let mut shown_spec = pick(spec.clone(), &SPEC);
-    for (containers, statuses) in [("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")] {
+    for containers in ["containers", "initContainers"] {
         let list = spec.get_mut(containers).and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
-        hide_logs(&list, status.get_mut(statuses));
         let list: Vec<Value> = list.into_iter().map(|container| pick(container, &CONTAINER)).collect();
         if let (Value::Object(spec), false) = (&mut shown_spec, list.is_empty()) {
             spec.insert(containers.to_owned(), Value::Array(list));
         }
+    }
+    for statuses in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+        hide_messages(status.get_mut(statuses));
     }
     let mut shown = pick(pod, &["apiVersion", "kind"]);
     for (name, part) in [("metadata", metadata), ("spec", shown_spec), ("status", status)] {
@@ -46,16 +51,31 @@ fn pick(from: Value, names: &[&str]) -> Value {
     Value::Object(from)
 }
 
-/// Removes termination messages that may be the end of the container's log.
-fn hide_logs(containers: &[Value], statuses: Option<&mut Value>) {
+/// Reasons of states whose message is none of a container.
+const WITH_MESSAGE: [Reason; 11] = [
+    Reason::CONTAINER_CREATING,
+    Reason::CONTAINER_STATUS_UNKNOWN,
+    Reason::CRASH_LOOP_BACK_OFF,
+    Reason::CREATE_CONTAINER_CONFIG_ERROR,
+    Reason::ERR_IMAGE_NEVER_PULL,
+    Reason::ERR_IMAGE_PULL,
+    Reason::IMAGE_PULL_BACK_OFF,
+    Reason::IMAGE_PULL_WAITING,
+    Reason::INVALID_IMAGE_NAME,
+    Reason::POD_INITIALIZING,
+    Reason::REGISTRY_UNAVAILABLE,
+];
+
+/// Removes messages that containers, hooks or the runtime may have written.
+fn hide_messages(statuses: Option<&mut Value>) {
     for status in statuses.and_then(Value::as_array_mut).into_iter().flatten() {
-        let is_it = |container: &&Value| container["name"] == status["name"];
-        if containers.iter().find(is_it).is_some_and(|one| one["terminationMessagePolicy"] == "File") {
-            continue;
-        }
-        for state in ["state", "lastState"] {
-            if let Some(Value::Object(ended)) = status.get_mut(state).and_then(|state| state.get_mut("terminated")) {
-                ended.remove("message");
+        for name in ["state", "lastState"] {
+            let state = status.get_mut(name).and_then(Value::as_object_mut);
+            for one in state.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+                let reason = one.get("reason").and_then(Value::as_str).unwrap_or_default();
+                if !WITH_MESSAGE.iter().any(|known| known.as_str() == reason) {
+                    one.remove("message");
+                }
             }
         }
     }
@@ -111,25 +131,25 @@ mod tests {
     }
 
     #[test]
-    fn termination_message_is_shown_only_if_it_cannot_be_the_log() {
-        for (policy, is_shown) in [("File", true), ("FallbackToLogsOnError", false)] {
-            let ended = json!({ "terminated": { "exitCode": 1, "message": "words" } });
-            let status = json!([{ "name": "main", "state": ended, "lastState": ended }]);
-            let shown = of(json!({
-                "spec": { "containers": [{ "name": "main", "terminationMessagePolicy": policy }] },
-                "status": { "containerStatuses": status },
-            }));
-            let status = &shown["status"]["containerStatuses"][0];
-            for state in ["state", "lastState"] {
-                assert_eq!(status[state]["terminated"].get("message").is_some(), is_shown, "{policy}: {shown:#}");
-                assert_eq!(status[state]["terminated"]["exitCode"], 1);
+    fn messages_of_containers_and_hooks_are_not_shown() {
+        let ended = json!({ "exitCode": 1, "reason": "Error", "finishedAt": "T", "message": "words" });
+        let status = |state: Value| json!({ "name": "main", "state": state, "lastState": { "terminated": ended } });
+        for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+            for state in [
+                json!({ "terminated": ended }),
+                json!({ "waiting": { "reason": "PostStartHookError", "message": "words" } }),
+                json!({ "waiting": { "reason": "RunContainerError", "message": "words" } }),
+            ] {
+                let spec = json!({ "containers": [{ "name": "main", "terminationMessagePolicy": "File" }] });
+                let shown = of(json!({ "spec": spec, "status": { list: [status(state)] } }));
+                assert!(!shown.to_string().contains("words"), "{shown:#}");
+                let last = &shown["status"][list][0]["lastState"]["terminated"];
+                assert_eq!(last, &json!({ "exitCode": 1, "reason": "Error", "finishedAt": "T" }));
             }
+            let waits = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image" } });
+            let shown = of(json!({ "status": { list: [status(waits.clone())] } }));
+            assert_eq!(shown["status"][list][0]["state"], waits);
         }
-        // A container without a spec: nothing is known about its policy.
-        let shown = of(json!({
-            "status": { "containerStatuses": [{ "name": "x", "state": { "terminated": { "message": "words" } } }] },
-        }));
-        assert!(!shown.to_string().contains("words"), "{shown:#}");
     }
 
     #[test]

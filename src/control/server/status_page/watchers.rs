@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::changes::{Block, Changes};
+use super::event_card::shown_event;
 use super::pod_card::shown;
 use crate::control::server::SyncHealth;
 use crate::control::server::connections::Text;
@@ -187,7 +188,7 @@ impl Lists {
             if newest.len() == EVENTS {
                 newest.pop_front();
             }
-            newest.push_back(event);
+            newest.push_back(shown_event(event));
         });
         for event in newest {
             let key = [&*event.metadata.namespace, "/", &*event.metadata.name].concat();
