@@ -19,6 +19,7 @@ use crate::control::server::{LocalServer, SyncHealth, Watchdog};
 use crate::control::sync_loop::{self, NodeState, SyncLoop};
 use crate::kubelet::node::NodeProfile;
 use crate::platform::config::Config;
+use crate::platform::host::time_mark::{LATEST_TIME, TimeMark};
 use crate::platform::net::ProxySettings;
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, SyncEvent};
@@ -53,6 +54,8 @@ impl Agent {
         let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
         // The inbox is still empty.
         let _ = inbox.try_send(SyncEvent::NodeEvent(starting));
+        // Servers are verified at this time while the clock is behind.
+        TimeMark::new(config.root_dir.join(LATEST_TIME)).load().await;
         let cluster = Cluster::open(&config, proxies.clone()).await;
         let client = cluster.as_ref().map(|cluster| cluster.client.clone());
         let runtime = Runtime::open(&config, settings, managers.placements(), &inbox, proxies.clone(), client).await;

@@ -5,6 +5,7 @@
 //! overdue when a board wakes up.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -45,6 +46,24 @@ pub(crate) fn unix_nanos() -> u64 {
 pub(crate) fn built() -> Option<i64> {
     // The convention of reproducible builds.
     option_env!("SOURCE_DATE_EPOCH")?.parse().ok()
+}
+
+/// The latest time that an earlier run of this process or this one has seen, in Unix seconds. The clock may have been
+/// wrong then.
+static LATEST: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn note_latest(seconds: u64) {
+    // A simulation shares this process with others.
+    #[cfg(test)]
+    if rt::world().is_some() {
+        return;
+    }
+    LATEST.fetch_max(seconds, Ordering::Relaxed);
+}
+
+/// The latest time that this node has seen; 0 if unknown.
+pub(crate) fn latest() -> u64 {
+    LATEST.load(Ordering::Relaxed)
 }
 
 /// The time since `nanos`, a Unix time in nanoseconds. At least zero and at most the machine's uptime, whatever the

@@ -23,4 +23,5 @@ pub(crate) mod remove_tree;
 pub(crate) mod selinux;
 pub(crate) mod signals;
 pub(crate) mod thread_state;
+pub(crate) mod time_mark;
 pub(crate) mod wall_timer;

@@ -18,6 +18,8 @@ pub(crate) struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
     /// The latest time known to be past, in Unix seconds.
     floor: u64,
+    /// When the last of the authorities expires. A later time cannot be right.
+    until: u64,
 }
 
 impl Verifier {
@@ -33,7 +35,9 @@ impl Verifier {
         }
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         let inner = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-        Ok(Arc::new(Self { inner, floor: known_past(authorities.iter().chain(own)) }))
+        let floor = known_past(authorities.iter().chain(own));
+        let until = authorities.iter().filter_map(|one| u64::try_from(Certificate::read(one).ok()?.not_after).ok());
+        Ok(Arc::new(Self { inner, floor, until: until.max().unwrap_or(0) }))
     }
 }
 
@@ -55,13 +59,12 @@ fn made(certificate: &CertificateDer<'_>) -> Option<u64> {
 }
 
 /// The time at which to verify certificates. If the clock is certainly behind, it cannot tell that a certificate is not
-/// valid yet: then this is the issue time of the newest one shown, or `floor`. Expiry before `floor` still counts.
-fn believable<'a>(clock: u64, floor: u64, shown: impl Iterator<Item = &'a CertificateDer<'a>>) -> u64 {
-    moment(clock, floor, shown.filter_map(|certificate| made(certificate)).max())
-}
-
-fn moment(clock: u64, floor: u64, shown: Option<u64>) -> u64 {
-    if clock < floor { floor.max(shown.unwrap_or(0)) } else { clock }
+/// valid yet: then this is the latest of the issue time of the newest one shown, `floor`, and `latest`, which this node
+/// has seen. Expiry before these still counts.
+///
+/// `latest` counts only then, unlike for clients: from a clock that was ahead, it would cut the node off for good.
+fn moment(clock: u64, floor: u64, latest: u64, shown: Option<u64>) -> u64 {
+    if clock < floor { floor.max(latest).max(shown.unwrap_or(0)) } else { clock }
 }
 
 impl ServerCertVerifier for Verifier {
@@ -73,7 +76,9 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let now = believable(now.as_secs(), self.floor, between.iter().chain([server]));
+        let latest = Some(clock::latest()).filter(|latest| *latest <= self.until).unwrap_or(0);
+        let shown = between.iter().chain([server]).filter_map(|certificate| made(certificate)).max();
+        let now = moment(now.as_secs(), self.floor, latest, shown);
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         self.inner.verify_server_cert(server, between, name, ocsp, now)
     }
@@ -145,15 +150,19 @@ mod tests {
 
     #[test]
     fn the_clock_counts_unless_it_is_behind() {
-        for (clock, floor, shown, expected) in [
-            (7, 5, Some(9), 7),
-            (5, 5, Some(9), 5),
-            (4, 5, Some(9), 9),
-            (4, 5, Some(3), 5),
-            (0, 5, None, 5),
-            (0, 0, None, 0),
+        for (clock, floor, latest, shown, expected) in [
+            (7, 5, 0, Some(9), 7),
+            (5, 5, 0, Some(9), 5),
+            (4, 5, 0, Some(9), 9),
+            (4, 5, 0, Some(3), 5),
+            (0, 5, 0, None, 5),
+            (0, 0, 0, None, 0),
+            // The node has seen a later time before its reboot.
+            (4, 5, 8, Some(6), 8),
+            (4, 5, 8, Some(9), 9),
+            (6, 5, 8, Some(6), 6),
         ] {
-            assert_eq!(moment(clock, floor, shown), expected);
+            assert_eq!(moment(clock, floor, latest, shown), expected);
         }
     }
 }

@@ -12,9 +12,9 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 
 use super::error::{AuthoritiesError, CertificateError};
-use super::time_mark::TimeMark;
 use super::user::User;
 use crate::platform::host::file_watch::FileWatch;
+use crate::platform::host::time_mark::TimeMark;
 use crate::platform::host::{clock, file};
 use crate::platform::net::known_past;
 use crate::platform::rpc::Signal;

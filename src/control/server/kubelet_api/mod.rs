@@ -34,7 +34,6 @@ mod run_and_checkpoint;
 mod shared_images;
 mod stranger_buckets;
 mod system_logs;
-mod time_mark;
 mod tls;
 mod user;
 mod zpages;
@@ -61,6 +60,7 @@ use crate::kubelet::images::SharedImages;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, FeatureGates, ServerSettings};
 use crate::platform::host::clock;
+use crate::platform::host::time_mark::{LATEST_TIME, TimeMark};
 use crate::platform::net::TlsSocket;
 use crate::platform::rt::{self, TcpStream};
 use crate::types::api::Time;
@@ -71,7 +71,6 @@ use connection::ServedConnection;
 use delegated_auth::DelegatedAuth;
 pub(crate) use read_only::ReadOnlyServer;
 use run_and_checkpoint::Checkpoints;
-use time_mark::TimeMark;
 
 /// The kubelet API server.
 pub(crate) struct KubeletApiServer {
@@ -125,7 +124,7 @@ impl KubeletApiServer {
             shown,
             health,
             api,
-            authorities: Authorities::new(TimeMark::new(config.root_dir.join("coracle/latest-time"))),
+            authorities: Authorities::new(TimeMark::new(config.root_dir.join(LATEST_TIME))),
             word: DelegatedAuth::new(client, &config.node.name),
             streaming,
             slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS_OF_ONE),

@@ -1,5 +1,5 @@
 //! The latest time that this node has seen, kept on disk: after a reboot without a battery the clock is behind, and
-//! expired client certificates would be valid again.
+//! expired certificates of clients and servers would be valid again.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -11,31 +11,38 @@ use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
 #[derive(Debug)]
-pub(super) struct TimeMark {
+pub(crate) struct TimeMark {
     file: PathBuf,
     /// A Unix time in seconds.
     mark: Cell<u64>,
 }
 
+/// The file, below the root directory.
+pub(crate) const LATEST_TIME: &str = "coracle/latest-time";
 /// How often the mark is written: a certificate that expires counts for at most this long after a reboot.
 const PERIOD: Duration = Duration::from_secs(3600);
 const MOST: u64 = 64;
 
 impl TimeMark {
-    pub(super) const fn new(file: PathBuf) -> Self {
+    pub(crate) const fn new(file: PathBuf) -> Self {
         Self { file, mark: Cell::new(0) }
     }
 
     /// The time that has certainly passed; 0 if none is known.
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.mark.get()
     }
 
+    fn set(&self, mark: u64) {
+        self.mark.set(mark);
+        clock::note_latest(mark);
+    }
+
     /// Reads the mark.
-    pub(super) async fn load(&self) {
+    pub(crate) async fn load(&self) {
         let file = self.file.clone();
         match rt::blocking(move || durable::read(&file, MOST)).await {
-            Ok(StoredFile::Whole(text)) => self.mark.set(parse(&text).unwrap_or(0)),
+            Ok(StoredFile::Whole(text)) => self.set(parse(&text).unwrap_or(0)),
             Ok(StoredFile::Damaged | StoredFile::Nothing) => {}
             Err(error) => {
                 log!(warn, "failed to read the latest time", file = self.file.display(), error = ErrorChain(&error));
@@ -44,12 +51,12 @@ impl TimeMark {
     }
 
     /// Raises the mark, now and every hour. Never returns.
-    pub(super) async fn run(&self) {
+    pub(crate) async fn run(&self) {
         let mut has_failed = false;
         loop {
             let now = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
             if now > self.mark.get() {
-                self.mark.set(now);
+                self.set(now);
                 let (file, text) = (self.file.clone(), now.to_string());
                 let written = rt::blocking(move || durable::write(&file, text.as_bytes())).await;
                 if let Some(error) = written.as_ref().err().filter(|_| !has_failed) {
