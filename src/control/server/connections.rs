@@ -4,12 +4,14 @@ use std::fs::File;
 use std::future::{Future, ready};
 use std::io::{self, Read as _};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::http::{AfterResponse, Response, chunk, stream_head};
 use super::relay::relay;
 use super::stream_slots::{StreamSlot, TooManyStreams, UNREAD};
+use super::unread_responses::{SMALL, UnreadResponses};
 use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 
@@ -79,6 +81,9 @@ pub(super) trait Text {
     }
 }
 
+/// The error is the response to a request that the client may not make.
+pub(super) type AdmissionFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<u64>, Response>> + 'a>>;
+
 pub(super) type ResponseFuture<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
 
 /// Answers the requests of one connection.
@@ -86,9 +91,10 @@ pub(super) trait RequestHandler {
     /// Whether the connection accepts more than one request.
     fn keeps_alive(&self) -> bool;
 
-    /// The longest body accepted with this request. A body is skipped if `None`.
-    fn body_limit(&self, _request: &Request) -> Option<u64> {
-        None
+    /// Decides whether the client may make this request, before its body is read. Returns the longest body accepted with
+    /// it; a body is skipped if `None`.
+    fn admit<'a>(&'a self, _request: &'a Request) -> AdmissionFuture<'a> {
+        Box::pin(ready(Ok(None)))
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a>;
@@ -96,6 +102,11 @@ pub(super) trait RequestHandler {
     /// Claims a stream, for a response that takes as long as its reader. `None`: they are not limited.
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {
         Ok(None)
+    }
+
+    /// The responses of this server that wait for their readers. `None`: all are small.
+    fn unread(&self) -> Option<&Rc<UnreadResponses>> {
+        None
     }
 
     /// All requests so far are answered, and the next one is awaited.
@@ -142,16 +153,18 @@ where
     loop {
         let request = match next_request(stream, &mut unread, wait, answers).await? {
             Ok(request) => request,
-            Err(response) => {
-                write(stream, &response.bytes(false, AfterResponse::Close, answers.headers())).await?;
-                stream.close().await?;
-                // Closing with unread data causes a reset, in which the response may be lost.
-                return rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()));
-            }
+            Err(response) => return refuse(stream, &response, answers).await,
         };
         let after = if request.keeps && answers.keeps_alive() { AfterResponse::Keep } else { AfterResponse::Close };
         let head_only = request.method == "HEAD";
-        let reply = answers.answer(&request).await;
+        let has_room = match answers.unread() {
+            Some(unread) => rt::deadline(PATIENCE, unread.room()).await.is_ok(),
+            None => true,
+        };
+        let reply = match has_room {
+            true => answers.answer(&request).await,
+            false => Reply::Whole(Response::too_many_unread()),
+        };
         let (reply, _slot) = match if reply.is_stream() { answers.stream() } else { Ok(None) } {
             Ok(slot) => (reply, slot),
             Err(full) => (Reply::Whole(Response::too_many_streams(full)), None),
@@ -192,7 +205,7 @@ where
                 Err(rt::Elapsed) => return Ok(()),
             },
         };
-        write(stream, &response.bytes(head_only, after, answers.headers())).await?;
+        send_whole(stream, response, (head_only, after), answers).await?;
         if after == AfterResponse::Close {
             return Ok(());
         }
@@ -203,8 +216,50 @@ where
     }
 }
 
-/// The next request with its body, if wanted; or the response to an invalid one. `wait` is the time limit for the first
-/// byte.
+/// Sends the response to a request that is invalid or not allowed, whose body is not read, and closes the connection.
+async fn refuse<S>(stream: &mut S, response: &Response, answers: &impl RequestHandler) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    write(stream, &response.bytes(false, AfterResponse::Close, answers.headers())).await?;
+    stream.close().await?;
+    // Closing with unread data causes a reset, in which the response may be lost.
+    rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()))
+}
+
+/// Sends a response, and counts it until its reader has taken it.
+async fn send_whole<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    response: Response,
+    (head_only, after): (bool, AfterResponse),
+    answers: &impl RequestHandler,
+) -> io::Result<()> {
+    let is_small = head_only || response.body.len() <= SMALL;
+    let claim = answers.unread().filter(|_| !is_small).map(|unread| unread.claim(response.body.len()));
+    let Some(claim) = claim.map_or(Some(None), |claim| claim.map(Some)) else {
+        return write(stream, &Response::too_many_unread().bytes(false, after, answers.headers())).await;
+    };
+    // A page is not copied.
+    let head = response.bytes(!is_small || head_only, after, answers.headers());
+    let body = if is_small { Vec::new() } else { response.body };
+    let written = async {
+        write(stream, &head).await?;
+        write(stream, &body).await
+    };
+    match &claim {
+        None => written.await,
+        Some(claim) => {
+            let displaced = async {
+                claim.displaced().await;
+                Err(io::ErrorKind::TimedOut.into())
+            };
+            rt::either(written, displaced).await
+        }
+    }
+}
+
+/// The next request with its body, if wanted; or the response to one that is invalid or not allowed. `wait` is the time
+/// limit for the first byte.
 async fn next_request<S>(
     stream: &mut S,
     unread: &mut Vec<u8>,
@@ -215,11 +270,15 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut end = rt::now() + if unread.is_empty() { wait } else { PATIENCE };
+    let mut searched = 0;
     loop {
-        match Request::take(unread) {
+        match Request::take_after(unread, searched) {
             Ok(Some((mut request, used))) => {
                 unread.drain(..used);
-                let takes = answers.body_limit(&request);
+                let takes = match answers.admit(&request).await {
+                    Ok(takes) => takes,
+                    Err(response) => return Ok(Err(response)),
+                };
                 let most = takes.unwrap_or(if request.has_form() { MOST_FORM } else { MOST_BODY });
                 if request.body > most {
                     return Ok(Err(Response::too_large()));
@@ -240,6 +299,7 @@ where
             Err(refusal) => return Ok(Err(Response::refusal(refusal))),
         }
         let was_empty = unread.is_empty();
+        searched = unread.len();
         let left = end.saturating_duration_since(rt::now());
         if !rt::deadline(left, read(stream, unread)).await.map_err(io::Error::other)?? {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -253,7 +313,7 @@ where
     }
 }
 
-/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::body_limit`], are
+/// Reads a body of this length, or skips it: only forms, and bodies accepted by [`RequestHandler::admit`], are
 /// kept.
 async fn body<S: AsyncRead + Unpin>(
     stream: &mut S,

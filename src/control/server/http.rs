@@ -104,6 +104,10 @@ impl Response {
         Self::text(Status::TooManyRequests, text)
     }
 
+    pub(super) fn too_many_unread() -> Self {
+        Self::text(Status::TooManyRequests, "too many responses wait for their readers: try again in a minute\n")
+    }
+
     pub(super) fn only_get() -> Self {
         Self::text(Status::MethodNotAllowed, "only GET is answered here\n")
     }

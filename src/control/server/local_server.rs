@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::connection_shares::{ClientState, ConnectionLimits, Peer};
-use super::connections::{FEW, Reply, RequestHandler, ResponseFuture, answer};
+use super::connections::{AdmissionFuture, FEW, Reply, RequestHandler, ResponseFuture, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::images::{self, images};
@@ -45,6 +45,7 @@ use super::pod_changes;
 use super::stream_slots::{StreamSlot, StreamSlots, TooManyStreams};
 use super::streaming::{Streaming, stream};
 use super::sync_requests::sync;
+use super::unread_responses::UnreadResponses;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 use crate::state::pods::PodChange;
@@ -58,6 +59,7 @@ pub(crate) struct LocalServer {
     socket: LocalSocket,
     streaming: Option<Streaming>,
     slots: Rc<StreamSlots>,
+    unread: Rc<UnreadResponses>,
 }
 
 impl LocalServer {
@@ -66,6 +68,7 @@ impl LocalServer {
             socket,
             streaming: None,
             slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS_OF_ONE),
+            unread: Rc::default(),
         })
     }
 
@@ -85,8 +88,9 @@ impl LocalServer {
                     backoff.reset();
                     if let Some(process) = trusted_peer(&stream) {
                         let (api, streaming, slots) = (Rc::clone(&api), self.streaming.clone(), Rc::clone(&self.slots));
+                        let unread = Rc::clone(&self.unread);
                         let start = move |client_state| {
-                            let served = ServedConnection { api, streaming, slots, process, client_state };
+                            let served = ServedConnection { api, streaming, slots, unread, process, client_state };
                             let answered: ConnectionFuture = Box::pin(answer(stream, served));
                             answered
                         };
@@ -109,6 +113,7 @@ struct ServedConnection {
     slots: Rc<StreamSlots>,
     /// The client's process id.
     process: i32,
+    unread: Rc<UnreadResponses>,
     client_state: Rc<Cell<ClientState>>,
 }
 
@@ -117,8 +122,12 @@ impl RequestHandler for ServedConnection {
         false
     }
 
-    fn body_limit(&self, request: &Request) -> Option<u64> {
-        pod_changes::body_limit(request)
+    fn admit<'a>(&'a self, request: &'a Request) -> AdmissionFuture<'a> {
+        Box::pin(ready(Ok(pod_changes::body_limit(request))))
+    }
+
+    fn unread(&self) -> Option<&Rc<UnreadResponses>> {
+        Some(&self.unread)
     }
 
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {

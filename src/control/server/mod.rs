@@ -26,6 +26,7 @@ mod streaming;
 mod sync_requests;
 mod sync_status;
 pub(crate) mod systemd;
+mod unread_responses;
 mod watchdog;
 
 pub(crate) use health::SyncHealth;

@@ -260,6 +260,21 @@ mod tests {
         assert_eq!((again, used), (request, WHOLE.len() + 2));
     }
 
+    #[test]
+    fn searched_bytes_are_not_searched_again() {
+        for blank in ["", "\r\n"] {
+            let whole = [blank.as_bytes(), WHOLE].concat();
+            for cut in 0..whole.len() {
+                assert_eq!(Request::take_after(&whole, cut), Request::take(&whole), "{cut}");
+            }
+        }
+        // The end of a head where it was searched before.
+        let mut changed = [WHOLE, b"GET / HTTP/1.1\r\n"].concat();
+        let searched = changed.len();
+        changed.extend_from_slice(b"Host: x\r\n");
+        assert_eq!(Request::take_after(&changed, searched), Ok(None));
+    }
+
     #[track_caller]
     fn check(text: &str, refusal: Refusal) {
         assert_eq!(Request::take(text.as_bytes()), Err(refusal), "{text:?}");

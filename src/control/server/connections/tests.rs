@@ -1,8 +1,8 @@
 //! Tests a server with well-behaved and other clients.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::*;
@@ -197,5 +197,82 @@ fn streams_leave_connections_to_short_requests() {
         drop(client);
         rt::deadline(Duration::from_secs(20), served).await.unwrap();
         assert_eq!(ask("/follow").await.0, "HTTP/1.1 200");
+    });
+}
+
+/// A server whose pages have a mebibyte, and which refuses to change anything.
+struct LargePages {
+    unread: Rc<UnreadResponses>,
+    made: Rc<Cell<usize>>,
+}
+
+impl RequestHandler for LargePages {
+    fn keeps_alive(&self) -> bool {
+        true
+    }
+
+    fn admit<'a>(&'a self, request: &'a Request) -> AdmissionFuture<'a> {
+        Box::pin(ready(match &*request.method {
+            "PUT" => Err(Response::text(Status::Forbidden, "no")),
+            _ => Ok(Some(1 << 20)),
+        }))
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
+        assert_eq!(request.method, "GET", "answered although it was refused");
+        self.made.set(self.made.get() + 1);
+        Box::pin(ready(Reply::Whole(Response::text(Status::Ok, "x".repeat(1 << 20)))))
+    }
+
+    fn unread(&self) -> Option<&Rc<UnreadResponses>> {
+        Some(&self.unread)
+    }
+}
+
+#[test]
+fn request_is_refused_before_its_body_is_read() {
+    block_on(async {
+        let (ours, theirs) = StdStream::pair().unwrap();
+        let server = LargePages { unread: Rc::default(), made: Rc::default() };
+        let _served = rt::spawn(answer(Async::new(theirs).unwrap(), server));
+        let mut client = Async::new(ours).unwrap();
+        let head = b"PUT /pods/a/b HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n";
+        client.write_all(head).await.unwrap();
+        let mut line = [0; 12];
+        rt::deadline(Duration::from_secs(20), client.read_exact(&mut line)).await.unwrap().unwrap();
+        assert_eq!(&line, b"HTTP/1.1 403");
+    });
+}
+
+#[test]
+fn pages_for_readers_that_do_not_read_are_bounded_in_bytes() {
+    block_on(async {
+        let (unread, made) = (Rc::<UnreadResponses>::default(), Rc::<Cell<usize>>::default());
+        let mut clients = Vec::new();
+        let mut serving = Vec::new();
+        for _ in 0..20 {
+            let (ours, theirs) = StdStream::pair().unwrap();
+            let server = LargePages { unread: Rc::clone(&unread), made: Rc::clone(&made) };
+            serving.push(rt::spawn(answer(Async::new(theirs).unwrap(), server)));
+            let mut client = Async::new(ours).unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            clients.push(client);
+        }
+        while made.get() < 4 {
+            rt::sleep(Duration::from_millis(10)).await;
+        }
+        rt::sleep(Duration::from_millis(100)).await;
+        assert_eq!(made.get(), 4, "pages in memory");
+        // The first reader takes its page, and there is room for another one.
+        let mut page = vec![0; 1 << 20];
+        clients[0].read_exact(&mut page).await.unwrap();
+        clients[0].read_exact(&mut page[..100]).await.unwrap();
+        let next = async {
+            while made.get() < 5 {
+                rt::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        rt::deadline(Duration::from_secs(20), next).await.unwrap();
+        assert_eq!(made.get(), 5);
     });
 }

@@ -1,6 +1,7 @@
 //! One connection: authenticates, authorizes and answers requests.
 
 use std::cell::{Cell, RefCell};
+use std::future::ready;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -22,7 +23,7 @@ use super::system_logs::system_logs;
 use super::user::User;
 use super::zpages;
 use crate::control::server::connection_shares::ClientState;
-use crate::control::server::connections::{Reply, RequestHandler, ResponseFuture};
+use crate::control::server::connections::{AdmissionFuture, Reply, RequestHandler, ResponseFuture};
 use crate::control::server::container_logs::container_logs;
 use crate::control::server::http::{Response, Status};
 use crate::control::server::local_server::{page_of, reply_to_change};
@@ -30,6 +31,7 @@ use crate::control::server::metrics_pages::Page;
 use crate::control::server::pod_changes;
 use crate::control::server::stream_slots::{StreamSlot, TooManyStreams};
 use crate::control::server::streaming::stream;
+use crate::control::server::unread_responses::UnreadResponses;
 use crate::platform::config::{Authorization, Gate};
 use crate::platform::rt;
 use crate::protocol::http1::Request;
@@ -41,6 +43,8 @@ pub(super) struct ServedConnection {
     peer: IpAddr,
     /// The user of the last request.
     client: RefCell<String>,
+    /// The user who may make the request that is being read.
+    admitted: RefCell<Option<User>>,
     /// The certificates that the client presented in the handshake.
     shown: Vec<CertificateDer<'static>>,
     verified: RefCell<Option<Verified>>,
@@ -54,34 +58,58 @@ impl ServedConnection {
         shown: Vec<CertificateDer<'static>>,
         client_state: Rc<Cell<ClientState>>,
     ) -> Self {
-        Self { server, peer, client: RefCell::default(), shown, verified: RefCell::default(), client_state }
+        Self {
+            server,
+            peer,
+            client: RefCell::default(),
+            admitted: RefCell::default(),
+            shown,
+            verified: RefCell::default(),
+            client_state,
+        }
     }
 
-    async fn reply(&self, request: &Request) -> Reply {
-        let user = match self.user(request).await {
-            Ok(user) => user,
-            Err(refused) => return Reply::Last(refused),
-        };
+    /// Authenticates and authorizes the client. Nothing is kept of the body of a request that it may not make.
+    async fn check(&self, request: &Request) -> Result<(), Response> {
+        let user = self.user(request).await?;
         self.client_state.set(ClientState::Busy);
         self.client.replace(format!("{} {}", user.name, self.peer));
+        let may_have_images = || self.is_by_certificate() && is_node(&user);
+        match self.is_for_images(request) {
+            true if may_have_images() => {}
+            true => return Err(Response::text(Status::Forbidden, NOT_A_NODE)),
+            false => self.check_rights(&user, request).await?,
+        }
+        self.admitted.replace(Some(user));
+        Ok(())
+    }
+
+    async fn check_rights(&self, user: &User, request: &Request) -> Result<(), Response> {
+        let is_change = pod_changes::is_of_pod(&request.path);
+        if is_change && !self.is_by_certificate() {
+            return Err(Response::text(Status::Forbidden, NO_CERTIFICATE));
+        }
+        self.may(user, request).await?;
+        if !self.server.settings.debugging && (is_change || is_for_debugging(&request.path)) {
+            return Err(Response::text(Status::MethodNotAllowed, "Debug endpoints are disabled.\n"));
+        }
+        Ok(())
+    }
+
+    fn is_for_images(&self, request: &Request) -> bool {
+        self.server.shared.is_some() && is_for_images(&request.path)
+    }
+
+    /// The reply to the request that was admitted last.
+    fn reply(&self, request: &Request) -> Reply {
+        let Some(user) = self.admitted.take() else {
+            return Reply::Last(Response::text(Status::Unauthorized, "Unauthorized"));
+        };
         if let Some(shared) = self.server.shared.as_ref().filter(|_| is_for_images(&request.path)) {
-            return match self.is_by_certificate() && is_node(&user) {
-                true => shared_images(request, shared, &user.name),
-                false => Reply::Whole(Response::text(Status::Forbidden, NOT_A_NODE)),
-            };
-        }
-        let change = pod_changes::change(request, false);
-        if change.is_some() && !self.is_by_certificate() {
-            return Reply::Whole(Response::text(Status::Forbidden, NO_CERTIFICATE));
-        }
-        if let Err(refused) = self.may(&user, request).await {
-            return Reply::Whole(refused);
-        }
-        if !self.server.settings.debugging && (change.is_some() || is_for_debugging(&request.path)) {
-            return Reply::Whole(Response::text(Status::MethodNotAllowed, "Debug endpoints are disabled.\n"));
+            return shared_images(request, shared, &user.name);
         }
         let api = &*self.server.api;
-        if let Some(change) = change {
+        if let Some(change) = pod_changes::change(request, false) {
             return reply_to_change(change, api);
         }
         match Page::of(&request.path, &request.query) {
@@ -223,13 +251,16 @@ impl RequestHandler for ServedConnection {
         true
     }
 
-    /// No body is buffered for unauthenticated clients.
-    fn body_limit(&self, request: &Request) -> Option<u64> {
-        pod_changes::body_limit(request).filter(|_| self.is_by_certificate())
+    fn admit<'a>(&'a self, request: &'a Request) -> AdmissionFuture<'a> {
+        Box::pin(async { self.check(request).await.map(|()| pod_changes::body_limit(request)) })
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
-        Box::pin(self.reply(request))
+        Box::pin(ready(self.reply(request)))
+    }
+
+    fn unread(&self) -> Option<&Rc<UnreadResponses>> {
+        Some(&self.server.unread)
     }
 
     fn stream(&self) -> Result<Option<StreamSlot>, TooManyStreams> {

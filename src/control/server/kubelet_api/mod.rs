@@ -55,6 +55,7 @@ use super::listener::Listener;
 use super::local_api::LocalApi;
 use super::stream_slots::StreamSlots;
 use super::streaming::Streaming;
+use super::unread_responses::UnreadResponses;
 use crate::kubelet::certificates::ServingCertificateCell;
 use crate::kubelet::images::SharedImages;
 use crate::platform::apiserver::Client;
@@ -87,6 +88,7 @@ pub(crate) struct KubeletApiServer {
     word: DelegatedAuth,
     streaming: Streaming,
     slots: Rc<StreamSlots>,
+    unread: Rc<UnreadResponses>,
     checkpoints: Checkpoints,
     /// Images for other nodes; `None`: this node does not share.
     shared: Option<SharedImages>,
@@ -128,6 +130,7 @@ impl KubeletApiServer {
             word: DelegatedAuth::new(client, &config.node.name),
             streaming,
             slots: StreamSlots::new(MOST_STREAMS, MOST_STREAMS_OF_ONE),
+            unread: Rc::default(),
             checkpoints: Checkpoints {
                 folder: config.root_dir.join("checkpoints"),
                 limit: config.runtime.request_timeout,

@@ -16,6 +16,7 @@ use crate::control::server::listener::Listener;
 use crate::control::server::local_api::LocalApi;
 use crate::control::server::local_server::page_of;
 use crate::control::server::metrics_pages::Page;
+use crate::control::server::unread_responses::UnreadResponses;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 
@@ -33,9 +34,10 @@ impl ReadOnlyServer {
     pub(crate) async fn serve(self) {
         let tcp_door = Listener { name: "readOnlyPort", address: self.address, limits: LIMITS };
         let server = Rc::new(self);
+        let unread = Rc::<UnreadResponses>::default();
         let meet = |tcp, client_state| {
             watch_for_its_end(&tcp);
-            answer(tcp, ServedConnection { server: Rc::clone(&server), client_state })
+            answer(tcp, ServedConnection { server: Rc::clone(&server), unread: Rc::clone(&unread), client_state })
         };
         tcp_door.serve(&|tcp, _, client_state| Box::pin(meet(tcp, client_state))).await;
     }
@@ -64,6 +66,7 @@ impl ReadOnlyServer {
 /// One connection.
 struct ServedConnection {
     server: Rc<ReadOnlyServer>,
+    unread: Rc<UnreadResponses>,
     client_state: Rc<Cell<ClientState>>,
 }
 
@@ -75,6 +78,10 @@ impl RequestHandler for ServedConnection {
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         self.client_state.set(ClientState::Busy);
         Box::pin(ready(self.server.reply(request)))
+    }
+
+    fn unread(&self) -> Option<&Rc<UnreadResponses>> {
+        Some(&self.unread)
     }
 
     fn on_idle(&self) {

@@ -16,6 +16,7 @@ use crate::control::server::http::{Response, Status};
 use crate::control::server::json_list::{List, json};
 use crate::control::server::local_server::{event_list, page_of, respond_whole};
 use crate::control::server::metrics_pages::Page;
+use crate::control::server::unread_responses::UnreadResponses;
 use crate::protocol::http1::Request;
 
 pub(super) struct ServedConnection {
@@ -82,6 +83,10 @@ impl RequestHandler for ServedConnection {
 
     fn answer<'a>(&'a self, request: &'a Request) -> ResponseFuture<'a> {
         Box::pin(ready(self.reply(request)))
+    }
+
+    fn unread(&self) -> Option<&Rc<UnreadResponses>> {
+        Some(self.watchers.unread())
     }
 
     fn headers(&self) -> &'static str {

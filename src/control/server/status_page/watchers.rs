@@ -16,6 +16,7 @@ use crate::control::server::http::Response;
 use crate::control::server::json_list::json;
 use crate::control::server::local_api::LocalApi;
 use crate::control::server::metrics_pages::Page;
+use crate::control::server::unread_responses::UnreadResponses;
 use crate::platform::host::clock;
 use crate::platform::rpc::Signal;
 use crate::platform::rt::{self, Task};
@@ -41,6 +42,8 @@ const SLOWEST: Duration = Duration::from_secs(20);
 pub(super) struct Watchers {
     api: Rc<dyn LocalApi>,
     health: SyncHealth,
+    /// Of all connections of the page.
+    unread: Rc<UnreadResponses>,
     state: RefCell<State>,
     changed: Signal,
 }
@@ -75,11 +78,15 @@ pub(super) struct Watcher {
 
 impl Watchers {
     pub(super) fn new(api: Rc<dyn LocalApi>, health: SyncHealth) -> Rc<Self> {
-        Rc::new(Self { api, health, state: RefCell::default(), changed: Signal::default() })
+        Rc::new(Self { api, health, unread: Rc::default(), state: RefCell::default(), changed: Signal::default() })
     }
 
     pub(super) fn api(&self) -> &dyn LocalApi {
         &*self.api
+    }
+
+    pub(super) fn unread(&self) -> &Rc<UnreadResponses> {
+        &self.unread
     }
 
     /// Adds a watcher; `None` if there are too many.

@@ -1,0 +1,110 @@
+//! Responses that wait for their readers. A whole page stays in memory until its reader has taken it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+
+/// Memory of all responses of a server that wait for their readers. The last one may exceed it.
+const MOST: usize = 4 << 20;
+/// Smaller responses are bounded by the number of connections.
+pub(super) const SMALL: usize = 16 * 1024;
+/// A reader that takes longer makes room for other requests when there is none.
+const SLOW: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The responses of one server.
+#[derive(Debug, Default)]
+pub(super) struct UnreadResponses {
+    open: RefCell<Vec<Rc<Unread>>>,
+}
+
+#[derive(Debug)]
+struct Unread {
+    bytes: usize,
+    since: Instant,
+    displaced: Signal,
+}
+
+/// A response that is being written. Dropping it releases its bytes.
+#[derive(Debug)]
+pub(super) struct UnreadResponse {
+    all: Rc<UnreadResponses>,
+    one: Rc<Unread>,
+}
+
+impl UnreadResponses {
+    /// Waits until another page may be made.
+    pub(super) async fn room(&self) {
+        while !self.make_room() {
+            rt::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Counts a response of this size. `None` if others fill the memory.
+    pub(super) fn claim(self: &Rc<Self>, bytes: usize) -> Option<UnreadResponse> {
+        if bytes > SMALL && !self.make_room() {
+            return None;
+        }
+        let one = Rc::new(Unread { bytes, since: rt::now(), displaced: Signal::default() });
+        if bytes > SMALL {
+            self.open.borrow_mut().push(Rc::clone(&one));
+        }
+        Some(UnreadResponse { all: Rc::clone(self), one })
+    }
+
+    /// Displaces slow readers, the slowest first, until there is room. Whether there is.
+    fn make_room(&self) -> bool {
+        let mut open = self.open.borrow_mut();
+        while open.iter().map(|one| one.bytes).sum::<usize>() >= MOST {
+            // The oldest is first.
+            match open.first() {
+                Some(oldest) if rt::elapsed(oldest.since) >= SLOW => open.remove(0).displaced.notify(),
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+impl UnreadResponse {
+    /// Returns when the response has to make room for another one.
+    pub(super) async fn displaced(&self) {
+        self.one.displaced.beyond(0).await;
+    }
+}
+
+impl Drop for UnreadResponse {
+    fn drop(&mut self) {
+        self.all.open.borrow_mut().retain(|one| !Rc::ptr_eq(one, &self.one));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_wait_for_room_and_slow_readers_make_room() {
+        let told = rt::simulate(1, |world| async move {
+            let all = Rc::new(UnreadResponses::default());
+            let small: Vec<_> = (0..1000).map(|_| all.claim(SMALL).unwrap()).collect();
+            let first = all.claim(MOST - 1).unwrap();
+            let second = all.claim(SMALL + 1).unwrap();
+            assert!(all.claim(SMALL + 1).is_none() && all.claim(1).is_some());
+            let begun = world.passed();
+            all.room().await;
+            assert!(world.passed() - begun >= SLOW);
+            first.displaced().await;
+            assert!(rt::deadline(Duration::from_secs(1), second.displaced()).await.is_err());
+            drop((first, second, small));
+            let large = all.claim(10 * MOST).unwrap();
+            assert!(all.claim(SMALL + 1).is_none());
+            drop(large);
+            assert!(all.open.borrow().is_empty());
+        });
+        assert_eq!(told, Ok(()));
+    }
+}
