@@ -81,7 +81,7 @@ impl PodResourceState {
             Default::default()
         })
         .await;
-        Self(Rc::new(Inner::new(Some(ChangedFile::new(path, written)), entries)))
+        Self(Rc::new(Inner::new(Some(ChangedFile::new(path, LIMIT, written)), entries)))
     }
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<PodResourceInfo> {

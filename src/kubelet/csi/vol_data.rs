@@ -18,7 +18,7 @@ pub(super) struct VolData {
 }
 
 const NAME: &str = "vol_data.json";
-const LARGEST: u64 = 64 << 10;
+const LARGEST: u64 = 1 << 20;
 const EPHEMERAL: &str = "Ephemeral";
 
 /// The content for a pod's volume.
@@ -50,7 +50,7 @@ pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
     if file::read_all(&path, LARGEST).is_ok_and(|found| found == text.as_bytes()) {
         return Ok(());
     }
-    file::replace(&path, text.as_bytes())
+    file::replace_within(&path, text.as_bytes(), LARGEST)
 }
 
 /// Whether the file exists, even if it is unreadable.

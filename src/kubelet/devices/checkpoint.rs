@@ -22,10 +22,21 @@ pub(super) struct Checkpoint {
     pub(super) is_damaged: bool,
 }
 
-pub(super) fn write(allocations: &DeviceAllocations) -> String {
+/// The devices of a resource that a checkpoint lists. Only the names of resources are read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListedIds {
+    Healthy,
+    Nothing,
+}
+
+pub(super) fn write(allocations: &DeviceAllocations, listed: ListedIds) -> String {
     let entries = entries(&allocations.entries);
+    let ids = |healthy: Vec<&str>| match listed {
+        ListedIds::Healthy => json!(healthy),
+        ListedIds::Nothing => json!([]),
+    };
     let registered: serde_json::Map<String, Value> =
-        allocations.registered().map(|(name, healthy)| (name.to_owned(), json!(healthy))).collect();
+        allocations.registered().map(|(name, healthy)| (name.to_owned(), ids(healthy))).collect();
     let data = json!({"PodDeviceEntries": entries, "RegisteredDevices": registered});
     let checksum = checksum(&data);
     json!({"Data": data, "Checksum": checksum}).to_string()

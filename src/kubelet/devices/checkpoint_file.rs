@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Devices;
-use super::checkpoint::{self, Checkpoint};
+use super::allocations::DeviceAllocations;
+use super::checkpoint::{self, Checkpoint, ListedIds};
 use crate::platform::host::{directories, file};
 use crate::platform::rt;
 
 /// Upstream's file name.
 pub(super) const NAME: &str = "kubelet_internal_checkpoint";
-const LIMIT: u64 = 16 << 20;
+pub(super) const LIMIT: u64 = 16 << 20;
 
 /// `None` if the file does not exist. A corrupt one is set aside, and its readable entries are used, because a device
 /// in use must not be allocated again. After an error the content is unknown.
@@ -35,12 +36,22 @@ pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Checkpoint
     Ok(found)
 }
 
+/// The checkpoint. Without the ids of devices that no container has if it would have more than `limit` bytes: plugins
+/// decide their number, and they are not read again.
+fn text(allocations: &DeviceAllocations, limit: u64) -> String {
+    let whole = checkpoint::write(allocations, ListedIds::Healthy);
+    match u64::try_from(whole.len()).is_ok_and(|length| length <= limit) {
+        true => whole,
+        false => checkpoint::write(allocations, ListedIds::Nothing),
+    }
+}
+
 impl Devices {
     /// Returns when the file is on disk.
     pub(super) async fn write(&self) -> io::Result<()> {
         let _turn = self.turn.acquire().await;
         self.read_again().await?;
-        let text = checkpoint::write(&self.allocations.borrow());
+        let text = text(&self.allocations.borrow(), LIMIT);
         self.file.write(text).await
     }
 
@@ -64,7 +75,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::super::allocations::{DeviceAllocation, DeviceAllocations};
+    use super::super::allocations::DeviceAllocation;
     use super::super::v1beta1::{Device, DevicePluginOptions, HEALTHY};
     use super::*;
     use crate::types::api::PodUid;
@@ -84,7 +95,7 @@ mod tests {
         };
         let mut allocations = DeviceAllocations::default();
         allocations.entries.push(allocation);
-        let text = checkpoint::write(&allocations);
+        let text = checkpoint::write(&allocations, ListedIds::Healthy);
         fs::write(&path, &text).unwrap();
         let folder = root.clone();
         let told = rt::simulate(1, |world| async move {
@@ -99,6 +110,20 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(told, Ok((true, true, 1)));
         assert_eq!(left.entries.len(), 1);
+    }
+
+    #[test]
+    fn ids_of_free_devices_are_left_out_of_a_checkpoint_that_is_too_long() {
+        let mut allocations = DeviceAllocations::default();
+        let registration = allocations.register("example.com/cam", DevicePluginOptions::default());
+        let device = |id: usize| Device { id: format!("device-{id}"), health: HEALTHY.to_owned(), topology: None };
+        allocations.set_devices("example.com/cam", registration, (0..1000).map(device).collect());
+        let (whole, short) = (text(&allocations, LIMIT), text(&allocations, 1000));
+        assert!(whole.contains("device-999") && !short.contains("device-") && short.len() <= 1000, "{short}");
+        for text in [whole, short] {
+            let read = checkpoint::read(&text);
+            assert_eq!((read.resources, read.is_damaged), (vec!["example.com/cam".to_owned()], false));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use super::allocations::DeviceAllocations;
-use super::checkpoint::{Checkpoint, read, write};
+use super::checkpoint::{Checkpoint, ListedIds, read, write};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY};
 use crate::types::api::{Container, Pod};
 
@@ -53,7 +53,7 @@ fn kept(text: &str) -> Found {
 #[test]
 fn checkpoint_is_read_back_with_a_valid_checksum() {
     let allocations = allocations();
-    let text = write(&allocations);
+    let text = write(&allocations, ListedIds::Healthy);
     let read = read(&text);
     assert!(!read.is_damaged);
     assert_eq!(read.resources, ["a.com/b"]);
@@ -70,12 +70,12 @@ fn checkpoint_is_read_back_with_a_valid_checksum() {
 fn unanswered_allocation_is_not_written() {
     let mut allocations = allocations();
     allocations.entries[0].response = None;
-    assert!(write(&allocations).contains("\"PodDeviceEntries\":[]"));
+    assert!(write(&allocations, ListedIds::Healthy).contains("\"PodDeviceEntries\":[]"));
 }
 
 #[test]
 fn intact_entries_of_a_corrupt_file_are_used() {
-    let text = write(&allocations());
+    let text = write(&allocations(), ListedIds::Healthy);
     let whole = (vec![("c".to_owned(), vec!["x".to_owned()])], vec!["a.com/b".to_owned()]);
     let (other, checksum) = (text.replace("\"x\",\"y\"", "\"x\",\"z\""), text.replace("Checksum\":", "Checksum\":1"));
     for damaged in [other, checksum] {
@@ -90,7 +90,7 @@ fn intact_entries_of_a_corrupt_file_are_used() {
 
 #[test]
 fn truncated_or_changed_file_never_fails_to_read() {
-    let text = write(&allocations());
+    let text = write(&allocations(), ListedIds::Healthy);
     for end in 0..text.len() {
         read(text.get(..end).unwrap());
         let mut bytes = text.clone().into_bytes();

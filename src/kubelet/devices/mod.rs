@@ -103,7 +103,7 @@ impl Devices {
     pub(crate) async fn open(root: &Path, rules: Vec<DeviceRule>, inbox: Sender<SyncEvent>) -> Rc<Self> {
         let directory = root.join("device-plugins");
         let mut allocations = DeviceAllocations::default();
-        let empty = checkpoint::write(&allocations);
+        let empty = checkpoint::write(&allocations, checkpoint::ListedIds::Healthy);
         let read = checkpoint_file::read(directory.join(checkpoint_file::NAME)).await;
         let is_unread = read.is_err();
         if let Err(error) = &read {
@@ -127,7 +127,7 @@ impl Devices {
             allocations: RefCell::new(allocations),
             plugins: RefCell::default(),
             rules,
-            file: ChangedFile::new(directory.join(checkpoint_file::NAME), written),
+            file: ChangedFile::new(directory.join(checkpoint_file::NAME), checkpoint_file::LIMIT, written),
             directory,
             inbox,
             changed: Signal::default(),

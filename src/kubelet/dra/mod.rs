@@ -90,7 +90,7 @@ impl DraManager {
             leaving: RefCell::default(),
             reclaimed: RefCell::default(),
             changed: Signal::default(),
-            file: ChangedFile::new(root.join(NAME), checkpoint::write(&ClaimInfoCache::default())),
+            file: ChangedFile::new(root.join(NAME), LIMIT, checkpoint::write(&ClaimInfoCache::default())),
             turn: rt::Semaphore::new(1),
             is_unread: Cell::new(true),
             is_lost: Cell::new(false),
@@ -165,7 +165,7 @@ impl DraManager {
 
     /// The names of the CDI devices of a container.
     pub(crate) fn cdi_devices(&self, pod: &Pod, container: &Container) -> Result<Vec<String>, DraError> {
-        let mut names = Vec::new();
+        let (mut names, mut seen) = (Vec::new(), SortedSet::new());
         for (_, claim, requests) in prepare::container_claims(pod, container)? {
             let cache = self.cache.borrow();
             let info = cache.claims.get(&claim).ok_or_else(|| {
@@ -174,7 +174,7 @@ impl DraManager {
             })?;
             let devices = requests.iter().flat_map(|request| info.devices(request));
             for id in devices.flat_map(|(_, device)| &device.cdi_ids) {
-                if !names.contains(id) {
+                if seen.insert(id.clone()) {
                     names.push(id.clone());
                 }
             }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::verification::intent;
-use crate::platform::host::file::{read_all, replace};
+use crate::platform::host::file::{read_all, replace_within};
 use crate::platform::rt;
 use crate::protocol::sha256::sha256;
 use serde_json::Value;
@@ -38,12 +38,12 @@ impl PullRecords {
     /// pods.
     pub(super) async fn intend(&self, image: &str) -> io::Result<()> {
         let (path, text) = (self.pulling(image), intent(image).to_string());
-        rt::blocking(move || replace(&path, text.as_bytes())).await
+        rt::blocking(move || replace_within(&path, text.as_bytes(), MOST_BYTES)).await
     }
 
     pub(super) async fn write(&self, image_ref: &str, record: &Value) -> io::Result<()> {
         let (path, text) = (self.pulled(image_ref), record.to_string());
-        rt::blocking(move || replace(&path, text.as_bytes())).await
+        rt::blocking(move || replace_within(&path, text.as_bytes(), MOST_BYTES)).await
     }
 
     /// Removes the intent; the result has been recorded.

@@ -12,7 +12,7 @@ use crate::platform::host::file;
 pub(super) const CPU_STATE: &str = "cpu_manager_state";
 pub(super) const MEMORY_STATE: &str = "memory_manager_state";
 /// Size limit in bytes, more than any machine needs.
-const STATE_LIMIT: u64 = 1 << 20;
+const STATE_LIMIT: u64 = 16 << 20;
 
 /// The content of a state file from an earlier run.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ fn read_state<T>(path: &Path, parse: fn(&[u8]) -> Option<T>) -> State<T> {
 pub(crate) fn write_state(path: &Path, text: &str) -> io::Result<()> {
     match file::read_all(path, STATE_LIMIT) {
         Ok(before) if before == text.as_bytes() => Ok(()),
-        _ => file::replace(path, text.as_bytes()),
+        _ => file::replace_within(path, text.as_bytes(), STATE_LIMIT),
     }
 }
 

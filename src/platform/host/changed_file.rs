@@ -10,14 +10,16 @@ use crate::platform::rt;
 #[derive(Debug)]
 pub(crate) struct ChangedFile {
     path: PathBuf,
+    /// The longest content that is read again.
+    limit: u64,
     /// The content of the file. `None` after a write that failed: it may have replaced the file.
     content: RefCell<Option<String>>,
 }
 
 impl ChangedFile {
-    /// `content`: what the file has.
-    pub(crate) fn new(path: PathBuf, content: String) -> Self {
-        Self { path, content: RefCell::new(Some(content)) }
+    /// `content`: what the file has. Longer content than `limit` is not written, because it could not be read again.
+    pub(crate) fn new(path: PathBuf, limit: u64, content: String) -> Self {
+        Self { path, limit, content: RefCell::new(Some(content)) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -35,8 +37,8 @@ impl ChangedFile {
             return Ok(());
         }
         self.content.take();
-        let (path, bytes) = (self.path.clone(), content.clone().into_bytes());
-        rt::blocking(move || file::replace(&path, &bytes)).await?;
+        let (path, limit, bytes) = (self.path.clone(), self.limit, content.clone().into_bytes());
+        rt::blocking(move || file::replace_within(&path, &bytes, limit)).await?;
         self.content.replace(Some(content));
         Ok(())
     }
@@ -54,7 +56,7 @@ mod tests {
         let path = folder.join("state.json");
         fs::create_dir_all(&folder).unwrap();
         let seen = rt::simulate(1, |world| {
-            let (path, file) = (path.clone(), ChangedFile::new(path.clone(), "old".to_owned()));
+            let (path, file) = (path.clone(), ChangedFile::new(path.clone(), 3, "old".to_owned()));
             async move {
                 file.write("old".to_owned()).await.unwrap();
                 let unchanged = path.exists();
@@ -62,6 +64,7 @@ mod tests {
                 world.files.failing.set(1000);
                 file.write("new".to_owned()).await.unwrap_err();
                 world.files.failing.set(0);
+                file.write("long".to_owned()).await.unwrap_err();
                 file.write("old".to_owned()).await.unwrap();
                 (unchanged, fs::read_to_string(&path).unwrap())
             }

@@ -32,6 +32,14 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file::replace(path, &sealed)
 }
 
+/// As [`write_changed`], but refuses what [`read`] with this limit could not read again.
+pub(crate) fn write_changed_within(path: &Path, bytes: &[u8], limit: u64) -> io::Result<bool> {
+    match u64::try_from(bytes.len()).is_ok_and(|length| length <= limit) {
+        true => write_changed(path, bytes),
+        false => Err(io::Error::other(format!("not written, larger than {limit} bytes"))),
+    }
+}
+
 /// As [`write()`], unless the file has these bytes already. Returns whether it wrote.
 pub(crate) fn write_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX);

@@ -68,6 +68,14 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_folder(folder)
 }
 
+/// As [`replace`], but refuses what [`read_all`] with this limit could not read again.
+pub(crate) fn replace_within(path: &Path, bytes: &[u8], limit: u64) -> io::Result<()> {
+    match u64::try_from(bytes.len()).is_ok_and(|length| length <= limit) {
+        true => replace(path, bytes),
+        false => Err(io::Error::other(format!("not written, larger than {limit} bytes"))),
+    }
+}
+
 /// Makes the names in `folder` durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     #[cfg(test)]
@@ -93,6 +101,17 @@ mod tests {
         fs::remove_dir_all(&dir).expect("our own directory");
         assert!(matches!(results, [Ok(()), Ok(()), Err(_)]), "{results:?}");
         assert_eq!((text.expect("it is there"), left.expect("it is there")), ("short".to_owned(), 1));
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let dir = std::env::temp_dir().join(format!("coracle-replace-within-{}", std::process::id()));
+        let path = dir.join("state.json");
+        assert!(replace_within(&path, b"four", 4).is_ok());
+        let refused = replace_within(&path, b"fives", 4);
+        let read = read_all(&path, 4);
+        fs::remove_dir_all(&dir).expect("our own directory");
+        assert!(refused.is_err() && read.is_ok_and(|read| read == b"four"));
     }
 
     #[test]

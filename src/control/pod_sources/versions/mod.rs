@@ -258,7 +258,7 @@ pub(crate) fn write(written: &[FileChange]) -> Result<(), WriteError> {
     let mut result = Ok(());
     for (path, text) in written {
         let done = match text {
-            Some(text) => durable::write_changed(path, text).map(drop),
+            Some(text) => durable::write_changed_within(path, text, MOST_BYTES).map(drop),
             None => durable::remove(path),
         };
         result = result.and(done.map_err(|cause| WriteError { path: path.clone(), cause }));

@@ -79,7 +79,8 @@ pub(crate) struct Importer {
 const LIST_DEADLINE: Duration = Duration::from_secs(10);
 /// Limit of the number of files in the directory.
 const MAX_FILES: usize = 256;
-const MOST_RECORD: u64 = 1 << 20;
+/// Room for the names of images, of which each archive may have 4 MiB.
+const MOST_RECORD: u64 = 16 << 20;
 /// Number and interval of checks until the runtime lists an imported image.
 const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
 /// First and longest delay after the runtime did not answer or the directory could not be listed.
@@ -343,7 +344,7 @@ impl Importer {
     async fn keep_record(&self) {
         let (text, path) = (self.archives.archive_list.borrow().record(), self.record.clone());
         let write = move || match path.exists() || text.len() > EMPTY {
-            true => durable::write_changed(&path, &text).map(drop),
+            true => durable::write_changed_within(&path, &text, MOST_RECORD).map(drop),
             // Nothing was ever imported.
             false => Ok(()),
         };
