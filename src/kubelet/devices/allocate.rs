@@ -10,12 +10,15 @@ use super::{Devices, checkpoint};
 use crate::platform::cri::v1;
 use crate::platform::rpc;
 use crate::platform::rt;
+use crate::protocol::protobuf::encode;
 use crate::types::api::{Container, Pod, PodUid, annotations};
 use crate::types::metrics::{self, Timed};
 
 /// Timeout of Allocate, which is then retried.
 const ALLOCATE: Duration = Duration::from_secs(60);
 const PREFER: Duration = Duration::from_secs(10);
+/// Longest response to Allocate for a container. It is kept in the checkpoint, which has room for all pods.
+const MOST_RESPONSE: usize = 64 * 1024;
 /// `KubeletPreStartContainerRPCTimeoutInSecs`.
 const PRE_START: Duration = Duration::from_secs(30);
 
@@ -70,8 +73,11 @@ impl Devices {
         let begun = rt::now();
         let answer: Result<AllocateResponse, _> = call(&client, method!("Allocate"), &request, ALLOCATE).await;
         metrics::took(Timed::DeviceAllocations, &[&allocation.resource], rt::elapsed(begun));
-        let response = answer?.container_responses.into_iter().next();
-        Ok((allocation, response.ok_or(DeviceError::NoContainers)?))
+        let response = answer?.container_responses.into_iter().next().ok_or(DeviceError::NoContainers)?;
+        if encode(&response).len() > MOST_RESPONSE {
+            return Err(rpc::Error::Protocol("response to Allocate is too long").into());
+        }
+        Ok((allocation, response))
     }
 
     /// The client of a resource's plugin, if it is connected.

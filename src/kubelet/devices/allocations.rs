@@ -122,8 +122,9 @@ impl DeviceAllocations {
             self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });
         }
         for one in entries {
+            let ids: SortedSet<&String> = one.ids().collect();
             let is_same = |other: &DeviceAllocation| {
-                let shares = other.resource == one.resource && other.ids().any(|id| one.ids().any(|own| own == id));
+                let shares = other.resource == one.resource && other.ids().any(|id| ids.contains(id));
                 shares || other.is_same_place(&one)
             };
             if !self.entries.iter().any(is_same) {
@@ -286,12 +287,9 @@ impl DeviceAllocations {
     /// All devices, and who has them.
     pub(super) fn listed(&self) -> impl Iterator<Item = ListedDevice<'_>> {
         self.resources.iter().flat_map(move |(name, resource)| {
+            let holders = self.holders(name);
             resource.devices.iter().map(move |(id, device)| {
-                let has = |allocation: &&DeviceAllocation| {
-                    allocation.resource == *name && allocation.ids().any(|other| other == id)
-                };
-                let holder =
-                    self.entries.iter().find(has).map(|allocation| (&allocation.pod, allocation.container.as_str()));
+                let holder = holders.get(id.as_str()).map(|held| (&held.pod, held.container.as_str()));
                 let (is_healthy, attributes) = (device.is_healthy, &device.attributes);
                 let claim = match self.is_claimed(resource, id) {
                     true => self.claimed.get(&device_name(id)).map(String::as_str),
@@ -302,16 +300,19 @@ impl DeviceAllocations {
         })
     }
 
+    /// The allocated devices of a resource; the first allocation of each.
+    fn holders(&self, name: &str) -> SortedMap<&str, &DeviceAllocation> {
+        let of_kind = self.entries.iter().rev().filter(|allocation| allocation.resource == name);
+        of_kind.flat_map(|held| held.ids.values().flatten().map(move |id| (id.as_str(), held))).collect()
+    }
+
     /// Healthy and not allocated.
     fn available<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let taken = move |id: &str| {
-            let mut of_kind = self.entries.iter().filter(|allocation| allocation.resource == name);
-            of_kind.any(|allocation| allocation.ids().any(|other| other == id))
-        };
+        let holders = self.holders(name);
         let resource = self.resources.get(name);
         let is_claimed = move |id: &str| resource.is_some_and(|resource| self.is_claimed(resource, id));
         let healthy = resource.into_iter().flat_map(Resource::healthy);
-        healthy.filter(move |id| !taken(id) && !is_claimed(id))
+        healthy.filter(move |id| !holders.contains_key(*id) && !is_claimed(id))
     }
 
     fn is_claimed(&self, resource: &Resource, id: &str) -> bool {

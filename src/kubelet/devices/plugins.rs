@@ -43,6 +43,9 @@ const SOCKET: &str = "kubelet.sock";
 const FIRST_WORD: Duration = Duration::from_secs(10);
 /// Limit of the number of resources.
 const MOST: usize = 256;
+/// Limits of a device list: its devices, and the NUMA nodes of each.
+const MOST_DEVICES: usize = 65_536;
+const MOST_NODES: usize = 64;
 
 /// Serves registrations of plugins.
 pub(super) async fn serve(devices: Rc<Devices>) {
@@ -185,11 +188,20 @@ async fn list_and_watch(
     let mut lists = rt::deadline(FIRST_WORD, watch).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
     while let Some(message) = lists.next().await? {
         let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("malformed device list"))?;
+        check_list(&list).map_err(rpc::Error::Protocol)?;
         if devices.allocations.borrow_mut().set_devices(resource, registration, list.devices) {
             devices.changed.notify();
         }
     }
     Ok(())
+}
+
+fn check_list(list: &ListAndWatchResponse) -> Result<(), &'static str> {
+    if list.devices.len() > MOST_DEVICES {
+        return Err("device list is too long");
+    }
+    let nodes = list.devices.iter().filter_map(|device| device.topology.as_ref()).map(|topology| topology.nodes.len());
+    if nodes.max() > Some(MOST_NODES) { Err("a device has too many NUMA nodes") } else { Ok(()) }
 }
 
 pub(super) async fn call<M: Message + Default>(
@@ -200,4 +212,24 @@ pub(super) async fn call<M: Message + Default>(
 ) -> Result<M, rpc::Error> {
     let answer = client.unary(path, encode(request), limit).await?;
     decode(&answer).map_err(|_| rpc::Error::Protocol("malformed answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::v1beta1::{Device, NumaNode, TopologyInfo};
+    use super::*;
+
+    #[test]
+    fn device_lists_are_bounded() {
+        let list = |devices: usize, nodes: usize| {
+            let topology = Some(TopologyInfo { nodes: vec![NumaNode::default(); nodes] });
+            let device = Device { id: "a".to_owned(), health: String::new(), topology };
+            ListAndWatchResponse { devices: vec![device; devices] }
+        };
+        assert_eq!(check_list(&list(0, 0)), Ok(()));
+        assert_eq!(check_list(&list(MOST_DEVICES, 1)), Ok(()));
+        assert_eq!(check_list(&list(1, MOST_NODES)), Ok(()));
+        assert!(check_list(&list(MOST_DEVICES + 1, 0)).is_err());
+        assert!(check_list(&list(1, MOST_NODES + 1)).is_err());
+    }
 }

@@ -9,6 +9,7 @@ use super::error::DraError;
 use super::plugin::{PREPARE, Plugin};
 use super::v1::PrepareResponse;
 use crate::platform::rt;
+use crate::protocol::protobuf::encode;
 use crate::state::objects::{
     AllocatedFile, DEVICE_FILES_DRIVER, Lookup, Objects, ResourceClaimKey, extended_requests, pod_claims,
 };
@@ -86,6 +87,16 @@ impl DraManager {
     }
 }
 
+/// Longest description of a claim's devices by a driver. It is kept in the checkpoint. A claim has at most 32 devices.
+const MOST_OF_CLAIM: usize = 64 * 1024;
+
+fn encoded_length(devices: &[super::v1::Device]) -> usize {
+    devices.iter().map(|device| encode(device).len().saturating_add(OF_DEVICE)).sum()
+}
+
+/// What each device takes in the checkpoint besides its names.
+const OF_DEVICE: usize = 100;
+
 struct WantedClaim {
     info: ClaimInfo,
     files: Vec<AllocatedFile>,
@@ -121,6 +132,10 @@ fn read(
         let result = entry.result.unwrap_or_default();
         if !result.error.is_empty() {
             return Err(DraError::Claim { method: PREPARE, claim: claim.name.clone(), message: result.error });
+        }
+        if encoded_length(&result.devices) > MOST_OF_CLAIM {
+            let message = format!("its devices take more than {MOST_OF_CLAIM} bytes");
+            return Err(DraError::Claim { method: PREPARE, claim: claim.name.clone(), message });
         }
         let devices = result.devices.into_iter().map(PreparedDevice::from).collect();
         read.push(((claim.namespace.clone(), claim.name.clone()), devices));
@@ -193,6 +208,18 @@ mod tests {
         assert_eq!(answer(&[entry("x", "")]), Err(text.to_owned()));
         let text = "NodePrepareResources failed for ResourceClaim d: no such device";
         assert_eq!(answer(&[entry("d-uid", "no such device")]), Err(text.to_owned()));
+    }
+
+    #[test]
+    fn devices_of_a_claim_are_bounded() {
+        let answer = |devices: usize, name: usize| {
+            let device = Device { device_name: "a".repeat(name), ..Device::default() };
+            let result = PrepareResult { devices: vec![device; devices], error: String::new() };
+            let entry = PrepareEntry { uid: "c-uid".to_owned(), result: Some(result) };
+            read(&[claim("c")], PrepareResponse { claims: vec![entry] }).map(|claims| claims.len())
+        };
+        assert_eq!(answer(32, 1000).unwrap(), 1);
+        assert!(answer(1, 70_000).is_err() && answer(1000, 0).is_err());
     }
 
     #[test]

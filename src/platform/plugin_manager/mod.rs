@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::platform::host::directories;
 use crate::platform::host::file_watch::FileWatch;
-use crate::platform::rpc::Client;
+use crate::platform::rpc::{self, Client};
 use crate::platform::rt;
 use crate::protocol::protobuf::{Message, decode, encode, message};
 use crate::types::error::ErrorChain;
@@ -57,6 +57,11 @@ type RegisterHandler = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Res
 const DEPTH: usize = 4;
 /// Most sockets, of any type.
 const MOST: usize = 256;
+/// Most directories that are watched and searched, and most entries of all of them.
+const MOST_DIRECTORIES: usize = 256;
+const MOST_ENTRIES: usize = 10_000;
+/// Longest answer to GetInfo, which stays in memory.
+const MOST_INFO: usize = 16 * 1024;
 /// Timeout of each call to a plugin.
 const ANSWER: Duration = Duration::from_secs(10);
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
@@ -78,8 +83,9 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<PluginHandler>) {
     let takers = Rc::new(takers);
     let mut known: SortedMap<PathBuf, KnownPlugin> = SortedMap::new();
     loop {
-        let (looked, watch) = (rt::now(), watch(&directory));
-        let found = sockets(&directory);
+        let looked = rt::now();
+        let place = directory.clone();
+        let (watch, found) = rt::blocking(move || (watch(&place), sockets(&place))).await;
         known.retain(|path, one| found.get(path) == Some(&one.made));
         for (path, made) in found {
             if !known.contains_key(&path) {
@@ -110,7 +116,7 @@ async fn next_look(looked: Instant, changed: impl Future<Output = io::Result<()>
 fn watch(directory: &Path) -> io::Result<FileWatch> {
     directories::make(directory, 0o755)?;
     let watch = FileWatch::of_directory(directory)?;
-    each_inside(directory, DEPTH, &mut |path, kind| {
+    Walk::default().each_inside(directory, DEPTH, &mut |path, kind| {
         if kind.is_dir() {
             // A directory that is gone already was reported by its parent.
             let _ = watch.add_directory(path);
@@ -122,25 +128,48 @@ fn watch(directory: &Path) -> io::Result<FileWatch> {
 /// All sockets, with what distinguishes each from a later one at the same path.
 fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
     let mut found = SortedMap::new();
-    each_inside(directory, DEPTH, &mut |path, kind| {
+    let mut walk = Walk::default();
+    walk.each_inside(directory, DEPTH, &mut |path, kind| {
         let made = fs::symlink_metadata(path).ok().filter(|_| kind.is_socket());
         if let Some(made) = made.filter(|_| found.len() < MOST) {
             found.insert(path.to_owned(), (made.ino(), made.ctime(), made.ctime_nsec()));
         }
     });
+    if walk.entries > MOST_ENTRIES || walk.directories > MOST_DIRECTORIES {
+        log!(warn, "plugin directory too large, only a part is searched", directory = directory.display());
+    }
     found
 }
 
-/// Names with a leading dot are unfinished.
-fn each_inside(directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::FileType)) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            continue;
-        }
-        see(&path, kind);
-        if kind.is_dir() && depth > 0 {
-            each_inside(&path, depth - 1, see);
+/// A walk over a tree, as far as its limits allow.
+#[derive(Default)]
+struct Walk {
+    directories: usize,
+    entries: usize,
+}
+
+impl Walk {
+    /// Names with a leading dot are unfinished.
+    fn each_inside(&mut self, directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::FileType)) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            self.entries += 1;
+            if self.entries > MOST_ENTRIES {
+                return;
+            }
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            if kind.is_dir() {
+                self.directories += 1;
+                if self.directories > MOST_DIRECTORIES {
+                    continue;
+                }
+            }
+            see(&path, kind);
+            if kind.is_dir() && depth > 0 {
+                self.each_inside(&path, depth - 1, see);
+            }
         }
     }
 }
@@ -216,6 +245,9 @@ async fn call<M: Message + Default>(
     request: &dyn Message,
 ) -> Result<M, CallError> {
     let answer = client.unary(path, encode(request), ANSWER).await.map_err(CallError::Rpc)?;
+    if answer.len() > MOST_INFO {
+        return Err(CallError::Rpc(rpc::Error::Protocol("answer is too long")));
+    }
     decode(&answer).map_err(CallError::Answer)
 }
 
@@ -234,6 +266,26 @@ mod tests {
             rounds
         });
         assert_eq!(rounds, Ok(10));
+    }
+
+    #[test]
+    fn only_a_part_of_a_large_tree_is_searched() {
+        let top = std::env::temp_dir().join(format!("coracle-plugin-tree-{}", std::process::id()));
+        for number in 0..300 {
+            let directory = top.join(format!("d{number:03}"));
+            fs::create_dir_all(&directory).unwrap();
+            for file in 0..40 {
+                fs::write(directory.join(format!("f{file}")), "").unwrap();
+            }
+        }
+        let (mut directories, mut entries) = (0, 0);
+        Walk::default().each_inside(&top, DEPTH, &mut |_, kind| {
+            directories += usize::from(kind.is_dir());
+            entries += 1;
+        });
+        fs::remove_dir_all(&top).unwrap();
+        assert!(directories <= MOST_DIRECTORIES && entries <= MOST_ENTRIES, "{directories} {entries}");
+        assert!(entries > 5000, "{entries}");
     }
 
     #[test]

@@ -96,12 +96,9 @@ impl DeviceAllocations {
                     && allocation.resource == name
                     && container.is_none_or(|container| container.name == allocation.container)
             };
-            let mut free: Vec<&str> = Vec::new();
-            for id in self.entries.iter().filter(is_its).flat_map(DeviceAllocation::ids) {
-                if !free.contains(&id.as_str()) {
-                    free.push(id);
-                }
-            }
+            let its = self.entries.iter().filter(is_its).flat_map(|held| held.ids.values().flatten());
+            let its: SortedSet<&str> = its.map(String::as_str).collect();
+            let mut free: Vec<&str> = its.into_iter().collect();
             let has_any = !free.is_empty();
             let left = left.get(name).filter(|_| container.is_some() && !has_any).unwrap_or(&none);
             if !has_any {
@@ -236,8 +233,15 @@ impl DeviceAllocations {
             IN_ORDER.iter().flat_map(|place| own.iter().copied().filter(move |id| resource.place(near, id) == *place));
         let count = allocation.ids().count();
         let mut ids = kept;
-        for id in preferred.iter().chain(in_order).filter(|id| all.contains(*id)) {
-            if ids.len() < count && !ids.contains(id) {
+        // The plugin's answer may be long: each id is looked up once.
+        let kept: SortedSet<String> = ids.iter().cloned().collect();
+        let mut taken: Vec<bool> = all.iter().map(|id| kept.contains(id)).collect();
+        for id in preferred.iter().chain(in_order) {
+            if ids.len() >= count {
+                break;
+            }
+            let place = all.binary_search(id).ok().and_then(|place| taken.get_mut(place));
+            if place.is_some_and(|taken| !std::mem::replace(taken, true)) {
                 ids.push(id.clone());
             }
         }
