@@ -36,6 +36,26 @@ fn every_service_setting_has_its_reason_above_it() {
     assert_eq!(bare, ["WantedBy=multi-user.target"]);
 }
 
+/// Files that others read get their modes from the program.
+#[test]
+fn files_are_for_root_and_unused_capabilities_are_dropped() {
+    let settings = settings(CORACLE);
+    assert!(settings.contains(&"UMask=0077"));
+    let dropped: BTreeSet<&str> = settings
+        .iter()
+        .filter_map(|line| line.strip_prefix("CapabilityBoundingSet=~"))
+        .flat_map(str::split_whitespace)
+        .collect();
+    for needed in
+        ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_PTRACE"]
+    {
+        assert!(!dropped.contains(&*format!("CAP_{needed}")), "{needed}");
+    }
+    for unused in ["BPF", "CHECKPOINT_RESTORE", "PERFMON", "SYS_MODULE", "SYS_NICE", "SYS_RAWIO", "SYS_TIME"] {
+        assert!(dropped.contains(&*format!("CAP_{unused}")), "{unused}");
+    }
+}
+
 /// The command line uses only variables that kubeadm's files or this one set.
 #[test]
 fn the_drop_in_passes_on_kubeadms_four_variables() {

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::platform::host::directories;
+
 /// The symlink's name, `<pod>_<namespace>_<container>-<id>.log`, truncated like upstream (`logSymlink`).
 pub(crate) fn link_name(namespace: &str, pod: &str, container: &str, id: &str) -> String {
     let mut name = format!("{pod}_{namespace}_{container}-{id}").replace(['/', '\0'], "~");
@@ -21,7 +23,7 @@ pub(super) fn link(link: &Path, log: &Path) -> io::Result<()> {
         Err(_) => {}
     }
     if let Some(folder) = link.parent() {
-        fs::create_dir_all(folder)?;
+        directories::make(folder, 0o755)?;
     }
     match symlink(log, link) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -52,6 +54,8 @@ const SUFFIX: &str = ".log";
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -60,6 +64,20 @@ mod tests {
         let name = link_name("n", &"é".repeat(200), "c", "i");
         assert!(name.len() <= 255 && name.ends_with(".log"), "{name}");
         assert_eq!(link_name("..", "/", "c", "i"), "~_.._c-i.log");
+    }
+
+    #[test]
+    fn folder_of_links_can_be_read_by_everyone_whatever_the_umask() {
+        let own = "kubelet::logs::links::tests::folder_of_links_can_be_read_by_everyone_whatever_the_umask";
+        if !directories::is_under_service_umask(own) {
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("coracle-links-mode-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let linked = link(&dir.join("containers/0.log"), &dir.join("0.log"));
+        let mode = fs::metadata(dir.join("containers")).map(|found| found.permissions().mode() & 0o777);
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!((linked.is_ok(), mode.unwrap()), (true, 0o755));
     }
 
     #[test]

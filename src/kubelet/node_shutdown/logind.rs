@@ -2,9 +2,10 @@
 //!
 //! <https://systemd.io/INHIBITOR_LOCKS/>: a "delay" lock delays the shutdown by at most logind's own configured time.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use async_channel::Sender;
 
 use super::Inhibitor;
 use crate::platform::dbus::{CallError, Connection, MethodReturn};
+use crate::platform::host::directories;
 use crate::platform::rt;
 use crate::protocol::dbus::{Body, Call, Value};
 use crate::state::pods::SyncEvent;
@@ -286,12 +288,14 @@ impl Logind {
 }
 
 fn write_drop_in(folder: &Path, wanted: Duration) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+    directories::make(folder, 0o755)?;
     // logind takes whole seconds; rounded up.
     let seconds = wanted.as_secs() + u64::from(wanted.subsec_nanos() > 0);
     let text =
         format!("# Written by coracle: shutdownGracePeriod of the node.\n[Login]\nInhibitDelayMaxSec={seconds}\n");
-    fs::write(folder.join(DROP_IN), text)
+    let file = folder.join(DROP_IN);
+    fs::write(&file, text)?;
+    fs::set_permissions(&file, Permissions::from_mode(0o644))
 }
 
 #[cfg(test)]
@@ -300,10 +304,18 @@ mod tests {
 
     #[test]
     fn drop_in_has_the_whole_time_rounded_up() {
+        let own = "kubelet::node_shutdown::logind::tests::drop_in_has_the_whole_time_rounded_up";
+        if !directories::is_under_service_umask(own) {
+            return;
+        }
         let folder = std::env::temp_dir().join(format!("logind-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
         write_drop_in(&folder.join("conf.d"), Duration::from_secs(90)).unwrap();
         write_drop_in(&folder.join("conf.d"), Duration::from_millis(29_001)).unwrap();
         let text = fs::read_to_string(folder.join("conf.d").join(DROP_IN)).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let conf = folder.join("conf.d");
+        assert_eq!((mode(&conf), mode(&conf.join(DROP_IN))), (0o755, 0o644));
         assert!(text.ends_with("\n[Login]\nInhibitDelayMaxSec=30\n"), "{text}");
         fs::remove_dir_all(folder).unwrap();
     }

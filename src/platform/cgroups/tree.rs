@@ -1,7 +1,8 @@
 //! The cgroup hierarchy as files: creates, updates, empties and removes groups.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,7 +49,9 @@ impl Tree {
         for part in path.split('/').filter(|part| !part.is_empty()) {
             enable(&group)?;
             group.push(part);
-            match fs::create_dir(&group) {
+            // Monitors that do not run as root read the files.
+            let made = fs::create_dir(&group).and_then(|()| fs::set_permissions(&group, Permissions::from_mode(0o755)));
+            match made {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(CgroupError::new("make", &group, error));
                 }
@@ -230,6 +233,7 @@ fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::host::directories::is_under_service_umask;
 
     /// A folder that looks like a cgroup with these files.
     fn group(path: &Path, files: &[(&str, &str)]) {
@@ -282,6 +286,20 @@ mod tests {
         // A plain file shows the last write over the earlier ones.
         assert_eq!(written.unwrap(), "+pidsemory\n");
         assert_eq!(deeper, Err(format!("read {}", root.join("kubepods/cgroup.controllers").display())));
+    }
+
+    #[test]
+    fn groups_can_be_read_by_everyone_whatever_the_umask() {
+        if !is_under_service_umask("platform::cgroups::tree::tests::groups_can_be_read_by_everyone_whatever_the_umask")
+        {
+            return;
+        }
+        let root = scratch("mode");
+        group(&root, &[("cgroup.controllers", ""), ("cgroup.subtree_control", "")]);
+        let made = Tree::new(&root).make("/kubepods");
+        let mode = fs::metadata(root.join("kubepods")).map(|found| found.permissions().mode() & 0o777);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!((made.is_ok(), mode.unwrap()), (true, 0o755));
     }
 
     #[test]

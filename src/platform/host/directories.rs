@@ -43,6 +43,21 @@ fn make_all(path: &Path, mode: u32, clear: &dyn Fn(&Path) -> io::Result<()>) -> 
     }
 }
 
+/// Runs a test again in a process with the umask of the service. True in that process, which does the work.
+#[cfg(test)]
+pub(crate) fn is_under_service_umask(test: &str) -> bool {
+    const MARK: &str = "CORACLE_SERVICE_UMASK";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let mut again = std::process::Command::new("sh");
+    again.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(std::env::current_exe().expect("this test"));
+    let ended = again.args(["--exact", test]).env(MARK, "1").output().expect("a shell");
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+    false
+}
+
 /// Ignores the umask. An existing directory keeps its mode.
 fn make_one(path: &Path, mode: u32, clear: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     let create = || {

@@ -67,7 +67,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
             let named = rt::slow(move || pour(&here, &mut io::sink())).await?.ok_or_else(unread)?;
             let kind = if named.is_docker { "docker-archive" } else { "oci-archive" };
             for image in &named.images {
-                let mut command = Command::new("skopeo");
+                let mut command = skopeo();
                 let from = format!("{kind}:/dev/stdin:{image}");
                 command.args(["copy", "--quiet", &from, &format!("containers-storage:{image}")]);
                 let here = path.clone();
@@ -80,6 +80,14 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
             Ok(named.images)
         }
     }
+}
+
+/// skopeo writes the directories of layers itself, which users of containers must be able to enter: not with the umask of
+/// the service.
+fn skopeo() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 022; exec \"$@\"", "sh", "skopeo"]);
+    command
 }
 
 pub(super) fn ctr(endpoint: &Path, arguments: &[&str]) -> Command {
@@ -104,7 +112,7 @@ pub(in crate::kubelet::images) async fn import_layout(
         Tool::Skopeo => {
             // The names of one image; those with a digest come with it.
             let Some(name) = names.first() else { return Ok(()) };
-            let mut command = Command::new("skopeo");
+            let mut command = skopeo();
             let from = format!("oci:{}:{name}", directory.display());
             command.args(["copy", "--quiet", &from, &format!("containers-storage:{name}")]);
             check("skopeo", program::run(command, Vec::new(), LIMIT).await)
